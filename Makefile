@@ -1,0 +1,49 @@
+# Everything runs in .venv, made on first use with the versions pinned in constraints.txt.
+PYTHON ?= python3
+VENV := .venv
+BENCH := .venv-bench
+PIP_QUIET := --quiet --disable-pip-version-check
+
+.PHONY: help setup demo test lint format bench clean
+
+help:
+	@echo "make demo    see what refinecal does, on data that comes with scikit-learn"
+	@echo "make test    run the tests (about two minutes)"
+	@echo "make lint    check style and types"
+	@echo "make format  mend style"
+	@echo "make bench   race temperature scaling against its rivals (about ten minutes)"
+
+setup: $(VENV)/ready
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) (a few minutes the first time)"
+	@$(VENV)/bin/pip install $(PIP_QUIET) -c constraints.txt -e ".[dev]"
+	@touch $@
+
+demo: setup
+	@$(VENV)/bin/python examples/demo.py
+
+test: setup
+	$(VENV)/bin/python -m pytest
+
+lint: setup
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+format: setup
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+bench: $(BENCH)/ready
+	$(BENCH)/bin/python -m benchmarks.run
+
+$(BENCH)/ready: pyproject.toml benchmarks/requirements.txt
+	@test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
+	@echo "installing the rivals into $(BENCH) (a few minutes the first time)"
+	@$(BENCH)/bin/pip install $(PIP_QUIET) -r benchmarks/requirements.txt -e .
+	@touch $@
+
+clean:
+	rm -rf $(VENV) $(BENCH) .mypy_cache .pytest_cache .ruff_cache .hypothesis

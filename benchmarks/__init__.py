@@ -1,0 +1,1 @@
+"""Temperature scaling, ours and others': time and accuracy on the same arrays."""

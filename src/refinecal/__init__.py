@@ -1,0 +1,50 @@
+"""Refine, then calibrate: better probabilities from any classifier.
+
+A mean loss is calibration error, which one number mends after training, plus refinement error, which
+is what the model cannot tell apart. ``decompose`` tells them apart; ``fit_temperature`` is the number.
+Names are loaded when first used, so that importing the package costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from refinecal import calibrators as calibrators
+    from refinecal import losses as losses
+    from refinecal.calibrators import make_calibrator as make_calibrator
+    from refinecal.decomposition import Decomposition as Decomposition
+    from refinecal.decomposition import calibration_error as calibration_error
+    from refinecal.decomposition import decompose as decompose
+    from refinecal.decomposition import refinement_error as refinement_error
+    from refinecal.temperature import TemperatureFit as TemperatureFit
+    from refinecal.temperature import TemperatureScaling as TemperatureScaling
+    from refinecal.temperature import fit_temperature as fit_temperature
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Decomposition": "decomposition",
+    "TemperatureFit": "temperature",
+    "TemperatureScaling": "temperature",
+    "calibration_error": "decomposition",
+    "decompose": "decomposition",
+    "fit_temperature": "temperature",
+    "make_calibrator": "calibrators",
+    "refinement_error": "decomposition",
+}
+_MODULES = ("calibrators", "losses")
+__all__ = [*sorted(_HOME), *_MODULES]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"refinecal.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'refinecal' has no attribute {name!r}")
+    value = getattr(import_module(f"refinecal.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

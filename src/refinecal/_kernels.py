@@ -1,0 +1,374 @@
+r"""Fused loops: the log loss and its first four derivatives in beta, from one read of the logits.
+
+With :math:`x_{ij} = \beta (z_{ij} - \max_j z_{ij})` and :math:`M_m = \sum_j e^{x_{ij}} x_{ij}^m`, row i has
+
+.. math::
+    \ell = \log M_0 - x_{iy}, \quad a = \mu - x_{iy}, \quad b = M_2/M_0 - \mu^2, \quad
+    c = M_3/M_0 - 3 \mu M_2/M_0 + 2 \mu^3, \quad \mu = M_1/M_0,
+
+and likewise d: cumulants of x under the prediction, which are the derivatives with respect to a
+relative change of beta (``_search``). One exponential per element.
+Three readers share the work: two classes need one exponential per row; a few classes are transposed
+into tiles of ``TILE`` rows, so that vector lanes run over rows and no remainder is left whatever k is;
+many classes are read along the row. ``_twins`` has the same sums in plain NumPy.
+
+NaN and infinities are not looked for: they make the sums non-finite, and ``temperature`` then asks
+``_checks`` to find and name the culprit.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic, overload
+
+# NaN must survive and -inf is legal, so neither "nnan" nor "ninf" is among the allowed liberties.
+FAST = {"reassoc", "contract", "nsz", "arcp"}
+LN2 = math.log(2.0)
+LOG2_E = 1.0 / LN2
+
+TILE = 128  # rows per tile: enough independent vectors to hide the latency of the sums
+WIDE = 128  # more classes than this are read along the row; k**TILE must stay below 2**1024
+
+
+def _jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Compile without the GIL, cached on disk; in memory only where no folder can be written to."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        try:
+            return njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+        except RuntimeError as error:
+            if "cannot cache" not in str(error):
+                raise
+            return njit(nogil=True, error_model="numpy", **options)(function)
+
+    return decorate
+
+
+# ---- the exponential ---------------------------------------------------------------------------------
+
+
+@intrinsic
+def _scale_by_power(context: Any, p: Any, i: Any) -> Any:
+    """Return p * 2**i by adding i to the exponent bits (no overflow check; i is an int32)."""
+    kind, bits, shift = (
+        (ir.FloatType(), 32, 23) if p == types.float32 else (ir.DoubleType(), 64, 52)
+    )
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        integer = ir.IntType(bits)
+        power = args[1] if bits == 32 else builder.sext(args[1], integer)
+        power = builder.shl(power, ir.Constant(integer, shift))
+        return builder.bitcast(builder.add(builder.bitcast(args[0], integer), power), kind)
+
+    return p(p, types.int32), build
+
+
+@intrinsic
+def _larger(context: Any, a: Any, b: Any) -> Any:
+    """Return the larger of two floats, or either if one is NaN: only so can a maximum vectorise.
+
+    The NaN itself comes back through z - max.
+    """
+    flags = ("nnan", "nsz")
+
+    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        first = builder.fcmp_ordered(">", args[0], args[1], flags=flags)
+        return builder.select(first, args[0], args[1], flags=flags)
+
+    return a(a, a), build
+
+
+def _exp2(t: Any) -> Any:
+    """Return 2**t for t in [smallest exponent, 0], within about one rounding error."""
+    return np.exp2(t)
+
+
+# Minimax polynomials of 2**r - 1 on [-1/2, 1/2], relative to 2**r: errors 9.1e-8 and 3.4e-18.
+A1, A2, A3, A4, A5 = (
+    np.float32(v)
+    for v in (0.69314697758, 0.24022242074, 0.055507337666, 0.0096715131281, 0.0013264720157)
+)
+B1, B2, B3, B4 = (
+    0.6931471805599453258,
+    0.2402265069591013126,
+    0.05550410866482008317,
+    0.009618129107594119465,
+)
+B5, B6, B7, B8 = (
+    1.3333558146774633096e-3,
+    1.5403530457112760378e-4,
+    1.5252733493116755388e-5,
+    1.3215435282015968044e-6,
+)
+B9, B10, B11 = 1.017819957592705362e-7, 7.0737832934605141054e-9, 4.4347707260109679786e-10
+ONE_32, HALF_32 = np.float32(1), np.float32(0.5)
+
+
+@overload(_exp2)
+def _overload_exp2(t: Any) -> Any:
+    def exp2_32(t: Any) -> Any:
+        i = np.int32(t - HALF_32)  # t <= 0, so truncation rounds to the nearest
+        r = t - np.float32(i)
+        p = ((((A5 * r + A4) * r + A3) * r + A2) * r + A1) * r + ONE_32
+        return _scale_by_power(p, i)  # type: ignore[call-arg]
+
+    def exp2_64(t: Any) -> Any:
+        i = np.int32(t - 0.5)
+        r = t - np.float64(i)
+        p = ((((((B11 * r + B10) * r + B9) * r + B8) * r + B7) * r + B6) * r + B5) * r + B4
+        p = (((p * r + B3) * r + B2) * r + B1) * r + 1.0
+        return _scale_by_power(p, i)  # type: ignore[call-arg]
+
+    return exp2_32 if t == types.float32 else exp2_64
+
+
+@_jit(fastmath=FAST)
+def exp2(t, out):  # type: ignore[no-untyped-def]
+    """Fill ``out`` with 2**t: the exponential of the kernels, open to tests."""
+    for i in range(len(t)):
+        out[i] = _exp2(t[i])
+
+
+# ---- a block of rows: M_0, x_iy, a, b, c, d of each, with x in units of bits (x / ln 2) -------------------
+# One array with constant offsets: the compiler sees that the parts do not overlap, and vectorises.
+
+M0, XY, A, B, C, D, TOP, BLOCK_SIZE = (TILE * part for part in range(8))
+
+
+@_jit(fastmath=FAST)
+def _block_two(z, labels, scale, floor, block):  # type: ignore[no-untyped-def]
+    """Two classes: with t = scale * (logit of the label - the other one), one exponential per row."""
+    zero, one, six = z.dtype.type(0), z.dtype.type(1), z.dtype.type(6)
+    rows = len(z)
+    wrong = 0
+    for r in range(rows):
+        wrong |= labels[r] & ~1  # any bit but the last: neither 0 nor 1
+        gap = (z[r, 1] - z[r, 0]) * scale
+        block[XY + r] = gap if labels[r] == 1 else -gap
+    for r in range(rows):
+        t = block[XY + r]
+        near = -floor if t > -floor else t  # beyond, the exponential is 0; keeps 0 * inf away
+        far = floor if near < floor else near
+        e = _exp2(far if far < zero else -far)
+        q = one / (one + e)
+        miss = q if t < zero else e * q  # probability of the other class
+        v = e * q * q
+        h = v * far * far
+        block[M0 + r] = one + e
+        block[XY + r] = zero if t > zero else t
+        block[A + r] = -near * miss
+        block[B + r] = h
+        block[C + r] = h * far * (miss + miss - one)
+        block[D + r] = h * far * far * (one - six * v)
+    return wrong == 0
+
+
+@_jit(fastmath=FAST)
+def _block_tile(z, labels, target, scale, floor, tile, block):  # type: ignore[no-untyped-def]
+    """A few classes: transpose the rows into ``tile``, then let vector lanes run over rows."""
+    rows, k = z.shape
+    _transpose(z, tile)
+    _maximum(tile, block[TOP:])
+    block[:XY] = 0
+    block[A:TOP] = 0
+    for j in range(0, len(tile), 2):  # two classes at a time: half the traffic of the five sums
+        for r in range(TILE):
+            x = (tile[j, r] - block[TOP + r]) * scale
+            y = (tile[j + 1, r] - block[TOP + r]) * scale
+            x = floor if x < floor else x
+            y = floor if y < floor else y
+            e, f = _exp2(x), _exp2(y)
+            block[M0 + r] += e + f
+            e *= x
+            f *= y
+            block[A + r] += e + f
+            e *= x
+            f *= y
+            block[B + r] += e + f
+            e *= x
+            f *= y
+            block[C + r] += e + f
+            block[D + r] += e * x + f * y
+    for r in range(rows):
+        if len(target):
+            block[XY + r] = target[r] * scale
+        elif 0 <= labels[r] < k:
+            block[XY + r] = (tile[labels[r], r] - block[TOP + r]) * scale
+        else:
+            return False
+    _centre(rows, block)
+    return True
+
+
+@_jit(fastmath=FAST)
+def _block_wide(z, labels, target, scale, floor, block):  # type: ignore[no-untyped-def]
+    """Many classes: read along each row."""
+    rows, k = z.shape
+    zero = z.dtype.type(0)
+    for r in range(rows):
+        if len(target) == 0 and not 0 <= labels[r] < k:
+            return False
+        row = z[r]
+        top = _row_maximum(row)
+        m0, m1, m2, m3, m4 = zero, zero, zero, zero, zero
+        for j in range(k):
+            x = (row[j] - top) * scale
+            x = floor if x < floor else x
+            e = _exp2(x)
+            m0 += e
+            e *= x
+            m1 += e
+            e *= x
+            m2 += e
+            e *= x
+            m3 += e
+            m4 += e * x
+        block[M0 + r], block[A + r], block[B + r] = m0, m1, m2
+        block[C + r], block[D + r] = m3, m4
+        block[XY + r] = (target[r] if len(target) else row[labels[r]] - top) * scale
+    _centre(rows, block)
+    return True
+
+
+@_jit(fastmath=FAST)
+def _transpose(z, tile):  # type: ignore[no-untyped-def]
+    """Copy rows into columns of the tile, four at a time so that stores share a cache line."""
+    rows, k = z.shape
+    whole = rows - rows % 4
+    for r in range(0, whole, 4):
+        for j in range(k):
+            tile[j, r] = z[r, j]
+            tile[j, r + 1] = z[r + 1, j]
+            tile[j, r + 2] = z[r + 2, j]
+            tile[j, r + 3] = z[r + 3, j]
+    for r in range(whole, rows):
+        for j in range(k):
+            tile[j, r] = z[r, j]
+
+
+@_jit(fastmath=FAST)
+def _maximum(tile, top):  # type: ignore[no-untyped-def]
+    for r in range(TILE):
+        top[r] = _larger(tile[0, r], tile[1, r])  # type: ignore[call-arg]
+    for j in range(2, len(tile), 2):
+        for r in range(TILE):
+            top[r] = _larger(top[r], _larger(tile[j, r], tile[j + 1, r]))  # type: ignore[call-arg]
+
+
+@_jit(fastmath=FAST)
+def _row_maximum(row):  # type: ignore[no-untyped-def]
+    top = row[0]
+    for j in range(1, len(row)):
+        top = _larger(top, row[j])  # type: ignore[call-arg]
+    return top
+
+
+@_jit(fastmath=FAST)
+def _centre(rows, block):  # type: ignore[no-untyped-def]
+    """Turn the moments M_1 ... M_4 of each row into the cumulants a, b, c, d in place."""
+    one, three = block.dtype.type(1), block.dtype.type(3)
+    for r in range(rows):
+        q = one / block[M0 + r]
+        m1, m2, m3, m4 = block[A + r] * q, block[B + r] * q, block[C + r] * q, block[D + r] * q
+        variance = m2 - m1 * m1
+        third = m3 - m1 * (three * variance + m1 * m1)  # central moments, in turn
+        fourth = m4 - m1 * (m3 + three * third + three * m1 * variance)
+        block[A + r] = m1 - block[XY + r]
+        block[B + r] = variance
+        block[C + r] = third
+        block[D + r] = fourth - three * variance * variance
+
+
+# ---- the whole set -------------------------------------------------------------------------------------
+
+
+@_jit(fastmath=FAST)
+def read(z, labels, target, weights, beta):  # type: ignore[no-untyped-def]
+    """Return the sums over all rows of the weights, the losses and a, b, c, d.
+
+    ``target`` holds, for soft labels, the mean of z_ij - max_j z_ij under each row's label
+    distribution, else nothing; ``weights`` likewise holds nothing when every row counts once.
+    A label out of range makes the sums NaN.
+    """
+    n, k = z.shape
+    scale = z.dtype.type(beta * LOG2_E)
+    floor = z.dtype.type(-126 if z.itemsize == 4 else -1022)
+    two, wide = k == 2 and len(target) == 0, k > WIDE
+    block = np.zeros(BLOCK_SIZE, z.dtype)
+    tile = np.full((0 if two or wide else k + k % 2, TILE), -np.inf, z.dtype)
+    total, loss, a, b, c, d = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for start in range(0, n, TILE):
+        stop = min(start + TILE, n)
+        rows, part, own, soft = stop - start, z[start:stop], labels[start:stop], target[start:stop]
+        if two:
+            legal = _block_two(part, own, scale, floor, block)
+        elif wide:
+            legal = _block_wide(part, own, soft, scale, floor, block)
+        else:
+            legal = _block_tile(part, own, soft, scale, floor, tile, block)
+        if not legal:
+            return np.nan, np.nan, np.nan, np.nan, np.nan, np.nan
+        if len(weights):
+            for r in range(rows):
+                w = weights[start + r]
+                total += w
+                loss += w * (math.log(block[M0 + r]) - LN2 * block[XY + r])
+                a += w * block[A + r]
+                b += w * block[B + r]
+                c += w * block[C + r]
+                d += w * block[D + r]
+        else:
+            total += rows
+            loss += _log_product(block[M0 : M0 + rows], wide) - LN2 * _sum(block[XY : XY + rows])
+            a += _sum(block[A : A + rows])
+            b += _sum(block[B : B + rows])
+            c += _sum(block[C : C + rows])
+            d += _sum(block[D : D + rows])
+    return total, loss, a * LN2, b * LN2**2, c * LN2**3, d * LN2**4
+
+
+@_jit(fastmath=FAST)
+def _sum(values):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for r in range(len(values)):
+        total += values[r]
+    return total
+
+
+@_jit(fastmath=FAST)
+def _log_product(values, wide):  # type: ignore[no-untyped-def]
+    """Return the sum of logarithms: one logarithm of a product where that cannot overflow."""
+    total, product = 0.0, 1.0
+    if wide:
+        for r in range(len(values)):
+            total += math.log(values[r])
+        return total
+    for r in range(len(values)):
+        product *= values[r]
+    return math.log(product)
+
+
+@_jit()
+def read_zero(z, labels, target, weights):  # type: ignore[no-untyped-def]
+    """Return slope and curvature of the mean loss at beta = 0+ (classes at -inf stay impossible)."""
+    n, k = z.shape
+    total, slope, curvature = 0.0, 0.0, 0.0
+    for i in range(n):
+        w = weights[i] if len(weights) else 1.0
+        top = np.float64(_row_maximum(z[i]))
+        count, mean, square = 0, 0.0, 0.0
+        for j in range(k):
+            d = z[i, j] - top
+            if d != -np.inf:
+                count += 1
+                mean += d
+                square += d * d
+        mean /= count
+        total += w
+        slope += w * (mean - (target[i] if len(target) else z[i, labels[i]] - top))
+        curvature += w * (square / count - mean * mean)
+    return slope / total, curvature / total

@@ -1,0 +1,114 @@
+r"""The search for the best inverse temperature, told apart from whoever reads the data.
+
+The mean log loss :math:`L(\beta)` is convex, so its slope has one root at most. The search asks for
+:math:`L` and its first four derivatives at one point after another; a NumPy, Numba or torch reader
+answers. Derivatives are taken with respect to a *relative* change ``s`` of beta,
+
+.. math:: L(\beta (1 + s)) = L + a s + \tfrac12 b s^2 + \tfrac16 c s^3 + \tfrac1{24} d s^4 + O(s^5),
+
+so no number here has a unit and nothing depends on the scale of the logits.
+"""
+
+import math
+from typing import NamedTuple, Protocol
+
+MAX_BETA = math.exp(16.0)  # upper end of the paper's search interval (appendix D)
+MAX_READS = 200  # bisection of log beta alone needs about 60
+START_READS = 8  # a subsample only has to give a start
+
+FINE_64 = 1e-11  # estimated relative error of beta at which the search stops: two digits in hand
+FINE_32 = 1e-9  # float32 logits carry 6e-8, and the estimate is only an estimate
+LOOSE = 1e-3  # on a subsample, whose own sampling error is larger
+
+
+class Point(NamedTuple):
+    """The mean loss at ``beta`` and its derivatives in a relative change of beta."""
+
+    beta: float
+    loss: float
+    a: float
+    b: float
+    c: float
+    d: float
+
+
+class Reader(Protocol):
+    """Reads all the data once for each call."""
+
+    def at(self, beta: float) -> Point:
+        """Return the loss and its derivatives at (the representable number nearest to) ``beta``."""
+
+    def at_zero(self) -> tuple[float, float]:
+        """Return slope and curvature of the loss in beta itself, as beta falls to 0."""
+
+
+class Found(NamedTuple):
+    """Where a search ended; ``loss`` is NaN if the data held something that is not a number."""
+
+    beta: float
+    loss: float
+    n_reads: float
+    converged: bool
+
+
+def search(reader: Reader, start: float, tol: float, max_reads: int = MAX_READS) -> Found:
+    """Return the beta in [0, MAX_BETA] with the smallest loss, to the relative error ``tol``.
+
+    The step goes to the minimum of the fourth-order model, which has four times as many correct
+    digits, so the last one needs no read to confirm it. A bracket catches steps where the loss is far from that model, as for
+    saturated or separable predictions; bisection there is in log beta.
+    """
+    lo, hi = 0.0, MAX_BETA
+    beta = min(max(start, 1e-300), MAX_BETA)
+    zero_seen = False
+    for n_reads in range(1, max_reads + 1):
+        point = reader.at(beta)
+        beta, loss, a, b, c, d = point
+        if not math.isfinite(loss + a):
+            return Found(beta, math.nan, n_reads + zero_seen, False)
+        at_bound = a < 0 and beta >= 0.999999 * MAX_BETA  # the loss falls for ever
+        if a == 0 or at_bound or hi - lo <= 4e-16 * hi:
+            return Found(min(beta, MAX_BETA), loss, n_reads + zero_seen, True)
+        lo, hi = (lo, beta) if a > 0 else (beta, hi)
+        step, error = best_step(a, b, c, d)
+        target = beta * (1 + step)
+        if lo < target < hi:
+            if error < tol:
+                loss += step * (a + step * (b / 2 + step * (c / 6 + step * d / 24)))
+                return Found(target, loss, n_reads + zero_seen, True)
+            if -0.9 < step < 9:
+                beta = target
+                continue
+        if a > 0 and lo == 0 and not zero_seen:
+            zero_seen = True
+            slope, curvature = reader.at_zero()
+            if slope >= 0:  # no better than chance: the flat prediction is best
+                return Found(0.0, math.nan, n_reads + 1, True)
+            target = -slope / curvature if curvature > 0 else 0.0
+            beta = target if lo < target < hi else beta * 1e-3
+            continue
+        beta = _towards_root(beta, lo, hi, rising=a > 0)
+    return Found(beta, loss, max_reads + zero_seen, False)
+
+
+def best_step(a: float, b: float, c: float, d: float) -> tuple[float, float]:
+    """Return the relative step to the root of the slope, and an estimate of the error left after it."""
+    if not b > 0:
+        return math.copysign(math.inf, -a), math.inf
+    newton = -a / b
+    bend = c / (2 * b)
+    step = newton / (
+        1 + max(newton * bend, -0.5)
+    )  # Halley's; below, it has no root: go twice as far
+    if abs(step) * max(1.0, abs(bend)) < 0.1:  # close enough for the cubic model of the slope
+        for _ in range(2):
+            value = a + step * (b + step * (c / 2 + step * d / 6))
+            step -= value / (b + step * (c + step * d / 2))
+    return step, step**4 * max(1.0, abs(bend)) ** 3
+
+
+def _towards_root(beta: float, lo: float, hi: float, rising: bool) -> float:
+    """Bisect log beta, or leave by a large factor while the bracket is open on that side."""
+    if rising:
+        return math.sqrt(lo) * math.sqrt(hi) if lo > 0 else beta * 1e-3
+    return math.sqrt(lo) * math.sqrt(hi) if hi < MAX_BETA else min(beta * 100, MAX_BETA)

@@ -1,0 +1,149 @@
+r"""Proper losses: what is paid for a prediction p when the label is y, and the two terms it splits into.
+
+For a label distribution q, a proper loss has an entropy :math:`e(q) = \min_p E_{y \sim q}\, \ell(p, y)`, reached
+at p = q, and a divergence :math:`d(p, q) = E_{y \sim q}\, \ell(p, y) - e(q) \ge 0`. Losses take predictions as
+*log*-probabilities: a confident network's probabilities round to 0 and 1 long before its logits do.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._checks import fail_choice
+
+__all__ = ["BrierLoss", "LogLoss", "MatrixLoss", "ProperLoss", "SphericalLoss", "get_loss"]
+
+Array = NDArray[Any]
+
+
+@runtime_checkable
+class ProperLoss(Protocol):
+    """What ``loss=`` takes: a name and three methods. :class:`MatrixLoss` writes the methods for you."""
+
+    name: str
+
+    def per_sample(self, labels: Array, log_probs: Array) -> Array:
+        """Return the loss of each row; ``labels`` are class numbers, or rows that sum to 1."""
+
+    def entropy(self, probs: Array) -> Array:
+        """Return the smallest expected loss for labels drawn from ``probs``, along the last axis."""
+
+    def divergence(self, probs: Array, target: Array) -> Array:
+        """Return what predicting ``probs`` costs above ``target`` when labels follow ``target``."""
+
+
+class MatrixLoss(ABC):
+    """A proper loss given by one method: what each label would cost.
+
+    Examples
+    --------
+    Brier's score, written as a user would:
+
+    >>> import numpy as np
+    >>> import refinecal as rc
+    >>> class MyBrier(rc.losses.MatrixLoss):
+    ...     name = "my-brier"
+    ...     def matrix(self, log_probs):
+    ...         p = np.exp(log_probs)
+    ...         return (p**2).sum(axis=-1, keepdims=True) - 2 * p + 1
+    >>> y, probs = [0, 1, 1], [0.2, 0.6, 0.9]
+    >>> ours = rc.decompose(y, probs, loss=MyBrier())
+    >>> bool(np.isclose(ours.risk, rc.decompose(y, probs, loss="brier").risk))
+    True
+    """
+
+    name: str
+
+    @abstractmethod
+    def matrix(self, log_probs: Array) -> Array:
+        """Return the loss of each row for each possible label, shape ``(..., k)``."""
+
+    def per_sample(self, labels: Array, log_probs: Array) -> Array:
+        """Return the loss of each row; ``labels`` are class numbers, or rows that sum to 1."""
+        losses = self.matrix(log_probs)
+        if labels.ndim == 1:
+            return np.asarray(losses[np.arange(len(labels)), labels])
+        return _expected(labels, losses)
+
+    def entropy(self, probs: Array) -> Array:
+        """Return the smallest expected loss for labels drawn from ``probs``, along the last axis."""
+        return _expected(probs, self.matrix(_log(probs)))
+
+    def divergence(self, probs: Array, target: Array) -> Array:
+        """Return what predicting ``probs`` costs above ``target`` when labels follow ``target``."""
+        return np.asarray(_expected(target, self.matrix(_log(probs))) - self.entropy(target))
+
+
+class LogLoss(MatrixLoss):
+    r"""Logarithmic loss :math:`-\log p_y`; its entropy is Shannon's, its divergence Kullback and Leibler's."""
+
+    name = "log"
+
+    def matrix(self, log_probs: Array) -> Array:
+        """Return minus the log-probabilities."""
+        return -log_probs
+
+
+class BrierLoss(MatrixLoss):
+    r"""Brier's score :math:`\sum_j (p_j - [j = y])^2`, over all classes: twice the one-column form for two."""
+
+    name = "brier"
+
+    def matrix(self, log_probs: Array) -> Array:
+        """Return the squared distance to each corner of the simplex."""
+        probs = np.exp(log_probs)
+        return np.asarray((probs**2).sum(axis=-1, keepdims=True) - 2 * probs + 1)
+
+
+class SphericalLoss(MatrixLoss):
+    r"""Spherical loss :math:`1 - p_y / \|p\|_2`: between 0 and 1, and blind to the scale of p."""
+
+    name = "spherical"
+
+    def matrix(self, log_probs: Array) -> Array:
+        """Return one minus the cosine between prediction and each corner of the simplex."""
+        probs = np.exp(log_probs)
+        return np.asarray(1 - probs / np.sqrt((probs**2).sum(axis=-1, keepdims=True)))
+
+
+LOSSES: dict[str, ProperLoss] = {
+    loss.name: loss for loss in (LogLoss(), BrierLoss(), SphericalLoss())
+}
+
+
+def get_loss(loss: str | ProperLoss) -> ProperLoss:
+    """Return the loss of that name, or the given object if it is a proper loss.
+
+    >>> get_loss("brier").per_sample(np.array([0]), np.log([[0.75, 0.25]])).item()
+    0.125
+    """
+    if isinstance(loss, str):
+        if loss not in LOSSES:
+            fail_choice(
+                "loss", loss, list(LOSSES), "an object with per_sample, entropy and divergence"
+            )
+        return LOSSES[loss]
+    missing = [
+        part for part in ("name", "per_sample", "entropy", "divergence") if not hasattr(loss, part)
+    ]
+    if missing or isinstance(loss, type):
+        lack = f"lacks {', '.join(missing)}" if missing else "is a class: pass an instance"
+        raise TypeError(
+            f"loss {loss!r} {lack}. Subclass refinecal.losses.MatrixLoss, which needs only matrix."
+        )
+    return loss
+
+
+def _expected(weights: Array, losses: Array) -> Array:
+    """Return the mean loss under each row's label distribution; an impossible label costs nothing."""
+    weights, losses = np.broadcast_arrays(weights, losses)
+    return np.asarray(
+        np.where(weights > 0, weights * np.where(weights > 0, losses, 0), 0).sum(axis=-1)
+    )
+
+
+def _log(probs: Array) -> Array:
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(probs))

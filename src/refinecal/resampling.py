@@ -1,0 +1,107 @@
+"""Refinement on rows that the calibrator has not seen: folds, and leave-one-out without refitting."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal import _twins
+from refinecal._checks import Sample, to_numpy
+from refinecal._search import MAX_BETA
+from refinecal._softmax import log_softmax, scaled
+from refinecal.losses import ProperLoss
+
+Floats = NDArray[np.float64]
+SORT_COLUMNS = 8  # enough to tell rows of equal label and loss apart
+
+
+def leave_one_out(sample: Sample, beta: float, loss: ProperLoss) -> float:
+    r"""Return the mean loss of each row under the temperature of all the others, approximately.
+
+    At the best beta of all rows, dropping one copy of row i leaves the slope :math:`A - a_i`, the curvature
+    :math:`B - b_i` and the third derivative :math:`C - c_i`; the minimum of that cubic model is the row's
+    own beta. One read gives them all, and nothing is fitted again.
+    """
+    betas = leave_one_out_betas(sample, beta)
+    return sample.mean(losses_at(sample, betas, loss))
+
+
+def leave_one_out_betas(sample: Sample, beta: float) -> Floats:
+    """Return, for each row, the approximate best beta of the other rows."""
+    if sample.total <= 1:
+        raise ValueError(
+            "cv='loo' needs at least two rows: nothing is left when the only one is dropped"
+        )
+    if beta == 0:
+        return np.zeros(sample.n)
+    weights = np.ones(sample.n) if sample.weights is None else sample.weights
+    _, a, b, c, _ = _twins.rows(sample, beta)
+    slope, bend, third = ((weights @ part) - part for part in (a, b, c))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        newton = np.where(bend > 0, -slope / bend, 0.0)
+        curl = np.where(bend > 0, newton * third / (2 * bend), 0.0)
+    step = newton / (1 + np.maximum(curl, -0.5))
+    return np.asarray(np.clip(beta * (1 + step), 0, MAX_BETA))
+
+
+def losses_at(sample: Sample, beta: float | Floats, loss: ProperLoss) -> Floats:
+    """Return the loss of each row after scaling its logits by beta (one, or one each)."""
+    values = np.empty(sample.n)
+    for rows, chunk in sample.chunks():
+        own = beta if isinstance(beta, float) else beta[rows]
+        labels = chunk.labels if chunk.soft is None else chunk.soft
+        values[rows] = loss.per_sample(
+            labels, log_softmax(scaled(chunk.logits.astype(np.float64), own))
+        )
+    return values
+
+
+def folds(sample: Sample, cv: Any, groups: Any) -> Iterator[NDArray[np.int64]]:
+    """Yield the test rows of each fold, every row in exactly one.
+
+    A number shuffles the rows with a fixed seed, after sorting them so that the folds do not depend on
+    the order in which the rows came; anything with ``split`` is asked, as in scikit-learn.
+    """
+    if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
+        if groups is not None:
+            raise ValueError("groups= needs a splitter that knows groups, such as cv=GroupKFold(5)")
+        if not 2 <= cv <= sample.n:
+            raise ValueError(
+                f"cv is {cv}: the number of folds must lie in 2..{sample.n}, the number of rows"
+            )
+        columns = sample.logits.T[:SORT_COLUMNS]
+        order = np.lexsort((*columns, _twins.rows(sample, 1.0)[0], sample.labels))
+        order = order[np.random.default_rng(0).permutation(sample.n)]
+        for fold in range(int(cv)):
+            yield np.sort(order[fold::cv])
+    elif hasattr(cv, "split"):
+        yield from _split(sample, cv, groups)
+    else:
+        raise TypeError(
+            f"cv is {cv!r}: it must be None, a number of folds, 'loo', or a scikit-learn splitter"
+        )
+
+
+def _split(sample: Sample, cv: Any, groups: Any) -> Iterator[NDArray[np.int64]]:
+    if groups is not None:
+        groups = to_numpy(groups, "groups").reshape(-1)
+        if len(groups) != sample.n:
+            raise ValueError(f"groups has {len(groups)} entries, but there are {sample.n} rows")
+    tests = [
+        np.asarray(test) for _, test in cv.split(np.zeros((sample.n, 1)), sample.labels, groups)
+    ]
+    seen = np.bincount(np.concatenate(tests), minlength=sample.n)
+    if len(seen) != sample.n or not np.all(seen == 1):
+        row = int(np.flatnonzero(seen != 1)[0])
+        raise ValueError(
+            f"cv tests row {row} {seen[row]} times: every row must be in exactly one test fold"
+        )
+    yield from tests
+
+
+def training_rows(n: int, test: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the rows that are not in the test fold."""
+    kept = np.ones(n, dtype=bool)
+    kept[test] = False
+    return np.flatnonzero(kept)
