@@ -55,8 +55,8 @@ def search(reader: Reader, start: float, tol: float, max_reads: int = MAX_READS)
     """Return the beta in [0, MAX_BETA] with the smallest loss, to the relative error ``tol``.
 
     The step goes to the minimum of the fourth-order model, which has four times as many correct
-    digits, so the last one needs no read to confirm it. A bracket catches steps where the loss is far from that model, as for
-    saturated or separable predictions; bisection there is in log beta.
+    digits, so the last one needs no read to confirm it. A bracket catches steps where the loss is
+    far from that model, as for saturated or separable predictions; bisection is in log beta.
     """
     lo, hi = 0.0, MAX_BETA
     beta = min(max(start, 1e-300), MAX_BETA)
@@ -97,9 +97,9 @@ def best_step(a: float, b: float, c: float, d: float) -> tuple[float, float]:
         return math.copysign(math.inf, -a), math.inf
     newton = -a / b
     bend = c / (2 * b)
-    step = newton / (
-        1 + max(newton * bend, -0.5)
-    )  # Halley's; below, it has no root: go twice as far
+    step = newton / (1 + max(newton * bend, -0.5))  # Halley's
+    if newton > 0 and newton * bend < -0.45:  # the tail of an exponential: Newton would only creep
+        step = max(step, 3.0)
     if abs(step) * max(1.0, abs(bend)) < 0.1:  # close enough for the cubic model of the slope
         for _ in range(2):
             value = a + step * (b + step * (c / 2 + step * d / 6))

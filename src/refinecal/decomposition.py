@@ -22,7 +22,7 @@ __all__ = ["Decomposition", "calibration_error", "decompose", "refinement_error"
 
 @dataclass(frozen=True, slots=True)
 class Decomposition:
-    """A mean loss and its terms: ``risk = calibration + refinement``, ``refinement = uncertainty - sharpness``.
+    """A mean loss and its terms: ``risk = calibration + uncertainty - sharpness``.
 
     Attributes
     ----------
@@ -250,7 +250,7 @@ def _losses(calibrator: Calibrator, sample: Sample, loss: ProperLoss) -> NDArray
 
 
 def _prepare(calibrator: Any) -> Calibrator:
-    """Return a new calibrator to fit: one of ours by name, a copy of an object, or an adapter for a user's."""
+    """Return a new calibrator to fit: ours by name, or a copy of the object that is given."""
     if isinstance(calibrator, str):
         return make_calibrator(calibrator)
     if isinstance(calibrator, type) or not all(
@@ -282,7 +282,8 @@ class _UserCalibrator(Calibrator):
             self.user.fit(probs, sample.labels, sample_weight=sample.weights)
         else:
             raise TypeError(
-                f"{type(self.user).__name__}.fit takes no sample_weight: leave out sample_weight= and soft labels"
+                f"{type(self.user).__name__}.fit takes no sample_weight: leave out sample_weight= "
+                "and soft labels"
             )
         return self
 

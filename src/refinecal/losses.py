@@ -1,8 +1,9 @@
 r"""Proper losses: what is paid for a prediction p when the label is y, and the two terms it splits into.
 
-For a label distribution q, a proper loss has an entropy :math:`e(q) = \min_p E_{y \sim q}\, \ell(p, y)`, reached
-at p = q, and a divergence :math:`d(p, q) = E_{y \sim q}\, \ell(p, y) - e(q) \ge 0`. Losses take predictions as
-*log*-probabilities: a confident network's probabilities round to 0 and 1 long before its logits do.
+For a label distribution q, a proper loss has an entropy :math:`e(q) = \min_p E_{y \sim q}\, \ell(p, y)`,
+reached at p = q, and a divergence :math:`d(p, q) = E_{y \sim q}\, \ell(p, y) - e(q) \ge 0`. Losses take
+predictions as *log*-probabilities: a confident network's probabilities round to 0 and 1 long before
+its logits do.
 """
 
 from abc import ABC, abstractmethod
@@ -77,7 +78,7 @@ class MatrixLoss(ABC):
 
 
 class LogLoss(MatrixLoss):
-    r"""Logarithmic loss :math:`-\log p_y`; its entropy is Shannon's, its divergence Kullback and Leibler's."""
+    r"""Logarithmic loss :math:`-\log p_y`: Shannon's entropy, Kullback and Leibler's divergence."""
 
     name = "log"
 
@@ -87,7 +88,7 @@ class LogLoss(MatrixLoss):
 
 
 class BrierLoss(MatrixLoss):
-    r"""Brier's score :math:`\sum_j (p_j - [j = y])^2`, over all classes: twice the one-column form for two."""
+    r"""Brier's score :math:`\sum_j (p_j - [j = y])^2`: for two classes twice the one-column form."""
 
     name = "brier"
 
