@@ -92,19 +92,24 @@ def search(reader: Reader, start: float, tol: float, max_reads: int = MAX_READS)
 
 
 def best_step(a: float, b: float, c: float, d: float) -> tuple[float, float]:
-    """Return the relative step to the root of the slope, and an estimate of the error left after it."""
+    """Return the relative step to the root of the slope, and an estimate of the error left after it.
+
+    Far from the root the slope is taken as a constant plus an exponential with the same a, b, c, which
+    it is for saturated and for nearly separable predictions, where Newton's steps would only creep.
+    """
     if not b > 0:
         return math.copysign(math.inf, -a), math.inf
     newton = -a / b
-    bend = c / (2 * b)
-    step = newton / (1 + max(newton * bend, -0.5))  # Halley's
-    if newton > 0 and newton * bend < -0.45:  # the tail of an exponential: Newton would only creep
-        step = max(step, 3.0)
-    if abs(step) * max(1.0, abs(bend)) < 0.1:  # close enough for the cubic model of the slope
+    rate = c / b
+    bend = newton * rate
+    if bend <= -0.999:  # the model has no root on this side
+        return (3.0 if newton > 0 else -math.inf), math.inf
+    step = newton * math.log1p(bend) / bend if abs(bend) > 1e-8 else newton
+    if abs(step) * max(1.0, abs(rate)) < 0.1:  # close enough for a cubic model of the slope
         for _ in range(2):
             value = a + step * (b + step * (c / 2 + step * d / 6))
             step -= value / (b + step * (c + step * d / 2))
-    return step, step**4 * max(1.0, abs(bend)) ** 3
+    return step, step**4 * max(1.0, abs(rate) / 2) ** 3
 
 
 def _towards_root(beta: float, lo: float, hi: float, rising: bool) -> float:

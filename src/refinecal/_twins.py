@@ -28,24 +28,27 @@ def _at_label_chunk(sample: Sample) -> Floats:
 
 
 def rows(sample: Sample, beta: float | Floats) -> tuple[Floats, ...]:
-    """Return the loss and its derivatives a, b, c, d (``_search``) of each row; beta > 0, one or one each."""
-    beta = np.broadcast_to(beta, sample.n)
+    """Return the loss of each row and its first four derivatives in beta (>= 0, one or one each)."""
+    beta = np.broadcast_to(np.asarray(beta, dtype=np.float64), sample.n)
     parts = [_rows_chunk(chunk, beta[where]) for where, chunk in sample.chunks()]
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
 
 def _rows_chunk(sample: Sample, beta: Floats) -> tuple[Floats, ...]:
     logits = sample.logits.astype(np.float64)
-    x = (logits - logits.max(axis=1, keepdims=True)) * beta[:, None]
-    x = np.maximum(x, -700)  # exp(-700) is 0 beside 1; keeps 0 * inf away
-    x_label = _at_label_chunk(sample) * beta
-    probs = np.exp(x)
+    gaps = logits - logits.max(axis=1, keepdims=True)
+    possible = ~np.isneginf(gaps)
+    gaps = np.where(possible, gaps, 0)
+    probs = np.where(possible, np.exp(np.maximum(gaps * beta[:, None], -700)), 0)
     m0 = probs.sum(axis=1, keepdims=True)
     probs /= m0
-    mean = (probs * x).sum(axis=1, keepdims=True)
-    variance, third, fourth = ((probs * (x - mean) ** m).sum(axis=1) for m in (2, 3, 4))
-    loss, a = np.log(m0[:, 0]) - x_label, mean[:, 0] - x_label
-    return loss, a, variance, third, fourth - 3 * variance**2
+    mean = (probs * gaps).sum(axis=1, keepdims=True)
+    variance, third, fourth = ((probs * (gaps - mean) ** m).sum(axis=1) for m in (2, 3, 4))
+    own = _at_label_chunk(sample)
+    with np.errstate(invalid="ignore"):
+        own_scaled = np.where(beta == 0, 0, beta * own)
+    loss = np.log(m0[:, 0]) - own_scaled
+    return loss, mean[:, 0] - own, variance, third, fourth - 3 * variance**2
 
 
 class TwinReader:
@@ -55,11 +58,9 @@ class TwinReader:
         self.sample = sample
 
     def at(self, beta: float) -> Point:
-        return Point(beta, *(self.sample.mean(values) for values in rows(self.sample, beta)))
+        means = [self.sample.mean(values) for values in rows(self.sample, beta)]
+        return Point(beta, *(beta**m * mean for m, mean in enumerate(means)))
 
     def at_zero(self) -> tuple[float, float]:
-        gaps = self.sample.logits.astype(np.float64)
-        gaps -= gaps.max(axis=1, keepdims=True)
-        possible = np.where(np.isneginf(gaps), np.nan, gaps)
-        slope = np.nanmean(possible, axis=1) - at_label(self.sample)
-        return self.sample.mean(slope), self.sample.mean(np.nanvar(possible, axis=1))
+        _, slope, curvature, _, _ = rows(self.sample, 0.0)
+        return self.sample.mean(slope), self.sample.mean(curvature)

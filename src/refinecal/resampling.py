@@ -13,7 +13,7 @@ from refinecal._softmax import log_softmax, scaled
 from refinecal.losses import ProperLoss
 
 Floats = NDArray[np.float64]
-SORT_COLUMNS = 8  # enough to tell rows of equal label and loss apart
+SORT_COLUMNS = 8  # enough to tell rows of equal label and equal largest logit apart
 
 
 def leave_one_out(sample: Sample, beta: float, loss: ProperLoss) -> float:
@@ -33,16 +33,13 @@ def leave_one_out_betas(sample: Sample, beta: float) -> Floats:
         raise ValueError(
             "cv='loo' needs at least two rows: nothing is left when the only one is dropped"
         )
-    if beta == 0:
-        return np.zeros(sample.n)
     weights = np.ones(sample.n) if sample.weights is None else sample.weights
     _, a, b, c, _ = _twins.rows(sample, beta)
-    slope, bend, third = ((weights @ part) - part for part in (a, b, c))
+    slope, curvature, third = ((weights @ part) - part for part in (a, b, c))
     with np.errstate(divide="ignore", invalid="ignore"):
-        newton = np.where(bend > 0, -slope / bend, 0.0)
-        curl = np.where(bend > 0, newton * third / (2 * bend), 0.0)
-    step = newton / (1 + np.maximum(curl, -0.5))
-    return np.asarray(np.clip(beta * (1 + step), 0, MAX_BETA))
+        newton = np.where(curvature > 0, -slope / curvature, 0.0)
+        bend = np.where(curvature > 0, newton * third / (2 * curvature), 0.0)
+    return np.asarray(np.clip(beta + newton / (1 + np.maximum(bend, -0.5)), 0, MAX_BETA))
 
 
 def losses_at(sample: Sample, beta: float | Floats, loss: ProperLoss) -> Floats:
@@ -70,8 +67,8 @@ def folds(sample: Sample, cv: Any, groups: Any) -> Iterator[NDArray[np.int64]]:
             raise ValueError(
                 f"cv is {cv}: the number of folds must lie in 2..{sample.n}, the number of rows"
             )
-        columns = sample.logits.T[:SORT_COLUMNS]
-        order = np.lexsort((*columns, _twins.rows(sample, 1.0)[0], sample.labels))
+        tops = sample.logits.max(axis=1), sample.logits.argmax(axis=1)
+        order = np.lexsort((*sample.logits.T[:SORT_COLUMNS], *tops, sample.labels))
         order = order[np.random.default_rng(0).permutation(sample.n)]
         for fold in range(int(cv)):
             yield np.sort(order[fold::cv])

@@ -1,0 +1,40 @@
+"""The README says what is true: its first example prints what it shows, its examples all run."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.S)
+
+
+def test_first_example_prints_what_the_readme_says(tmp_path):
+    script, shown = re.search(
+        r"```python\n(.*?)```\n+```text\n(.*?)```", README, flags=re.S
+    ).groups()
+    file = tmp_path / "first.py"
+    file.write_text(script, encoding="utf-8")
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == shown
+
+
+@pytest.mark.parametrize("block", BLOCKS[1:])
+def test_other_examples_run_after_the_first(block, tmp_path):
+    file = tmp_path / "later.py"
+    file.write_text(BLOCKS[0] + block, encoding="utf-8")
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_demo_runs_and_shows_a_gain():
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "demo.py")], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert done.stdout.count("% lower") == 2

@@ -1,0 +1,94 @@
+"""Device tensors take the torch path. On a machine without one, CPU tensors are sent along it."""
+
+import numpy as np
+import pytest
+import torch
+
+import refinecal as rc
+from refinecal import _checks, temperature
+from refinecal._checks import Sample
+from refinecal._torch import TorchReader, check_device_sample, to_cpu
+
+
+@pytest.fixture
+def as_device(monkeypatch):
+    """Treat every tensor as if it lived on another device."""
+    for module in (_checks, temperature, rc.decomposition):
+        monkeypatch.setattr(module, "is_on_device", _checks.is_torch)
+
+
+def sample(n=3000, k=5, dtype=torch.float32, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    truth = 2 * torch.randn(n, k, generator=generator, dtype=torch.float64)
+    labels = torch.multinomial(truth.softmax(1), 1, generator=generator)[:, 0]
+    return labels, (2 * truth).to(dtype)
+
+
+@pytest.mark.parametrize(("dtype", "rel"), [(torch.float32, 1e-6), (torch.float64, 1e-9)])
+def test_the_same_temperature(as_device, dtype, rel):
+    labels, logits = sample(dtype=dtype)
+    ours = rc.fit_temperature(labels, logits)
+    theirs = rc.fit_temperature(labels.numpy(), logits.numpy())
+    assert ours.beta == pytest.approx(theirs.beta, rel=rel)
+    assert ours.loss == pytest.approx(theirs.loss, rel=rel)
+    assert ours.converged
+    assert ours.n_reads < 5
+
+
+@pytest.mark.parametrize("options", [{}, {"loss": "brier"}, {"cv": 3}, {"cv": "loo"}])
+def test_the_same_decomposition(as_device, options):
+    labels, logits = sample(dtype=torch.float64)
+    ours = rc.decompose(labels, logits=logits, **options).to_dict()
+    theirs = rc.decompose(labels.numpy(), logits=logits.numpy(), **options).to_dict()
+    assert ours.pop("loss") == theirs.pop("loss")
+    assert ours == pytest.approx(theirs, rel=1e-9)
+
+
+def test_probabilities_weights_and_soft_labels(as_device):
+    labels, logits = sample(n=200, dtype=torch.float64)
+    probs, weights = logits.softmax(1), torch.rand(200, dtype=torch.float64)
+    soft = (0.9 * torch.nn.functional.one_hot(labels, 5) + 0.02).double()
+    ours = rc.decompose(soft, probs, sample_weight=weights).to_dict()
+    theirs = rc.decompose(soft.numpy(), probs.numpy(), sample_weight=weights.numpy()).to_dict()
+    assert ours.pop("loss") == theirs.pop("loss")
+    assert ours == pytest.approx(theirs, rel=1e-9)
+
+
+def test_edges(as_device):
+    impossible = torch.tensor([[0.0, -torch.inf, 1.0], [2.0, 0.0, -torch.inf], [0.0, 1.0, 0.0]])
+    ours = rc.fit_temperature([2, 0, 0], impossible)
+    assert ours.beta == pytest.approx(
+        rc.fit_temperature([2, 0, 0], impossible.numpy()).beta, rel=1e-6
+    )
+    chance = torch.tensor([[3.0, 0.0], [3.0, 0.0]])
+    assert rc.fit_temperature([0, 1], chance).beta == 0
+    half = torch.tensor([2.0, -1.0, 0.5]).bfloat16()
+    assert rc.fit_temperature([1, 1, 0], half).converged
+    with pytest.raises(ValueError, match=r"logits\[1, 0\] is NaN"):
+        rc.fit_temperature([0, 1], torch.tensor([[0.0, 1.0], [torch.nan, 0.0]]))
+    with pytest.raises(ValueError, match=r"probs\[0\] sums to 1.2"):
+        rc.decompose([0], torch.tensor([[0.6, 0.6]]))
+    with pytest.raises(ValueError, match=r"labels\[1\] is 2, but logits has 2 columns"):
+        rc.fit_temperature([0, 2], torch.zeros(2, 2))
+
+
+def test_many_chunks_add_up(monkeypatch):
+    labels, logits = sample(n=500, dtype=torch.float64)
+    whole = TorchReader(labels, logits).at(0.7)
+    monkeypatch.setattr("refinecal._torch.CHUNK", 64)
+    np.testing.assert_allclose(TorchReader(labels, logits).at(0.7), whole, rtol=1e-12)
+
+
+def test_checked_samples_move_to_the_cpu_unchanged():
+    labels, logits = sample(n=4)
+    checked = check_device_sample(labels, logits, "logits", None, None, "y_true")
+    assert isinstance(checked, Sample)
+    np.testing.assert_array_equal(to_cpu(checked).logits, logits.numpy())
+
+
+def test_gradients_are_left_alone():
+    labels, logits = sample(n=50)
+    logits.requires_grad_()
+    rc.decompose(labels, logits=logits)
+    assert logits.grad is None
+    assert logits.requires_grad
