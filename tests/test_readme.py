@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.S)
@@ -23,10 +21,9 @@ def test_first_example_prints_what_the_readme_says(tmp_path):
     assert done.stdout == shown
 
 
-@pytest.mark.parametrize("block", BLOCKS[1:])
-def test_other_examples_run_after_the_first(block, tmp_path):
-    file = tmp_path / "later.py"
-    file.write_text(BLOCKS[0] + block, encoding="utf-8")
+def test_all_examples_run_in_order(tmp_path):
+    file = tmp_path / "all.py"
+    file.write_text("".join(BLOCKS), encoding="utf-8")
     done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
