@@ -16,6 +16,7 @@ from sklearn.model_selection import train_test_split
 
 import refinecal as rc
 
+
 def choose(steps: list[rc.Decomposition]) -> tuple[int, int]:
     """Return the step with the smallest risk, and the one with the smallest refinement error."""
     return (
@@ -87,7 +88,9 @@ def main() -> None:
     results = [digits(seed) for seed in range(repeats)]
     print("Boosted trees on digits, 10 classes. One model taken apart, on validation data:\n")
     print("    " + repr(results[0][0]).replace("\n", "\n    "))
-    print(f"\n  Test log loss, mean of {repeats} splits, of the round (of 100) chosen by each rule:")
+    print(
+        f"\n  Test log loss, mean of {repeats} splits, of the round (of 100) chosen by each rule:"
+    )
     show([losses for _, losses in results])
 
     print("\nLogistic regression on the paper's Gaussian model, 500 features, 500 samples.")

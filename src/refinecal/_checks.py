@@ -5,6 +5,7 @@ float64 and C-contiguous. Probabilities enter as their logarithms, so 0 becomes 
 """
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
@@ -63,8 +64,16 @@ class Sample:
             yield rows, self.take(rows)
 
     def mean(self, values: Array) -> float:
-        """Return the weighted mean of one value per row."""
-        return float(np.average(values, weights=self.weights))
+        """Return the weighted mean of one value per row; a row of weight 0 is gone, whatever its value."""
+        if self.weights is None:
+            return float(np.mean(values))
+        return float(np.average(np.where(self.weights > 0, values, 0.0), weights=self.weights))
+
+    def counted(self) -> "Sample":
+        """Return the rows that count: those of weight 0 are gone."""
+        if self.weights is None or self.weights.all():
+            return self
+        return self.take(np.flatnonzero(self.weights))
 
 
 def check_sample(
@@ -114,11 +123,21 @@ def is_on_device(array: Any) -> bool:
 
 def column_names(array: Any) -> list[Any] | None:
     """Return the column names of a DataFrame (pandas, polars), unless they only count from 0."""
-    names = getattr(array, "columns", None)
+    names = getattr(array, "column_names", None)  # pyarrow, whose columns are arrays
+    if names is None:
+        names = getattr(array, "columns", None)
     if names is None or getattr(array, "ndim", 2) != 2:
         return None
     names = list(names)
-    return None if names == list(range(len(names))) else names
+    return None if len(names) < 2 or names == list(range(len(names))) else names
+
+
+def in_order(rows: Array, own: list[Any] | None, wanted: Any) -> Array:
+    """Return columns that are named by class in the order that is wanted."""
+    wanted = None if wanted is None else list(wanted)
+    if own is None or wanted is None or own == wanted or set(own) != set(wanted):
+        return rows
+    return np.ascontiguousarray(rows[:, [own.index(name) for name in wanted]])
 
 
 def to_numpy(array: Any, name: str) -> Array:
@@ -127,7 +146,7 @@ def to_numpy(array: Any, name: str) -> Array:
         array = array.detach().resolve_conj().resolve_neg()
         if array.layout != sys.modules["torch"].strided:
             raise TypeError(f"{name} is a sparse tensor: pass {name}.to_dense()")
-        if array.dtype == sys.modules["torch"].bfloat16:  # NumPy has no such type
+        if array.is_floating_point() and array.dtype.itemsize < 4:  # NumPy has no bfloat16
             array = array.float()
         return np.asarray(array.cpu().numpy())
     if isinstance(array, np.ma.MaskedArray):
@@ -136,7 +155,7 @@ def to_numpy(array: Any, name: str) -> Array:
         raise TypeError(f"{name} is a sparse matrix: pass {name}.toarray()")
     if hasattr(array, "collect") and hasattr(array, "collect_schema"):
         raise TypeError(f"{name} is a lazy frame: pass {name}.collect()")
-    if hasattr(array, "to_numpy"):  # pandas, polars, pyarrow
+    if hasattr(array, "to_numpy") and type(array).__module__ != "pyarrow.lib":  # pandas, polars
         array = array.to_numpy()
     try:
         found = np.asarray(array)
@@ -144,26 +163,51 @@ def to_numpy(array: Any, name: str) -> Array:
         raise ValueError(
             f"{name} cannot be read as an array: are its rows equally long?"
         ) from error
+    if found.dtype.names is not None:
+        raise TypeError(
+            f"{name} is a structured array: pass "
+            f"numpy.lib.recfunctions.structured_to_unstructured({name})"
+        )
     if found.dtype.kind == "V":  # bfloat16 and other small floats of JAX
         found = found.astype(np.float32)
+    if found.dtype.kind == "U" and isinstance(array, (list, tuple)):
+        found = np.asarray(array, dtype=object)  # NumPy has made strings of numbers and NaN
     return found
+
+
+def is_missing(value: Any) -> bool:
+    """Say whether this is None, NaN, NaT or NA."""
+    try:
+        return value is None or bool(value != value)  # noqa: PLR0124  only these differ from themselves
+    except (TypeError, ValueError):  # pandas.NA has no truth value; nor has an array
+        return type(value).__name__ == "NAType"
 
 
 def _to_floats(array: Any, name: str) -> Array:
     """Return float32 for small floats and float32, float64 for everything else that is a number."""
     found = to_numpy(array, name)
     if found.dtype.kind == "O":
+        values = found.ravel().tolist()
+        if values and hasattr(values[0], "__len__") and not isinstance(values[0], (str, bytes)):
+            raise TypeError(f"{name} holds one array per row: pass np.stack({name})")
+        if any(isinstance(value, (str, bytes)) for value in values):
+            raise TypeError(_not_numbers(name, "strings"))
         try:
-            return found.astype(np.float64)
-        except (TypeError, ValueError):
-            found = found.astype(str)
+            plain = [np.nan if is_missing(value) else value for value in values]
+            return np.array(plain, dtype=np.float64).reshape(found.shape)
+        except (TypeError, ValueError) as error:
+            raise TypeError(_not_numbers(name, type(values[0]).__name__)) from error
     if found.dtype.kind not in "fiub":
-        raise TypeError(
-            f"{name} must hold real numbers, found {found.dtype}. If the first argument got there "
-            "by mistake: the labels come first, then the predictions."
-        )
+        raise TypeError(_not_numbers(name, str(found.dtype)))
     small = found.dtype.kind == "f" and found.dtype.itemsize <= 4
     return found.astype(np.float32 if small else np.float64, copy=False)
+
+
+def _not_numbers(name: str, found: str) -> str:
+    return (
+        f"{name} must hold real numbers, found {found}. If the first argument got there by mistake: "
+        "the labels come first, then the predictions."
+    )
 
 
 # ---- probabilities and logits ----------------------------------------------------------------------------
@@ -278,12 +322,15 @@ def check_labels(
         raise ValueError(f"{name} has {len(labels)} rows, but {scores_name} has {n}")
     names = None if classes is None else _check_classes(classes, k, scores_name)
     if labels.ndim == 2:
+        labels = in_order(labels, column_names(given), columns if names is None else names.tolist())
         hard, soft = _soft_labels(labels, name)
         return hard, soft, names
-    if labels.dtype.kind == "O":
+    if labels.dtype.kind in "OT":
         labels = _plain(labels, name)
-    if names is None and columns is not None and set(np.unique(labels).tolist()) <= set(columns):
-        names = np.asarray(columns)
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise ValueError(_missing(name, int(np.isnan(labels).argmax())))
+    if names is None and columns is not None and set(np.unique(labels).tolist()) & set(columns):
+        names = _check_classes(columns, k, scores_name)
     if names is not None:
         return _positions(labels, names, name), None, names
     if labels.dtype.kind in "UST":
@@ -304,8 +351,6 @@ def _check_range(labels: Array, k: int, name: str, scores_name: str) -> NDArray[
                 f"{name}[{bad[0]}] is {labels[bad[0]]}: labels must be whole numbers, strings, or "
                 f"({len(labels)}, {k}) rows of class probabilities"
             )
-        bad = np.flatnonzero(np.isinf(labels))
-        labels = np.where(np.isinf(labels), -1, labels)
     elif labels.dtype.kind not in "iub":
         raise TypeError(
             f"{name} holds {labels.dtype}: labels must be integers, strings or booleans"
@@ -319,18 +364,26 @@ def _check_range(labels: Array, k: int, name: str, scores_name: str) -> NDArray[
         elif k == 2 and low == -1 and high == 1:
             cure = "If they are -1 and 1, pass classes=[-1, 1]."
         raise ValueError(
-            f"{name}[{bad[0]}] is {int(labels[bad[0]])}, but {scores_name} has {k} columns: "
+            f"{name}[{bad[0]}] is {_shown(labels[bad[0]])}, but {scores_name} has {k} columns: "
             f"{name} must lie in 0..{k - 1}. {cure}"
         )
     return np.ascontiguousarray(labels, dtype=np.int64)
+
+
+def _shown(label: Any) -> str:
+    return f"{label:g}" if isinstance(label, np.floating) else str(label)
+
+
+def _missing(name: str, row: int) -> str:
+    return f"{name}[{row}] is missing: drop the rows without a label"
 
 
 def _plain(labels: Array, name: str) -> Array:
     """Turn an object array (pandas, lists of mixed things) into one of strings or numbers."""
     values = labels.tolist()
     for i, value in enumerate(values):
-        if value is None or value != value:  # noqa: PLR0124  only NaN and NA differ from themselves
-            raise ValueError(f"{name}[{i}] is missing: drop the rows without a label")
+        if is_missing(value):
+            raise ValueError(_missing(name, i))
     kinds = {str if isinstance(v, str) else type(v) for v in values}
     if str in kinds and len(kinds) > 1:
         found = " and ".join(sorted(kind.__name__ for kind in kinds))
@@ -339,7 +392,7 @@ def _plain(labels: Array, name: str) -> Array:
 
 
 def _check_classes(classes: ArrayLike, k: int, scores_name: str) -> Array:
-    names = to_numpy(classes, "classes")
+    names = np.array(to_numpy(classes, "classes"))  # a copy, which outlives the caller's
     if names.dtype.kind == "O":
         names = np.asarray(names.tolist())
     if names.shape != (k,):
@@ -418,9 +471,21 @@ def check_weights(given: Any, n: int, scores_name: str) -> NDArray[np.float64] |
             f"sample_weight[{bad[0]}] is {weights[bad[0]]:.6g}: a weight says how often the row counts, "
             "so it must be a finite number of at least 0"
         )
+    if weights.max() > np.finfo(np.float64).max / n:
+        raise ValueError("sample_weight is too large to be summed: divide it by its largest")
     if not weights.any():
         raise ValueError("sample_weight is 0 everywhere: at least one row must count")
     return weights
+
+
+def warn(message: str) -> None:
+    """Warn at the line of the user's code, however deep in the package this is called."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(
+        "refinecal."
+    ):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, RuntimeWarning, stacklevel=level)
 
 
 def fail_choice(name: str, value: object, choices: list[str], otherwise: str) -> NoReturn:

@@ -109,7 +109,7 @@ def best_step(a: float, b: float, c: float, d: float) -> tuple[float, float]:
         for _ in range(2):
             value = a + step * (b + step * (c / 2 + step * d / 6))
             step -= value / (b + step * (c + step * d / 2))
-    return step, step**4 * max(1.0, abs(rate) / 2) ** 3
+    return step, min(abs(step), 1e9) ** 4 * max(1.0, abs(rate) / 2) ** 3
 
 
 def _towards_root(beta: float, lo: float, hi: float, rising: bool) -> float:

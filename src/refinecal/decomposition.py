@@ -2,7 +2,6 @@
 
 import inspect
 import math
-import warnings
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._checks import Sample, check_sample, is_on_device
+from refinecal._checks import Sample, check_sample, is_on_device, warn
 from refinecal._softmax import log_softmax
 from refinecal.calibrators import Calibrator, make_calibrator
 from refinecal.losses import LogLoss, ProperLoss, get_loss
@@ -53,7 +52,8 @@ class Decomposition:
     @property
     def calibration(self) -> float:
         """The risk that relabelling removes: ``risk - refinement``."""
-        return self.risk - self.refinement
+        both_infinite = self.risk == self.refinement  # or equal, which is the same thing here
+        return 0.0 if both_infinite else self.risk - self.refinement
 
     @property
     def sharpness(self) -> float:
@@ -156,7 +156,7 @@ def decompose(
     loss = get_loss(loss)
     sample = check_sample(y_true, probs, logits, sample_weight, classes, devices=True)
     fitted = _prepare(calibrator)
-    if groups is not None and not hasattr(cv, "split"):
+    if groups is not None and (isinstance(cv, str) or not hasattr(cv, "split")):
         raise ValueError("groups= needs a splitter that knows groups, such as cv=GroupKFold(5)")
     plain = type(loss) is LogLoss and type(fitted) is TemperatureScaling and cv is None
     if is_on_device(sample.logits) and not plain:
@@ -168,7 +168,10 @@ def decompose(
         else sample.mean(losses_at(sample, 1.0, loss))
     )
     if math.isinf(risk):
-        _warn_infinite(sample)
+        warn(
+            "the risk is infinite: a label has probability 0. Smooth the predictions, or pass logits= "
+            "if the probabilities were rounded to 0; temperature scaling cannot mend it"
+        )
     refinement = _fit(fitted, sample, loss, threads)
     if cv is None:
         refinement = min(refinement, risk)
@@ -310,12 +313,3 @@ def _expanded(sample: Sample) -> Sample:
     rows, labels = np.nonzero(sample.soft)
     weights = sample.soft[rows, labels] * (1 if sample.weights is None else sample.weights[rows])
     return Sample(labels, sample.logits[rows], weights, None, sample.classes)
-
-
-def _warn_infinite(sample: Sample) -> None:
-    warnings.warn(
-        "the risk is infinite: a label has probability 0. Smooth the predictions, or pass logits= if the "
-        "probabilities were rounded to 0; temperature scaling cannot mend it",
-        RuntimeWarning,
-        stacklevel=3,
-    )

@@ -35,11 +35,14 @@ def leave_one_out_betas(sample: Sample, beta: float) -> Floats:
         )
     weights = np.ones(sample.n) if sample.weights is None else sample.weights
     _, a, b, c, _ = _twins.rows(sample, beta)
-    slope, curvature, third = ((weights @ part) - part for part in (a, b, c))
+    endless = np.isinf(a)  # a label of probability 0, which only beta = 0 mends
+    others_endless = weights @ endless > np.where(weights > 0, endless, 0)
+    slope, curvature, third = ((weights @ part) - part for part in (np.where(endless, 0, a), b, c))
     with np.errstate(divide="ignore", invalid="ignore"):
         newton = np.where(curvature > 0, -slope / curvature, 0.0)
         bend = np.where(curvature > 0, newton * third / (2 * curvature), 0.0)
-    return np.asarray(np.clip(beta + newton / (1 + np.maximum(bend, -0.5)), 0, MAX_BETA))
+    betas = np.clip(beta + newton / (1 + np.maximum(bend, -0.5)), 0, MAX_BETA)
+    return np.asarray(np.where(others_endless, 0.0, betas))
 
 
 def losses_at(sample: Sample, beta: float | Floats, loss: ProperLoss) -> Floats:

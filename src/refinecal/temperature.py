@@ -1,8 +1,8 @@
 """Temperature scaling: one number that resets how confident a classifier sounds."""
 
 import math
+import numbers
 import os
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refinecal import _twins
-from refinecal._checks import Sample, check_sample, is_on_device
+from refinecal._checks import Sample, check_sample, is_on_device, warn
 from refinecal._search import (
     FINE_32,
     FINE_64,
@@ -114,27 +114,34 @@ def fit_temperature(
     >>> round(fit.beta, 6)
     0.549306
     """
-    if not (isinstance(start, (int, float)) and 0 < start < math.inf):
-        raise ValueError(
-            f"start is {start!r}: it must be a positive number, such as an earlier fit.beta"
-        )
+    start = _check_start(start)
     threads = check_threads(n_threads)
     if sample_weight is None and classes is None:
         plain = _plain_arrays(labels, logits)
         if plain is not None:  # nothing to convert, so no need to look before the kernel does
             found = _solve(KernelReader(*plain, NOTHING, NOTHING, threads), start)
-            if found.beta > 0 and math.isfinite(found.loss):
+            # With two columns, +inf in one looks like -inf in the other.
+            certain = logits.shape[1] > 2 or logits.max() < np.inf
+            if found.beta > 0 and math.isfinite(found.loss) and certain:
                 return _report(found)
     sample = check_sample(labels, None, logits, sample_weight, classes, "labels", devices=True)
     return fit_sample(sample, start, threads)
 
 
+def _check_start(start: Any) -> float:
+    """Return where to start; a beta too small to tell anything, even 0, starts afresh."""
+    if not (isinstance(start, numbers.Real) and 0 <= float(start) < math.inf):
+        raise ValueError(
+            f"start is {start!r}: it must be a number of at least 0, such as an earlier fit.beta"
+        )
+    return float(start) if float(start) > 1e-30 else 1.0
+
+
 def fit_sample(sample: Sample, start: float = 1.0, threads: int = 1) -> TemperatureFit:
     """Return the best inverse temperature of checked data."""
+    sample = sample.counted() if not is_on_device(sample.logits) else sample
     found = _solve(reader_of(sample, threads), start)
-    if (
-        math.isnan(found.loss) and found.beta > 0
-    ):  # a label has probability 0, or float32 overflowed
+    if math.isnan(found.loss) and found.beta > 0:  # a label of probability 0, or float32 overflowed
         sample = on_cpu(sample)
         sample = replace(sample, logits=sample.logits.astype(np.float64))
         if np.isneginf(_weighted_at_label(sample)).any():
@@ -257,11 +264,9 @@ def _weighted_at_label(sample: Sample) -> NDArray[np.float64]:
 
 def _report(found: Found) -> TemperatureFit:
     if not found.converged:
-        warnings.warn(
+        warn(
             f"the search for the temperature stopped after {found.n_reads:.0f} reads at "
-            f"beta = {found.beta:.6g} without converging; please report the data",
-            RuntimeWarning,
-            stacklevel=3,
+            f"beta = {found.beta:.6g} without converging; please report the data"
         )
     return TemperatureFit(*found)
 
@@ -270,11 +275,14 @@ def _plain_arrays(labels: Any, logits: Any) -> tuple[NDArray[np.int64], NDArray[
     """Return labels and logits if they are what the kernels take, as they are; else ``None``."""
     if type(logits) is not np.ndarray:
         return None
-    if logits.ndim != 2 or logits.dtype.char not in "fd" or not logits.flags.c_contiguous:
+    dtype = logits.dtype
+    if logits.ndim != 2 or dtype.char not in "fd" or not dtype.isnative:
         return None
     if type(labels) is not np.ndarray or labels.dtype.kind not in "iu":
         return None
     if logits.shape[1] < 2 or labels.shape != logits.shape[:1] or not labels.size:
+        return None
+    if not logits.flags.c_contiguous:
         return None
     return labels.astype(np.int64, copy=False), logits
 
@@ -304,11 +312,11 @@ def check_threads(n_threads: int | None) -> int:
             else os.cpu_count() or 1
         )
         return min(cores, int(limit)) if limit.isdigit() and int(limit) > 0 else cores
-    if not isinstance(n_threads, int) or n_threads < 1:
+    if not isinstance(n_threads, numbers.Integral) or n_threads < 1:
         raise ValueError(
             f"n_threads is {n_threads!r}: it must be a whole number of at least 1, or None"
         )
-    return n_threads
+    return int(n_threads)
 
 
 class TemperatureScaling(Calibrator):

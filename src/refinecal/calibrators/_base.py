@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._checks import Sample, check_sample, check_scores
+from refinecal._checks import Sample, check_sample, check_scores, column_names, in_order
 
 
 class Calibrator(ABC):
@@ -77,7 +77,7 @@ class Calibrator(ABC):
             raise ValueError(
                 f"this {type(self).__name__} is not fitted yet: call fit or fit_logits first"
             )
-        scores = check_scores(given, name)
+        scores = in_order(check_scores(given, name), column_names(given), self.classes_.tolist())
         if scores.shape[1] != self.n_classes_:
             raise ValueError(
                 f"{name} has {scores.shape[1]} columns, but the calibrator was fitted with {self.n_classes_}"

@@ -56,5 +56,6 @@ class IsotonicCalibration(Calibrator):
 
 
 def _log_odds(logits: NDArray[Any]) -> NDArray[np.float64]:
-    odds = logits[:, 1].astype(np.float64) - logits[:, 0].astype(np.float64)
+    with np.errstate(over="ignore"):
+        odds = logits[:, 1].astype(np.float64) - logits[:, 0].astype(np.float64)
     return np.clip(odds, -LARGEST, LARGEST)
