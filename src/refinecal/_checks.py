@@ -188,7 +188,11 @@ def _to_floats(array: Any, name: str) -> Array:
     found = to_numpy(array, name)
     if found.dtype.kind == "O":
         values = found.ravel().tolist()
-        if values and hasattr(values[0], "__len__") and not isinstance(values[0], (str, bytes)):
+        if (
+            values
+            and hasattr(values[0], "__len__")
+            and not isinstance(values[0], (str, bytes, dict))
+        ):
             raise TypeError(f"{name} holds one array per row: pass np.stack({name})")
         if any(isinstance(value, (str, bytes)) for value in values):
             raise TypeError(_not_numbers(name, "strings"))

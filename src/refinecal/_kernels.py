@@ -372,3 +372,26 @@ def read_zero(z, labels, target, weights):  # type: ignore[no-untyped-def]
         slope += w * (mean - (target[i] if len(target) else z[i, labels[i]] - top))
         curvature += w * (square / count - mean * mean)
     return slope / total, curvature / total
+
+
+@_jit(fastmath=FAST)
+def read_rows(z, labels, target, beta, out):  # type: ignore[no-untyped-def]
+    """Fill the rows of ``out`` (5, n) with the loss, a, b, c, d of each row of z."""
+    n, k = z.shape
+    scale = z.dtype.type(beta * LOG2_E)
+    floor = z.dtype.type(-126 if z.itemsize == 4 else -1022)
+    block = np.zeros(BLOCK_SIZE, z.dtype)
+    tile = np.full((k + k % 2 if k <= WIDE else 0, TILE), -np.inf, z.dtype)
+    for start in range(0, n, TILE):
+        stop = min(start + TILE, n)
+        part, own, soft = z[start:stop], labels[start:stop], target[start:stop]
+        if k > WIDE:
+            _block_wide(part, own, soft, scale, floor, block)
+        else:
+            _block_tile(part, own, soft, scale, floor, tile, block)
+        for r in range(stop - start):
+            out[0, start + r] = math.log(block[M0 + r]) - LN2 * block[XY + r]
+            out[1, start + r] = LN2 * block[A + r]
+            out[2, start + r] = LN2**2 * block[B + r]
+            out[3, start + r] = LN2**3 * block[C + r]
+            out[4, start + r] = LN2**4 * block[D + r]

@@ -1,6 +1,7 @@
 """Refinement on rows that the calibrator has not seen: folds, and leave-one-out without refitting."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ from refinecal import _twins
 from refinecal._checks import Sample, to_numpy
 from refinecal._search import MAX_BETA
 from refinecal._softmax import log_softmax, scaled
-from refinecal.losses import ProperLoss
+from refinecal.losses import LogLoss, ProperLoss
+from refinecal.temperature import KernelReader
 
 Floats = NDArray[np.float64]
+SMALL_CHANGE = 0.02  # relative: the first term left out of the series is below 0.02**5
 SORT_COLUMNS = 8  # enough to tell rows of equal label and equal largest logit apart
 
 
@@ -23,21 +26,39 @@ def leave_one_out(sample: Sample, beta: float, loss: ProperLoss) -> float:
     :math:`B - b_i` and the third derivative :math:`C - c_i`; the minimum of that cubic model is the row's
     own beta. One read gives them all, and nothing is fitted again.
     """
-    betas = leave_one_out_betas(sample, beta)
-    return sample.mean(losses_at(sample, betas, loss))
-
-
-def leave_one_out_betas(sample: Sample, beta: float) -> Floats:
-    """Return, for each row, the approximate best beta of the other rows."""
     if sample.total <= 1:
         raise ValueError(
             "cv='loo' needs at least two rows: nothing is left when the only one is dropped"
         )
+    derivatives = _derivatives(sample, beta)
+    betas = _betas_without(sample, beta, derivatives)
+    if type(loss) is not LogLoss:
+        return sample.mean(losses_at(sample, betas, loss))
+    change = betas - beta
+    terms = (part * change**m / math.factorial(m) for m, part in enumerate(derivatives))
+    values = np.sum([*terms], axis=0)
+    far = np.flatnonzero(~(np.abs(change) < SMALL_CHANGE * beta))  # beyond the reach of the series
+    values[far] = losses_at(sample.take(far), betas[far], loss) if far.size else 0
+    return sample.mean(values)
+
+
+def _derivatives(sample: Sample, beta: float) -> Sequence[Floats]:
+    """Return the loss of each row and its first four derivatives in beta."""
+    if not 1e-30 < beta < 1e30:
+        return _twins.rows(sample, beta)
+    found = KernelReader.of(sample).rows(beta)
+    return [part / beta**m for m, part in enumerate(found)]
+
+
+def _betas_without(sample: Sample, beta: float, derivatives: Sequence[Floats]) -> Floats:
+    """Return, for each row, the approximate best beta of the other rows."""
     weights = np.ones(sample.n) if sample.weights is None else sample.weights
-    _, a, b, c, _ = _twins.rows(sample, beta)
+    copies = np.minimum(weights, 1)  # how much of a row is dropped: one copy, or all there is
+    _, a, b, c, _ = derivatives
     endless = np.isinf(a)  # a label of probability 0, which only beta = 0 mends
-    others_endless = weights @ endless > np.where(weights > 0, endless, 0)
-    slope, curvature, third = ((weights @ part) - part for part in (np.where(endless, 0, a), b, c))
+    others_endless = weights @ endless > copies * endless
+    a = np.where(endless, 0, a)
+    slope, curvature, third = ((weights @ part) - copies * part for part in (a, b, c))
     with np.errstate(divide="ignore", invalid="ignore"):
         newton = np.where(curvature > 0, -slope / curvature, 0.0)
         bend = np.where(curvature > 0, newton * third / (2 * curvature), 0.0)

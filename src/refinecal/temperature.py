@@ -158,9 +158,7 @@ def reader_of(sample: Sample, threads: int = 1) -> Reader:
         from refinecal._torch import TorchReader
 
         return TorchReader.of(sample)
-    target = NOTHING if sample.soft is None else _twins.at_label(sample)
-    weights = NOTHING if sample.weights is None else sample.weights
-    return KernelReader(sample.labels, sample.logits, target, weights, threads)
+    return KernelReader.of(sample, threads)
 
 
 def risk_of(sample: Sample, threads: int = 1) -> float:
@@ -189,6 +187,13 @@ class KernelReader:
         self.kernels = _kernels
         self.threads = threads if logits.size >= THREAD_ELEMENTS else 1
         self.single = logits.dtype == np.float32
+
+    @classmethod
+    def of(cls, sample: Sample, threads: int = 1) -> "KernelReader":
+        """Return a reader of a checked sample."""
+        target = NOTHING if sample.soft is None else _twins.at_label(sample)
+        weights = NOTHING if sample.weights is None else sample.weights
+        return cls(sample.labels, sample.logits, target, weights, threads)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -230,6 +235,13 @@ class KernelReader:
     def at_zero(self) -> tuple[float, float]:
         slope, curvature = self.kernels.read_zero(*self.arrays)
         return slope, curvature
+
+    def rows(self, beta: float) -> NDArray[np.float64]:
+        """Return the loss and a, b, c, d of each row, shape (5, n)."""
+        logits, labels, target, _ = self.arrays
+        values = np.empty((5, len(logits)))
+        self.kernels.read_rows(logits, labels, target, beta, values)
+        return values
 
 
 def _solve(reader: Any, start: float) -> Found:
