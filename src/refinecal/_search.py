@@ -18,7 +18,7 @@ START_READS = 8  # a subsample only has to give a start
 
 FINE_64 = 1e-11  # estimated relative error of beta at which the search stops: two digits in hand
 FINE_32 = 1e-9  # float32 logits carry 6e-8, and the estimate is only an estimate
-LOOSE = 1e-3  # on a subsample, whose own sampling error is larger
+LOOSE = 1e-2  # on a subsample, whose own sampling error is larger
 
 
 class Point(NamedTuple):

@@ -29,7 +29,7 @@ from refinecal.calibrators._base import Calibrator
 
 __all__ = ["MAX_BETA", "TemperatureFit", "TemperatureScaling", "fit_temperature"]
 
-START_ROWS = (512, 65536)  # a cold fit starts on this many rows, spread evenly over the data
+START_ROWS = (256, 65536)  # a cold fit starts on this many rows, spread evenly over the data
 START_ELEMENTS = 2**22  # but on no more numbers than this: 16 MB of float32
 THREAD_ELEMENTS = 2**20  # fewer numbers than this are read by one thread sooner than shared out
 SMALLEST_BETA = float(np.finfo(np.float64).tiny)  # stands for the limit beta -> 0+
@@ -251,7 +251,7 @@ def _solve(reader: Any, start: float) -> Found:
     if start == 1.0:
         for rows in START_ROWS:
             stride = n // min(rows, max(START_ELEMENTS // k, 32))
-            if stride >= 4:
+            if stride >= 8:
                 guess = search(reader.every(stride), start, LOOSE, START_READS)
                 cost += guess.n_reads / stride
                 if 0 < guess.beta < MAX_BETA / 2 and math.isfinite(guess.loss):
