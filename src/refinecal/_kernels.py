@@ -147,6 +147,7 @@ def _block_two(z, labels, scale, floor, block):  # type: ignore[no-untyped-def]
     wrong = 0
     for r in range(rows):
         wrong |= labels[r] & ~1  # any bit but the last: neither 0 nor 1
+        wrong |= (z[r, 0] == np.inf) | (z[r, 1] == np.inf)  # which their gap could not show
         gap = (z[r, 1] - z[r, 0]) * scale
         block[XY + r] = gap if labels[r] == 1 else -gap
     for r in range(rows):
@@ -292,7 +293,7 @@ def read(z, labels, target, weights, beta):  # type: ignore[no-untyped-def]
 
     ``target`` holds, for soft labels, the mean of z_ij - max_j z_ij under each row's label
     distribution, else nothing; ``weights`` likewise holds nothing when every row counts once.
-    A label out of range makes the sums NaN.
+    A label out of range, or +inf, makes the sums NaN.
     """
     n, k = z.shape
     scale = z.dtype.type(beta * LOG2_E)

@@ -6,6 +6,8 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
 from typing import Any, Self
 
 import numpy as np
@@ -120,9 +122,7 @@ def fit_temperature(
         plain = _plain_arrays(labels, logits)
         if plain is not None:  # nothing to convert, so no need to look before the kernel does
             found = _solve(KernelReader(*plain, NOTHING, NOTHING, threads), start)
-            # With two columns, +inf in one looks like -inf in the other.
-            certain = logits.shape[1] > 2 or logits.max() < np.inf
-            if found.beta > 0 and math.isfinite(found.loss) and certain:
+            if found.beta > 0 and math.isfinite(found.loss):
                 return _report(found)
     sample = check_sample(labels, None, logits, sample_weight, classes, "labels", devices=True)
     return fit_sample(sample, start, threads)
@@ -180,11 +180,9 @@ class KernelReader:
         weights: NDArray[np.float64],
         threads: int = 1,
     ) -> None:
-        from refinecal import _kernels
-
         # Read-only views: writable and read-only arrays then share one compiled kernel.
-        self.arrays = tuple(_frozen(array) for array in (logits, labels, target, weights))
-        self.kernels = _kernels
+        self.arrays = (_frozen(logits), _frozen(labels), _frozen(target), _frozen(weights))
+        self.kernels = _kernels()
         self.threads = threads if logits.size >= THREAD_ELEMENTS else 1
         self.single = logits.dtype == np.float32
 
@@ -300,9 +298,17 @@ def _plain_arrays(labels: Any, logits: Any) -> tuple[NDArray[np.int64], NDArray[
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    if not array.flags.writeable:
+        return array
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+@cache
+def _kernels() -> Any:
+    """Import the compiled loops, and Numba with them, on first use."""
+    return import_module("refinecal._kernels")
 
 
 def on_cpu(sample: Sample) -> Sample:
