@@ -18,6 +18,7 @@ START_READS = 8  # a subsample only has to give a start
 
 FINE_64 = 1e-11  # estimated relative error of beta at which the search stops: two digits in hand
 FINE_32 = 1e-9  # float32 logits carry 6e-8, and the estimate is only an estimate
+ROUNDING_64, ROUNDING_32 = 2e-16, 1e-7  # relative error of one number
 LOOSE = 1e-2  # on a subsample, whose own sampling error is larger
 
 
@@ -43,7 +44,11 @@ class Reader(Protocol):
 
 
 class Found(NamedTuple):
-    """Where a search ended; ``loss`` is NaN if the data held something that is not a number."""
+    """Where a search ended.
+
+    ``loss`` is NaN if the data held something that is not a number, and for beta = 0, where it is that
+    of the flat prediction.
+    """
 
     beta: float
     loss: float
@@ -51,7 +56,13 @@ class Found(NamedTuple):
     converged: bool
 
 
-def search(reader: Reader, start: float, tol: float, max_reads: int = MAX_READS) -> Found:
+def search(
+    reader: Reader,
+    start: float,
+    tol: float,
+    max_reads: int = MAX_READS,
+    rounding: float = ROUNDING_64,
+) -> Found:
     """Return the beta in [0, MAX_BETA] with the smallest loss, to the relative error ``tol``.
 
     The step goes to the minimum of the fourth-order model, which has four times as many correct
@@ -72,7 +83,7 @@ def search(reader: Reader, start: float, tol: float, max_reads: int = MAX_READS)
         lo, hi = (lo, beta) if a > 0 else (beta, hi)
         step, error = best_step(a, b, c, d)
         target = beta * (1 + step)
-        if lo < target < hi:
+        if lo <= target <= hi:
             if error < tol:
                 loss += step * (a + step * (b / 2 + step * (c / 6 + step * d / 24)))
                 return Found(target, loss, n_reads + zero_seen, True)
@@ -84,7 +95,11 @@ def search(reader: Reader, start: float, tol: float, max_reads: int = MAX_READS)
             slope, curvature = reader.at_zero()
             if slope >= 0:  # no better than chance: the flat prediction is best
                 return Found(0.0, math.nan, n_reads + 1, True)
-            target = -slope / curvature if curvature > 0 else 0.0
+            target = -slope / curvature if 0 < curvature < math.inf else 0.0
+            if (
+                0 < target * -slope < 2 * rounding
+            ):  # too little gain for a read to tell from rounding
+                return Found(target, reader.at(target).loss, n_reads + 2, True)
             beta = target if lo < target < hi else beta * 1e-3
             continue
         beta = _towards_root(beta, lo, hi, rising=a > 0)
@@ -109,7 +124,9 @@ def best_step(a: float, b: float, c: float, d: float) -> tuple[float, float]:
         for _ in range(2):
             value = a + step * (b + step * (c / 2 + step * d / 6))
             step -= value / (b + step * (c + step * d / 2))
-    return step, min(abs(step), 1e9) ** 4 * max(1.0, abs(rate) / 2) ** 3
+    size = min(abs(step), 1e9)
+    growth = max(1.0, abs(rate) / 2, abs(d / c) if c else 0.0)  # of each derivative over the last
+    return step, size**4 * growth * max(growth**2, abs(d / b))
 
 
 def _towards_root(beta: float, lo: float, hi: float, rising: bool) -> float:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from refinecal._checks import Sample, check_labels, check_scores, check_weights, is_torch
-from refinecal._search import FINE_32, FINE_64, Point
+from refinecal._search import FINE_32, FINE_64, ROUNDING_32, ROUNDING_64, Point
 
 CHUNK = 2**24  # elements per pass: bounds the temporaries on the device
 
@@ -49,6 +49,10 @@ class TorchReader:
     @property
     def tolerance(self) -> float:
         return FINE_64 if self.logits.dtype == torch.float64 else FINE_32
+
+    @property
+    def rounding(self) -> float:
+        return ROUNDING_64 if self.logits.dtype == torch.float64 else ROUNDING_32
 
     def every(self, stride: int) -> "TorchReader":
         """Return a reader of every ``stride``-th row."""

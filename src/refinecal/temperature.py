@@ -20,6 +20,8 @@ from refinecal._search import (
     FINE_64,
     LOOSE,
     MAX_BETA,
+    ROUNDING_32,
+    ROUNDING_64,
     START_READS,
     Found,
     Point,
@@ -34,6 +36,7 @@ __all__ = ["MAX_BETA", "TemperatureFit", "TemperatureScaling", "fit_temperature"
 START_ROWS = (256, 65536)  # a cold fit starts on this many rows, spread evenly over the data
 START_ELEMENTS = 2**22  # but on no more numbers than this: 16 MB of float32
 THREAD_ELEMENTS = 2**20  # fewer numbers than this are read by one thread sooner than shared out
+SMALL_BETA = 1e-30  # below, float32 has too few digits
 SMALLEST_BETA = float(np.finfo(np.float64).tiny)  # stands for the limit beta -> 0+
 NOTHING = np.empty(0)
 NOTHING.flags.writeable = False
@@ -122,7 +125,7 @@ def fit_temperature(
         plain = _plain_arrays(labels, logits)
         if plain is not None:  # nothing to convert, so no need to look before the kernel does
             found = _solve(KernelReader(*plain, NOTHING, NOTHING, threads), start)
-            if found.beta > 0 and math.isfinite(found.loss):
+            if found.beta > SMALL_BETA and math.isfinite(found.loss):
                 return _report(found)
     sample = check_sample(labels, None, logits, sample_weight, classes, "labels", devices=True)
     return fit_sample(sample, start, threads)
@@ -134,17 +137,18 @@ def _check_start(start: Any) -> float:
         raise ValueError(
             f"start is {start!r}: it must be a number of at least 0, such as an earlier fit.beta"
         )
-    return float(start) if float(start) > 1e-30 else 1.0
+    return float(start) if float(start) > SMALL_BETA else 1.0
 
 
 def fit_sample(sample: Sample, start: float = 1.0, threads: int = 1) -> TemperatureFit:
     """Return the best inverse temperature of checked data."""
-    sample = sample.counted() if not is_on_device(sample.logits) else sample
+    sample = sample if is_on_device(sample.logits) else sample.counted()
     found = _solve(reader_of(sample, threads), start)
-    if math.isnan(found.loss) and found.beta > 0:  # a label of probability 0, or float32 overflowed
+    lost = math.isnan(found.loss) and found.beta > 0  # a label of probability 0, or overflow
+    if lost or 0 < found.beta < SMALL_BETA:
         sample = on_cpu(sample)
         sample = replace(sample, logits=sample.logits.astype(np.float64))
-        if np.isneginf(_weighted_at_label(sample)).any():
+        if np.isneginf(_twins.at_label(sample)).any():
             return TemperatureFit(0.0, math.log(sample.k), found.n_reads, True)
         found = _solve(reader_of(sample, threads), start)
     if found.beta == 0:
@@ -202,6 +206,10 @@ class KernelReader:
     def tolerance(self) -> float:
         return FINE_32 if self.single else FINE_64
 
+    @property
+    def rounding(self) -> float:
+        return ROUNDING_32 if self.single else ROUNDING_64
+
     def every(self, stride: int) -> "KernelReader":
         """Return a reader of every ``stride``-th row."""
         logits, labels, target, weights = (np.ascontiguousarray(a[::stride]) for a in self.arrays)
@@ -254,22 +262,17 @@ def _solve(reader: Any, start: float) -> Found:
                 cost += guess.n_reads / stride
                 if 0 < guess.beta < MAX_BETA / 2 and math.isfinite(guess.loss):
                     start = guess.beta
-    found = search(reader, start, reader.tolerance)
+    found = search(reader, start, reader.tolerance, rounding=reader.rounding)
     return found._replace(n_reads=found.n_reads + cost)
 
 
 def _flat(sample: Sample, found: Found) -> Found:
-    """Return the best for predictions no better than chance: flat over the classes that are possible."""
+    """Return the loss where predictions are no better than chance: flat over the possible classes."""
     possible = np.concatenate(
         [(~np.isneginf(chunk.logits)).sum(axis=1) for _, chunk in sample.chunks()]
     )
     loss = sample.mean(np.log(possible))
     return found._replace(beta=0.0 if possible.min() == sample.k else SMALLEST_BETA, loss=loss)
-
-
-def _weighted_at_label(sample: Sample) -> NDArray[np.float64]:
-    gaps = _twins.at_label(sample)
-    return gaps if sample.weights is None else gaps[sample.weights > 0]
 
 
 def _report(found: Found) -> TemperatureFit:
