@@ -9,8 +9,9 @@ import torch
 
 from refinecal import _kernels, _twins
 from refinecal._checks import Sample
+from refinecal._readers import NOTHING, KernelReader
 from refinecal._torch import TorchReader
-from refinecal.temperature import NOTHING, KernelReader, fit_temperature
+from refinecal.temperature import fit_temperature
 
 DTYPES = [np.float32, np.float64]
 CLASSES = [2, 3, 10, 99, 100, 101, 127, 128, 129, 130, 500, 1001]  # around TILE, WIDE and odd ones

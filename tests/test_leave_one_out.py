@@ -203,7 +203,6 @@ def test_thirty_rows(loss, k):
         assert abs(error_of_correction(labels, logits, loss=loss)) < 0.1
 
 
-@pytest.mark.xfail(reason="a row that decides beta by itself is beyond the cubic model")
 @pytest.mark.parametrize("loss", ["log", "brier"])
 @pytest.mark.parametrize(("n", "spread"), [(30, 8.0), (60, 12.0)])
 def test_few_rows_of_which_one_decides(n, spread, loss):

@@ -12,12 +12,12 @@ from scipy.optimize import brentq
 from scipy.special import expit
 from strategies import MAX_BETA, Exact, drawn, predictions
 
-from refinecal import temperature
+from refinecal import _readers, temperature
 from refinecal._checks import Sample
+from refinecal._readers import KernelReader
 from refinecal._search import FINE_64, Found, Point, search
 from refinecal._torch import TorchReader
 from refinecal._twins import TwinReader
-from refinecal.temperature import KernelReader
 
 
 class Counted:
@@ -252,7 +252,7 @@ def test_the_last_read_is_said_to_be_the_last():
 
 
 def test_a_fit_that_does_not_converge_warns(monkeypatch):
-    monkeypatch.setattr(temperature, "search", lambda *_, **__: Found(2.0, 0.5, 200, False))
+    monkeypatch.setattr(_readers, "search", lambda *_, **__: Found(2.0, 0.5, 200, False))
     with pytest.warns(RuntimeWarning, match="without converging"):
         fit = temperature.fit_temperature(np.array([0, 1]), np.array([[1.0, 0.0], [1.0, 0.0]]))
     assert not fit.converged
@@ -263,7 +263,7 @@ def test_a_fit_that_does_not_converge_warns(monkeypatch):
 
 def readers(sample, monkeypatch):
     """Yield the name and the reader of every kind."""
-    monkeypatch.setattr(temperature, "THREAD_ELEMENTS", 0)
+    monkeypatch.setattr(_readers, "THREAD_ELEMENTS", 0)
     yield "twin", TwinReader(sample)
     for threads in (1, 2, 3, 16):
         yield f"kernel, {threads} threads", KernelReader.of(sample, threads)
@@ -311,7 +311,7 @@ def test_all_readers_find_the_same_at_the_ends(sample):
 
 
 def test_more_threads_than_rows(monkeypatch):
-    monkeypatch.setattr(temperature, "THREAD_ELEMENTS", 0)
+    monkeypatch.setattr(_readers, "THREAD_ELEMENTS", 0)
     sample = any_sample(3, 5, np.float64, False, False)
     one, many = (KernelReader.of(sample, threads).at(0.7) for threads in (1, 8))
     np.testing.assert_allclose(many, one, rtol=1e-14)

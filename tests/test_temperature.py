@@ -15,7 +15,7 @@ from sklearn.base import clone
 from strategies import MAX_BETA, Exact, assert_is_best, drawn, predictions
 
 import refinecal as rc
-from refinecal import temperature
+from refinecal import _readers
 
 SCALES = [1e-6, 1e-3, 1.0, 1e3, 1e6]
 
@@ -506,7 +506,7 @@ def test_a_warm_start_changes_the_cost_only(large):
 def test_threads_change_rounding_only(dtype, k, monkeypatch):
     labels, logits = drawn(1500, k, seed=0)
     logits = logits.astype(dtype)
-    monkeypatch.setattr(temperature, "THREAD_ELEMENTS", 0)
+    monkeypatch.setattr(_readers, "THREAD_ELEMENTS", 0)
     one, many = (rc.fit_temperature(labels, logits, n_threads=n) for n in (1, 5))
     assert many.beta == pytest.approx(one.beta, rel=1e-11 if dtype == np.float64 else 1e-6)
     assert many.loss == pytest.approx(one.loss, rel=1e-12 if dtype == np.float64 else 1e-7)
@@ -515,16 +515,16 @@ def test_threads_change_rounding_only(dtype, k, monkeypatch):
 def test_number_of_threads(monkeypatch):
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert temperature.check_threads(None) == cores
-    assert temperature.check_threads(7) == 7
+    assert _readers.check_threads(None) == cores
+    assert _readers.check_threads(7) == 7
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert temperature.check_threads(None) == 1
-    assert temperature.check_threads(3) == 3
+    assert _readers.check_threads(None) == 1
+    assert _readers.check_threads(3) == 3
     for text in ("", "0", "many", "4,2"):  # the last is legal for OpenMP: nested levels
         monkeypatch.setenv("OMP_NUM_THREADS", text)
-        assert temperature.check_threads(None) == cores
+        assert _readers.check_threads(None) == cores
     monkeypatch.setenv("OMP_NUM_THREADS", "1000")
-    assert temperature.check_threads(None) == cores
+    assert _readers.check_threads(None) == cores
 
 
 @pytest.mark.parametrize("n_threads", [0, -1, 1.5, "2"])

@@ -5,15 +5,15 @@ import pytest
 import torch
 
 import refinecal as rc
-from refinecal import _checks, temperature
-from refinecal._checks import Sample
-from refinecal._torch import TorchReader, check_device_sample, to_cpu
+from refinecal import _checks, _readers
+from refinecal._checks import Sample, on_cpu
+from refinecal._torch import TorchReader, check_device_sample
 
 
 @pytest.fixture
 def as_device(monkeypatch):
     """Treat every tensor as if it lived on another device."""
-    for module in (_checks, temperature, rc.decomposition):
+    for module in (_checks, _readers):
         monkeypatch.setattr(module, "is_on_device", _checks.is_torch)
 
 
@@ -79,11 +79,11 @@ def test_many_chunks_add_up(monkeypatch):
     np.testing.assert_allclose(TorchReader(labels, logits).at(0.7), whole, rtol=1e-12)
 
 
-def test_checked_samples_move_to_the_cpu_unchanged():
+def test_checked_samples_move_to_the_cpu_unchanged(as_device):
     labels, logits = sample(n=4)
     checked = check_device_sample(labels, logits, "logits", None, None, "y_true")
     assert isinstance(checked, Sample)
-    np.testing.assert_array_equal(to_cpu(checked).logits, logits.numpy())
+    np.testing.assert_array_equal(on_cpu(checked).logits, logits.numpy())
 
 
 def test_gradients_are_left_alone():

@@ -36,14 +36,16 @@ _MODULES = ("calibrators", "losses")
 __all__ = [*sorted(_HOME), *_MODULES]  # noqa: PLE0604
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"refinecal.{name}")
-    if name not in _HOME:
-        raise AttributeError(f"module 'refinecal' has no attribute {name!r}")
-    value = getattr(import_module(f"refinecal.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # else every misspelt name would have a type
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return import_module(f"refinecal.{name}")
+        if name not in _HOME:
+            raise AttributeError(f"module 'refinecal' has no attribute {name!r}")
+        value = getattr(import_module(f"refinecal.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -26,7 +26,8 @@ class Sample:
     logits: Array  # (n, k) float32 or float64, C-contiguous; or a torch tensor on another device
     weights: NDArray[np.float64] | None = None
     soft: NDArray[np.float64] | None = None  # (n, k) rows summing to 1, if any label is soft
-    classes: Array | None = None  # names of the columns, if labels were not 0..k-1 already
+    classes: Array | None = None  # the label of each column, if labels were not 0..k-1 already
+    columns: list[Any] | None = None  # column names of a DataFrame
 
     @property
     def n(self) -> int:
@@ -50,10 +51,11 @@ class Sample:
 
     def take(self, rows: Any) -> "Sample":
         """Return the given rows (indices or a slice), as another sample."""
+        logits = self.logits[rows]
         return replace(
             self,
             labels=np.ascontiguousarray(self.labels[rows]),
-            logits=np.ascontiguousarray(self.logits[rows]),
+            logits=logits if is_torch(logits) else np.ascontiguousarray(logits),
             weights=None if self.weights is None else np.ascontiguousarray(self.weights[rows]),
             soft=None if self.soft is None else self.soft[rows],
         )
@@ -84,10 +86,12 @@ def check_sample(
     classes: ArrayLike | None = None,
     y_name: str = "y_true",
     devices: bool = False,
+    for_logits: str = "pass logits=",
 ) -> Sample:
     """Return the arguments of a public call as a ``Sample``, or say what is wrong with which of them.
 
-    With ``devices``, torch tensors on another device than the CPU stay where they are.
+    With ``devices``, torch tensors on another device than the CPU stay where they are; ``for_logits`` is
+    the cure for those who have logits.
     """
     if (probs is None) == (logits is None):
         found = "neither" if probs is None else "both"
@@ -101,10 +105,10 @@ def check_sample(
         from refinecal._torch import check_device_sample
 
         return check_device_sample(y_true, given, name, sample_weight, classes, y_name)
-    scores = check_scores(given, name)
+    scores, columns = check_scores(given, name, for_logits), column_names(given)
     n, k = scores.shape
-    labels, soft, names = check_labels(y_true, n, k, classes, y_name, name, column_names(given))
-    return Sample(labels, scores, check_weights(sample_weight, n, name), soft, names)
+    labels, soft, names = check_labels(y_true, n, k, classes, y_name, name, columns)
+    return Sample(labels, scores, check_weights(sample_weight, n, name), soft, names, columns)
 
 
 # ---- any array type to NumPy -----------------------------------------------------------------------------
@@ -121,6 +125,14 @@ def is_on_device(array: Any) -> bool:
     return is_torch(array) and array.device.type != "cpu"
 
 
+def on_cpu(sample: Sample) -> Sample:
+    """Return the sample with its logits in NumPy."""
+    if not is_on_device(sample.logits):
+        return sample
+    logits: Any = sample.logits
+    return replace(sample, logits=np.ascontiguousarray(logits.cpu().numpy()))
+
+
 def column_names(array: Any) -> list[Any] | None:
     """Return the column names of a DataFrame (pandas, polars), unless they only count from 0."""
     names = getattr(array, "column_names", None)  # pyarrow, whose columns are arrays
@@ -132,10 +144,17 @@ def column_names(array: Any) -> list[Any] | None:
     return None if len(names) < 2 or names == list(range(len(names))) else names
 
 
-def in_order(rows: Array, own: list[Any] | None, wanted: Any) -> Array:
-    """Return columns that are named by class in the order that is wanted."""
-    wanted = None if wanted is None else list(wanted)
-    if own is None or wanted is None or own == wanted or set(own) != set(wanted):
+def in_order(
+    rows: Array, own: list[Any] | None, wanted: list[Any] | None, name: str, strict: bool = False
+) -> Array:
+    """Return named columns in the order that is wanted; with ``strict``, names must be those wanted."""
+    if own is None or wanted is None or own == wanted:
+        return rows
+    if set(own) != set(wanted) or len(set(own)) != len(own):
+        if strict:
+            raise ValueError(
+                f"{name} has the columns {own}, but {wanted} were there when it was fitted"
+            )
         return rows
     return np.ascontiguousarray(rows[:, [own.index(name) for name in wanted]])
 
@@ -217,7 +236,7 @@ def _not_numbers(name: str, found: str) -> str:
 # ---- probabilities and logits ----------------------------------------------------------------------------
 
 
-def check_scores(given: Any, name: str) -> Array:
+def check_scores(given: Any, name: str, for_logits: str = "pass logits=") -> Array:
     """Return probabilities or logits (``name`` says which) as checked (n, k) logits."""
     half = getattr(getattr(given, "dtype", None), "itemsize", None) == 2
     scores = _to_floats(given, name)
@@ -231,18 +250,18 @@ def check_scores(given: Any, name: str) -> Array:
     if scores.size == 0:
         raise ValueError(f"{name} is empty (shape {scores.shape}): it needs at least one row")
     if name == "probs":
-        return _logs_of_probs(scores, 1e-2 if half else 1e-3)
+        return _logs_of_probs(scores, 1e-2 if half else 1e-3, for_logits)
     return _check_logits(scores)
 
 
-def _logs_of_probs(probs: Array, tolerance: float) -> Array:
+def _logs_of_probs(probs: Array, tolerance: float, for_logits: str) -> Array:
     _refuse(probs, np.isnan, "probs", "is NaN: drop the rows whose prediction is missing")
     margin = 1e-6  # float32 softmax may round a little past 1
     _refuse(
         probs,
         lambda p: (p < 0) | (p > 1 + margin),
         "probs",
-        "is not a probability: these must lie in 0..1. If they are logits or log-odds, pass logits=.",
+        f"is not a probability: these must lie in 0..1. If they are logits or log-odds, {for_logits}.",
     )
     if probs.ndim == 1:
         with np.errstate(divide="ignore"):
@@ -254,7 +273,7 @@ def _logs_of_probs(probs: Array, tolerance: float) -> Array:
         if bad.size:
             raise ValueError(
                 f"probs[{rows.start + bad[0]}] sums to {sums[bad[0]]:.6g}: each row must sum to 1. "
-                "If these are logits, pass logits=; if they are scores, divide each row by its sum."
+                f"If these are logits, {for_logits}; if they are scores, divide each row by its sum."
             )
         with np.errstate(divide="ignore"):
             np.log(probs[rows], out=logs[rows])
@@ -320,13 +339,17 @@ def check_labels(
         labels = labels[:, 0]
     if labels.ndim not in (1, 2) or (labels.ndim == 2 and labels.shape[1] != k):
         raise ValueError(
-            f"{name} has shape {labels.shape}: labels must be ({n},), or ({n}, {k}) rows that sum to 1"
+            f"{name} has shape {labels.shape}: labels must be ({n},), or ({n}, {k}) rows that sum to 1. "
+            "Are labels and predictions in the right order?"
         )
     if len(labels) != n:
-        raise ValueError(f"{name} has {len(labels)} rows, but {scores_name} has {n}")
+        raise ValueError(
+            f"{name} has {len(labels)} rows, but {scores_name} has {n}: pass one label per prediction"
+        )
     names = None if classes is None else _check_classes(classes, k, scores_name)
     if labels.ndim == 2:
-        labels = in_order(labels, column_names(given), columns if names is None else names.tolist())
+        wanted = columns if names is None else names.tolist()
+        labels = in_order(labels, column_names(given), wanted, name)
         hard, soft = _soft_labels(labels, name)
         return hard, soft, names
     if labels.dtype.kind in "OT":
@@ -339,6 +362,11 @@ def check_labels(
         return _positions(labels, names, name), None, names
     if labels.dtype.kind in "UST":
         names = _infer_classes(labels, k, name, scores_name)
+        if columns is not None:
+            raise ValueError(
+                f"{scores_name} has the columns {columns}, none of which is a label: pass classes=, "
+                f"the label of each column in order, such as classes={names.tolist()}"
+            )
         return _positions(labels, names, name), None, names
     return _check_range(labels, k, name, scores_name), None, None
 

@@ -31,6 +31,7 @@ LN2 = math.log(2.0)
 LOG2_E = 1.0 / LN2
 
 TILE = 128  # rows per tile: enough independent vectors to hide the latency of the sums
+RUN = 512  # columns added up in the type of the logits; the runs are added in float64
 WIDE = 128  # more classes than this are read along the row; k**TILE must stay below 2**1024
 
 
@@ -206,30 +207,40 @@ def _block_tile(z, labels, target, scale, floor, tile, block):  # type: ignore[n
 
 
 @_jit(fastmath=FAST)
+def _moments(row, top, scale, floor):  # type: ignore[no-untyped-def]
+    """Return M_0 ... M_4 of a run of columns."""
+    zero = row.dtype.type(0)
+    m0, m1, m2, m3, m4 = zero, zero, zero, zero, zero
+    for j in range(len(row)):
+        x = (row[j] - top) * scale
+        x = floor if x < floor else x
+        e = _exp2(x)
+        m0 += e
+        e *= x
+        m1 += e
+        e *= x
+        m2 += e
+        e *= x
+        m3 += e
+        m4 += e * x
+    return m0, m1, m2, m3, m4
+
+
+@_jit(fastmath=FAST)
 def _block_wide(z, labels, target, scale, floor, block):  # type: ignore[no-untyped-def]
     """Many classes: read along each row."""
     rows, k = z.shape
-    zero = z.dtype.type(0)
     for r in range(rows):
         if len(target) == 0 and not 0 <= labels[r] < k:
             return False
         row = z[r]
         top = _row_maximum(row)
-        m0, m1, m2, m3, m4 = zero, zero, zero, zero, zero
-        for j in range(k):
-            x = (row[j] - top) * scale
-            x = floor if x < floor else x
-            e = _exp2(x)
-            m0 += e
-            e *= x
-            m1 += e
-            e *= x
-            m2 += e
-            e *= x
-            m3 += e
-            m4 += e * x
-        block[M0 + r], block[A + r], block[B + r] = m0, m1, m2
-        block[C + r], block[D + r] = m3, m4
+        s0, s1, s2, s3, s4 = 0.0, 0.0, 0.0, 0.0, 0.0
+        for first in range(0, k, RUN):
+            m0, m1, m2, m3, m4 = _moments(row[first : first + RUN], top, scale, floor)
+            s0, s1, s2, s3, s4 = s0 + m0, s1 + m1, s2 + m2, s3 + m3, s4 + m4
+        block[M0 + r], block[A + r], block[B + r] = s0, s1, s2
+        block[C + r], block[D + r] = s3, s4
         block[XY + r] = (target[r] if len(target) else row[labels[r]] - top) * scale
     _centre(rows, block)
     return True

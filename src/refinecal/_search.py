@@ -34,7 +34,22 @@ class Point(NamedTuple):
 
 
 class Reader(Protocol):
-    """Reads all the data once for each call."""
+    """Reads all the data once for each call of ``at``."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of classes."""
+
+    @property
+    def tolerance(self) -> float:
+        """Relative error of beta that its numbers allow."""
+
+    @property
+    def rounding(self) -> float:
+        """Relative error of one of its numbers."""
+
+    def every(self, stride: int) -> "Reader":
+        """Return a reader of every ``stride``-th row."""
 
     def at(self, beta: float) -> Point:
         """Return the loss and its derivatives at (the representable number nearest to) ``beta``."""
@@ -125,7 +140,7 @@ def best_step(a: float, b: float, c: float, d: float) -> tuple[float, float]:
             value = a + step * (b + step * (c / 2 + step * d / 6))
             step -= value / (b + step * (c + step * d / 2))
     size = min(abs(step), 1e9)
-    growth = max(1.0, abs(rate) / 2, abs(d / c) if c else 0.0)  # of each derivative over the last
+    growth = min(max(1.0, abs(rate) / 2, abs(d / c) if c else 0.0), 1e50)  # of the derivatives
     return step, size**4 * growth * max(growth**2, abs(d / b))
 
 

@@ -7,15 +7,16 @@ from numpy.typing import NDArray
 
 
 def scaled(logits: NDArray[Any], beta: float | NDArray[Any]) -> NDArray[Any]:
-    """Return beta * logits relative to the row's largest; beta = 0 makes every class equally likely."""
+    """Return beta * logits relative to the row's largest, for one beta or one each.
+
+    beta = 0 makes every class equally likely; any other leaves classes at -inf impossible.
+    """
+    tiny = np.finfo(logits.dtype).tiny  # a positive beta stays positive: -inf * 0 is NaN
+    betas = np.asarray(beta, dtype=np.float64)
+    column = np.maximum(betas, tiny).astype(logits.dtype).reshape(-1, 1)
     with np.errstate(over="ignore"):  # a gap beyond the largest float is as good as infinite
-        gaps = logits - logits.max(axis=1, keepdims=True)
-        if np.ndim(beta) == 0:
-            tiny = np.finfo(gaps.dtype).tiny  # a positive beta stays positive: -inf * 0 is NaN
-            return np.zeros_like(gaps) if beta == 0 else gaps * gaps.dtype.type(max(beta, tiny))
-    column = np.asarray(beta, dtype=gaps.dtype)[:, None]
-    with np.errstate(invalid="ignore"):
-        return np.where(column == 0, 0, gaps * column)
+        gaps = (logits - logits.max(axis=1, keepdims=True)) * column
+    return np.asarray(np.where(betas.reshape(-1, 1) == 0, 0, gaps), dtype=logits.dtype)
 
 
 def log_softmax(logits: NDArray[Any]) -> NDArray[Any]:

@@ -3,14 +3,13 @@
 Nothing here runs on import; torch is there already when a tensor is.
 """
 
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from refinecal._checks import Sample, check_labels, check_scores, check_weights, is_torch
+from refinecal._checks import Sample, check_labels, check_scores, check_weights
 from refinecal._search import FINE_32, FINE_64, ROUNDING_32, ROUNDING_64, Point
 
 CHUNK = 2**24  # elements per pass: bounds the temporaries on the device
@@ -29,17 +28,33 @@ class TorchReader:
     def of(cls, sample: Sample) -> "TorchReader":
         """Return a reader of a sample, whose parts are moved to the device of its logits."""
         logits: Any = sample.logits
+        reader = cls(torch.as_tensor(sample.labels, device=logits.device), logits)
+        if sample.weights is not None:
+            reader.weights = reader._moved(sample.weights)
+        if sample.soft is not None:
+            reader.target = torch.cat([reader._mean_gap(sample.soft, r) for r in reader._chunks()])
+        return reader
 
-        def move(array: Any) -> Any:
-            return None if array is None else torch.as_tensor(array, device=logits.device)
+    def _moved(self, array: Any) -> Any:
+        return torch.as_tensor(array).to(self.exact).to(self.logits.device)
 
-        soft, weights = move(sample.soft), move(sample.weights)
-        target = None
-        if soft is not None:
-            gaps = logits - logits.amax(dim=1, keepdim=True)
-            soft = soft.to(gaps.dtype)
-            target = torch.where(soft > 0, soft * gaps, torch.zeros_like(gaps)).sum(dim=1)
-        return cls(move(sample.labels), logits, target, weights)
+    def _mean_gap(self, soft: Any, rows: slice) -> Any:
+        """Return the mean of z - max z under the soft labels of some rows."""
+        own = self._moved(soft[rows]).to(self.logits.dtype)
+        gaps = self._gaps(rows)
+        return torch.where(own > 0, own * gaps, torch.zeros_like(gaps)).sum(dim=1)
+
+    def _gaps(self, rows: slice) -> Any:
+        logits = self.logits[rows]
+        return logits - logits.amax(dim=1, keepdim=True)
+
+    def _chunks(self) -> Iterator[slice]:
+        n, k = self.shape
+        step = max(1, CHUNK // k)
+        return (slice(i, i + step) for i in range(0, n, step))
+
+    def _own_weights(self, rows: slice, like: Any) -> Any:
+        return torch.ones_like(like) if self.weights is None else self.weights[rows]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -60,15 +75,12 @@ class TorchReader:
         return TorchReader(*(None if part is None else part[::stride] for part in parts))
 
     def at(self, beta: float) -> Point:
-        n, k = self.shape
-        step = max(1, CHUNK // k)
-        sums = sum(self._sums(beta, slice(i, i + step)) for i in range(0, n, step))
+        sums = sum(self._sums(beta, rows) for rows in self._chunks())
         weight, *totals = torch.as_tensor(sums).tolist()
         return Point(beta, *(total / weight for total in totals))
 
     def _sums(self, beta: float, rows: slice) -> Any:
-        logits = self.logits[rows]
-        gaps = logits - logits.amax(dim=1, keepdim=True)
+        gaps = self._gaps(rows)
         x_label = self._at_label(gaps, rows) * beta
         x = (gaps * beta).clamp_(min=-87.0 if gaps.dtype == torch.float32 else -700.0)
         probs = x.exp()
@@ -82,11 +94,13 @@ class TorchReader:
             powers.append(probs.sum(dim=1))
         _, variance, third, fourth = powers
         columns = (m0.log() - x_label, mean - x_label, variance, third, fourth - 3 * variance**2)
-        weights = torch.ones_like(m0) if self.weights is None else self.weights[rows]
-        weights = weights.to(self.exact)
-        return torch.stack(
-            [weights.sum(), *(weights @ column.to(self.exact) for column in columns)]
-        )
+        return self._weighted(columns, rows)
+
+    def _weighted(self, columns: tuple[Any, ...], rows: slice) -> Any:
+        """Return the sum of the weights, and the weighted sum of each column."""
+        exact = [column.to(self.exact) for column in columns]
+        weights = self._own_weights(rows, exact[0])
+        return torch.stack([weights.sum(), *(weights @ column for column in exact)])
 
     def _at_label(self, gaps: Any, rows: slice) -> Any:
         if self.target is not None:
@@ -94,16 +108,19 @@ class TorchReader:
         return gaps.gather(1, self.labels[rows, None])[:, 0]
 
     def at_zero(self) -> tuple[float, float]:
-        gaps = self.logits - self.logits.amax(dim=1, keepdim=True)
+        sums = sum(self._zero_sums(rows) for rows in self._chunks())
+        weight, slope, curvature = torch.as_tensor(sums).tolist()
+        return slope / weight, curvature / weight
+
+    def _zero_sums(self, rows: slice) -> Any:
+        gaps = self._gaps(rows)
         possible = ~gaps.isneginf()
         count = possible.sum(dim=1)
         kept = torch.where(possible, gaps, torch.zeros_like(gaps)).to(self.exact)
         mean = kept.sum(dim=1) / count
         variance = (kept**2).sum(dim=1) / count - mean**2
-        weights = torch.ones_like(mean) if self.weights is None else self.weights.to(self.exact)
-        slope = mean - self._at_label(gaps, slice(None)).to(self.exact)
-        total = weights.sum()
-        return float(weights @ slope / total), float(weights @ variance / total)
+        slope = mean - self._at_label(gaps, rows).to(self.exact)
+        return self._weighted((slope, variance), rows)
 
 
 def check_device_sample(
@@ -111,13 +128,16 @@ def check_device_sample(
 ) -> Sample:
     """Check logits or probabilities on their device; labels and weights are small and pass the CPU."""
     scores = given.detach()
-    if scores.dtype not in (torch.float32, torch.float64):
+    plain = scores.layout == torch.strided and scores.is_floating_point()
+    if not plain:
+        scores = torch.as_tensor(check_scores(given, name), device=given.device)
+    elif scores.dtype != torch.float64:
         scores = scores.float()
     if scores.ndim == 2 and scores.shape[1] == 1:
         scores = scores[:, 0]
-    if scores.ndim != 2 or scores.shape[0] == 0 or not _looks_right(scores, name):
+    if scores.ndim != 2 or scores.numel() == 0 or not _looks_right(scores, name):
         scores = torch.as_tensor(check_scores(given, name), device=given.device)  # words the error
-    elif name == "probs":
+    elif name == "probs" and plain:
         scores = scores.log()
     n, k = scores.shape
     labels, soft, names = check_labels(y_true, n, k, classes, y_name, name)
@@ -126,16 +146,16 @@ def check_device_sample(
 
 
 def _looks_right(scores: Any, name: str) -> bool:
-    if name == "probs":
-        sums = scores.sum(dim=1)
-        return bool(
-            ((scores >= 0).all() & (scores <= 1).all() & ((sums - 1).abs() <= 1e-3).all()).item()
-        )
-    return bool((scores.amax(dim=1).isfinite().all() & ~scores.isnan().any()).item())
-
-
-def to_cpu(sample: Sample) -> Sample:
-    """Return the sample with its logits in NumPy."""
-    logits: Any = sample.logits
-    assert is_torch(logits)
-    return replace(sample, logits=np.ascontiguousarray(logits.cpu().numpy()))
+    """Say whether all is well; if not, the CPU finds out what is wrong."""
+    n, k = scores.shape
+    step = max(1, CHUNK // max(k, 1))
+    for i in range(0, n, step):
+        rows = scores[i : i + step]
+        if name == "probs":
+            good = (rows >= 0) & (rows <= 1)
+            bad = ~good.all(dim=1) | ((rows.sum(dim=1) - 1).abs() > 1e-3)
+        else:
+            bad = rows.isnan().any(dim=1) | ~rows.amax(dim=1).isfinite()
+        if bool(bad.any()):
+            return False
+    return True

@@ -1,20 +1,21 @@
 """The decomposition: how much of a loss is miscalibration, and how much is missing information."""
 
-import inspect
 import math
 from copy import deepcopy
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._checks import Sample, check_sample, is_on_device, warn
+from refinecal._checks import Sample, check_sample, on_cpu, warn
+from refinecal._readers import check_threads
+from refinecal._search import MAX_BETA
 from refinecal._softmax import log_softmax
 from refinecal.calibrators import Calibrator, make_calibrator
 from refinecal.losses import LogLoss, ProperLoss, get_loss
-from refinecal.resampling import folds, leave_one_out, losses_at, training_rows
-from refinecal.temperature import TemperatureScaling, check_threads, fit_sample, on_cpu, risk_of
+from refinecal.resampling import folds, leave_one_out, losses_at, row_losses
+from refinecal.temperature import TemperatureScaling, risk_of
 
 __all__ = ["Decomposition", "calibration_error", "decompose", "refinement_error"]
 
@@ -44,7 +45,7 @@ class Decomposition:
     risk: float
     refinement: float
     uncertainty: float
-    calibrator: Any = field(repr=False)
+    calibrator: Any
     loss: str
     n: int
     k: int
@@ -76,8 +77,7 @@ class Decomposition:
         part = "" if math.isnan(share) else f"   {share:.1%} of the risk"
         how = type(self.calibrator).__name__
         if self.beta is not None:
-            hint = "over-confident" if self.beta < 1 else "under-confident"
-            how += f", beta {self.beta:.4g}" + (f": {hint}" if abs(self.beta - 1) > 0.005 else "")
+            how += f", beta {self.beta:.4g}{_verdict(self.beta)}"
         return (
             f"Decomposition of the {self.loss} loss, {self.n} rows, {self.k} classes\n"
             f"  risk          {self.risk:9.5f}\n"
@@ -86,6 +86,17 @@ class Decomposition:
             f"- sharpness {self.sharpness:.5f})\n"
             f"  calibrator: {how}"
         )
+
+
+def _verdict(beta: float) -> str:
+    """Say what an inverse temperature tells of the model."""
+    if beta < 1e-12:
+        return ": no better than chance"
+    if beta >= 0.999 * MAX_BETA:
+        return ": the largest allowed, never wrong"
+    if abs(beta - 1) <= 0.005:
+        return ""
+    return ": over-confident" if beta < 1 else ": under-confident"
 
 
 def decompose(
@@ -122,9 +133,11 @@ def decompose(
     calibrator : {"temperature", "isotonic"} or an object with ``fit`` and ``predict_proba``
         The family G.
     cv : None, int, "loo" or a splitter
-        ``None`` fits and evaluates g on the same rows, as the paper does; a number of folds or a
-        scikit-learn splitter fits on the others, including the calibrator's smoothing;
-        ``"loo"`` approximates leave-one-out for temperature scaling.
+        ``None`` fits and evaluates g on the same rows, as the paper does: for temperature the pure
+        minimum over beta, for others the fitted map. A number of folds, a scikit-learn splitter or a
+        list of (train, test) fits on other rows than it evaluates, smoothing included. ``"loo"``
+        approximates leave-one-out for pure temperature scaling. With ``cv``, calibration may come out
+        slightly negative.
     groups : array-like, optional
         For a splitter that keeps groups together.
     sample_weight : array-like, optional
@@ -156,36 +169,64 @@ def decompose(
     loss = get_loss(loss)
     sample = check_sample(y_true, probs, logits, sample_weight, classes, devices=True)
     fitted = _prepare(calibrator)
-    if groups is not None and (isinstance(cv, str) or not hasattr(cv, "split")):
-        raise ValueError("groups= needs a splitter that knows groups, such as cv=GroupKFold(5)")
-    plain = type(loss) is LogLoss and type(fitted) is TemperatureScaling and cv is None
-    if is_on_device(sample.logits) and not plain:
+    _check_cv(cv, groups, fitted)
+    logarithmic = type(loss) is LogLoss
+    if not (logarithmic and isinstance(fitted, TemperatureScaling) and cv is None):
         sample = on_cpu(sample)
     uncertainty = float(loss.entropy(sample.frequencies))
-    risk = (
-        risk_of(sample, threads)
-        if type(loss) is LogLoss
-        else sample.mean(losses_at(sample, 1.0, loss))
-    )
+    risk = risk_of(sample, threads) if logarithmic else sample.mean(losses_at(sample, 1.0, loss))
     if math.isinf(risk):
         warn(
             "the risk is infinite: a label has probability 0. Smooth the predictions, or pass logits= "
             "if the probabilities were rounded to 0; temperature scaling cannot mend it"
         )
-    refinement = _fit(fitted, sample, loss, threads)
+    fitted._fit_sample(sample, threads)
+    if cv is not None and not isinstance(cv, str):
+        refinement = _out_of_fold(fitted, sample, loss, folds(sample, cv, groups), threads)
+    elif cv == "loo" and isinstance(fitted, TemperatureScaling):
+        refinement = leave_one_out(sample, fitted.beta_, loss)
+    elif isinstance(fitted, TemperatureScaling) and logarithmic:
+        refinement = fitted.loss_
+    elif isinstance(fitted, TemperatureScaling):  # without the smoothing that new data needs
+        refinement = sample.mean(losses_at(sample, fitted.beta_, loss))
+    else:
+        refinement = sample.mean(_losses(fitted, sample, loss))
     if cv is None:
         refinement = min(refinement, risk)
-    elif isinstance(cv, str):
-        refinement = _leave_one_out(fitted, sample, loss, cv)
-    else:
-        refinement = _out_of_fold(fitted, sample, loss, cv, groups)
+    elif math.isinf(refinement) and not math.isinf(risk):
+        warn("the refinement is infinite: out of fold, the calibrator gives a label probability 0")
     found = fitted.user if isinstance(fitted, _UserCalibrator) else fitted
     return Decomposition(risk, refinement, uncertainty, found, loss.name, sample.n, sample.k)
 
 
-def refinement_error(y_true: Any, probs: Any = None, **options: Any) -> float:
-    """Return the loss left after the best calibration; keywords as for :func:`decompose`.
+class Options(TypedDict, total=False):
+    """The keywords of :func:`decompose`."""
 
+    logits: Any
+    loss: str | ProperLoss
+    calibrator: Any
+    cv: Any
+    groups: Any
+    sample_weight: Any
+    classes: ArrayLike | None
+    n_threads: int | None
+
+
+def refinement_error(y_true: Any, probs: Any = None, **options: Unpack[Options]) -> float:
+    """Return the loss left after the best calibration.
+
+    Parameters
+    ----------
+    y_true, probs, **options
+        As for :func:`decompose`.
+
+    Returns
+    -------
+    float
+        ``decompose(...).refinement``.
+
+    Examples
+    --------
     >>> import refinecal as rc
     >>> round(rc.refinement_error([0, 0, 0, 1], [0.1] * 4), 6)  # entropy of (3/4, 1/4)
     0.562335
@@ -193,32 +234,34 @@ def refinement_error(y_true: Any, probs: Any = None, **options: Any) -> float:
     return decompose(y_true, probs, **options).refinement
 
 
-def calibration_error(y_true: Any, probs: Any = None, **options: Any) -> float:
-    """Return the loss that calibration removes; keywords as for :func:`decompose`.
+def calibration_error(y_true: Any, probs: Any = None, **options: Unpack[Options]) -> float:
+    """Return the loss that calibration removes.
 
+    Parameters
+    ----------
+    y_true, probs, **options
+        As for :func:`decompose`.
+
+    Returns
+    -------
+    float
+        ``decompose(...).calibration``.
+
+    Examples
+    --------
     >>> import refinecal as rc
-    >>> round(rc.calibration_error([0, 0, 0, 1], [0.25] * 4), 12)  # right one time out of four: calibrated
+    >>> round(rc.calibration_error([0, 0, 0, 1], [0.25] * 4), 12)  # right one time out of four
     0.0
     """
     return decompose(y_true, probs, **options).calibration
 
 
-def _fit(calibrator: Calibrator, sample: Sample, loss: ProperLoss, threads: int) -> float:
-    """Fit the calibrator and return its mean loss on the same rows.
-
-    For temperature that is the minimum over beta, without the smoothing that new data needs.
-    """
-    if type(calibrator) is not TemperatureScaling:
-        calibrator.fit_sample(sample)
-        return sample.mean(_losses(calibrator, sample, loss))
-    fit = fit_sample(sample, threads=threads)
-    calibrator.set_beta(fit.beta, sample)
-    if type(loss) is LogLoss:
-        return fit.loss
-    return sample.mean(losses_at(sample, fit.beta, loss))
-
-
-def _leave_one_out(calibrator: Calibrator, sample: Sample, loss: ProperLoss, cv: str) -> float:
+def _check_cv(cv: Any, groups: Any, calibrator: Calibrator) -> None:
+    """Refuse, before any work is done, what cannot be cross-validated."""
+    if groups is not None and (isinstance(cv, str) or not hasattr(cv, "split")):
+        raise ValueError("groups= needs a splitter that knows groups, such as cv=GroupKFold(5)")
+    if not isinstance(cv, str):
+        return
     if cv != "loo":
         raise ValueError(
             f"cv is {cv!r}: the only name is 'loo'; else pass a number of folds or a splitter"
@@ -227,29 +270,25 @@ def _leave_one_out(calibrator: Calibrator, sample: Sample, loss: ProperLoss, cv:
         raise ValueError(
             "cv='loo' is for temperature scaling: pass a number of folds, such as cv=10"
         )
-    return leave_one_out(sample, calibrator.beta_, loss)
 
 
 def _out_of_fold(
-    calibrator: Calibrator, sample: Sample, loss: ProperLoss, cv: Any, groups: Any
+    calibrator: Calibrator, sample: Sample, loss: ProperLoss, pairs: Any, threads: int
 ) -> float:
+    calibrator._warn_if_light(sample)
     values = np.empty(sample.n)
-    for test in folds(sample, cv, groups):
-        train = sample.take(training_rows(sample.n, test))
-        if train.weights is not None and not train.weights.any():
-            raise ValueError("a fold leaves only rows of weight 0 to fit on: use fewer folds")
-        values[test] = _losses(deepcopy(calibrator).fit_sample(train), sample.take(test), loss)
+    for train, test in pairs:
+        rows = sample.take(train)
+        if not rows.total > 0:
+            raise ValueError("a fold leaves no row of positive weight to fit on: use fewer folds")
+        fitted = deepcopy(calibrator)._fit_sample(rows, threads)
+        values[test] = _losses(fitted, sample.take(test), loss)
     return sample.mean(values)
 
 
 def _losses(calibrator: Calibrator, sample: Sample, loss: ProperLoss) -> NDArray[np.float64]:
-    values = np.empty(sample.n)
-    for rows, chunk in sample.chunks():
-        labels = chunk.labels if chunk.soft is None else chunk.soft
-        values[rows] = loss.per_sample(
-            labels, calibrator.log_proba(chunk.logits.astype(np.float64))
-        )
-    return values
+    """Return the loss of each row after calibration, smoothing included."""
+    return row_losses(sample, loss, lambda logits, rows: calibrator._log_proba(logits))
 
 
 def _prepare(calibrator: Any) -> Calibrator:
@@ -269,41 +308,49 @@ def _prepare(calibrator: Any) -> Calibrator:
 
 
 class _UserCalibrator(Calibrator):
-    """Any object with ``fit(probs, y)`` and ``predict_proba(probs)``, such as a scikit-learn classifier."""
+    """Any object with ``fit(probs, y)`` and ``predict_proba(probs)``, such as a classifier."""
 
     laplace = False
 
     def __init__(self, user: Any) -> None:
         self.user = user
 
-    def _fit_sample(self, sample: Sample) -> "_UserCalibrator":
+    def _learn(self, sample: Sample, threads: int) -> None:
         sample = _expanded(sample)
         probs = np.exp(log_softmax(sample.logits))
         if sample.weights is None:
             self.user.fit(probs, sample.labels)
-        elif "sample_weight" in inspect.signature(self.user.fit).parameters:
+            return
+        try:
             self.user.fit(probs, sample.labels, sample_weight=sample.weights)
-        else:
+        except TypeError as error:
             raise TypeError(
                 f"{type(self.user).__name__}.fit takes no sample_weight: leave out sample_weight= "
                 "and soft labels"
-            )
-        return self
+            ) from error
 
-    def _log_proba(self, logits: NDArray[Any]) -> NDArray[Any]:
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        k = logits.shape[1]
         found = np.asarray(self.user.predict_proba(np.exp(log_softmax(logits))), dtype=np.float64)
         if found.ndim == 1:
             found = np.stack([1 - found, found], axis=1)
-        known = np.asarray(getattr(self.user, "classes_", np.arange(self.n_classes_)))
-        probs = np.zeros((len(logits), self.n_classes_))
-        if found.shape != (len(logits), len(known)):
-            raise ValueError(
-                f"{type(self.user).__name__}.predict_proba returned shape {found.shape}, "
-                f"expected {(len(logits), self.n_classes_)}"
-            )
-        probs[:, known.astype(int)] = found  # a class missing from a fold keeps probability 0
+        known = np.asarray(getattr(self.user, "classes_", np.arange(k))).astype(int)
+        self._check_output(found, (len(logits), len(known)))
+        probs = np.zeros((len(logits), k))
+        probs[:, known] = found  # a class missing from a fold keeps probability 0
         with np.errstate(divide="ignore"):
-            return np.log(probs)
+            return np.asarray(np.log(probs))
+
+    def _check_output(self, found: NDArray[Any], shape: tuple[int, int]) -> None:
+        name = f"{type(self.user).__name__}.predict_proba"
+        if found.shape != shape:
+            raise ValueError(f"{name} returned shape {found.shape}, expected {shape}")
+        good = (found >= 0).all(axis=1) & (np.abs(found.sum(axis=1) - 1) <= 1e-3)
+        if not good.all():
+            row = int(np.flatnonzero(~good)[0])
+            raise ValueError(
+                f"{name} returned {found[row]} for one row: it must return probabilities that sum to 1"
+            )
 
 
 def _expanded(sample: Sample) -> Sample:

@@ -1,7 +1,9 @@
 """Refinement on rows that the calibrator has not seen: folds, and leave-one-out without refitting."""
 
 import math
-from collections.abc import Iterator, Sequence
+import numbers
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,14 +11,15 @@ from numpy.typing import NDArray
 
 from refinecal import _twins
 from refinecal._checks import Sample, to_numpy
+from refinecal._readers import KernelReader
 from refinecal._search import MAX_BETA
 from refinecal._softmax import log_softmax, scaled
 from refinecal.losses import LogLoss, ProperLoss
-from refinecal.temperature import KernelReader
+from refinecal.temperature import fit_sample
 
 Floats = NDArray[np.float64]
+LARGE_CHANGE = 0.1  # change of beta, beside itself and 1 / logit, up to which the model is trusted
 SMALL_CHANGE = 0.02  # relative: the first term left out of the series is below 0.02**5
-SORT_COLUMNS = 8  # enough to tell rows of equal label and equal largest logit apart
 
 
 def leave_one_out(sample: Sample, beta: float, loss: ProperLoss) -> float:
@@ -24,22 +27,33 @@ def leave_one_out(sample: Sample, beta: float, loss: ProperLoss) -> float:
 
     At the best beta of all rows, dropping one copy of row i leaves the slope :math:`A - a_i`, the curvature
     :math:`B - b_i` and the third derivative :math:`C - c_i`; the minimum of that cubic model is the row's
-    own beta. One read gives them all, and nothing is fitted again.
+    own beta. One read gives them all. Only the few rows that move beta far are left out for real.
     """
-    if sample.total <= 1:
+    rows = sample.n if sample.weights is None else np.count_nonzero(sample.weights)
+    if rows == 1 and sample.total <= 1:
         raise ValueError(
             "cv='loo' needs at least two rows: nothing is left when the only one is dropped"
         )
     derivatives = _derivatives(sample, beta)
     betas = _betas_without(sample, beta, derivatives)
+    change = betas - beta
+    _, curvature = KernelReader.of(sample).at_zero()
+    scale = beta + (1 / math.sqrt(curvature) if curvature > 0 else math.inf)
+    for row in np.flatnonzero(np.abs(change) > LARGE_CHANGE * scale).tolist():
+        betas[row] = fit_sample(_without_copy(sample, row), betas[row] or 1.0).beta
     if type(loss) is not LogLoss:
         return sample.mean(losses_at(sample, betas, loss))
-    change = betas - beta
     terms = (part * change**m / math.factorial(m) for m, part in enumerate(derivatives))
     values = np.sum([*terms], axis=0)
     far = np.flatnonzero(~(np.abs(change) < SMALL_CHANGE * beta))  # beyond the reach of the series
     values[far] = losses_at(sample.take(far), betas[far], loss) if far.size else 0
     return sample.mean(values)
+
+
+def _without_copy(sample: Sample, row: int) -> Sample:
+    weights = np.ones(sample.n) if sample.weights is None else sample.weights.copy()
+    weights[row] = max(weights[row] - 1, 0)
+    return replace(sample, weights=weights)
 
 
 def _derivatives(sample: Sample, beta: float) -> Sequence[Floats]:
@@ -68,61 +82,79 @@ def _betas_without(sample: Sample, beta: float, derivatives: Sequence[Floats]) -
 
 def losses_at(sample: Sample, beta: float | Floats, loss: ProperLoss) -> Floats:
     """Return the loss of each row after scaling its logits by beta (one, or one each)."""
+    betas = np.broadcast_to(np.asarray(beta), sample.n)
+    return row_losses(sample, loss, lambda logits, rows: log_softmax(scaled(logits, betas[rows])))
+
+
+def row_losses(
+    sample: Sample, loss: ProperLoss, log_proba: Callable[[NDArray[Any], slice], NDArray[Any]]
+) -> Floats:
+    """Return the loss of each row, a run of rows at a time, of the log-probabilities of its logits."""
     values = np.empty(sample.n)
     for rows, chunk in sample.chunks():
-        own = beta if isinstance(beta, float) else beta[rows]
         labels = chunk.labels if chunk.soft is None else chunk.soft
-        values[rows] = loss.per_sample(
-            labels, log_softmax(scaled(chunk.logits.astype(np.float64), own))
-        )
+        logs = log_proba(chunk.logits.astype(np.float64), rows)
+        values[rows] = loss.per_sample(labels, logs)
     return values
 
 
-def folds(sample: Sample, cv: Any, groups: Any) -> Iterator[NDArray[np.int64]]:
-    """Yield the test rows of each fold, every row in exactly one.
+def folds(
+    sample: Sample, cv: Any, groups: Any
+) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Return the training and test rows of each fold; every row is tested exactly once.
 
     A number shuffles the rows with a fixed seed, after sorting them so that the folds do not depend on
-    the order in which the rows came; anything with ``split`` is asked, as in scikit-learn.
+    the order in which the rows came; splitters and lists of pairs are those of scikit-learn.
     """
-    if isinstance(cv, (int, np.integer)) and not isinstance(cv, bool):
-        if groups is not None:
-            raise ValueError("groups= needs a splitter that knows groups, such as cv=GroupKFold(5)")
+    if isinstance(cv, numbers.Integral) and not isinstance(cv, bool):
+        cv = int(cv)
         if not 2 <= cv <= sample.n:
             raise ValueError(
                 f"cv is {cv}: the number of folds must lie in 2..{sample.n}, the number of rows"
             )
-        tops = sample.logits.max(axis=1), sample.logits.argmax(axis=1)
-        order = np.lexsort((*sample.logits.T[:SORT_COLUMNS], *tops, sample.labels))
+        order = np.lexsort(_row_keys(sample))
         order = order[np.random.default_rng(0).permutation(sample.n)]
-        for fold in range(int(cv)):
-            yield np.sort(order[fold::cv])
-    elif hasattr(cv, "split"):
-        yield from _split(sample, cv, groups)
-    else:
-        raise TypeError(
-            f"cv is {cv!r}: it must be None, a number of folds, 'loo', or a scikit-learn splitter"
-        )
+        pairs = [(np.delete(order, np.s_[fold::cv]), order[fold::cv]) for fold in range(cv)]
+        return [(np.sort(train), np.sort(test)) for train, test in pairs]
+    if hasattr(cv, "split"):
+        if groups is not None:
+            groups = to_numpy(groups, "groups").reshape(-1)
+            if len(groups) != sample.n:
+                raise ValueError(f"groups has {len(groups)} entries, but there are {sample.n} rows")
+        return _checked(list(cv.split(np.zeros((sample.n, 1)), sample.labels, groups)), sample.n)
+    if isinstance(cv, Iterable):
+        return _checked(cv, sample.n)
+    raise TypeError(
+        f"cv is {cv!r}: it must be None, a number of folds, 'loo', or a scikit-learn splitter or list "
+        "of pairs of training and test rows"
+    )
 
 
-def _split(sample: Sample, cv: Any, groups: Any) -> Iterator[NDArray[np.int64]]:
-    if groups is not None:
-        groups = to_numpy(groups, "groups").reshape(-1)
-        if len(groups) != sample.n:
-            raise ValueError(f"groups has {len(groups)} entries, but there are {sample.n} rows")
-    tests = [
-        np.asarray(test) for _, test in cv.split(np.zeros((sample.n, 1)), sample.labels, groups)
-    ]
-    seen = np.bincount(np.concatenate(tests), minlength=sample.n)
-    if len(seen) != sample.n or not np.all(seen == 1):
-        row = int(np.flatnonzero(seen != 1)[0])
+def _row_keys(sample: Sample) -> list[Floats]:
+    """Return what tells rows apart and stays the same when rows are shifted or columns reordered."""
+    keys = np.empty((3, sample.n))
+    for rows, chunk in sample.chunks():
+        logits = chunk.logits.astype(np.float64)
+        gaps = logits.max(axis=1, keepdims=True) - logits
+        gaps[np.isinf(gaps)] = 0
+        keys[:2, rows] = (gaps**2).sum(axis=1), gaps.sum(axis=1)
+    keys[2] = _twins.at_label(sample)
+    keys = np.where(np.isfinite(keys), keys, 0)
+    largest = np.abs(keys).max(axis=1, keepdims=True)
+    keys = np.round(keys / np.where(largest > 0, largest, 1), 10)  # rounding must not order rows
+    more = [] if sample.soft is None else [np.round((sample.soft**2).sum(axis=1), 10)]
+    return [*more, *([] if sample.weights is None else [sample.weights]), *keys]
+
+
+def _checked(pairs: Any, n: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    try:
+        found = [(np.asarray(train), np.asarray(test)) for train, test in pairs]
+        seen = np.bincount(np.concatenate([test for _, test in found]), minlength=n)
+    except (TypeError, ValueError) as error:
+        raise TypeError("cv must give pairs of training and test rows, as numbers") from error
+    if len(seen) != n or not np.all(seen == 1):
+        row = int(np.flatnonzero(seen != 1)[0]) if len(seen) == n else n
         raise ValueError(
             f"cv tests row {row} {seen[row]} times: every row must be in exactly one test fold"
         )
-    yield from tests
-
-
-def training_rows(n: int, test: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the rows that are not in the test fold."""
-    kept = np.ones(n, dtype=bool)
-    kept[test] = False
-    return np.flatnonzero(kept)
+    return found

@@ -2,45 +2,23 @@
 
 import math
 import numbers
-import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib import import_module
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refinecal import _twins
-from refinecal._checks import Sample, check_sample, is_on_device, warn
-from refinecal._search import (
-    FINE_32,
-    FINE_64,
-    LOOSE,
-    MAX_BETA,
-    ROUNDING_32,
-    ROUNDING_64,
-    START_READS,
-    Found,
-    Point,
-    Reader,
-    search,
-)
+from refinecal._calibrator import Calibrator
+from refinecal._checks import Sample, check_sample, on_cpu, warn
+from refinecal._readers import NOTHING, KernelReader, check_threads, reader_of, solve
+from refinecal._search import MAX_BETA, Found
 from refinecal._softmax import log_softmax, scaled
-from refinecal.calibrators._base import Calibrator
 
 __all__ = ["MAX_BETA", "TemperatureFit", "TemperatureScaling", "fit_temperature"]
 
-START_ROWS = (256, 65536)  # a cold fit starts on this many rows, spread evenly over the data
-START_ELEMENTS = 2**22  # but on no more numbers than this: 16 MB of float32
-THREAD_ELEMENTS = 2**20  # fewer numbers than this are read by one thread sooner than shared out
 SMALL_BETA = 1e-30  # below, float32 has too few digits
 SMALLEST_BETA = float(np.finfo(np.float64).tiny)  # stands for the limit beta -> 0+
-NOTHING = np.empty(0)
-NOTHING.flags.writeable = False
-LN2 = math.log(2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +102,7 @@ def fit_temperature(
     if sample_weight is None and classes is None:
         plain = _plain_arrays(labels, logits)
         if plain is not None:  # nothing to convert, so no need to look before the kernel does
-            found = _solve(KernelReader(*plain, NOTHING, NOTHING, threads), start)
+            found = solve(KernelReader(*plain, NOTHING, NOTHING, threads), start)
             if found.beta > SMALL_BETA and math.isfinite(found.loss):
                 return _report(found)
     sample = check_sample(labels, None, logits, sample_weight, classes, "labels", devices=True)
@@ -142,27 +120,18 @@ def _check_start(start: Any) -> float:
 
 def fit_sample(sample: Sample, start: float = 1.0, threads: int = 1) -> TemperatureFit:
     """Return the best inverse temperature of checked data."""
-    sample = sample if is_on_device(sample.logits) else sample.counted()
-    found = _solve(reader_of(sample, threads), start)
+    sample = sample.counted()
+    found = solve(reader_of(sample, threads), start)
     lost = math.isnan(found.loss) and found.beta > 0  # a label of probability 0, or overflow
     if lost or 0 < found.beta < SMALL_BETA:
         sample = on_cpu(sample)
         sample = replace(sample, logits=sample.logits.astype(np.float64))
         if np.isneginf(_twins.at_label(sample)).any():
             return TemperatureFit(0.0, math.log(sample.k), found.n_reads, True)
-        found = _solve(reader_of(sample, threads), start)
+        found = solve(reader_of(sample, threads), start)
     if found.beta == 0:
         found = _flat(on_cpu(sample), found)
     return _report(found)
-
-
-def reader_of(sample: Sample, threads: int = 1) -> Reader:
-    """Return what reads this sample fastest: compiled loops, or torch where the tensors are."""
-    if is_on_device(sample.logits):
-        from refinecal._torch import TorchReader
-
-        return TorchReader.of(sample)
-    return KernelReader.of(sample, threads)
 
 
 def risk_of(sample: Sample, threads: int = 1) -> float:
@@ -170,100 +139,8 @@ def risk_of(sample: Sample, threads: int = 1) -> float:
     loss = reader_of(sample, threads).at(1.0).loss
     if math.isfinite(loss):
         return loss
-    return on_cpu(sample).mean(_twins.rows(on_cpu(sample), 1.0)[0])
-
-
-class KernelReader:
-    """Reads C-contiguous logits with the fused loops, in several threads where that pays."""
-
-    def __init__(
-        self,
-        labels: NDArray[np.int64],
-        logits: NDArray[Any],
-        target: NDArray[np.float64],
-        weights: NDArray[np.float64],
-        threads: int = 1,
-    ) -> None:
-        # Read-only views: writable and read-only arrays then share one compiled kernel.
-        self.arrays = (_frozen(logits), _frozen(labels), _frozen(target), _frozen(weights))
-        self.kernels = _kernels()
-        self.threads = threads if logits.size >= THREAD_ELEMENTS else 1
-        self.single = logits.dtype == np.float32
-
-    @classmethod
-    def of(cls, sample: Sample, threads: int = 1) -> "KernelReader":
-        """Return a reader of a checked sample."""
-        target = NOTHING if sample.soft is None else _twins.at_label(sample)
-        weights = NOTHING if sample.weights is None else sample.weights
-        return cls(sample.labels, sample.logits, target, weights, threads)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        n, k = self.arrays[0].shape
-        return n, k
-
-    @property
-    def tolerance(self) -> float:
-        return FINE_32 if self.single else FINE_64
-
-    @property
-    def rounding(self) -> float:
-        return ROUNDING_32 if self.single else ROUNDING_64
-
-    def every(self, stride: int) -> "KernelReader":
-        """Return a reader of every ``stride``-th row."""
-        logits, labels, target, weights = (np.ascontiguousarray(a[::stride]) for a in self.arrays)
-        return KernelReader(labels, logits, target, weights)
-
-    def at(self, beta: float) -> Point:
-        if self.single:  # the kernel rounds beta / ln 2 to float32: report the beta that it used
-            beta = float(np.float32(beta / LN2)) * LN2
-        weight, loss, a, b, c, d = self._sums(beta)
-        return Point(beta, loss / weight, a / weight, b / weight, c / weight, d / weight)
-
-    def _sums(self, beta: float) -> Sequence[float]:
-        if self.threads == 1:
-            sums: Sequence[float] = self.kernels.read(*self.arrays, beta)
-            return sums
-        cuts = np.linspace(0, self.shape[0], self.threads + 1).astype(int)
-
-        def read_part(part: int) -> Sequence[float]:
-            rows = slice(cuts[part], cuts[part + 1])
-            sums: Sequence[float] = self.kernels.read(*(a[rows] for a in self.arrays), beta)
-            return sums
-
-        with ThreadPoolExecutor(self.threads) as pool:
-            return [
-                math.fsum(column)
-                for column in zip(*pool.map(read_part, range(self.threads)), strict=True)
-            ]
-
-    def at_zero(self) -> tuple[float, float]:
-        slope, curvature = self.kernels.read_zero(*self.arrays)
-        return slope, curvature
-
-    def rows(self, beta: float) -> NDArray[np.float64]:
-        """Return the loss and a, b, c, d of each row, shape (5, n)."""
-        logits, labels, target, _ = self.arrays
-        values = np.empty((5, len(logits)))
-        self.kernels.read_rows(logits, labels, target, beta, values)
-        return values
-
-
-def _solve(reader: Any, start: float) -> Found:
-    """Search on ever more rows, then on all; a start other than 1 is trusted at once."""
-    n, k = reader.shape
-    cost = 0.0
-    if start == 1.0:
-        for rows in START_ROWS:
-            stride = n // min(rows, max(START_ELEMENTS // k, 32))
-            if stride >= 8:
-                guess = search(reader.every(stride), start, LOOSE, START_READS)
-                cost += guess.n_reads / stride
-                if 0 < guess.beta < MAX_BETA / 2 and math.isfinite(guess.loss):
-                    start = guess.beta
-    found = search(reader, start, reader.tolerance, rounding=reader.rounding)
-    return found._replace(n_reads=found.n_reads + cost)
+    sample = on_cpu(sample)
+    return sample.mean(_twins.rows(sample, 1.0)[0])
 
 
 def _flat(sample: Sample, found: Found) -> Found:
@@ -300,46 +177,6 @@ def _plain_arrays(labels: Any, logits: Any) -> tuple[NDArray[np.int64], NDArray[
     return labels.astype(np.int64, copy=False), logits
 
 
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
-    if not array.flags.writeable:
-        return array
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
-@cache
-def _kernels() -> Any:
-    """Import the compiled loops, and Numba with them, on first use."""
-    return import_module("refinecal._kernels")
-
-
-def on_cpu(sample: Sample) -> Sample:
-    """Return the sample with its logits in NumPy."""
-    if not is_on_device(sample.logits):
-        return sample
-    from refinecal._torch import to_cpu
-
-    return to_cpu(sample)
-
-
-def check_threads(n_threads: int | None) -> int:
-    """Return the number of threads to use; OMP_NUM_THREADS, which joblib sets, is respected."""
-    if n_threads is None:
-        limit = os.environ.get("OMP_NUM_THREADS", "")
-        cores = (
-            len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else os.cpu_count() or 1
-        )
-        return min(cores, int(limit)) if limit.isdigit() and int(limit) > 0 else cores
-    if not isinstance(n_threads, numbers.Integral) or n_threads < 1:
-        raise ValueError(
-            f"n_threads is {n_threads!r}: it must be a whole number of at least 1, or None"
-        )
-    return int(n_threads)
-
-
 class TemperatureScaling(Calibrator):
     r"""Calibrate by one number: ``softmax(beta * logits)``, with Laplace smoothing.
 
@@ -355,6 +192,8 @@ class TemperatureScaling(Calibrator):
     ----------
     beta_ : float
         The inverse temperature.
+    loss_ : float
+        Mean log loss of the calibration samples at ``beta_``, before smoothing.
     n_samples_ : float
         Number of calibration samples (the sum of their weights).
     classes_ : ndarray
@@ -374,6 +213,7 @@ class TemperatureScaling(Calibrator):
     """
 
     beta_: float
+    loss_: float
 
     def __init__(self, laplace: bool = True) -> None:
         self.laplace = laplace
@@ -383,14 +223,9 @@ class TemperatureScaling(Calibrator):
         """The temperature 1 / beta_."""
         return 1 / self.beta_ if self.beta_ > 0 else math.inf
 
-    def _fit_sample(self, sample: Sample) -> Self:
-        self.beta_ = fit_sample(sample, threads=check_threads(None)).beta
-        return self
+    def _learn(self, sample: Sample, threads: int) -> None:
+        fit = fit_sample(sample, threads=threads)
+        self.beta_, self.loss_ = fit.beta, fit.loss
 
-    def set_beta(self, beta: float, sample: Sample) -> Self:
-        """Take a beta that was fitted on this sample elsewhere."""
-        self.beta_ = beta
-        return self._set_sample(sample)
-
-    def _log_proba(self, logits: NDArray[Any]) -> NDArray[Any]:
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         return log_softmax(scaled(logits, self.beta_))

@@ -2,25 +2,40 @@
 
 from typing import Any
 
+from refinecal._calibrator import Calibrator
 from refinecal._checks import fail_choice
-from refinecal.calibrators._base import Calibrator
 from refinecal.calibrators.isotonic import IsotonicCalibration
+from refinecal.temperature import TemperatureScaling
 
-__all__ = ["Calibrator", "IsotonicCalibration", "make_calibrator"]
+__all__ = ["Calibrator", "IsotonicCalibration", "TemperatureScaling", "make_calibrator"]
+
+_KINDS: dict[str, type[Calibrator]] = {
+    "temperature": TemperatureScaling,
+    "isotonic": IsotonicCalibration,
+}
 
 
 def make_calibrator(name: str, **params: Any) -> Calibrator:
-    """Return a new calibrator of that name: ``"temperature"`` or ``"isotonic"`` (two classes).
+    """Return a new calibrator by name.
 
-    >>> make_calibrator("temperature", laplace=False)
+    Parameters
+    ----------
+    name : {"temperature", "isotonic"}
+        Isotonic regression is for two classes.
+    **params
+        Parameters of its constructor, such as ``laplace``.
+
+    Returns
+    -------
+    Calibrator
+        Not fitted yet.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> rc.make_calibrator("temperature", laplace=False)
     TemperatureScaling(laplace=False)
     """
-    from refinecal.temperature import TemperatureScaling
-
-    kinds: dict[str, type[Calibrator]] = {
-        "temperature": TemperatureScaling,
-        "isotonic": IsotonicCalibration,
-    }
-    if name not in kinds:
-        fail_choice("calibrator", name, list(kinds), "an object with fit and predict_proba")
-    return kinds[name](**params)
+    if name not in _KINDS:
+        fail_choice("calibrator", name, list(_KINDS), "an object with fit and predict_proba")
+    return _KINDS[name](**params)

@@ -1,12 +1,12 @@
 """Isotonic regression: the best increasing map of a binary classifier's scores."""
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal._calibrator import Calibrator
 from refinecal._checks import Sample
-from refinecal.calibrators._base import Calibrator
 
 LARGEST = 1e300  # stands for an infinite score, which scikit-learn does not take
 
@@ -37,7 +37,7 @@ class IsotonicCalibration(Calibrator):
     def __init__(self, laplace: bool = True) -> None:
         self.laplace = laplace
 
-    def _fit_sample(self, sample: Sample) -> Self:
+    def _learn(self, sample: Sample, threads: int) -> None:
         from sklearn.isotonic import IsotonicRegression
 
         if sample.k != 2:
@@ -47,9 +47,8 @@ class IsotonicCalibration(Calibrator):
         shares = sample.labels if sample.soft is None else sample.soft[:, 1]
         self.regression_ = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")
         self.regression_.fit(_log_odds(sample.logits), shares.astype(np.float64), sample.weights)
-        return self
 
-    def _log_proba(self, logits: NDArray[Any]) -> NDArray[Any]:
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         share = self.regression_.predict(_log_odds(logits)).astype(np.float64)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(np.stack([1 - share, share], axis=1)))

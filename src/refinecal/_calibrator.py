@@ -1,0 +1,173 @@
+"""What every calibrator shares: the four public methods, the checks, smoothing, parameters."""
+
+import inspect
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from refinecal._checks import Sample, check_sample, check_scores, column_names, in_order, warn
+from refinecal._readers import check_threads
+
+
+class Calibrator(ABC):
+    """A map from probabilities to better ones, learned from labels.
+
+    A subclass has ``laplace`` among its parameters and provides ``_learn`` and ``_map``.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        The label of each column.
+    n_samples_ : float
+        Number of calibration samples: the sum of their weights.
+    feature_names_in_ : list
+        Column names of the DataFrame that it was fitted on; only there if it was one.
+    """
+
+    laplace: bool
+    classes_: NDArray[Any]
+    n_samples_: float
+
+    @abstractmethod
+    def _learn(self, sample: Sample, threads: int) -> None:
+        """Learn from checked data."""
+
+    @abstractmethod
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        """Return the logarithms of the calibrated probabilities of checked logits, not smoothed."""
+
+    def fit(
+        self, probs: Any, y: Any, sample_weight: Any = None, *, classes: ArrayLike | None = None
+    ) -> Self:
+        """Learn from probabilities and labels.
+
+        Parameters
+        ----------
+        probs : array-like
+            ``(n, k)`` rows that sum to 1, or ``(n,)`` probabilities of class 1 of two.
+        y : array-like
+            Labels as for :func:`refinecal.decompose`.
+        sample_weight : array-like, optional
+            How often each row counts; smoothing takes the sum for the number of samples.
+        classes : array-like, optional
+            The label of each column.
+
+        Returns
+        -------
+        self
+        """
+        sample = check_sample(
+            y, probs, None, sample_weight, classes, "y", for_logits="use fit_logits"
+        )
+        self._warn_if_light(sample)
+        return self._fit_sample(sample)
+
+    def fit_logits(
+        self, logits: Any, y: Any, sample_weight: Any = None, *, classes: ArrayLike | None = None
+    ) -> Self:
+        """Learn from logits, ``(n, k)`` or ``(n,)`` log-odds, and labels; else like :meth:`fit`."""
+        sample = check_sample(y, None, logits, sample_weight, classes, "y")
+        self._warn_if_light(sample)
+        return self._fit_sample(sample)
+
+    def predict_proba(self, probs: Any) -> NDArray[Any]:
+        """Return calibrated probabilities.
+
+        Parameters
+        ----------
+        probs : array-like
+            Probabilities as for :meth:`fit`; columns of a DataFrame are matched by name.
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+        """
+        logits = self._check(probs, "probs", "use predict_proba_logits")
+        return np.asarray(np.exp(self._log_proba(logits)))
+
+    def predict_proba_logits(self, logits: Any) -> NDArray[Any]:
+        """Return calibrated probabilities for logits; else like :meth:`predict_proba`."""
+        return np.asarray(np.exp(self._log_proba(self._check(logits, "logits"))))
+
+    def _fit_sample(self, sample: Sample, threads: int | None = None) -> Self:
+        self._learn(sample, check_threads(threads))
+        return self._remember(sample)
+
+    def _remember(self, sample: Sample) -> Self:
+        self.n_samples_ = sample.total
+        self.classes_ = np.arange(sample.k) if sample.classes is None else sample.classes
+        self.__dict__.pop("feature_names_in_", None)
+        if sample.columns is not None:
+            self.feature_names_in_ = sample.columns
+        return self
+
+    def _warn_if_light(self, sample: Sample) -> None:
+        """Warn of weights that sum to 1, which smoothing would take for a single sample."""
+        rows = sample.n if sample.weights is None else np.count_nonzero(sample.weights)
+        if self.laplace and sample.total < 0.1 * rows:
+            warn(
+                f"sample_weight sums to {sample.total:.3g} over {rows} rows: a weight says how often a "
+                "row counts, so smoothing takes this for the number of samples. Multiply weights "
+                "that sum to 1 by the number of rows."
+            )
+
+    def _log_proba(self, logits: NDArray[Any]) -> NDArray[Any]:
+        logs = self._map(logits)
+        if not self.laplace:
+            return logs
+        n, k = self.n_samples_, len(self.classes_)
+        kept, shared = np.log(n / (n + 1)), -np.log((n + 1) * k)
+        return np.asarray(np.logaddexp(logs + kept, shared, dtype=logs.dtype))
+
+    def _check(self, given: Any, name: str, for_logits: str = "") -> NDArray[Any]:
+        if not self.__sklearn_is_fitted__():
+            from sklearn.exceptions import NotFittedError
+
+            raise NotFittedError(
+                f"this {type(self).__name__} is not fitted yet: call fit or fit_logits first"
+            )
+        scores, k = check_scores(given, name, for_logits), len(self.classes_)
+        if scores.shape[1] != k:
+            raise ValueError(
+                f"{name} has {scores.shape[1]} columns, but the calibrator was fitted with {k}: pass "
+                "the same classes, in the same order"
+            )
+        known = getattr(self, "feature_names_in_", self.classes_.tolist())
+        return in_order(
+            scores, column_names(given), known, name, hasattr(self, "feature_names_in_")
+        )
+
+    # What scikit-learn asks of an estimator, without importing it.
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "classes_")
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import Tags, TargetTags
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=True))
+
+    @classmethod
+    def _parameter_names(cls) -> list[str]:
+        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters of the constructor."""
+        return {name: getattr(self, name) for name in self._parameter_names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters of the constructor."""
+        for name, value in params.items():
+            if name not in self._parameter_names():
+                raise ValueError(
+                    f"{type(self).__name__} has no parameter {name!r}: it has {self._parameter_names()}"
+                )
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
+        learned = f" with beta_={self.beta_:.6g}" if hasattr(self, "beta_") else ""
+        return f"{type(self).__name__}({given}){learned}"

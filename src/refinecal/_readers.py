@@ -1,0 +1,169 @@
+"""Who reads the data for a search: compiled loops on the CPU, torch elsewhere; and how a search starts."""
+
+import math
+import numbers
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal import _twins
+from refinecal._checks import Sample, is_on_device
+from refinecal._search import (
+    FINE_32,
+    FINE_64,
+    LOOSE,
+    MAX_BETA,
+    ROUNDING_32,
+    ROUNDING_64,
+    START_READS,
+    Found,
+    Point,
+    Reader,
+    search,
+)
+
+START_ROWS = (256, 65536)  # a cold fit starts on this many rows, spread evenly over the data
+START_ELEMENTS = 2**22  # but on no more numbers than this: 16 MB of float32
+THREAD_ELEMENTS = 2**20  # fewer numbers than this are read by one thread sooner than shared out
+NOTHING = np.empty(0)
+NOTHING.flags.writeable = False
+LN2 = math.log(2.0)
+
+
+def reader_of(sample: Sample, threads: int = 1) -> Reader:
+    """Return what reads this sample fastest: compiled loops, or torch where the tensors are."""
+    if is_on_device(sample.logits):
+        from refinecal._torch import TorchReader
+
+        return TorchReader.of(sample)
+    return KernelReader.of(sample, threads)
+
+
+def solve(reader: Reader, start: float) -> Found:
+    """Search on ever more rows, then on all; a start other than 1 is trusted at once."""
+    n, k = reader.shape
+    cost = 0.0
+    if start == 1.0:
+        for rows in START_ROWS:
+            stride = n // min(rows, max(START_ELEMENTS // k, 32))
+            if stride >= 8:
+                guess = search(reader.every(stride), start, LOOSE, START_READS)
+                cost += guess.n_reads / stride
+                if 0 < guess.beta < MAX_BETA / 2 and math.isfinite(guess.loss):
+                    start = guess.beta
+    found = search(reader, start, reader.tolerance, rounding=reader.rounding)
+    return found._replace(n_reads=found.n_reads + cost)
+
+
+class KernelReader:
+    """Reads C-contiguous logits with the fused loops, in several threads where that pays."""
+
+    def __init__(
+        self,
+        labels: NDArray[np.int64],
+        logits: NDArray[Any],
+        target: NDArray[np.float64],
+        weights: NDArray[np.float64],
+        threads: int = 1,
+    ) -> None:
+        # Read-only views: writable and read-only arrays then share one compiled kernel.
+        self.arrays = (_frozen(logits), _frozen(labels), _frozen(target), _frozen(weights))
+        self.kernels = _kernels()
+        self.threads = threads if logits.size >= THREAD_ELEMENTS else 1
+        self.single = logits.dtype == np.float32
+
+    @classmethod
+    def of(cls, sample: Sample, threads: int = 1) -> "KernelReader":
+        """Return a reader of a checked sample."""
+        target = NOTHING if sample.soft is None else _twins.at_label(sample)
+        weights = NOTHING if sample.weights is None else sample.weights
+        return cls(sample.labels, sample.logits, target, weights, threads)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        n, k = self.arrays[0].shape
+        return n, k
+
+    @property
+    def tolerance(self) -> float:
+        return FINE_32 if self.single else FINE_64
+
+    @property
+    def rounding(self) -> float:
+        return ROUNDING_32 if self.single else ROUNDING_64
+
+    def every(self, stride: int) -> "KernelReader":
+        """Return a reader of every ``stride``-th row."""
+        logits, labels, target, weights = (np.ascontiguousarray(a[::stride]) for a in self.arrays)
+        return KernelReader(labels, logits, target, weights)
+
+    def at(self, beta: float) -> Point:
+        if self.single:  # the kernel rounds beta / ln 2 to float32: report the beta that it used
+            beta = float(np.float32(beta / LN2)) * LN2
+        weight, loss, a, b, c, d = self._sums(beta)
+        return Point(beta, loss / weight, a / weight, b / weight, c / weight, d / weight)
+
+    def _sums(self, beta: float) -> Sequence[float]:
+        if self.threads == 1:
+            sums: Sequence[float] = self.kernels.read(*self.arrays, beta)
+            return sums
+        cuts = np.linspace(0, self.shape[0], self.threads + 1).astype(int)
+
+        def read_part(part: int) -> Sequence[float]:
+            rows = slice(cuts[part], cuts[part + 1])
+            sums: Sequence[float] = self.kernels.read(*(a[rows] for a in self.arrays), beta)
+            return sums
+
+        with ThreadPoolExecutor(self.threads) as pool:
+            return [
+                math.fsum(column)
+                for column in zip(*pool.map(read_part, range(self.threads)), strict=True)
+            ]
+
+    def at_zero(self) -> tuple[float, float]:
+        slope, curvature = self.kernels.read_zero(*self.arrays)
+        return slope, curvature
+
+    def rows(self, beta: float) -> NDArray[np.float64]:
+        """Return the loss and a, b, c, d of each row, shape (5, n)."""
+        logits, labels, target, _ = self.arrays
+        values = np.empty((5, len(logits)))
+        self.kernels.read_rows(logits, labels, target, beta, values)
+        return values
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    if not array.flags.writeable:
+        return array
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+@cache
+def _kernels() -> Any:
+    """Import the compiled loops, and Numba with them, on first use."""
+    return import_module("refinecal._kernels")
+
+
+def check_threads(n_threads: int | None) -> int:
+    """Return the number of threads to use; OMP_NUM_THREADS, which joblib sets, is respected."""
+    if n_threads is None:
+        limit = os.environ.get("OMP_NUM_THREADS", "")
+        cores = (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
+        return min(cores, int(limit)) if limit.isdigit() and int(limit) > 0 else cores
+    if not isinstance(n_threads, numbers.Integral) or n_threads < 1:
+        raise ValueError(
+            f"n_threads is {n_threads!r}: it must be a whole number of at least 1, or None"
+        )
+    return int(n_threads)
