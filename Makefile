@@ -16,7 +16,7 @@ help:
 setup: $(VENV)/ready
 
 $(VENV)/ready: pyproject.toml constraints.txt
-	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(VENV)/bin/pip || $(PYTHON) -m venv --clear $(VENV)
 	@echo "installing into $(VENV) (a few minutes the first time)"
 	@$(VENV)/bin/pip install $(PIP_QUIET) -c constraints.txt -e ".[dev]"
 	@touch $@
@@ -40,7 +40,7 @@ bench: $(BENCH)/ready
 	$(BENCH)/bin/python -m benchmarks.run
 
 $(BENCH)/ready: pyproject.toml benchmarks/requirements.txt
-	@test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
+	@test -x $(BENCH)/bin/pip || $(PYTHON) -m venv --clear $(BENCH)
 	@echo "installing the rivals into $(BENCH) (a few minutes the first time)"
 	@$(BENCH)/bin/pip install $(PIP_QUIET) -r benchmarks/requirements.txt -e .
 	@touch $@

@@ -1,12 +1,18 @@
 """Calibrators other than temperature, and what all of them share."""
 
+import pickle
+
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.isotonic import IsotonicRegression
+from sklearn.utils.validation import check_is_fitted
 
 import refinecal as rc
+from refinecal import temperature
 
 NAMES = pytest.mark.parametrize("name", ["temperature", "isotonic"])
 
@@ -94,3 +100,37 @@ def test_isotonic_takes_certain_predictions_and_one_class():
 def test_an_unknown_name_suggests_the_nearest():
     with pytest.raises(ValueError, match="Did you mean 'isotonic'"):
         rc.make_calibrator("isotonics")
+
+
+@NAMES
+def test_scikit_learn_sees_an_estimator(name):
+    calibrator = rc.make_calibrator(name)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(calibrator)
+    check_is_fitted(calibrator.fit([0.2, 0.7], [0, 1]))
+    copy = pickle.loads(pickle.dumps(calibrator))
+    np.testing.assert_array_equal(copy.predict_proba([0.3]), calibrator.predict_proba([0.3]))
+
+
+def test_columns_of_a_frame_are_matched_by_name():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.dirichlet([1, 1, 1], size=50), columns=["u", "v", "w"])
+    scaling = rc.TemperatureScaling().fit(frame, rng.integers(3, size=50))
+    np.testing.assert_array_equal(
+        scaling.predict_proba(frame[["w", "u", "v"]]), scaling.predict_proba(frame)
+    )
+    with pytest.raises(ValueError, match="has the columns .* when it was fitted"):
+        scaling.predict_proba(frame.rename(columns={"u": "x"}))
+    with pytest.raises(ValueError, match="none of which is a label: pass classes="):
+        scaling.fit(frame, np.array(["a", "b", "c"])[rng.integers(3, size=50)])
+
+
+def test_threads_are_those_asked_for(monkeypatch):
+    asked = []
+    original = temperature.reader_of
+    monkeypatch.setattr(
+        temperature, "reader_of", lambda sample, threads: asked.append(threads) or original(sample)
+    )
+    labels, odds = scores()
+    rc.decompose(labels, logits=odds, cv=3, n_threads=1)
+    assert set(asked) == {1}

@@ -482,7 +482,9 @@ def test_every_door_names_its_own_arguments(door):
 
 @pytest.mark.parametrize("name", ["temperature", "isotonic"])
 def test_calibrators_check_probabilities(name):
-    with pytest.raises(ValueError, match=r"probs\[2\] is 7, which is not a probability.*use fit_logits"):
+    with pytest.raises(
+        ValueError, match=r"probs\[2\] is 7, which is not a probability.*use fit_logits"
+    ):
         rc.make_calibrator(name).fit([0.2, 0.4, 7], Y)
     fitted = rc.make_calibrator(name).fit(P, Y)
     with pytest.raises(ValueError, match=r"probs\[1\] is NaN"):

@@ -92,3 +92,24 @@ def test_gradients_are_left_alone():
     rc.decompose(labels, logits=logits)
     assert logits.grad is None
     assert logits.requires_grad
+
+
+def test_rows_of_weight_zero_are_gone(as_device):
+    labels, logits = sample(n=4096, dtype=torch.float64)
+    weights = np.tile([0.0, 1.0], 2048)  # every row of a subsample may have weight 0
+    ours = rc.fit_temperature(labels, logits, weights)
+    theirs = rc.fit_temperature(labels[1::2].numpy(), logits[1::2].numpy())
+    assert ours.beta == pytest.approx(theirs.beta, rel=1e-9)
+    impossible = torch.tensor([[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [-torch.inf, 0.0]])
+    ours = rc.fit_temperature([0, 1, 1, 0], impossible, [1, 1, 1, 0])
+    theirs = rc.fit_temperature([0, 1, 1], impossible[:3].numpy())
+    assert ours.beta == pytest.approx(theirs.beta, rel=1e-6)
+
+
+def test_other_tensors_are_checked_too(as_device):
+    ours = rc.fit_temperature([0, 1, 1], torch.tensor([[2, 0], [0, 1], [1, 0]]))
+    assert ours.beta == pytest.approx(rc.fit_temperature([0, 1, 1], [[2, 0], [0, 1], [1, 0]]).beta)
+    with pytest.raises(TypeError, match="must hold real numbers"):
+        rc.fit_temperature([0, 1], torch.ones(2, 2, dtype=torch.complex64))
+    with pytest.raises(TypeError, match="sparse tensor"):
+        rc.fit_temperature([0, 1], torch.ones(2, 2).to_sparse())
