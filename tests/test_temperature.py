@@ -293,7 +293,7 @@ def test_chance_up_to_rounding(dtype, change):
         fit, exact = rc.fit_temperature(labels, logits), Exact(labels, logits)
         assert fit.converged
         assert fit.n_reads <= 60
-        room = 1e-12 if dtype == np.float32 else 1e-14
+        room = 1e-6 if dtype == np.float32 else 1e-14
         assert exact.loss(fit.beta) <= exact.loss(exact.beta()) + room
 
 

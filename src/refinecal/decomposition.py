@@ -181,19 +181,13 @@ def decompose(
             "if the probabilities were rounded to 0; temperature scaling cannot mend it"
         )
     fitted._fit_sample(sample, threads)
-    if cv is not None and not isinstance(cv, str):
-        refinement = _out_of_fold(fitted, sample, loss, folds(sample, cv, groups), threads)
-    elif cv == "loo" and isinstance(fitted, TemperatureScaling):
-        refinement = leave_one_out(sample, fitted.beta_, loss)
-    elif isinstance(fitted, TemperatureScaling) and logarithmic:
-        refinement = fitted.loss_
-    elif isinstance(fitted, TemperatureScaling):  # without the smoothing that new data needs
-        refinement = sample.mean(losses_at(sample, fitted.beta_, loss))
-    else:
-        refinement = sample.mean(_losses(fitted, sample, loss))
     if cv is None:
-        refinement = min(refinement, risk)
-    elif math.isinf(refinement) and not math.isinf(risk):
+        refinement = min(_in_sample(fitted, sample, loss), risk)
+    elif isinstance(cv, str):
+        refinement = leave_one_out(sample, fitted.beta_, loss)  # type: ignore[attr-defined]
+    else:
+        refinement = _out_of_fold(fitted, sample, loss, folds(sample, cv, groups), threads)
+    if math.isinf(refinement) and not math.isinf(risk):
         warn("the refinement is infinite: out of fold, the calibrator gives a label probability 0")
     found = fitted.user if isinstance(fitted, _UserCalibrator) else fitted
     return Decomposition(risk, refinement, uncertainty, found, loss.name, sample.n, sample.k)
@@ -270,6 +264,18 @@ def _check_cv(cv: Any, groups: Any, calibrator: Calibrator) -> None:
         raise ValueError(
             "cv='loo' is for temperature scaling: pass a number of folds, such as cv=10"
         )
+
+
+def _in_sample(calibrator: Calibrator, sample: Sample, loss: ProperLoss) -> float:
+    """Return the mean loss on the rows that it was fitted on.
+
+    For temperature that is the minimum over beta, without the smoothing that new data needs.
+    """
+    if not isinstance(calibrator, TemperatureScaling):
+        return sample.mean(_losses(calibrator, sample, loss))
+    if type(loss) is LogLoss:
+        return calibrator.loss_
+    return sample.mean(losses_at(sample, calibrator.beta_, loss))
 
 
 def _out_of_fold(
