@@ -13,8 +13,8 @@ from scipy.special import expit
 from strategies import MAX_BETA, Exact, drawn, predictions
 
 from refinecal import _readers, temperature
-from refinecal._checks import Sample
 from refinecal._readers import KernelReader
+from refinecal._sample import Sample
 from refinecal._search import FINE_64, Found, Point, search
 from refinecal._torch import TorchReader
 from refinecal._twins import TwinReader
@@ -184,6 +184,21 @@ def test_a_bend_that_hides_in_high_derivatives(margin, share):
             assert solve(reader, start).beta == pytest.approx(best, rel=1e-9)
 
 
+@pytest.mark.parametrize("power", [3, 6, 9, 12, 15, 18])
+@pytest.mark.parametrize("rounding", [2e-16, 1e-7])
+def test_an_outlier_is_not_mistaken_for_chance(power, rounding):
+    """One row of next to no weight, right by so much that it alone makes the curvature at 0.
+
+    Newton's step from 0 then promises next to no gain, but past that row there is plenty to come:
+    the others are right by 1000 three times of four, so beta = log(3) / 1000.
+    """
+    outlier = 10.0**power
+    reader = Logistic([1e3, -1e3, 1e3 * outlier], [3, 1, 0.1 / outlier])
+    found = search(reader, 1.0, FINE_64, rounding=rounding)
+    assert found.beta == pytest.approx(math.log(3) / 1e3, rel=1e-9)
+    assert found.n_reads <= 40
+
+
 # ---- the two ends of the interval, and no end ------------------------------------------------------------
 
 
@@ -222,6 +237,25 @@ def test_minima_near_the_upper_end(share):
     found = solve(Logistic([margin, -margin], [3, 1]))
     assert found.beta == pytest.approx(min(share, 1) * MAX_BETA, rel=1e-9)
     assert found.converged
+
+
+def test_noise_larger_than_the_slope():
+    """A reader in float32: beta is rounded, and near the minimum the slope has the sign of a tossed coin."""
+
+    class Coarse(Logistic):
+        def at(self, beta):
+            beta = float(np.float32(beta))
+            toss = np.random.default_rng(np.float32(beta).view(np.uint32)).standard_normal()
+            point = super().at(beta)
+            return point._replace(a=point.a + 1e-8 * toss)
+
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        reader = Coarse([1e-3, -1e-3], [1 + rng.uniform(1e-5, 1e-2), 1])
+        found = search(reader, 1.0, 1e-9, rounding=1e-7)
+        assert found.converged
+        assert found.n_reads <= 60
+        assert reader.at(found.beta).loss <= reader.at(reader.best()).loss + 1e-6
 
 
 @pytest.mark.parametrize("bad", ["loss", "a"])

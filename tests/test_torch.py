@@ -5,16 +5,16 @@ import pytest
 import torch
 
 import refinecal as rc
-from refinecal import _checks, _readers
-from refinecal._checks import Sample, on_cpu
+from refinecal import _arrays, _checks, _readers, _sample
+from refinecal._sample import Sample, on_cpu
 from refinecal._torch import TorchReader, check_device_sample
 
 
 @pytest.fixture
 def as_device(monkeypatch):
     """Treat every tensor as if it lived on another device."""
-    for module in (_checks, _readers):
-        monkeypatch.setattr(module, "is_on_device", _checks.is_torch)
+    for module in (_checks, _readers, _sample):
+        monkeypatch.setattr(module, "is_on_device", _arrays.is_torch)
 
 
 def sample(n=3000, k=5, dtype=torch.float32, seed=0):

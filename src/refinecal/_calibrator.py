@@ -7,8 +7,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._checks import Sample, check_sample, check_scores, column_names, in_order, warn
+from refinecal._arrays import column_names, in_order
+from refinecal._checks import check_sample, check_scores, warn
 from refinecal._readers import check_threads
+from refinecal._sample import Sample
 
 
 class Calibrator(ABC):

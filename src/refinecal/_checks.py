@@ -6,76 +6,22 @@ float64 and C-contiguous. Probabilities enter as their logarithms, so 0 becomes 
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-CHUNK = 2**20  # elements looked at together: bounds the memory of every check and of every mean
-
-Array = NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Labels, logits and weights that have passed every check."""
-
-    labels: NDArray[np.int64]
-    logits: Array  # (n, k) float32 or float64, C-contiguous; or a torch tensor on another device
-    weights: NDArray[np.float64] | None = None
-    soft: NDArray[np.float64] | None = None  # (n, k) rows summing to 1, if any label is soft
-    classes: Array | None = None  # the label of each column, if labels were not 0..k-1 already
-    columns: list[Any] | None = None  # column names of a DataFrame
-
-    @property
-    def n(self) -> int:
-        return int(self.logits.shape[0])
-
-    @property
-    def k(self) -> int:
-        return int(self.logits.shape[1])
-
-    @property
-    def total(self) -> float:
-        """The number of rows, each counted as often as its weight says."""
-        return float(self.n) if self.weights is None else float(self.weights.sum())
-
-    @property
-    def frequencies(self) -> NDArray[np.float64]:
-        """The share of each class."""
-        if self.soft is not None:
-            return np.asarray(np.average(self.soft, axis=0, weights=self.weights))
-        return np.asarray(np.bincount(self.labels, self.weights, minlength=self.k) / self.total)
-
-    def take(self, rows: Any) -> "Sample":
-        """Return the given rows (indices or a slice), as another sample."""
-        logits = self.logits[rows]
-        return replace(
-            self,
-            labels=np.ascontiguousarray(self.labels[rows]),
-            logits=logits if is_torch(logits) else np.ascontiguousarray(logits),
-            weights=None if self.weights is None else np.ascontiguousarray(self.weights[rows]),
-            soft=None if self.soft is None else self.soft[rows],
-        )
-
-    def chunks(self) -> Iterator[tuple[slice, "Sample"]]:
-        """Cut the sample into runs of rows small enough to make temporaries of."""
-        for rows in _row_slices(self.n, self.k):
-            yield rows, self.take(rows)
-
-    def mean(self, values: Array) -> float:
-        """Return the weighted mean of one value per row; a row of weight 0 is gone, whatever its value."""
-        if self.weights is None:
-            return float(np.mean(values))
-        return float(np.average(np.where(self.weights > 0, values, 0.0), weights=self.weights))
-
-    def counted(self) -> "Sample":
-        """Return the rows that count: those of weight 0 are gone."""
-        if self.weights is None or self.weights.all():
-            return self
-        return self.take(np.flatnonzero(self.weights))
+from refinecal._arrays import (
+    Array,
+    column_names,
+    in_order,
+    is_missing,
+    is_on_device,
+    to_floats,
+    to_numpy,
+)
+from refinecal._sample import Sample, row_slices
 
 
 def check_sample(
@@ -111,135 +57,13 @@ def check_sample(
     return Sample(labels, scores, check_weights(sample_weight, n, name), soft, names, columns)
 
 
-# ---- any array type to NumPy -----------------------------------------------------------------------------
-
-
-def is_torch(array: Any) -> bool:
-    """Say whether this is a torch tensor, without importing torch."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(array, torch.Tensor)
-
-
-def is_on_device(array: Any) -> bool:
-    """Say whether this is a torch tensor that lives on another device than the CPU."""
-    return is_torch(array) and array.device.type != "cpu"
-
-
-def on_cpu(sample: Sample) -> Sample:
-    """Return the sample with its logits in NumPy."""
-    if not is_on_device(sample.logits):
-        return sample
-    logits: Any = sample.logits
-    return replace(sample, logits=np.ascontiguousarray(logits.cpu().numpy()))
-
-
-def column_names(array: Any) -> list[Any] | None:
-    """Return the column names of a DataFrame (pandas, polars), unless they only count from 0."""
-    names = getattr(array, "column_names", None)  # pyarrow, whose columns are arrays
-    if names is None:
-        names = getattr(array, "columns", None)
-    if names is None or getattr(array, "ndim", 2) != 2:
-        return None
-    names = list(names)
-    return None if len(names) < 2 or names == list(range(len(names))) else names
-
-
-def in_order(
-    rows: Array, own: list[Any] | None, wanted: list[Any] | None, name: str, strict: bool = False
-) -> Array:
-    """Return named columns in the order that is wanted; with ``strict``, names must be those wanted."""
-    if own is None or wanted is None or own == wanted:
-        return rows
-    if set(own) != set(wanted) or len(set(own)) != len(own):
-        if strict:
-            raise ValueError(
-                f"{name} has the columns {own}, but {wanted} were there when it was fitted"
-            )
-        return rows
-    return np.ascontiguousarray(rows[:, [own.index(name) for name in wanted]])
-
-
-def to_numpy(array: Any, name: str) -> Array:
-    """Return any array-like as NumPy, without a copy where memory can be shared."""
-    if is_torch(array):
-        array = array.detach().resolve_conj().resolve_neg()
-        if array.layout != sys.modules["torch"].strided:
-            raise TypeError(f"{name} is a sparse tensor: pass {name}.to_dense()")
-        if array.is_floating_point() and array.dtype.itemsize < 4:  # NumPy has no bfloat16
-            array = array.float()
-        return np.asarray(array.cpu().numpy())
-    if isinstance(array, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array: drop the masked rows, then pass {name}.data")
-    if hasattr(array, "tocsr"):
-        raise TypeError(f"{name} is a sparse matrix: pass {name}.toarray()")
-    if hasattr(array, "collect") and hasattr(array, "collect_schema"):
-        raise TypeError(f"{name} is a lazy frame: pass {name}.collect()")
-    if hasattr(array, "to_numpy") and type(array).__module__ != "pyarrow.lib":  # pandas, polars
-        array = array.to_numpy()
-    try:
-        found = np.asarray(array)
-    except ValueError as error:
-        raise ValueError(
-            f"{name} cannot be read as an array: are its rows equally long?"
-        ) from error
-    if found.dtype.names is not None:
-        raise TypeError(
-            f"{name} is a structured array: pass "
-            f"numpy.lib.recfunctions.structured_to_unstructured({name})"
-        )
-    if found.dtype.kind == "V":  # bfloat16 and other small floats of JAX
-        found = found.astype(np.float32)
-    if found.dtype.kind == "U" and isinstance(array, (list, tuple)):
-        found = np.asarray(array, dtype=object)  # NumPy has made strings of numbers and NaN
-    return found
-
-
-def is_missing(value: Any) -> bool:
-    """Say whether this is None, NaN, NaT or NA."""
-    try:
-        return value is None or bool(value != value)  # noqa: PLR0124  only these differ from themselves
-    except (TypeError, ValueError):  # pandas.NA has no truth value; nor has an array
-        return type(value).__name__ == "NAType"
-
-
-def _to_floats(array: Any, name: str) -> Array:
-    """Return float32 for small floats and float32, float64 for everything else that is a number."""
-    found = to_numpy(array, name)
-    if found.dtype.kind == "O":
-        values = found.ravel().tolist()
-        if (
-            values
-            and hasattr(values[0], "__len__")
-            and not isinstance(values[0], (str, bytes, dict))
-        ):
-            raise TypeError(f"{name} holds one array per row: pass np.stack({name})")
-        if any(isinstance(value, (str, bytes)) for value in values):
-            raise TypeError(_not_numbers(name, "strings"))
-        try:
-            plain = [np.nan if is_missing(value) else value for value in values]
-            return np.array(plain, dtype=np.float64).reshape(found.shape)
-        except (TypeError, ValueError) as error:
-            raise TypeError(_not_numbers(name, type(values[0]).__name__)) from error
-    if found.dtype.kind not in "fiub":
-        raise TypeError(_not_numbers(name, str(found.dtype)))
-    small = found.dtype.kind == "f" and found.dtype.itemsize <= 4
-    return found.astype(np.float32 if small else np.float64, copy=False)
-
-
-def _not_numbers(name: str, found: str) -> str:
-    return (
-        f"{name} must hold real numbers, found {found}. If the first argument got there by mistake: "
-        "the labels come first, then the predictions."
-    )
-
-
 # ---- probabilities and logits ----------------------------------------------------------------------------
 
 
 def check_scores(given: Any, name: str, for_logits: str = "pass logits=") -> Array:
     """Return probabilities or logits (``name`` says which) as checked (n, k) logits."""
     half = getattr(getattr(given, "dtype", None), "itemsize", None) == 2
-    scores = _to_floats(given, name)
+    scores = to_floats(given, name)
     if scores.ndim == 2 and scores.shape[1] == 1:
         scores = scores[:, 0]
     if scores.ndim not in (1, 2):
@@ -267,7 +91,7 @@ def _logs_of_probs(probs: Array, tolerance: float, for_logits: str) -> Array:
         with np.errstate(divide="ignore"):
             return np.stack([np.log1p(-np.minimum(probs, 1)), np.log(probs)], axis=1)
     logs = np.empty(probs.shape, probs.dtype)
-    for rows in _row_slices(*probs.shape):
+    for rows in row_slices(*probs.shape):
         sums = probs[rows].sum(axis=1, dtype=np.float64)
         bad = np.flatnonzero(np.abs(sums - 1) > tolerance)
         if bad.size:
@@ -293,7 +117,7 @@ def _check_logits(logits: Array) -> Array:
         )
         _refuse(logits, np.isposinf, "logits", cure)
     if logits.min() == -np.inf:
-        for rows in _row_slices(*logits.shape):
+        for rows in row_slices(*logits.shape):
             bad = np.flatnonzero(np.isneginf(logits[rows]).all(axis=1))
             if bad.size:
                 raise ValueError(
@@ -305,7 +129,7 @@ def _check_logits(logits: Array) -> Array:
 
 def _refuse(array: Array, test: Callable[[Array], Array], name: str, why: str) -> None:
     """Raise for the first element that fails the test, naming its place and value."""
-    for rows in _row_slices(len(array), array[0].size):
+    for rows in row_slices(len(array), array[0].size):
         bad = np.argwhere(test(array[rows]))
         if bad.size:
             bad[0][0] += rows.start
@@ -313,12 +137,6 @@ def _refuse(array: Array, test: Callable[[Array], Array], name: str, why: str) -
             value = array[where]
             shown = "" if why.startswith(("is NaN", "is +inf")) else f"is {value:.6g}, which "
             raise ValueError(f"{name}[{', '.join(map(str, where))}] {shown}{why}")
-
-
-def _row_slices(n: int, k: int) -> Iterator[slice]:
-    step = max(1, CHUNK // max(k, 1))
-    for start in range(0, n, step):
-        yield slice(start, min(start + step, n))
 
 
 # ---- labels ----------------------------------------------------------------------------------------------
@@ -465,7 +283,7 @@ def _positions(labels: Array, names: Array, name: str) -> NDArray[np.int64]:
 
 def _soft_labels(rows: Array, name: str) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
     """Return one-hot rows as labels, other rows that sum to 1 as soft labels."""
-    soft = _to_floats(rows, name).astype(np.float64)
+    soft = to_floats(rows, name).astype(np.float64)
     _refuse(
         soft,
         lambda q: ~((q >= 0) & (q <= 1 + 1e-6)),
@@ -491,7 +309,7 @@ def check_weights(given: Any, n: int, scores_name: str) -> NDArray[np.float64] |
     """Return weights as float64, one per row, none negative, not all zero; ``None`` if none are given."""
     if given is None:
         return None
-    weights = _to_floats(given, "sample_weight").astype(np.float64)
+    weights = to_floats(given, "sample_weight").astype(np.float64)
     if weights.shape not in ((n,), (n, 1)):
         raise ValueError(
             f"sample_weight has shape {weights.shape}, but {scores_name} has {n} rows: pass ({n},)"

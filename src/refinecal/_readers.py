@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal import _twins
-from refinecal._checks import Sample, is_on_device
+from refinecal._arrays import is_on_device
+from refinecal._sample import Sample
 from refinecal._search import (
     FINE_32,
     FINE_64,

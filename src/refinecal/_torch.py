@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from numpy.typing import ArrayLike
 
-from refinecal._checks import Sample, check_labels, check_scores, check_weights
+from refinecal._checks import check_labels, check_scores, check_weights
+from refinecal._sample import Sample
 from refinecal._search import FINE_32, FINE_64, ROUNDING_32, ROUNDING_64, Point
 
 CHUNK = 2**24  # elements per pass: bounds the temporaries on the device

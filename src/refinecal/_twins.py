@@ -6,7 +6,7 @@ Leave-one-out (``resampling``) uses it too: there every row has a beta of its ow
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._checks import Sample
+from refinecal._sample import Sample
 from refinecal._search import Point
 
 Floats = NDArray[np.float64]

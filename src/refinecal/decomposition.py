@@ -8,8 +8,9 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._checks import Sample, check_sample, on_cpu, warn
+from refinecal._checks import check_sample, warn
 from refinecal._readers import check_threads
+from refinecal._sample import Sample, on_cpu
 from refinecal._search import MAX_BETA
 from refinecal._softmax import log_softmax
 from refinecal.calibrators import Calibrator, make_calibrator

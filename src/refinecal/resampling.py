@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal import _twins
-from refinecal._checks import Sample, to_numpy
+from refinecal._arrays import to_numpy
 from refinecal._readers import KernelReader
+from refinecal._sample import Sample
 from refinecal._search import MAX_BETA
 from refinecal._softmax import log_softmax, scaled
 from refinecal.losses import LogLoss, ProperLoss

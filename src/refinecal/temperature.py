@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from refinecal import _twins
 from refinecal._calibrator import Calibrator
-from refinecal._checks import Sample, check_sample, on_cpu, warn
+from refinecal._checks import check_sample, warn
 from refinecal._readers import NOTHING, KernelReader, check_threads, reader_of, solve
+from refinecal._sample import Sample, on_cpu
 from refinecal._search import MAX_BETA, Found
 from refinecal._softmax import log_softmax, scaled
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
-from refinecal._checks import Sample
+from refinecal._sample import Sample
 
 LARGEST = 1e300  # stands for an infinite score, which scikit-learn does not take
 
