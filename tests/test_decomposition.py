@@ -71,6 +71,7 @@ def test_terms_sum_to_the_risk_at_every_scale(scale):
     assert d.refinement == pytest.approx(rc.refinement_error(labels, logits=logits), rel=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:without row:RuntimeWarning")
 @settings(deadline=None)
 @given(predictions(), st.randoms(use_true_random=False))
 def test_order_of_rows_does_not_matter(sample, random):

@@ -169,6 +169,7 @@ def test_other_terms_stay():
     assert left_out.refinement > plain.refinement
 
 
+@pytest.mark.filterwarnings("ignore:without row")
 @given(predictions(max_rows=10))
 @settings(deadline=None, max_examples=60)
 def test_any_small_set_has_a_finite_number(sample):
@@ -203,6 +204,7 @@ def test_thirty_rows(loss, k):
         assert abs(error_of_correction(labels, logits, loss=loss)) < 0.1
 
 
+@pytest.mark.filterwarnings("ignore:without row")
 @pytest.mark.parametrize("loss", ["log", "brier"])
 @pytest.mark.parametrize(("n", "spread"), [(30, 8.0), (60, 12.0)])
 def test_few_rows_of_which_one_decides(n, spread, loss):
@@ -211,3 +213,10 @@ def test_few_rows_of_which_one_decides(n, spread, loss):
         labels, logits = drawn(n, 3, seed=seed, spread=spread, confidence=2.0)
         if np.any(labels != logits.argmax(axis=1)):
             assert abs(error_of_correction(labels, logits, loss=loss)) < 0.05
+
+
+def test_a_row_that_decides_beta_is_warned_of():
+    """Without its only wrong row the set is separable, and that row costs beta's upper bound."""
+    labels, logits = np.array([0] * 19 + [1]), np.tile([[1.0, 0.0]], (20, 1))
+    with pytest.warns(RuntimeWarning, match="without row 19 no other is ever wrong.*such as cv=5"):
+        rc.decompose(labels, logits=logits, cv="loo")

@@ -12,6 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 from strategies import MAX_BETA, Exact, assert_is_best, drawn, predictions
 
 import refinecal as rc
@@ -247,6 +248,7 @@ def test_impossible_classes_at_the_lower_end():
     assert 0 < fit.beta < 1e-300
 
 
+@pytest.mark.filterwarnings("ignore:the log loss is infinite")
 @pytest.mark.parametrize("k", [2, 3, 200])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_label_of_probability_zero(k, dtype):
@@ -661,3 +663,38 @@ def test_predicting_before_fitting_and_with_other_columns():
     scaling = rc.TemperatureScaling().fit([[0.5, 0.2, 0.3], [0.1, 0.8, 0.1]], [0, 1])
     with pytest.raises(ValueError, match="has 2 columns, but the calibrator was fitted with 3"):
         scaling.predict_proba([[0.5, 0.5]])
+
+
+# ---- what is said to users ------------------------------------------------------------------------------
+
+
+def test_labels_of_probability_zero_are_counted():
+    probs = [[1.0, 0.0], [0.3, 0.7], [0.0, 1.0]]
+    with pytest.warns(RuntimeWarning, match="infinite: 2 of 3 labels have probability 0.*np.clip"):
+        scaling = rc.TemperatureScaling().fit(probs, [1, 1, 0])
+    assert scaling.beta_ == 0
+
+
+def test_probabilities_taken_for_logits_are_warned_of():
+    labels, logits = drawn(50, 3, seed=0)
+    probs = np.exp(logits - logsumexp(logits, axis=1, keepdims=True))
+    for call in (
+        lambda: rc.fit_temperature(labels, probs),
+        lambda: rc.decompose(labels, logits=probs),
+        lambda: rc.TemperatureScaling().fit_logits(probs, labels),
+    ):
+        with pytest.warns(RuntimeWarning, match="look like probabilities"):
+            call()
+    rc.fit_temperature(labels, np.eye(3)[labels] * 1.0)  # only 0 and 1: could be either
+
+
+def test_swapped_arguments_and_models_are_told_apart():
+    probs = np.array([[0.2, 0.8], [0.6, 0.4], [0.3, 0.7]])
+    with pytest.raises(ValueError, match="are the two swapped"):
+        rc.TemperatureScaling().fit([1, 0, 1], probs)
+    with pytest.raises(TypeError, match="probs is a model: pass model.predict_proba"):
+        rc.decompose([1, 0, 1], LogisticRegression())
+    with pytest.raises(TypeError, match="probs is a function: pass what it returns"):
+        rc.decompose([1, 0, 1], LogisticRegression().predict_proba)
+    with pytest.raises(ValueError, match=r"pass model.predict_proba\(X\), not model.predict\(X\)"):
+        rc.decompose([0, 2, 1], [0, 2, 1])

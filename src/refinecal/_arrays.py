@@ -46,8 +46,25 @@ def in_order(
     return np.ascontiguousarray(rows[:, [own.index(name) for name in wanted]])
 
 
+def _refuse_other_things(array: Any, name: str) -> None:
+    """Raise for what is often passed in place of an array, with the cure."""
+    if hasattr(array, "predict_proba"):
+        raise TypeError(f"{name} is a model: pass model.predict_proba(X)")
+    if callable(array) and not hasattr(array, "__array__"):
+        raise TypeError(
+            f"{name} is a function: pass what it returns, such as model.predict_proba(X)"
+        )
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array: drop the masked rows, then pass {name}.data")
+    if hasattr(array, "tocsr"):
+        raise TypeError(f"{name} is a sparse matrix: pass {name}.toarray()")
+    if hasattr(array, "collect") and hasattr(array, "collect_schema"):
+        raise TypeError(f"{name} is a lazy frame: pass {name}.collect()")
+
+
 def to_numpy(array: Any, name: str) -> Array:
     """Return any array-like as NumPy, without a copy where memory can be shared."""
+    _refuse_other_things(array, name)
     if is_torch(array):
         array = array.detach().resolve_conj().resolve_neg()
         if array.layout != sys.modules["torch"].strided:
@@ -55,12 +72,6 @@ def to_numpy(array: Any, name: str) -> Array:
         if array.is_floating_point() and array.dtype.itemsize < 4:  # NumPy has no bfloat16
             array = array.float()
         return np.asarray(array.cpu().numpy())
-    if isinstance(array, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array: drop the masked rows, then pass {name}.data")
-    if hasattr(array, "tocsr"):
-        raise TypeError(f"{name} is a sparse matrix: pass {name}.toarray()")
-    if hasattr(array, "collect") and hasattr(array, "collect_schema"):
-        raise TypeError(f"{name} is a lazy frame: pass {name}.collect()")
     if hasattr(array, "to_numpy") and type(array).__module__ != "pyarrow.lib":  # pandas, polars
         array = array.to_numpy()
     try:

@@ -1,5 +1,7 @@
 """What every calibrator shares: the four public methods, the checks, smoothing, parameters."""
 
+from __future__ import annotations  # so that help() shows types by name
+
 import inspect
 from abc import ABC, abstractmethod
 from typing import Any, Self
@@ -130,11 +132,17 @@ class Calibrator(ABC):
             raise NotFittedError(
                 f"this {type(self).__name__} is not fitted yet: call fit or fit_logits first"
             )
-        scores, k = check_scores(given, name, for_logits), len(self.classes_)
+        k, shape = len(self.classes_), np.shape(given)
+        width = shape[1] if len(shape) == 2 else k
+        if width not in (k, 1):
+            raise ValueError(
+                f"{name} has {width} columns, but the calibrator was fitted with {k}: pass the same "
+                "classes, in the same order"
+            )
+        scores = check_scores(given, name, for_logits)
         if scores.shape[1] != k:
             raise ValueError(
-                f"{name} has {scores.shape[1]} columns, but the calibrator was fitted with {k}: pass "
-                "the same classes, in the same order"
+                f"{name} has 2 columns, but the calibrator was fitted with {k}: one column stands for two"
             )
         known = getattr(self, "feature_names_in_", self.classes_.tolist())
         return in_order(

@@ -54,6 +54,13 @@ def check_sample(
     scores, columns = check_scores(given, name, for_logits), column_names(given)
     n, k = scores.shape
     labels, soft, names = check_labels(y_true, n, k, classes, y_name, name, columns)
+    swapped = soft is not None and name == "probs" and np.ndim(given) == 1
+    if swapped and np.isin(to_floats(given, name), (0, 1)).all():
+        raise ValueError(
+            f"{name} holds only 0 and 1, and {y_name} holds probabilities: are the two swapped?"
+        )
+    if name == "logits":
+        warn_if_probabilities(scores)
     return Sample(labels, scores, check_weights(sample_weight, n, name), soft, names, columns)
 
 
@@ -85,7 +92,8 @@ def _logs_of_probs(probs: Array, tolerance: float, for_logits: str) -> Array:
         probs,
         lambda p: (p < 0) | (p > 1 + margin),
         "probs",
-        f"is not a probability: these must lie in 0..1. If they are logits or log-odds, {for_logits}.",
+        f"is not a probability: these must lie in 0..1. If they are logits or log-odds, {for_logits}; "
+        "if they are labels, pass model.predict_proba(X), not model.predict(X), and the labels first.",
     )
     if probs.ndim == 1:
         with np.errstate(divide="ignore"):
@@ -326,6 +334,19 @@ def check_weights(given: Any, n: int, scores_name: str) -> NDArray[np.float64] |
     if not weights.any():
         raise ValueError("sample_weight is 0 everywhere: at least one row must count")
     return weights
+
+
+def warn_if_probabilities(logits: Array) -> None:
+    """Warn of logits that are all probabilities: rows in 0..1 that sum to 1, but not only 0 and 1."""
+    first = logits[0]
+    if len(logits) < 5 or first.min() < 0 or abs(first.sum() - 1) > 1e-3:
+        return
+    sums = logits.sum(axis=1, dtype=np.float64)
+    if logits.min() >= 0 and np.abs(sums - 1).max() < 1e-3 and logits.max(axis=1).min() < 1:
+        warn(
+            "logits look like probabilities: every row is positive and sums to 1. Pass them as probs, or "
+            "np.log of them as logits."
+        )
 
 
 def warn(message: str) -> None:

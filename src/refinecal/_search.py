@@ -93,7 +93,8 @@ def search(
         if not math.isfinite(loss + a):
             return Found(beta, math.nan, n_reads + zero_seen, False)
         at_bound = a < 0 and beta >= 0.999999 * MAX_BETA  # the loss falls for ever
-        if a == 0 or at_bound or hi - lo <= 4e-16 * hi:
+        closed = beta == lo or beta == hi < MAX_BETA  # the reader knows no number in between
+        if a == 0 or at_bound or closed or hi - lo <= 4e-16 * hi:
             return Found(min(beta, MAX_BETA), loss, n_reads + zero_seen, True)
         lo, hi = (lo, beta) if a > 0 else (beta, hi)
         step, error = best_step(a, b, c, d)
@@ -111,12 +112,11 @@ def search(
             if slope >= 0:  # no better than chance: the flat prediction is best
                 return Found(0.0, math.nan, n_reads + 1, True)
             target = -slope / curvature if 0 < curvature < math.inf else 0.0
-            if (
-                0 < target * -slope < 2 * rounding
-            ):  # too little gain for a read to tell from rounding
-                return Found(target, reader.at(target).loss, n_reads + 2, True)
             beta = target if lo < target < hi else beta * 1e-3
             continue
+        reach = (beta - lo if a > 0 else hi - beta) / beta
+        if hi < MAX_BETA and abs(a) * reach <= rounding * loss:  # convex: no more is to be gained
+            return Found(beta, loss, n_reads + zero_seen, True)
         beta = _towards_root(beta, lo, hi, rising=a > 0)
     return Found(beta, loss, max_reads + zero_seen, False)
 

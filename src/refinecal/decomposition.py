@@ -1,5 +1,7 @@
 """The decomposition: how much of a loss is miscalibration, and how much is missing information."""
 
+from __future__ import annotations  # so that help() shows types by name
+
 import math
 from copy import deepcopy
 from dataclasses import dataclass
@@ -78,7 +80,7 @@ class Decomposition:
         part = "" if math.isnan(share) else f"   {share:.1%} of the risk"
         how = type(self.calibrator).__name__
         if self.beta is not None:
-            how += f", beta {self.beta:.4g}{_verdict(self.beta)}"
+            how += f", beta {self.beta:.4g}{_verdict(self.beta, self.risk)}"
         return (
             f"Decomposition of the {self.loss} loss, {self.n} rows, {self.k} classes\n"
             f"  risk          {self.risk:9.5f}\n"
@@ -89,13 +91,15 @@ class Decomposition:
         )
 
 
-def _verdict(beta: float) -> str:
+def _verdict(beta: float, risk: float) -> str:
     """Say what an inverse temperature tells of the model."""
+    if math.isinf(risk):
+        return ": a label has probability 0"
     if beta < 1e-12:
         return ": no better than chance"
     if beta >= 0.999 * MAX_BETA:
         return ": the largest allowed, never wrong"
-    if abs(beta - 1) <= 0.005:
+    if abs(beta - 1) <= 0.05:
         return ""
     return ": over-confident" if beta < 1 else ": under-confident"
 
@@ -120,6 +124,8 @@ def decompose(
               \text{calibration} = \text{risk} - \text{refinement},
 
     where G is a family of calibrators; leaving predictions as they are always counts as one of its maps.
+    Whatever the loss, g is fitted by log loss, as in the paper: for other losses, refinement is the loss
+    of that map, which may lie a little above the minimum over G.
 
     Parameters
     ----------
@@ -130,7 +136,7 @@ def decompose(
     logits : array-like, optional
         Logits ``(n, k)`` or log-odds ``(n,)``, instead of ``probs``. More exact for confident models.
     loss : {"log", "brier", "spherical"} or a loss object
-        See :mod:`refinecal.losses`. Calibrators are fitted by log loss whatever is evaluated.
+        See :mod:`refinecal.losses`. Brier's score sums over all classes.
     calibrator : {"temperature", "isotonic"} or an object with ``fit`` and ``predict_proba``
         The family G.
     cv : None, int, "loo" or a splitter
@@ -138,7 +144,7 @@ def decompose(
         minimum over beta, for others the fitted map. A number of folds, a scikit-learn splitter or a
         list of (train, test) fits on other rows than it evaluates, smoothing included. ``"loo"``
         approximates leave-one-out for pure temperature scaling. With ``cv``, calibration may come out
-        slightly negative.
+        negative: then calibrating on so few rows does more harm than good.
     groups : array-like, optional
         For a splitter that keeps groups together.
     sample_weight : array-like, optional
@@ -155,7 +161,8 @@ def decompose(
 
     References
     ----------
-    Theorem 4.1 and equation 3 of the paper.
+    Berta, Holzmüller, Jordan, Bach, "Rethinking Early Stopping: Refine, Then Calibrate", theorem 4.1 and
+    equation 3.
 
     Examples
     --------
@@ -176,10 +183,9 @@ def decompose(
         sample = on_cpu(sample)
     uncertainty = float(loss.entropy(sample.frequencies))
     risk = risk_of(sample, threads) if logarithmic else sample.mean(losses_at(sample, 1.0, loss))
-    if math.isinf(risk):
+    if math.isinf(risk) and not isinstance(fitted, TemperatureScaling):  # which warns by itself
         warn(
-            "the risk is infinite: a label has probability 0. Smooth the predictions, or pass logits= "
-            "if the probabilities were rounded to 0; temperature scaling cannot mend it"
+            "the log loss is infinite: a label has probability 0; the calibrator may still mend it"
         )
     fitted._fit_sample(sample, threads)
     if cv is None:

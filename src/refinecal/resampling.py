@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from refinecal import _twins
 from refinecal._arrays import to_numpy
+from refinecal._checks import warn
 from refinecal._readers import KernelReader
 from refinecal._sample import Sample
 from refinecal._search import MAX_BETA
@@ -42,11 +43,18 @@ def leave_one_out(sample: Sample, beta: float, loss: ProperLoss) -> float:
     scale = beta + (1 / math.sqrt(curvature) if curvature > 0 else math.inf)
     for row in np.flatnonzero(np.abs(change) > LARGE_CHANGE * scale).tolist():
         betas[row] = fit_sample(_without_copy(sample, row), betas[row] or 1.0).beta
+        if betas[row] >= 0.999 * MAX_BETA > beta:
+            warn(
+                f"without row {row} no other is ever wrong, so its leave-one-out loss is that of the "
+                "largest beta allowed: use a number of folds, which smooths, such as cv=5"
+            )
     if type(loss) is not LogLoss:
         return sample.mean(losses_at(sample, betas, loss))
-    terms = (part * change**m / math.factorial(m) for m, part in enumerate(derivatives))
-    values = np.sum([*terms], axis=0)
-    far = np.flatnonzero(~(np.abs(change) < SMALL_CHANGE * beta))  # beyond the reach of the series
+    with np.errstate(invalid="ignore"):  # rows of infinite loss are computed below
+        terms = [part * change**m / math.factorial(m) for m, part in enumerate(derivatives)]
+        values = np.sum(terms, axis=0)
+    near = (np.abs(change) < SMALL_CHANGE * beta) & np.isfinite(values)
+    far = np.flatnonzero(~near)  # beyond the reach of the series
     values[far] = losses_at(sample.take(far), betas[far], loss) if far.size else 0
     return sample.mean(values)
 

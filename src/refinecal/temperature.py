@@ -1,5 +1,7 @@
 """Temperature scaling: one number that resets how confident a classifier sounds."""
 
+from __future__ import annotations  # so that help() shows types by name
+
 import math
 import numbers
 from dataclasses import dataclass, replace
@@ -10,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from refinecal import _twins
 from refinecal._calibrator import Calibrator
-from refinecal._checks import check_sample, warn
+from refinecal._checks import check_sample, warn, warn_if_probabilities
 from refinecal._readers import NOTHING, KernelReader, check_threads, reader_of, solve
 from refinecal._sample import Sample, on_cpu
 from refinecal._search import MAX_BETA, Found
@@ -105,6 +107,8 @@ def fit_temperature(
         if plain is not None:  # nothing to convert, so no need to look before the kernel does
             found = solve(KernelReader(*plain, NOTHING, NOTHING, threads), start)
             if found.beta > SMALL_BETA and math.isfinite(found.loss):
+                if found.beta > 1:  # probabilities taken for logits are never over-confident
+                    warn_if_probabilities(logits)
                 return _report(found)
     sample = check_sample(labels, None, logits, sample_weight, classes, "labels", devices=True)
     return fit_sample(sample, start, threads)
@@ -127,12 +131,23 @@ def fit_sample(sample: Sample, start: float = 1.0, threads: int = 1) -> Temperat
     if lost or 0 < found.beta < SMALL_BETA:
         sample = on_cpu(sample)
         sample = replace(sample, logits=sample.logits.astype(np.float64))
-        if np.isneginf(_twins.at_label(sample)).any():
+        impossible = np.flatnonzero(np.isneginf(_twins.at_label(sample)))
+        if impossible.size:
+            _warn_impossible(impossible.size, sample.n)
             return TemperatureFit(0.0, math.log(sample.k), found.n_reads, True)
         found = solve(reader_of(sample, threads), start)
     if found.beta == 0:
         found = _flat(on_cpu(sample), found)
     return _report(found)
+
+
+def _warn_impossible(count: int, n: int) -> None:
+    warn(
+        f"the log loss is infinite: {count} of {n} labels have probability 0, which no temperature "
+        "mends, so beta is 0 and predictions become flat. Clip the probabilities, for example "
+        "p = np.clip(p, 1e-3, 1); p /= p.sum(axis=1, keepdims=True), pass logits= if they were "
+        "rounded to 0, or use calibrator='isotonic'."
+    )
 
 
 def risk_of(sample: Sample, threads: int = 1) -> float:
