@@ -1,4 +1,4 @@
-"""What refinecal does, in half a minute: `make demo`. A number repeats it more often than 5 times.
+"""What refinecal does, shown twice: `make demo`. A number repeats it more often than 5 times.
 
 Two experiments on data that needs no download: boosted trees on scikit-learn's digits, and logistic
 regression on the paper's Gaussian model, whose best answer is known from theory.
@@ -77,9 +77,9 @@ def show(losses: list[list[float]]) -> None:
     """Print mean test losses of the three ways to choose, and what the last one gains."""
     plain, calibrated, refined = np.mean(losses, axis=0)
     gain = 1 - refined / plain
-    print(f"    stop on validation loss                      {plain:.4f}")
-    print(f"    stop on validation loss, then calibrate      {calibrated:.4f}")
-    print(f"    stop on refinement, then calibrate           {refined:.4f}   {gain:.1%} lower")
+    print(f"    by loss                          {plain:.4f}")
+    print(f"    by loss, then calibrated         {calibrated:.4f}")
+    print(f"    by refinement, then calibrated   {refined:.4f}   {gain:.1%} lower than the first")
 
 
 def main() -> None:
@@ -88,13 +88,11 @@ def main() -> None:
     results = [digits(seed) for seed in range(repeats)]
     print("Boosted trees on digits, 10 classes. One model taken apart, on validation data:\n")
     print("    " + repr(results[0][0]).replace("\n", "\n    "))
-    print(
-        f"\n  Test log loss, mean of {repeats} splits, of the round (of 100) chosen by each rule:"
-    )
+    print(f"\n  Test log loss, mean of {repeats} splits, of the round (of 100) that is chosen:")
     show([losses for _, losses in results])
 
     print("\nLogistic regression on the paper's Gaussian model, 500 features, 500 samples.")
-    print(f"  Test log loss, mean of {repeats} draws, of the regularisation chosen by each rule:")
+    print(f"  Test log loss, mean of {repeats} draws, of the regularisation that is chosen:")
     show([gaussian(seed) for seed in range(repeats)])
 
     print("\nYour turn, with any model's predictions:")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from refinecal.temperature import TemperatureScaling as TemperatureScaling
     from refinecal.temperature import fit_temperature as fit_temperature
 
-__version__ = "0.1.0"
+__version__ = "0.1.0.dev0"
 
 _HOME = {
     "Decomposition": "decomposition",

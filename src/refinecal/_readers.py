@@ -31,7 +31,7 @@ from refinecal._search import (
 
 START_ROWS = (256, 65536)  # a cold fit starts on this many rows, spread evenly over the data
 START_ELEMENTS = 2**22  # but on no more numbers than this: 16 MB of float32
-THREAD_ELEMENTS = 2**20  # fewer numbers than this are read by one thread sooner than shared out
+THREAD_ELEMENTS = 2**21  # fewer numbers than this are read by one thread sooner than shared out
 NOTHING = np.empty(0)
 NOTHING.flags.writeable = False
 LN2 = math.log(2.0)
@@ -78,6 +78,8 @@ class KernelReader:
         self.kernels = _kernels()
         self.threads = threads if logits.size >= THREAD_ELEMENTS else 1
         self.single = logits.dtype == np.float32
+        if self.threads > 1:  # lives as long as the reader: one fit
+            self.pool = ThreadPoolExecutor(self.threads - 1)
 
     @classmethod
     def of(cls, sample: Sample, threads: int = 1) -> "KernelReader":
@@ -121,11 +123,9 @@ class KernelReader:
             sums: Sequence[float] = self.kernels.read(*(a[rows] for a in self.arrays), beta)
             return sums
 
-        with ThreadPoolExecutor(self.threads) as pool:
-            return [
-                math.fsum(column)
-                for column in zip(*pool.map(read_part, range(self.threads)), strict=True)
-            ]
+        others = [self.pool.submit(read_part, part) for part in range(1, self.threads)]
+        parts = [read_part(0), *(other.result() for other in others)]
+        return [math.fsum(column) for column in zip(*parts, strict=True)]
 
     def at_zero(self) -> tuple[float, float]:
         slope, curvature = self.kernels.read_zero(*self.arrays)
