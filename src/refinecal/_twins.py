@@ -1,6 +1,6 @@
 """The sums of ``_kernels`` in plain NumPy, row by row: the reference that the fused loops are tested against.
 
-Leave-one-out (``resampling``) uses it too: there every row has a beta of its own.
+It also serves where the loops cannot: beta = 0, infinite losses, and the targets of soft labels.
 """
 
 import numpy as np
@@ -27,27 +27,24 @@ def _at_label_chunk(sample: Sample) -> Floats:
     return np.asarray(np.where(possible, sample.soft * np.where(possible, gaps, 0), 0).sum(axis=1))
 
 
-def rows(sample: Sample, beta: float | Floats) -> tuple[Floats, ...]:
-    """Return the loss of each row and its first four derivatives in beta (>= 0, one or one each)."""
-    beta = np.broadcast_to(np.asarray(beta, dtype=np.float64), sample.n)
-    parts = [_rows_chunk(chunk, beta[where]) for where, chunk in sample.chunks()]
+def rows(sample: Sample, beta: float) -> tuple[Floats, ...]:
+    """Return the loss of each row and its first four derivatives in beta (>= 0)."""
+    parts = [_rows_chunk(chunk, beta) for _, chunk in sample.chunks()]
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
 
 
-def _rows_chunk(sample: Sample, beta: Floats) -> tuple[Floats, ...]:
+def _rows_chunk(sample: Sample, beta: float) -> tuple[Floats, ...]:
     logits = sample.logits.astype(np.float64)
     gaps = logits - logits.max(axis=1, keepdims=True)
     possible = ~np.isneginf(gaps)
     gaps = np.where(possible, gaps, 0)
-    probs = np.where(possible, np.exp(np.maximum(gaps * beta[:, None], -700)), 0)
+    probs = np.where(possible, np.exp(np.maximum(gaps * beta, -700)), 0)
     m0 = probs.sum(axis=1, keepdims=True)
     probs /= m0
     mean = (probs * gaps).sum(axis=1, keepdims=True)
     variance, third, fourth = ((probs * (gaps - mean) ** m).sum(axis=1) for m in (2, 3, 4))
     own = _at_label_chunk(sample)
-    with np.errstate(invalid="ignore"):
-        own_scaled = np.where(beta == 0, 0, beta * own)
-    loss = np.log(m0[:, 0]) - own_scaled
+    loss = np.log(m0[:, 0]) - (beta * own if beta > 0 else 0)
     return loss, mean[:, 0] - own, variance, third, fourth - 3 * variance**2
 
 

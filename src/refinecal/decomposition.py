@@ -56,8 +56,9 @@ class Decomposition:
     @property
     def calibration(self) -> float:
         """The risk that relabelling removes: ``risk - refinement``."""
-        both_infinite = self.risk == self.refinement  # or equal, which is the same thing here
-        return 0.0 if both_infinite else self.risk - self.refinement
+        if self.risk == self.refinement:  # even if both are infinite
+            return 0.0
+        return self.risk - self.refinement
 
     @property
     def sharpness(self) -> float:
