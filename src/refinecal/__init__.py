@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from refinecal import calibrators as calibrators
     from refinecal import losses as losses
+    from refinecal import metrics as metrics
     from refinecal.calibrators import make_calibrator as make_calibrator
     from refinecal.decomposition import Decomposition as Decomposition
     from refinecal.decomposition import calibration_error as calibration_error
     from refinecal.decomposition import decompose as decompose
     from refinecal.decomposition import refinement_error as refinement_error
+    from refinecal.stopping import RefinementMonitor as RefinementMonitor
+    from refinecal.stopping import select as select
     from refinecal.temperature import TemperatureFit as TemperatureFit
     from refinecal.temperature import TemperatureScaling as TemperatureScaling
     from refinecal.temperature import fit_temperature as fit_temperature
@@ -24,6 +27,7 @@ __version__ = "0.1.0.dev0"
 
 _HOME = {
     "Decomposition": "decomposition",
+    "RefinementMonitor": "stopping",
     "TemperatureFit": "temperature",
     "TemperatureScaling": "temperature",
     "calibration_error": "decomposition",
@@ -31,8 +35,9 @@ _HOME = {
     "fit_temperature": "temperature",
     "make_calibrator": "calibrators",
     "refinement_error": "decomposition",
+    "select": "stopping",
 }
-_MODULES = ("calibrators", "losses")
+_MODULES = ("calibrators", "losses", "metrics")
 __all__ = [*sorted(_HOME), *_MODULES]  # noqa: PLE0604
 
 

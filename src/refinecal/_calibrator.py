@@ -35,8 +35,8 @@ class Calibrator(ABC):
     n_samples_: float
 
     @abstractmethod
-    def _learn(self, sample: Sample, threads: int) -> None:
-        """Learn from checked data."""
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        """Learn from checked data; ``start`` is a beta that is probably close."""
 
     @abstractmethod
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
@@ -95,8 +95,8 @@ class Calibrator(ABC):
         """Return calibrated probabilities for logits; else like :meth:`predict_proba`."""
         return np.asarray(np.exp(self._log_proba(self._check(logits, "logits"))))
 
-    def _fit_sample(self, sample: Sample, threads: int | None = None) -> Self:
-        self._learn(sample, check_threads(threads))
+    def _fit_sample(self, sample: Sample, threads: int | None = None, start: float = 1.0) -> Self:
+        self._learn(sample, check_threads(threads), start)
         return self._remember(sample)
 
     def _remember(self, sample: Sample) -> Self:
@@ -149,6 +149,14 @@ class Calibrator(ABC):
             scores, column_names(given), known, name, hasattr(self, "feature_names_in_")
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything learned as plain numbers, strings and lists, fit for JSON.
+
+        :func:`refinecal.calibrators.from_dict` turns it into an equal calibrator; no code travels with it.
+        """
+        learned = {name: _plain(value) for name, value in vars(self).items() if name.endswith("_")}
+        return {"kind": type(self).__name__, "params": self.get_params(), "learned": learned}
+
     # What scikit-learn asks of an estimator, without importing it.
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -181,3 +189,19 @@ class Calibrator(ABC):
         given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
         learned = f" with beta_={self.beta_:.6g}" if hasattr(self, "beta_") else ""
         return f"{type(self).__name__}({given}){learned}"
+
+
+def _plain(value: Any) -> Any:
+    """Return an attribute as JSON can hold it."""
+    if isinstance(value, np.ndarray):
+        return {"dtype": value.dtype.str, "values": value.tolist()}
+    if isinstance(value, np.generic):
+        return value.item()
+    return list(value) if isinstance(value, list | tuple) else value
+
+
+def restored(value: Any) -> Any:
+    """Return an attribute as it was before ``_plain``."""
+    if isinstance(value, dict):
+        return np.array(value["values"], dtype=np.dtype(value["dtype"]))
+    return value

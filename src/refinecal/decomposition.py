@@ -177,8 +177,21 @@ def decompose(
     threads = check_threads(n_threads)
     loss = get_loss(loss)
     sample = check_sample(y_true, probs, logits, sample_weight, classes, devices=True)
-    fitted = _prepare(calibrator)
-    _check_cv(cv, groups, fitted)
+    fitted = prepare(calibrator)
+    check_cv(cv, groups, fitted)
+    return decompose_sample(sample, fitted, loss, cv, groups, threads)
+
+
+def decompose_sample(
+    sample: Sample,
+    fitted: Calibrator,
+    loss: ProperLoss,
+    cv: Any = None,
+    groups: Any = None,
+    threads: int = 1,
+    start: float = 1.0,
+) -> Decomposition:
+    """Decompose the loss of checked data, fitting the given calibrator; beta is sought from ``start``."""
     logarithmic = type(loss) is LogLoss
     if not (logarithmic and isinstance(fitted, TemperatureScaling) and cv is None):
         sample = on_cpu(sample)
@@ -188,7 +201,7 @@ def decompose(
         warn(
             "the log loss is infinite: a label has probability 0; the calibrator may still mend it"
         )
-    fitted._fit_sample(sample, threads)
+    fitted._fit_sample(sample, threads, start)
     if cv is None:
         refinement = min(_in_sample(fitted, sample, loss), risk)
     elif isinstance(cv, str):
@@ -258,7 +271,7 @@ def calibration_error(y_true: Any, probs: Any = None, **options: Unpack[Options]
     return decompose(y_true, probs, **options).calibration
 
 
-def _check_cv(cv: Any, groups: Any, calibrator: Calibrator) -> None:
+def check_cv(cv: Any, groups: Any, calibrator: Calibrator) -> None:
     """Refuse, before any work is done, what cannot be cross-validated."""
     if groups is not None and (isinstance(cv, str) or not hasattr(cv, "split")):
         raise ValueError("groups= needs a splitter that knows groups, such as cv=GroupKFold(5)")
@@ -305,7 +318,7 @@ def _losses(calibrator: Calibrator, sample: Sample, loss: ProperLoss) -> NDArray
     return row_losses(sample, loss, lambda logits, rows: calibrator._log_proba(logits))
 
 
-def _prepare(calibrator: Any) -> Calibrator:
+def prepare(calibrator: Any) -> Calibrator:
     """Return a new calibrator to fit: ours by name, or a copy of the object that is given."""
     if isinstance(calibrator, str):
         return make_calibrator(calibrator)
@@ -329,7 +342,7 @@ class _UserCalibrator(Calibrator):
     def __init__(self, user: Any) -> None:
         self.user = user
 
-    def _learn(self, sample: Sample, threads: int) -> None:
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
         sample = _expanded(sample)
         probs = np.exp(log_softmax(sample.logits))
         if sample.weights is None:

@@ -239,8 +239,8 @@ class TemperatureScaling(Calibrator):
         """The temperature 1 / beta_."""
         return 1 / self.beta_ if self.beta_ > 0 else math.inf
 
-    def _learn(self, sample: Sample, threads: int) -> None:
-        fit = fit_sample(sample, threads=threads)
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        fit = fit_sample(sample, start, threads)
         self.beta_, self.loss_ = fit.beta, fit.loss
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:

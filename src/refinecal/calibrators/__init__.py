@@ -2,12 +2,18 @@
 
 from typing import Any
 
-from refinecal._calibrator import Calibrator
+from refinecal._calibrator import Calibrator, restored
 from refinecal._checks import fail_choice
 from refinecal.calibrators.isotonic import IsotonicCalibration
 from refinecal.temperature import TemperatureScaling
 
-__all__ = ["Calibrator", "IsotonicCalibration", "TemperatureScaling", "make_calibrator"]
+__all__ = [
+    "Calibrator",
+    "IsotonicCalibration",
+    "TemperatureScaling",
+    "from_dict",
+    "make_calibrator",
+]
 
 _KINDS: dict[str, type[Calibrator]] = {
     "temperature": TemperatureScaling,
@@ -39,3 +45,39 @@ def make_calibrator(name: str, **params: Any) -> Calibrator:
     if name not in _KINDS:
         fail_choice("calibrator", name, list(_KINDS), "an object with fit and predict_proba")
     return _KINDS[name](**params)
+
+
+def from_dict(state: dict[str, Any]) -> Calibrator:
+    """Return the calibrator that ``to_dict`` described.
+
+    Parameters
+    ----------
+    state : dict
+        What :meth:`Calibrator.to_dict` returned, perhaps by way of a JSON file.
+
+    Returns
+    -------
+    Calibrator
+        Fitted.
+
+    Examples
+    --------
+    >>> import json
+    >>> import refinecal as rc
+    >>> fitted = rc.TemperatureScaling().fit([0.2, 0.9, 0.6], [0, 1, 0])
+    >>> text = json.dumps(fitted.to_dict())
+    >>> rc.calibrators.from_dict(json.loads(text)).beta_ == fitted.beta_
+    True
+    """
+    kinds = {kind.__name__: kind for kind in _KINDS.values()}
+    if not isinstance(state, dict) or not {"kind", "params", "learned"} <= set(state):
+        raise ValueError(
+            "the state of a calibrator has the entries kind, params and learned: pass what to_dict() "
+            "returned"
+        )
+    if state["kind"] not in kinds:
+        fail_choice("kind", state["kind"], list(kinds), "the name of a calibrator of this package")
+    fitted = kinds[state["kind"]](**state["params"])
+    for name, value in state["learned"].items():
+        setattr(fitted, name, restored(value))
+    return fitted

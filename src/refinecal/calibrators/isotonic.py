@@ -22,6 +22,11 @@ class IsotonicCalibration(Calibrator):
     laplace : bool, default True
         Whether to smooth.
 
+    Attributes
+    ----------
+    log_odds_, shares_ : ndarray
+        The corners of the map: log-odds of class 1, and the share of class 1 there.
+
     References
     ----------
     Section 3 and appendix D of the paper.
@@ -37,7 +42,7 @@ class IsotonicCalibration(Calibrator):
     def __init__(self, laplace: bool = True) -> None:
         self.laplace = laplace
 
-    def _learn(self, sample: Sample, threads: int) -> None:
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
         from sklearn.isotonic import IsotonicRegression
 
         if sample.k != 2:
@@ -45,11 +50,13 @@ class IsotonicCalibration(Calibrator):
                 f"isotonic calibration is for 2 classes, found {sample.k}: use calibrator='temperature'"
             )
         shares = sample.labels if sample.soft is None else sample.soft[:, 1]
-        self.regression_ = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")
-        self.regression_.fit(_log_odds(sample.logits), shares.astype(np.float64), sample.weights)
+        regression = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")
+        regression.fit(_log_odds(sample.logits), shares.astype(np.float64), sample.weights)
+        self.log_odds_ = np.asarray(regression.X_thresholds_, dtype=np.float64)
+        self.shares_ = np.asarray(regression.y_thresholds_, dtype=np.float64)
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        share = self.regression_.predict(_log_odds(logits)).astype(np.float64)
+        share = np.interp(_log_odds(logits), self.log_odds_, self.shares_)
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(np.stack([1 - share, share], axis=1)))
 

@@ -1,0 +1,517 @@
+"""When to stop: follow refinement from step to step, with no framework in sight."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+import math
+import numbers
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from refinecal._arrays import to_floats
+from refinecal._calibrator import Calibrator
+from refinecal._checks import check_sample, fail_choice, warn
+from refinecal._optional import needs_extra
+from refinecal._readers import check_threads
+from refinecal._search import MAX_BETA
+from refinecal.calibrators import from_dict
+from refinecal.decomposition import check_cv, decompose_sample, prepare
+from refinecal.losses import ProperLoss, get_loss
+from refinecal.metrics import Metric, Step, get_metrics, value_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from refinecal.plots import TrainingCurveDisplay
+
+__all__ = ["Best", "MonitorOptions", "RefinementMonitor", "select"]
+
+TERMS = ("risk", "calibration", "refinement", "sharpness", "uncertainty")
+STATE_VERSION = 1
+
+Record = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The best step by one metric: its number, value and record, and the calibrator fitted there."""
+
+    step: int
+    value: float
+    record: Record
+    calibrator: Any
+
+
+class MonitorOptions(TypedDict, total=False):
+    """The keywords of :class:`RefinementMonitor` that every integration takes too."""
+
+    metric: Any
+    also: Iterable[Any]
+    min_delta: float
+    loss: str | ProperLoss
+    calibrator: Any
+    cv: Any
+    classes: ArrayLike | None
+    n_threads: int | None
+
+
+class RefinementMonitor:
+    """Follow validation predictions from step to step; say which step is best and when to stop.
+
+    Every step's predictions are decomposed as by :func:`decompose`, starting from the beta of the step
+    before; only numbers are kept.
+
+    Parameters
+    ----------
+    metric : str, callable or Metric, default "refinement"
+        What decides: "refinement", "risk", "log_loss", "brier", "brier_refinement", "accuracy",
+        "error_rate", "auroc", or a function of ``(y_true, probs)`` where smaller is better; wrap others in
+        :class:`refinecal.metrics.Metric`.
+    also : iterable of such, default ()
+        Further metrics to record, each with its own best step in :attr:`bests`.
+    patience : int, optional
+        Stop after this many steps in a row without improvement; by default never.
+    min_delta : float, default 0
+        An improvement smaller than this does not renew the patience. The best step is the best all the same.
+    stop_on : {"metric", "all"}, default "metric"
+        Whether to stop when ``metric`` has run out of patience, or only when all have.
+    loss, calibrator, cv, classes, n_threads
+        As for :func:`decompose`; "refinement" and "risk" are those of ``loss``.
+
+    Attributes
+    ----------
+    history : list of dict
+        One record per step: ``step``, the five terms of the decomposition, ``beta``, and the metrics.
+    bests : dict
+        For each metric by name, the :class:`Best` step so far.
+    should_stop : bool
+        Whether patience has run out, or predictions have become NaN.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> y_val = [0, 0, 1, 1]
+    >>> monitor = rc.RefinementMonitor(patience=1)
+    >>> monitor.update(y_val, [0.4, 0.6, 0.5, 0.7])
+    True
+    >>> monitor.update(y_val, [0.1, 0.7, 0.6, 0.9])  # more is right, if too sure
+    True
+    >>> monitor.update(y_val, [0.6, 0.7, 0.3, 0.9]), monitor.should_stop, monitor.best_step
+    (False, True, 1)
+
+    References
+    ----------
+    Section 4 of the paper.
+    """
+
+    def __init__(
+        self,
+        metric: Any = "refinement",
+        also: Iterable[Any] = (),
+        patience: int | None = None,
+        min_delta: float = 0.0,
+        *,
+        stop_on: Literal["metric", "all"] = "metric",
+        loss: str | ProperLoss = "log",
+        calibrator: Any = "temperature",
+        cv: Any = None,
+        classes: ArrayLike | None = None,
+        n_threads: int | None = None,
+    ) -> None:
+        if isinstance(also, str):
+            also = (also,)
+        self.metrics = get_metrics([metric, *also])
+        self.patience = _check_patience(patience)
+        self.min_delta = _check_min_delta(min_delta)
+        if stop_on not in ("metric", "all"):
+            fail_choice("stop_on", stop_on, ["metric", "all"], "left out")
+        self.stop_on = stop_on
+        self.loss = get_loss(loss)
+        self.family = prepare(calibrator)
+        check_cv(cv, None, self.family)
+        self.cv = cv
+        self.classes = classes
+        self._threads = check_threads(n_threads)
+        self._start = 1.0
+        self.reset()
+
+    # ---- what goes in ------------------------------------------------------------------------------------
+
+    def update(
+        self,
+        y_val: Any,
+        probs: Any = None,
+        *,
+        logits: Any = None,
+        step: int | None = None,
+        sample_weight: Any = None,
+    ) -> bool:
+        """Take one step's predictions; return whether they are the best so far.
+
+        Parameters
+        ----------
+        y_val, probs, logits, sample_weight
+            As for :func:`decompose`.
+        step : int, optional
+            Its number, greater than the last one's; by default the next.
+
+        Returns
+        -------
+        bool
+            Whether ``metric`` is better than at every step before.
+        """
+        step = self._check_step(step)
+        try:
+            sample = check_sample(y_val, probs, logits, sample_weight, self.classes, "y_val", True)
+        except ValueError:
+            if _is_finite(probs if logits is None else logits):
+                raise
+            return self._diverge(step)
+        parts = decompose_sample(
+            sample, deepcopy(self.family), self.loss, self.cv, None, self._threads, self._start
+        )
+        found = Step(y_val, sample, parts, self._start)
+        record: Record = {"step": step}
+        record |= {term: float(getattr(parts, term)) for term in TERMS}
+        record["beta"] = math.nan if parts.beta is None else parts.beta
+        for metric in self.metrics:
+            record[metric.name] = value_of(metric, found, sample_weight)
+        if parts.beta is not None and 1e-6 < parts.beta < MAX_BETA / 2:
+            self._start = parts.beta
+        return self._take(record, parts.calibrator)
+
+    def _check_step(self, step: Any) -> int:
+        last = self.last_step
+        if step is None:
+            return 0 if last is None else last + 1
+        if not isinstance(step, numbers.Integral):
+            raise TypeError(f"step is {step!r}: it must be a whole number, such as the epoch")
+        if last is not None and step <= last:
+            raise ValueError(
+                f"step is {step}, but step {last} was seen before: steps must increase. For a new training "
+                "call reset(), to resume one call load_state_dict with the state of that moment."
+            )
+        return int(step)
+
+    def _diverge(self, step: int) -> bool:
+        warn(
+            f"the predictions of step {step} are not finite: training has diverged, so should_stop is set. "
+            "Lower the learning rate."
+        )
+        nothing = dict.fromkeys(
+            [*TERMS, "beta", *(metric.name for metric in self.metrics)], math.nan
+        )
+        self.diverged = True
+        return self._take({"step": step, **nothing}, None)
+
+    def _take(self, record: Record, calibrator: Any) -> bool:
+        """Keep a record, and the calibrator for each metric that is now at its best."""
+        self.history.append(record)
+        step = int(record["step"])
+        improved = []
+        for metric in self.metrics:
+            value, best = record[metric.name], self.bests.get(metric.name)
+            before = math.nan if best is None else best.value
+            improved.append(metric.better(value, before))
+            if improved[-1]:
+                self.bests[metric.name] = Best(step, value, record, calibrator)
+            mark = self._marks.get(metric.name, math.nan)
+            if metric.better(value, mark, self.min_delta):
+                self._marks[metric.name], self._waited[metric.name] = value, 0
+            else:
+                self._waited[metric.name] = self._waited.get(metric.name, 0) + 1
+        return improved[0]
+
+    def reset(self) -> None:
+        """Forget every step, for a new training."""
+        self.history: list[Record] = []
+        self.bests: dict[str, Best] = {}
+        self.diverged = False
+        self._start = 1.0
+        self._marks: dict[str, float] = {}  # the value that last renewed the patience
+        self._waited: dict[str, int] = {}  # how many steps ago that was
+
+    # ---- what comes out ----------------------------------------------------------------------------------
+
+    @property
+    def metric(self) -> Metric:
+        """The metric that decides."""
+        return self.metrics[0]
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether patience has run out, or the predictions have become NaN."""
+        if self.diverged:
+            return True
+        if self.patience is None or not self.history:
+            return False
+        followed = self.metrics if self.stop_on == "all" else self.metrics[:1]
+        return all(self._waited[metric.name] >= self.patience for metric in followed)
+
+    @property
+    def best(self) -> Best | None:
+        """The best step by ``metric``; ``None`` before the first."""
+        return self.bests.get(self.metric.name)
+
+    @property
+    def best_step(self) -> int | None:
+        """The number of the best step; ``None`` before the first."""
+        return None if self.best is None else self.best.step
+
+    @property
+    def best_value(self) -> float | None:
+        """The value of ``metric`` at the best step; ``None`` before the first."""
+        return None if self.best is None else self.best.value
+
+    @property
+    def calibrator(self) -> Any:
+        """The calibrator fitted at the best step; ``None`` before the first."""
+        return None if self.best is None else self.best.calibrator
+
+    @property
+    def last_step(self) -> int | None:
+        """The number of the last step; ``None`` before the first."""
+        return int(self.history[-1]["step"]) if self.history else None
+
+    @property
+    def key(self) -> str:
+        """The name of ``metric`` in training logs; ends in ``loss`` if smaller is better."""
+        return self._keys()[self.metric.name]
+
+    def logs(self, prefix: str = "") -> dict[str, float]:
+        """Return the last record under names for a training log, such as ``val_refinement_loss``.
+
+        Parameters
+        ----------
+        prefix : str, default ""
+            Put before each name, such as ``"val_"``.
+
+        Returns
+        -------
+        dict
+            Names that are better when smaller end in ``loss``, which frameworks take as a hint.
+        """
+        if not self.history:
+            return {}
+        last = self.history[-1]
+        return {prefix + key: last[name] for name, key in self._keys().items() if name in last}
+
+    def _keys(self) -> dict[str, str]:
+        keys = {"refinement": "refinement_loss", "calibration": "calibration_loss"}
+        keys |= {"risk": f"{self.loss.name}_loss", "beta": "beta"}
+        taken = set(keys.values())
+        for metric in self.metrics:
+            if metric.name not in keys and metric.key not in taken:
+                keys[metric.name] = metric.key
+        return keys
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the history as a pandas DataFrame, indexed by step."""
+        with needs_extra("pandas", package="pandas"):
+            import pandas as pd
+        columns = ["step", *TERMS, "beta", *(metric.name for metric in self.metrics)]
+        frame = pd.DataFrame(self.history, columns=list(dict.fromkeys(columns)))
+        return frame.set_index("step")
+
+    def plot(self, ax: Any = None) -> TrainingCurveDisplay:
+        """Draw risk, calibration and refinement against steps, the smallest marked (figure 1 of the paper).
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+
+        Returns
+        -------
+        TrainingCurveDisplay
+            With ``figure_`` and ``ax_``.
+        """
+        from refinecal.plots import TrainingCurveDisplay
+
+        return TrainingCurveDisplay.from_monitor(self, ax=ax)
+
+    def __repr__(self) -> str:
+        if not self.history:
+            return f"RefinementMonitor(metric={self.metric.name!r}): no step yet"
+        width = max(len(metric.name) for metric in self.metrics)
+        first, last = int(self.history[0]["step"]), self.last_step
+        lines = [f"RefinementMonitor, steps {first} to {last} ({self._state()})"]
+        lines.append(f"  {'metric':{width}}  best step      value    refinement      beta")
+        for metric in self.metrics:
+            best = self.bests.get(metric.name)
+            if best is None:
+                lines.append(f"  {metric.name:{width}}  never a number")
+                continue
+            refinement, beta = best.record["refinement"], best.record["beta"]
+            lines.append(
+                f"  {metric.name:{width}}  {best.step:9d}  {best.value:9.5f}     {refinement:9.5f}"
+                f"  {beta:8.4g}"
+            )
+        return "\n".join(lines)
+
+    def _state(self) -> str:
+        if self.diverged:
+            return "stopped: predictions are not finite"
+        return (
+            f"stopped after {self.patience} without improvement" if self.should_stop else "going on"
+        )
+
+    # ---- resuming ----------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that resuming needs, as plain numbers, strings and lists.
+
+        Only a calibrator that is not of this package is kept as the object that it is.
+        """
+        bests = {
+            name: {"step": best.step, "value": best.value, "calibrator": _saved(best.calibrator)}
+            for name, best in self.bests.items()
+        }
+        return {
+            "version": STATE_VERSION,
+            "metrics": [metric.name for metric in self.metrics],
+            "history": deepcopy(self.history),
+            "bests": bests,
+            "marks": dict(self._marks),
+            "waited": dict(self._waited),
+            "start": self._start,
+            "diverged": self.diverged,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where :meth:`state_dict` was taken.
+
+        Parameters
+        ----------
+        state : dict
+            What :meth:`state_dict` returned, for a monitor that follows the same metrics.
+        """
+        if state.get("version") != STATE_VERSION:
+            raise ValueError(
+                f"the state has version {state.get('version')!r}, expected {STATE_VERSION}: it must come "
+                "from RefinementMonitor.state_dict()"
+            )
+        names = [metric.name for metric in self.metrics]
+        if list(state["metrics"]) != names:
+            raise ValueError(
+                f"the state follows the metrics {list(state['metrics'])}, this monitor {names}: make the "
+                "monitor with the same metric= and also="
+            )
+        self.reset()
+        self.history = deepcopy(list(state["history"]))
+        records = {record["step"]: record for record in self.history}
+        self.bests = {
+            name: Best(
+                best["step"], best["value"], records[best["step"]], _loaded(best["calibrator"])
+            )
+            for name, best in state["bests"].items()
+        }
+        self._marks, self._waited = dict(state["marks"]), dict(state["waited"])
+        self._start, self.diverged = state["start"], state["diverged"]
+
+
+def select(
+    y_val: Any,
+    probs: Any = None,
+    *,
+    logits: Any = None,
+    steps: Iterable[int] | None = None,
+    sample_weight: Any = None,
+    monitor: RefinementMonitor | None = None,
+    **options: Any,
+) -> RefinementMonitor:
+    """Choose among predictions that are already there, one set per step.
+
+    Parameters
+    ----------
+    y_val : array-like
+        The labels, the same at every step.
+    probs, logits : array-like ``(steps, n, k)`` or ``(steps, n)``, mapping, or iterable
+        Predictions of each step: an array, a mapping from step to predictions, or any iterable of them such
+        as ``model.staged_predict_proba(X_val)``, of which one step at a time is held.
+    steps : iterable of int, optional
+        The number of each step; by default 0, 1, 2 and so on.
+    sample_weight : array-like, optional
+        How often each row counts.
+    monitor : RefinementMonitor, optional
+        Goes on with this one instead of a new one.
+    **options
+        Keywords of :class:`RefinementMonitor`. With ``patience``, later steps are not looked at.
+
+    Returns
+    -------
+    RefinementMonitor
+        With ``best_step``, ``bests``, ``calibrator``, ``history``, ``plot()``.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> stages = [[0.4, 0.6, 0.5, 0.7], [0.1, 0.7, 0.6, 0.9], [0.6, 0.7, 0.3, 0.9]]
+    >>> rc.select([0, 0, 1, 1], stages).best_step
+    1
+    """
+    if (probs is None) == (logits is None):
+        found = "neither" if probs is None else "both"
+        raise TypeError(f"pass either probs or logits=, found {found}")
+    if monitor is not None and options:
+        raise TypeError("pass either monitor= or the options of a new one, not both")
+    monitor = RefinementMonitor(**options) if monitor is None else monitor
+    kind, staged = ("probs", probs) if logits is None else ("logits", logits)
+    if isinstance(staged, Mapping):
+        if steps is not None:
+            raise TypeError("steps= is for arrays and iterables: a mapping names its steps already")
+        steps, staged = list(staged.keys()), staged.values()
+    given: Any = None if steps is None else iter(steps)
+    count = 0
+    for predictions in staged:
+        step: Any = None if given is None else next(given, _MISSING)
+        if step is _MISSING:
+            raise ValueError(f"steps names {count} steps, but {kind} holds more: name each step")
+        chosen: Any = {kind: predictions}
+        monitor.update(y_val, **chosen, step=step, sample_weight=sample_weight)
+        count += 1
+        if monitor.should_stop and not monitor.diverged:
+            break
+    if count == 0:
+        raise ValueError(f"{kind} holds no step: pass the predictions of at least one")
+    return monitor
+
+
+_MISSING = object()
+
+
+def _is_finite(given: Any) -> bool:
+    """Tell whether predictions are free of NaN and +inf; -inf is a legal logit."""
+    try:
+        values = to_floats(given, "predictions")
+    except (TypeError, ValueError):
+        return True  # some other trouble
+    return bool(values.size == 0 or values.max() < np.inf)
+
+
+def _check_patience(patience: Any) -> int | None:
+    if patience is None:
+        return None
+    if not isinstance(patience, numbers.Integral) or isinstance(patience, bool) or patience < 1:
+        raise ValueError(
+            f"patience is {patience!r}: it must be a whole number of at least 1, or None to never stop"
+        )
+    return int(patience)
+
+
+def _check_min_delta(min_delta: Any) -> float:
+    if not isinstance(min_delta, numbers.Real) or not 0 <= float(min_delta) < math.inf:
+        raise ValueError(f"min_delta is {min_delta!r}: it must be a number of at least 0")
+    return float(min_delta)
+
+
+def _saved(calibrator: Any) -> Any:
+    return calibrator.to_dict() if isinstance(calibrator, Calibrator) else calibrator
+
+
+def _loaded(state: Any) -> Any:
+    return from_dict(state) if isinstance(state, dict) else state
