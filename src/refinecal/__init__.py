@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from refinecal.decomposition import calibration_error as calibration_error
     from refinecal.decomposition import decompose as decompose
     from refinecal.decomposition import refinement_error as refinement_error
+    from refinecal.estimator import (
+        RefineThenCalibrateClassifier as RefineThenCalibrateClassifier,
+    )
+    from refinecal.scoring import refinement_scorer as refinement_scorer
     from refinecal.stopping import RefinementMonitor as RefinementMonitor
     from refinecal.stopping import select as select
     from refinecal.temperature import TemperatureFit as TemperatureFit
@@ -27,6 +31,7 @@ __version__ = "0.1.0.dev0"
 
 _HOME = {
     "Decomposition": "decomposition",
+    "RefineThenCalibrateClassifier": "estimator",
     "RefinementMonitor": "stopping",
     "TemperatureFit": "temperature",
     "TemperatureScaling": "temperature",
@@ -35,6 +40,7 @@ _HOME = {
     "fit_temperature": "temperature",
     "make_calibrator": "calibrators",
     "refinement_error": "decomposition",
+    "refinement_scorer": "scoring",
     "select": "stopping",
 }
 _MODULES = ("calibrators", "losses", "metrics")

@@ -332,7 +332,7 @@ def check_weights(given: Any, n: int, scores_name: str) -> NDArray[np.float64] |
     if weights.max() > np.finfo(np.float64).max / n:
         raise ValueError("sample_weight is too large to be summed: divide it by its largest")
     if not weights.any():
-        raise ValueError("sample_weight is 0 everywhere: at least one row must count")
+        raise ValueError("sample_weight is zero everywhere: at least one row must count")
     return weights
 
 

@@ -1,0 +1,466 @@
+"""Refine, then calibrate, as one scikit-learn classifier."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+import math
+import numbers
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone, is_classifier
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import ParameterGrid
+from sklearn.utils import check_array, check_random_state, get_tags, indexable
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from refinecal._calibrator import Calibrator
+from refinecal._checks import check_weights
+from refinecal._predictions import Predictions, mended, predictions_of, smoothed, widened
+from refinecal._rows import Rows, hold_out, joined, split_folds
+from refinecal.decomposition import decompose
+from refinecal.integrations.sklearn import is_iterative, train
+from refinecal.integrations.sklearn import refit as train_again
+from refinecal.stopping import RefinementMonitor
+
+__all__ = ["RefineThenCalibrateClassifier"]
+
+
+class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Train long, keep the step of smallest refinement error, calibrate there.
+
+    Part of the data is held out. The estimator is trained step by step (boosting rounds, or passes of models
+    with ``partial_fit``) while the refinement error on the held-out part is followed, goes back to its
+    best step, and is calibrated on the same part. Of several ``candidates``, such as regularisation
+    strengths, the one with the smallest refinement error is kept. The result does not depend on the
+    order of the rows.
+
+    Parameters
+    ----------
+    estimator : classifier, optional
+        scikit-learn's, a pipeline that ends in one, or ``XGBClassifier``, ``LGBMClassifier``,
+        ``CatBoostClassifier``; by default ``HistGradientBoostingClassifier()``.
+    candidates : dict of lists or list of dicts, optional
+        Parameters to choose from, as ``ParameterGrid`` takes them or one dict per candidate.
+    max_steps : int, default 1000
+        Rounds or passes at most; takes the place of ``n_estimators`` or ``max_iter``.
+    patience : int or None, default 50
+        Steps without improvement after which training stops.
+    metric : str or callable, default "refinement"
+        What to choose by, as for :class:`RefinementMonitor`.
+    min_delta : float, default 0
+        As for :class:`RefinementMonitor`.
+    calibrator : str or object, default "temperature"
+        As for :func:`decompose`.
+    validation_fraction : float, default 0.2
+        The part held out, stratified by label, or whole groups if ``groups`` are given.
+    n_folds : int or splitter, optional
+        Hold out each of so many folds in turn, and average the probabilities of the models so made.
+    refit : bool, default False
+        Train once more on all rows, for the chosen number of steps and with the chosen candidate.
+    random_state : int, RandomState or None
+        For the split, and for the estimator if it has none of its own.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        The fitted estimator at its best step (the first fold's, with ``n_folds``).
+    calibrator_ : Calibrator
+        Fitted on the held-out rows.
+    best_step_ : int
+        The number of steps that ``estimator_`` was trained for; 1 for models that are fitted once.
+    best_params_ : dict
+        The chosen candidate.
+    history_ : list of dict
+        One record per candidate and step: ``candidate``, ``step``, every term of the decomposition, ``beta``,
+        the metric; with ``n_folds`` also ``fold``.
+    estimators_, calibrators_ : list
+        One per fold; a list of one without folds.
+    classes_ : ndarray
+        The labels.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import GradientBoostingClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = rc.RefineThenCalibrateClassifier(GradientBoostingClassifier(), random_state=0).fit(X, y)
+    >>> model.predict_proba(X).shape, model.best_step_ == model.estimator_.n_estimators_
+    ((569, 2), True)
+
+    Which regularisation, rather than which step:
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> path = {"logisticregression__C": [0.01, 0.1, 1, 10]}
+    >>> line = make_pipeline(StandardScaler(), LogisticRegression())
+    >>> model = rc.RefineThenCalibrateClassifier(line, candidates=path, random_state=0).fit(X, y)
+    >>> model.best_params_["logisticregression__C"] in path["logisticregression__C"]
+    True
+
+    References
+    ----------
+    Section 4 of the paper.
+    """
+
+    estimator_: Any
+    calibrator_: Any
+    best_step_: int
+    best_params_: dict[str, Any]
+    history_: list[dict[str, float]]
+    classes_: NDArray[Any]
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        candidates: Any = None,
+        max_steps: int = 1000,
+        patience: int | None = 50,
+        metric: Any = "refinement",
+        min_delta: float = 0.0,
+        calibrator: Any = "temperature",
+        validation_fraction: float = 0.2,
+        n_folds: Any = None,
+        refit: bool = False,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.candidates = candidates
+        self.max_steps = max_steps
+        self.patience = patience
+        self.metric = metric
+        self.min_delta = min_delta
+        self.calibrator = calibrator
+        self.validation_fraction = validation_fraction
+        self.n_folds = n_folds
+        self.refit = refit
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+        groups: Any = None,
+    ) -> Self:
+        """Train, choose, calibrate.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse matrix
+            As the estimator takes it.
+        y : array-like
+            Labels of any type that scikit-learn takes.
+        sample_weight : array-like, optional
+            How often each row counts, in training and in validation. Whole numbers are taken as repetitions,
+            unless there would be more than four times as many rows.
+        X_val, y_val, sample_weight_val : array-like, optional
+            Validation data; then nothing is held out of ``X``.
+        groups : array-like, optional
+            Rows of the same group are held out together.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters(X_val, y_val, groups)
+        rows = _check_rows(X, y, sample_weight, groups)
+        self.classes_ = np.unique(rows.y)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y holds one class only, {self.classes_[0]!r}: there is nothing to learn"
+            )
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        rows = rows.in_order()
+        pairs = self._splits(rows, X_val, y_val, sample_weight_val, seed)
+        chosen = self._choose(pairs, seed)
+        self._models = chosen
+        if self.refit:
+            everything = rows if X_val is None else joined(rows, pairs[0][1])
+            self._models = [self._again(chosen, pairs, everything, seed)]
+        self._publish()
+        return self
+
+    # ---- splitting --------------------------------------------------------------------------------------
+
+    def _splits(
+        self, rows: Rows, X_val: Any, y_val: Any, weights_val: Any, seed: int
+    ) -> list[tuple[Rows, Rows]]:
+        """Return the training and validation rows of each fold, or of the only split."""
+        if X_val is not None:
+            val = _check_rows(X_val, y_val, weights_val, None, "_val").in_order()
+            strange = np.setdiff1d(val.y, self.classes_)
+            if strange.size:
+                raise ValueError(
+                    f"y_val holds {strange[0].item()!r}, which y does not: no model can learn it. Drop "
+                    "these rows."
+                )
+            return [(rows, val)]
+        if self.n_folds is None:
+            splits = [hold_out(rows, self.validation_fraction, seed)]
+        else:
+            splits = list(split_folds(rows, self.n_folds, seed))
+        pairs = [(rows.take(train_rows), rows.take(val_rows)) for train_rows, val_rows in splits]
+        # A class with fewer rows than folds is unknown to some of the models.
+        known = [np.isin(val.y, train_rows.y) for train_rows, val in pairs]
+        return [
+            (train_rows, val if seen.all() else val.take(np.flatnonzero(seen)))
+            for (train_rows, val), seen in zip(pairs, known, strict=True)
+        ]
+
+    # ---- choosing ---------------------------------------------------------------------------------------
+
+    def _choose(self, pairs: list[tuple[Rows, Rows]], seed: int) -> list[_Model]:
+        """Return the models, one per fold, of the candidate that is best on average."""
+        best: list[_Model] = []
+        best_value = math.nan
+        self.history_ = []
+        sizes = [val.total for _, val in pairs]
+        for number, params in enumerate(self._candidates()):
+            models = [self._train(params, rows, val, seed) for rows, val in pairs]
+            for fold, model in enumerate(models):
+                where = {"candidate": number} | ({} if self.n_folds is None else {"fold": fold})
+                self.history_ += [where | record for record in model.monitor.history]
+            metric = models[0].monitor.metric
+            value = float(np.average([model.value for model in models], weights=sizes))
+            if not best or metric.better(value, best_value):
+                best, best_value = models, value
+        return best
+
+    def _candidates(self) -> Sequence[dict[str, Any]]:
+        given = {} if self.candidates is None else self.candidates
+        if isinstance(given, Mapping):
+            found: Sequence[dict[str, Any]] = list(ParameterGrid(dict(given)))
+        else:
+            found = list(given)
+        if not found or not all(isinstance(params, Mapping) for params in found):
+            raise ValueError(
+                f"candidates is {self.candidates!r}: it must be a dict of lists, such as "
+                "{'C': [0.1, 1]}, or a list of dicts, one for each candidate"
+            )
+        return found
+
+    def _train(self, params: Mapping[str, Any], rows: Rows, val: Rows, seed: int) -> _Model:
+        """Train one candidate on one fold, back to its best step."""
+        monitor = RefinementMonitor(
+            self.metric,
+            patience=self.patience,
+            min_delta=self.min_delta,
+            calibrator=self.calibrator,
+        )
+        monitor.classes = known = np.unique(rows.y)
+        model = train(
+            self._new(params, seed),
+            rows.X,
+            rows.y,
+            val.X,
+            val.y,
+            monitor=monitor,
+            max_steps=self.max_steps,
+            sample_weight=rows.weights,
+            sample_weight_val=val.weights,
+        )
+        assert monitor.best_step is not None, "at least one step was seen"
+        if is_iterative(model) and monitor.best_step == self.max_steps:
+            warnings.warn(
+                f"the best step is the last of {self.max_steps}: raise max_steps",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        _, smoothing = mended(predictions_of(model, val.X), val.y, known)
+        return _Model(
+            model, monitor, monitor.calibrator, known, smoothing, dict(params), monitor.best_step
+        )
+
+    def _new(self, params: Mapping[str, Any], seed: int) -> Any:
+        """Return a new estimator with these parameters, seeded if this one is."""
+        model = clone(self._base()).set_params(**params)
+        if self.random_state is not None:
+            unset = [
+                name
+                for name, value in model.get_params().items()
+                if value is None and (name == "random_state" or name.endswith("__random_state"))
+            ]
+            model.set_params(**dict.fromkeys(unset, seed))
+        return model
+
+    def _base(self) -> Any:
+        return HistGradientBoostingClassifier() if self.estimator is None else self.estimator
+
+    def _again(
+        self, chosen: list[_Model], pairs: list[tuple[Rows, Rows]], rows: Rows, seed: int
+    ) -> _Model:
+        """Train on all rows for the median of the best steps; keep the calibration of held-out rows."""
+        first, n_steps = chosen[0], int(np.median([model.n_steps for model in chosen]))
+        model = train_again(self._new(first.params, seed), rows.X, rows.y, n_steps, rows.weights)
+        if len(pairs) == 1:
+            return replace(first, estimator=model)
+        held_out = [val for _, val in pairs]
+        logits = [
+            model.logits(val.X, self.classes_) for model, val in zip(chosen, held_out, strict=True)
+        ]
+        calibrator = decompose(
+            np.concatenate([val.y for val in held_out]),
+            logits=np.concatenate(logits),
+            calibrator=self.calibrator,
+            sample_weight=None
+            if rows.weights is None
+            else np.concatenate([val.weights for val in held_out]),
+            classes=self.classes_,
+        ).calibrator
+        return replace(
+            first, estimator=model, calibrator=calibrator, known=self.classes_, n_steps=n_steps
+        )
+
+    def _publish(self) -> None:
+        first = self._models[0]
+        self.estimators_ = [model.estimator for model in self._models]
+        self.calibrators_ = [model.calibrator for model in self._models]
+        self.estimator_, self.calibrator_ = first.estimator, first.calibrator
+        self.best_step_, self.best_params_ = first.n_steps, first.params
+        self.monitor_ = first.monitor
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(first.estimator, name):
+                setattr(self, name, getattr(first.estimator, name))
+
+    # ---- predicting -------------------------------------------------------------------------------------
+
+    def predict_proba(self, X: Any) -> NDArray[Any]:
+        """Return calibrated probabilities, one column for each of ``classes_``.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse matrix
+            As the estimator takes it.
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+        """
+        check_is_fitted(self)
+        X = _check_table(X)
+        return np.asarray(
+            np.mean([model.proba(X, self.classes_) for model in self._models], axis=0)
+        )
+
+    def predict_log_proba(self, X: Any) -> NDArray[Any]:
+        """Return the logarithms of :meth:`predict_proba`."""
+        return np.asarray(np.log(self.predict_proba(X)))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the likeliest label of each row.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or sparse matrix
+            As the estimator takes it.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        probs = self.predict_proba(X)
+        return np.asarray(self.classes_[probs.argmax(axis=1)])
+
+    # ---- checks -----------------------------------------------------------------------------------------
+
+    def _check_parameters(self, X_val: Any, y_val: Any, groups: Any) -> None:
+        base = self._base()
+        if not is_classifier(base):
+            raise TypeError(f"estimator is {base!r}: it must be a classifier, made but not fitted")
+        if (X_val is None) != (y_val is None):
+            raise ValueError("X_val and y_val come together: pass both or neither")
+        if X_val is not None and (self.n_folds is not None or groups is not None):
+            raise ValueError("with X_val nothing is held out of X: leave out n_folds and groups")
+        fraction = self.validation_fraction
+        if not (isinstance(fraction, numbers.Real) and 0 < float(fraction) < 1):
+            raise ValueError(f"validation_fraction is {fraction!r}: it must lie between 0 and 1")
+        for name, least in (("max_steps", 1), ("n_folds", 2)):
+            value = getattr(self, name)
+            if name == "n_folds" and (value is None or hasattr(value, "split")):
+                continue
+            if not isinstance(value, numbers.Integral) or value < least:
+                raise ValueError(
+                    f"{name} is {value!r}: it must be a whole number of at least {least}"
+                )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        try:
+            base = get_tags(self._base())
+        except (AttributeError, TypeError):  # not an estimator, which fit will say
+            return tags
+        tags.input_tags, tags.classifier_tags = base.input_tags, base.classifier_tags
+        return tags
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """A model at its best step, and all it takes to predict with it."""
+
+    estimator: Any
+    monitor: RefinementMonitor
+    calibrator: Any
+    known: NDArray[Any]  # the classes of its training rows
+    smoothing: int  # see refinecal._predictions.mended
+    params: dict[str, Any]
+    n_steps: int
+
+    @property
+    def value(self) -> float:
+        assert self.monitor.best_value is not None, "at least one step was seen"
+        return self.monitor.best_value
+
+    def predictions(self, X: Any) -> Predictions:
+        return smoothed(predictions_of(self.estimator, X), self.smoothing)
+
+    def logits(self, X: Any, classes: NDArray[Any]) -> NDArray[Any]:
+        """Return uncalibrated logits of all classes; -inf for a class that the model does not know."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(widened(self.predictions(X).probs, self.known, classes)))
+
+    def proba(self, X: Any, classes: NDArray[Any]) -> NDArray[Any]:
+        """Return calibrated probabilities of all classes; 0 for a class that the model does not know."""
+        found = self.predictions(X)
+        if not isinstance(self.calibrator, Calibrator):
+            probs = np.asarray(self.calibrator.predict_proba(found.probs))
+        elif found.kind == "logits":
+            probs = self.calibrator.predict_proba_logits(found.values)
+        else:
+            probs = self.calibrator.predict_proba(found.values)
+        return widened(probs, self.known, classes)
+
+
+def _check_rows(X: Any, y: Any, sample_weight: Any, groups: Any, suffix: str = "") -> Rows:
+    """Return the arguments of ``fit`` as rows; X is left to the estimator."""
+    if y is None:
+        raise ValueError("this classifier requires y to be passed, but the target y is None")
+    X, y, groups = indexable(_check_table(X), y, groups)
+    y = column_or_1d(y, warn=True)
+    check_classification_targets(y)
+    weights = check_weights(sample_weight, len(y), f"X{suffix}")
+    return Rows(X, y, weights, None if groups is None else np.asarray(groups))
+
+
+def _check_table(X: Any) -> Any:
+    """Return features whose rows can be taken; what they may hold is the estimator's to say."""
+    if hasattr(X, "tocsr"):
+        return X.tocsr()
+    if hasattr(X, "columns"):  # a DataFrame
+        return X
+    values = np.asarray(X)
+    if values.dtype.kind in "OUT" and values.ndim != 2:  # texts, or rows of several lengths
+        return X
+    return check_array(values, dtype=None, ensure_all_finite=False)

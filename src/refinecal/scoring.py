@@ -1,0 +1,114 @@
+"""Scorers for scikit-learn's searches: choose hyper-parameters by refinement."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+from copy import deepcopy
+from typing import Any, Self, Unpack
+
+import numpy as np
+
+from refinecal._arrays import to_numpy
+from refinecal._checks import warn
+from refinecal._predictions import mended, predictions_of
+from refinecal.stopping import MonitorOptions, RefinementMonitor
+
+__all__ = ["RefinementScorer", "refinement_scorer"]
+
+
+class RefinementScorer:
+    """Score a fitted classifier by minus its refinement error, so that greater is better.
+
+    Called as ``scorer(estimator, X, y, sample_weight=None)``. It takes logits from ``decision_function``
+    where the model's probabilities are their softmax, else ``predict_proba``, and says which in ``method``.
+    Rows of a class that the model never saw are left out, with a warning: no model of that fold could have
+    known them, so they decide nothing between models. Make one with :func:`refinement_scorer`.
+    """
+
+    def __init__(self, **options: Unpack[MonitorOptions]) -> None:
+        self.options = options
+        self._monitor = RefinementMonitor(**options)  # refuses wrong options at once
+        self._request: Any = None
+
+    def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the score: minus the metric, or the metric itself if greater is better."""
+        found = predictions_of(estimator, X)
+        self.method = found.method
+        labels = to_numpy(y, "y").reshape(-1)
+        known = np.asarray(estimator.classes_)
+        seen = np.isin(labels, known)
+        if not seen.all():
+            strange = np.unique(labels[~seen]).tolist()
+            if not seen.any():
+                raise ValueError(f"y holds only {strange}, of which the estimator has seen none")
+            warn(f"{int((~seen).sum())} rows of {strange} left out: the estimator never saw them")
+            labels, found = labels[seen], found._replace(values=found.values[seen])
+            sample_weight = None if sample_weight is None else np.asarray(sample_weight)[seen]
+        monitor = deepcopy(self._monitor)
+        if monitor.classes is None:
+            monitor.classes = known
+        found, _ = mended(found, labels, known)
+        monitor.update(labels, **found.arguments, sample_weight=sample_weight)
+        value = monitor.history[-1][monitor.metric.name]
+        return value if monitor.metric.greater_is_better else -value
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        return f"refinement_scorer({given})"
+
+    # What scikit-learn asks of a scorer: which metadata it wants.
+
+    def set_score_request(self, **requests: bool | str | None) -> Self:
+        """Ask scikit-learn's metadata routing for ``sample_weight``.
+
+        Parameters
+        ----------
+        **requests
+            ``sample_weight=True`` to be given weights.
+
+        Returns
+        -------
+        self
+        """
+        self._request = requests
+        return self
+
+    def get_metadata_routing(self) -> Any:
+        """Return what :meth:`set_score_request` asked for."""
+        from sklearn.utils.metadata_routing import MetadataRequest
+
+        routing = MetadataRequest(owner=self)
+        for name, alias in (self._request or {"sample_weight": None}).items():
+            routing.score.add_request(param=name, alias=alias)
+        return routing
+
+    def _accept_sample_weight(self) -> bool:
+        return True
+
+
+def refinement_scorer(**options: Unpack[MonitorOptions]) -> RefinementScorer:
+    """Return a scorer for ``GridSearchCV(scoring=...)``, ``cross_val_score`` and Optuna objectives.
+
+    Parameters
+    ----------
+    **options
+        Keywords of :class:`RefinementMonitor`: ``metric`` (by default "refinement"), ``loss``,
+        ``calibrator``, ``cv`` ("loo" for few rows and many candidates), ``classes``.
+
+    Returns
+    -------
+    RefinementScorer
+        Greater is better: minus the refinement error.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = LogisticRegression(max_iter=1000)
+    >>> search = GridSearchCV(model, {"C": [0.1, 1, 10]}, scoring=rc.refinement_scorer())
+    >>> bool(search.fit(X, y).best_score_ < 0)
+    True
+    """
+    return RefinementScorer(**options)
