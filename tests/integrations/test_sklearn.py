@@ -1,0 +1,289 @@
+"""scikit-learn's own models: stopped at the right step, and the model of that step is what is returned."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+from oracle import best_step, refinement
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from refinecal import RefinementMonitor
+from refinecal.integrations.sklearn import RefinementStopping, refit, train
+
+
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X[:600] / 16, y[:600], X[600:1000] / 16, y[600:1000]
+
+
+def cancer():
+    X, y = load_breast_cancer(return_X_y=True)
+    return X[:300], y[:300], X[300:], y[300:]
+
+
+DATA = pytest.mark.parametrize("data", [cancer(), digits()], ids=["two classes", "ten classes"])
+STAGED = pytest.mark.parametrize(
+    "model",
+    [
+        GradientBoostingClassifier(max_depth=2, learning_rate=0.4, subsample=0.7, random_state=0),
+        HistGradientBoostingClassifier(max_leaf_nodes=6, learning_rate=0.4, random_state=0),
+    ],
+    ids=["GradientBoosting", "HistGradientBoosting"],
+)
+
+
+def fit(model, data, patience=5, max_steps=40, **options):
+    monitor = RefinementMonitor(patience=patience)
+    return train(clone(model), *data, monitor=monitor, max_steps=max_steps, **options), monitor
+
+
+# ---- models made of stages ---------------------------------------------------------------------------------
+
+
+@DATA
+@STAGED
+def test_boosting_is_cut_at_the_brute_force_minimum(model, data):
+    fitted, monitor = fit(model, data, patience=None)
+    X, y, X_val, y_val = data
+    length = "n_estimators" if hasattr(fitted, "n_estimators") else "max_iter"
+    whole = clone(model).set_params(**{length: 40})
+    whole.set_params(**({"early_stopping": False} if length == "max_iter" else {}))
+    stages = list(whole.fit(X, y).staged_decision_function(X_val))
+    step, value = best_step(y_val, stages)
+    assert monitor.best_step == step + 1
+    assert monitor.best_value == pytest.approx(value, rel=1e-6)
+    assert len(monitor.history) == 40
+
+
+@DATA
+@STAGED
+def test_boosting_replayed_without_us_is_the_same_model(model, data):
+    fitted, monitor = fit(model, data)
+    again = clone(fitted)  # with n_estimators or max_iter set to the best step
+    again.fit(data[0], data[1])
+    assert np.array_equal(again.predict_proba(data[2]), fitted.predict_proba(data[2]))
+    assert monitor.best_step in (
+        getattr(fitted, "n_estimators_", None),
+        getattr(fitted, "n_iter_", None),
+    )
+
+
+@STAGED
+def test_boosting_stops_when_patience_is_out(model):
+    _, monitor = fit(model, digits(), patience=3, max_steps=500)
+    assert monitor.last_step == monitor.best_step + 3 < 500
+
+
+def test_growing_in_runs_is_the_same_as_in_one_go():
+    """More than 64 rounds, so that training is continued at least once."""
+    model = HistGradientBoostingClassifier(max_leaf_nodes=4, learning_rate=0.02, random_state=0)
+    grown, monitor = fit(model, cancer(), patience=200, max_steps=150)
+    whole, reference = fit(model, cancer(), patience=None, max_steps=150)
+    assert monitor.history == reference.history
+    assert np.array_equal(grown.predict_proba(cancer()[2]), whole.predict_proba(cancer()[2]))
+    assert grown.get_params() == whole.get_params()
+
+
+def test_boosting_with_its_own_early_stopping_trains_long_all_the_same():
+    model = GradientBoostingClassifier(n_iter_no_change=1, random_state=0)
+    _, monitor = fit(model, cancer(), patience=None)
+    assert monitor.last_step == 40
+
+
+def test_votes_are_not_logits():
+    """The softmax of what AdaBoost decides by is not its probabilities, so these are taken."""
+    fitted, monitor = fit(AdaBoostClassifier(random_state=0), digits(), patience=None, max_steps=15)
+    whole = AdaBoostClassifier(n_estimators=15, random_state=0).fit(*digits()[:2])
+    stages = [np.log(probs) for probs in whole.staged_predict_proba(digits()[2])]
+    step, value = best_step(digits()[3], stages)
+    assert (monitor.best_step, monitor.best_value) == (step + 1, pytest.approx(value, rel=1e-6))
+    expected = next(islice(whole.staged_predict_proba(digits()[2]), step, None))
+    assert fitted.predict_proba(digits()[2]) == pytest.approx(expected, rel=1e-9)
+
+
+# ---- models that pass over the data ------------------------------------------------------------------------
+
+SGD = SGDClassifier(loss="log_loss", alpha=1e-3, random_state=0)
+MLP = MLPClassifier((16,), learning_rate_init=0.1, random_state=0)
+
+
+@pytest.mark.parametrize("model", [SGD, MLP], ids=["SGD", "MLP"])
+def test_passes_replayed_without_us_give_the_same_model(model):
+    X, y, X_val, y_val = digits()
+    fitted, monitor = fit(model, digits(), patience=5, max_steps=30)
+    again = clone(model)
+    stages = []
+    for _ in range(monitor.last_step):
+        again.partial_fit(X, y, classes=np.arange(10))
+        stages.append(np.log(again.predict_proba(X_val)))
+        if len(stages) == monitor.best_step:
+            expected = stages[-1]
+    assert np.array_equal(np.log(fitted.predict_proba(X_val)), expected)
+    assert monitor.best_step == best_step(y_val, stages)[0] + 1
+    assert monitor.last_step == min(monitor.best_step + 5, 30)
+
+
+def test_one_against_rest_keeps_its_margins():
+    """Far from the boundary its probabilities are 0, but the logarithms are known from the margins."""
+    model = SGDClassifier(loss="log_loss", random_state=0)
+    X, y, X_val, y_val = digits()
+    _, monitor = fit(model, (100 * X, y, 100 * X_val, y_val), max_steps=3)
+    assert (model.partial_fit(100 * X, y, range(10)).predict_proba(100 * X_val) == 0).any()
+    assert np.isfinite([record["risk"] for record in monitor.history]).all()
+
+
+def test_balanced_class_weights_are_those_of_the_training_rows():
+    X, y, X_val, y_val = cancer()
+    model = make_pipeline(StandardScaler(), clone(SGD).set_params(class_weight="balanced"))
+    fitted, monitor = fit(model, (X, y, X_val, y_val), max_steps=5)
+    counts = np.bincount(y)
+    weights = dict(enumerate((len(y) / 2 / counts).tolist()))
+    again = clone(SGD).set_params(class_weight=weights)
+    for _ in range(monitor.best_step):
+        again.partial_fit(StandardScaler().fit_transform(X), y, classes=[0, 1])
+    assert np.array_equal(fitted[-1].coef_, again.coef_)
+
+
+# ---- anything else -----------------------------------------------------------------------------------------
+
+
+def test_a_model_without_steps_is_fitted_once():
+    fitted, monitor = fit(LogisticRegression(max_iter=5000), cancer())
+    assert (monitor.best_step, len(monitor.history)) == (1, 1)
+    logits = fitted.decision_function(cancer()[2])
+    assert monitor.best_value == pytest.approx(refinement(cancer()[3], logits), rel=1e-8)
+
+
+def test_forests_that_vote_none_are_not_sure():
+    fitted, monitor = fit(RandomForestClassifier(10, random_state=0), digits())
+    X_val, y_val = digits()[2:]
+    probs = fitted.predict_proba(X_val)
+    assert (probs[np.arange(len(y_val)), y_val] == 0).any()
+    n = len(y_val)
+    smoothed = np.log(n / (n + 1) * probs + 1 / (n + 1) / 10)
+    assert monitor.best_value == pytest.approx(refinement(y_val, smoothed), rel=1e-8)
+
+
+def test_a_pipeline_is_scaled_by_its_training_rows():
+    fitted, monitor = fit(make_pipeline(StandardScaler(), MLP), cancer(), max_steps=10)
+    X, y, X_val, _ = cancer()
+    scaler = StandardScaler().fit(X)
+    again = clone(MLP)
+    for _ in range(monitor.best_step):
+        again.partial_fit(scaler.transform(X), y, classes=[0, 1])
+    assert np.array_equal(fitted.predict_proba(X_val), again.predict_proba(scaler.transform(X_val)))
+
+
+@pytest.mark.parametrize(
+    "model", [SGD, GradientBoostingClassifier(random_state=0), LogisticRegression(max_iter=5000)]
+)
+def test_weights_reach_training_and_validation(model):
+    X, y, X_val, y_val = cancer()
+    rng = np.random.default_rng(0)
+    weights, weights_val = rng.uniform(0.1, 3, len(y)), rng.integers(0, 3, len(y_val))
+    options = {"sample_weight": weights, "sample_weight_val": weights_val}
+    X, X_val = StandardScaler().fit_transform(X), StandardScaler().fit_transform(X_val)
+    fitted, monitor = fit(model, (X, y, X_val, y_val), patience=None, max_steps=3, **options)
+    again = refit(clone(model), X, y, monitor.best_step, weights)
+    assert np.array_equal(again.predict_proba(X_val), fitted.predict_proba(X_val))
+    rows = np.repeat(np.arange(len(y_val)), weights_val)
+    logits = fitted.decision_function(X_val)[rows]
+    assert monitor.best_value == pytest.approx(refinement(y_val[rows], logits), rel=1e-7)
+
+
+def test_string_labels():
+    X, y, X_val, y_val = cancer()
+    names = np.array(["benign", "malign"])
+    _, monitor = fit(SGD, (X, names[1 - y], X_val, names[1 - y_val]), max_steps=3)
+    _, numbers = fit(SGD, (X, 1 - y, X_val, 1 - y_val), max_steps=3)
+    assert monitor.history == numbers.history
+
+
+# ---- the callback of gradient boosting ---------------------------------------------------------------------
+
+
+def gradient_boosting(n_estimators=60, **params):
+    return GradientBoostingClassifier(
+        n_estimators=n_estimators, learning_rate=0.5, max_depth=2, random_state=0, **params
+    )
+
+
+@DATA
+def test_the_callback_stops_and_restores(data):
+    X, y, X_val, y_val = data
+    stopping = RefinementStopping(X_val, y_val, patience=4)
+    model = stopping.restore(gradient_boosting().fit(X, y, monitor=stopping))
+    seen = stopping.monitor.last_step
+    stages = gradient_boosting(seen).fit(X, y).staged_decision_function(X_val)
+    step, _ = best_step(y_val, list(stages))
+    assert seen == min(step + 1 + 4, 60)
+    assert stopping.monitor.best_step == step + 1
+    again = gradient_boosting(step + 1).fit(X, y)
+    assert np.array_equal(model.decision_function(X_val), again.decision_function(X_val))
+    assert stopping.calibrator is stopping.monitor.calibrator
+
+
+def test_the_callback_used_twice_starts_afresh():
+    X, y, X_val, y_val = cancer()
+    stopping = RefinementStopping(X_val, y_val, patience=4)
+    gradient_boosting().fit(X, y, monitor=stopping)
+    first = list(stopping.monitor.history)
+    gradient_boosting().fit(X, y, monitor=stopping)
+    assert stopping.monitor.history == first
+
+
+def test_resumed_training_is_training_in_one_go():
+    X, y, X_val, y_val = cancer()
+    whole, parts = RefinementStopping(X_val, y_val), RefinementStopping(X_val, y_val)
+    gradient_boosting(30).fit(X, y, monitor=whole)
+    model = gradient_boosting(10, warm_start=True).fit(X, y, monitor=parts)
+    model.set_params(n_estimators=30).fit(X, y, monitor=parts)
+    assert parts.monitor.history == whole.monitor.history
+
+
+def test_another_model_in_the_middle_is_refused():
+    X, y, X_val, y_val = cancer()
+    stopping = RefinementStopping(X_val, y_val)
+    gradient_boosting(5).fit(X, y, monitor=stopping)
+    other = gradient_boosting(10, warm_start=True).fit(X, y)
+    with pytest.raises(ValueError, match="round 11 cannot follow round 5: use a new"):
+        other.set_params(n_estimators=12).fit(X, y, monitor=stopping)
+
+
+# ---- wrong use ---------------------------------------------------------------------------------------------
+
+
+def test_restore_before_training():
+    with pytest.raises(ValueError, match="no round was seen: call model.fit"):
+        RefinementStopping(*cancer()[2:]).restore(gradient_boosting())
+
+
+def test_a_label_that_training_never_saw():
+    X, y, X_val, y_val = digits()
+    with pytest.raises(ValueError, match="y_val holds 9, which y does not"):
+        fit(SGD, (X[y < 9], y[y < 9], X_val, y_val))
+
+
+def test_weights_that_the_model_cannot_take():
+    from sklearn.neighbors import KNeighborsClassifier
+
+    with pytest.raises(TypeError, match="KNeighborsClassifier.fit takes no sample_weight"):
+        fit(KNeighborsClassifier(), cancer(), sample_weight=np.full(300, 0.5))
+
+
+def test_a_model_without_scores():
+    from sklearn.linear_model import LinearRegression
+
+    with pytest.raises(TypeError, match="LinearRegression has neither predict_proba nor"):
+        fit(LinearRegression(), cancer())

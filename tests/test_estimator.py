@@ -1,0 +1,404 @@
+"""RefineThenCalibrateClassifier: what scikit-learn asks of a classifier, and what the method promises."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import sklearn
+from oracle import refinement
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
+from sklearn.metrics import log_loss
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    cross_val_predict,
+    train_test_split,
+)
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import refinecal as rc
+from refinecal import RefineThenCalibrateClassifier
+
+X_CANCER, Y_CANCER = load_breast_cancer(return_X_y=True)
+X_DIGITS, Y_DIGITS = (part[:700] for part in load_digits(return_X_y=True))
+BOOSTING = HistGradientBoostingClassifier(max_leaf_nodes=5, learning_rate=0.4)
+
+
+def model(estimator=BOOSTING, **options):
+    options = {"max_steps": 100, "patience": 5, "random_state": 0, **options}
+    return RefineThenCalibrateClassifier(clone(estimator), **options)
+
+
+@parametrize_with_checks(
+    [
+        RefineThenCalibrateClassifier(estimator)
+        for estimator in (
+            GradientBoostingClassifier(),
+            HistGradientBoostingClassifier(),
+            LogisticRegression(),
+        )
+    ]
+)
+@pytest.mark.filterwarnings("ignore")  # those of tiny tables, which the checks are made of
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+# ---- what the method promises ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [BOOSTING, SGDClassifier(loss="log_loss"), MLPClassifier((10,)), LogisticRegression()],
+    ids=lambda estimator: type(estimator).__name__,
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_calibrated_probabilities_are_those_of_the_best_step(estimator):
+    X, y = StandardScaler().fit_transform(X_CANCER), Y_CANCER
+    fitted = model(estimator).fit(X[:300], y[:300], X_val=X[300:450], y_val=y[300:450])
+    best = min(fitted.history_, key=lambda record: record["refinement"])
+    assert fitted.best_step_ == best["step"]
+    inner, beta = fitted.estimator_, fitted.calibrator_.beta_
+    if hasattr(inner, "decision_function"):
+        odds = inner.decision_function(X[450:])
+    else:
+        odds = np.subtract(*np.log(inner.predict_proba(X[450:])).T[::-1])
+    n = 150  # validation rows: Laplace smoothing is 1 / (n + 1)
+    expected = n / (n + 1) / (1 + np.exp(-beta * odds)) + 0.5 / (n + 1)
+    assert fitted.predict_proba(X[450:])[:, 1] == pytest.approx(expected, rel=1e-9)
+    assert beta == best["beta"]
+
+
+def test_the_best_step_is_the_brute_force_one():
+    X, y, X_val, y_val = X_DIGITS[:400], Y_DIGITS[:400], X_DIGITS[400:], Y_DIGITS[400:]
+    fitted = model(patience=None).fit(X, y, X_val=X_val, y_val=y_val)
+    seed = fitted.estimator_.random_state
+    whole = clone(BOOSTING).set_params(max_iter=100, early_stopping=False, random_state=seed)
+    order = np.lexsort((y, [hash_of(row) for row in X]))  # rows are ordered by content, see below
+    stages = whole.fit(X[order], y[order]).staged_decision_function(X_val)
+    values = [refinement(y_val, logits) for logits in stages]
+    assert [record["refinement"] for record in fitted.history_] == pytest.approx(values, rel=1e-6)
+    assert fitted.best_step_ == int(np.argmin(values)) + 1
+
+
+def hash_of(row):
+    from refinecal._rows import content
+
+    return content(row[None])[0]
+
+
+def test_choosing_regularisation():
+    path = {"C": [1e-5, 1e-2, 10.0]}
+    X = StandardScaler().fit_transform(X_CANCER)
+    fitted = model(LogisticRegression(), candidates=path)
+    fitted.fit(X[:300], Y_CANCER[:300], X_val=X[300:], y_val=Y_CANCER[300:])
+    values = []
+    for C in path["C"]:
+        logits = LogisticRegression(C=C).fit(X[:300], Y_CANCER[:300]).decision_function(X[300:])
+        values.append(refinement(Y_CANCER[300:], logits))
+    assert fitted.best_params_ == {"C": path["C"][int(np.argmin(values))]}
+    found = [record["refinement"] for record in fitted.history_]
+    assert found == pytest.approx(values, rel=1e-4)
+    assert [record["candidate"] for record in fitted.history_] == [0, 1, 2]
+
+
+def test_candidates_of_a_boosted_model_each_have_their_own_best_step():
+    grid = [{"learning_rate": 0.05}, {"learning_rate": 1.0}]
+    fitted = model(candidates=grid).fit(X_CANCER, Y_CANCER)
+    records = [r for r in fitted.history_ if grid[r["candidate"]] == fitted.best_params_]
+    best = min(fitted.history_, key=lambda record: record["refinement"])
+    assert best in records
+    assert fitted.best_step_ == best["step"]
+    assert fitted.monitor_.history == [
+        {name: value for name, value in record.items() if name != "candidate"} for record in records
+    ]
+
+
+def test_by_log_loss_the_step_is_that_of_the_smallest_risk():
+    fitted = model(metric="log_loss").fit(X_CANCER, Y_CANCER)
+    assert fitted.best_step_ == min(fitted.history_, key=lambda record: record["risk"])["step"]
+
+
+def test_an_overconfident_model_gets_better():
+    X, X_test, y, y_test = train_test_split(X_DIGITS, Y_DIGITS, random_state=0)
+    estimator = HistGradientBoostingClassifier(learning_rate=1.0, random_state=0)
+    fitted = model(estimator).fit(X, y)
+    plain = clone(fitted.estimator_)  # the same rounds, all rows, not calibrated
+    assert log_loss(y_test, fitted.predict_proba(X_test)) < log_loss(
+        y_test, plain.fit(X, y).predict_proba(X_test)
+    )
+
+
+# ---- rows --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"n_folds": 3}, {"refit": True}], ids=str)
+def test_the_order_of_rows_does_not_matter(options):
+    order = np.random.default_rng(0).permutation(len(Y_CANCER))
+    first = model(**options).fit(X_CANCER, Y_CANCER)
+    second = model(**options).fit(X_CANCER[order], Y_CANCER[order])
+    assert np.array_equal(first.predict_proba(X_CANCER), second.predict_proba(X_CANCER))
+
+
+def test_whole_weights_are_repetitions_even_where_the_model_takes_none():
+    from sklearn.neighbors import KNeighborsClassifier
+
+    weights = np.random.default_rng(0).integers(0, 4, len(Y_CANCER))
+    rows = np.repeat(np.arange(len(Y_CANCER)), weights)
+    weighted = model(KNeighborsClassifier()).fit(X_CANCER, Y_CANCER, sample_weight=weights)
+    repeated = model(KNeighborsClassifier()).fit(X_CANCER[rows], Y_CANCER[rows])
+    assert np.array_equal(weighted.predict_proba(X_CANCER), repeated.predict_proba(X_CANCER))
+
+
+def test_weights_change_the_model():
+    weights = np.where(Y_CANCER == 1, 5.5, 0.25)
+    plain, weighted = model(), model()
+    plain.fit(X_CANCER, Y_CANCER)
+    weighted.fit(X_CANCER, Y_CANCER, sample_weight=weights)
+    shift = (
+        weighted.predict_proba(X_CANCER)[:, 1].mean() - plain.predict_proba(X_CANCER)[:, 1].mean()
+    )
+    assert shift > 0.005
+
+
+def test_groups_are_not_split():
+    """With the group as the only feature, a group on both sides would be learned by heart."""
+    groups = np.repeat(np.arange(100), 5)
+    y = np.random.default_rng(0).integers(0, 2, 100)[groups]
+    X = np.eye(100)[groups]
+    leaky = model(LogisticRegression(C=100)).fit(X, y)
+    honest = model(LogisticRegression(C=100)).fit(X, y, groups=groups)
+    assert leaky.history_[0]["refinement"] < 0.1
+    assert honest.history_[0]["refinement"] > 0.6
+
+
+@pytest.mark.parametrize("n_folds", [3, GroupKFold(3)], ids=["a number", "a splitter"])
+def test_folds_keep_groups_together_too(n_folds):
+    groups = np.repeat(np.arange(100), 5)
+    y = np.random.default_rng(0).integers(0, 2, 100)[groups]
+    fitted = model(LogisticRegression(C=100), n_folds=n_folds)
+    fitted.fit(np.eye(100)[groups], y, groups=groups)
+    assert min(record["refinement"] for record in fitted.history_) > 0.6
+    assert [record["fold"] for record in fitted.history_] == [0, 1, 2]
+
+
+def test_folds_are_averaged():
+    fitted = model(n_folds=3).fit(X_CANCER, Y_CANCER)
+    by_hand = [
+        calibrator.predict_proba_logits(inner.decision_function(X_CANCER))
+        for inner, calibrator in zip(fitted.estimators_, fitted.calibrators_, strict=True)
+    ]
+    assert len(by_hand) == 3
+    assert fitted.predict_proba(X_CANCER) == pytest.approx(np.mean(by_hand, axis=0), rel=1e-12)
+
+
+def test_a_class_with_fewer_rows_than_folds():
+    y = np.where(np.arange(len(Y_CANCER)) < 2, 7, Y_CANCER)  # two rows of class 7
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The least populated class")
+        fitted = model(n_folds=4).fit(X_CANCER, y)
+    probs = fitted.predict_proba(X_CANCER)
+    assert fitted.classes_.tolist() == [0, 1, 7]
+    assert probs.sum(axis=1) == pytest.approx(1)
+    assert (probs[:, 2] > 0).all()
+
+
+def test_refitting_uses_all_rows_and_the_same_number_of_steps():
+    held_out, again = model().fit(X_CANCER, Y_CANCER), model(refit=True).fit(X_CANCER, Y_CANCER)
+    assert again.best_step_ == held_out.best_step_ == again.estimator_.n_iter_
+    assert again.calibrator_.beta_ == held_out.calibrator_.beta_
+    assert not np.array_equal(
+        again.estimator_.predict_proba(X_CANCER), held_out.estimator_.predict_proba(X_CANCER)
+    )
+
+
+def test_refitting_after_folds_takes_the_median_and_all_held_out_predictions():
+    fitted = model(n_folds=3, refit=True).fit(X_CANCER, Y_CANCER)
+    steps = [
+        min((r for r in fitted.history_ if r["fold"] == fold), key=lambda r: r["refinement"])[
+            "step"
+        ]
+        for fold in range(3)
+    ]
+    assert fitted.best_step_ == np.median(steps)
+    assert fitted.calibrator_.n_samples_ == len(Y_CANCER)
+    assert len(fitted.estimators_) == 1
+
+
+def test_refitting_with_validation_data_of_ones_own():
+    data = {"X_val": pd.DataFrame(X_CANCER[400:]), "y_val": Y_CANCER[400:]}
+    fitted = model(refit=True).fit(pd.DataFrame(X_CANCER[:400]), Y_CANCER[:400], **data)
+    assert fitted.predict_proba(pd.DataFrame(X_CANCER)).shape == (569, 2)
+    assert fitted.calibrator_.n_samples_ == 169
+
+
+# ---- tables, pipelines, searches ---------------------------------------------------------------------------
+
+
+def frame():
+    rng = np.random.default_rng(0)
+    colour = rng.choice(["red", "green", "blue"], 400)
+    size = rng.normal(size=400)
+    y = np.where((colour == "red") ^ (size + rng.normal(size=400) > 0), "yes", "no")
+    return pd.DataFrame({"colour": pd.Categorical(colour), "size": size}), y
+
+
+def test_categorical_columns_reach_the_estimator():
+    X, y = frame()
+    fitted = model(HistGradientBoostingClassifier(categorical_features="from_dtype")).fit(X, y)
+    assert fitted.estimator_.is_categorical_.tolist() == [True, False]
+    assert fitted.feature_names_in_.tolist() == ["colour", "size"]
+    assert log_loss(y, fitted.predict_proba(X)) < 0.6
+    with pytest.raises(ValueError, match="columns are missing"):
+        fitted.predict_proba(X.rename(columns={"size": "weight"}))
+
+
+def test_polars_tables():
+    X = pl.DataFrame(X_CANCER, schema=[f"x{i}" for i in range(30)])
+    assert np.array_equal(
+        model().fit(X, Y_CANCER).predict_proba(X),
+        model().fit(X_CANCER, Y_CANCER).predict_proba(X_CANCER),
+    )
+
+
+def test_sparse_tables_and_texts():
+    texts = ["good film", "bad film", "a good one", "a bad one", "so good", "so bad"] * 10
+    labels = [0, 1] * 30
+    line = make_pipeline(TfidfVectorizer(), LogisticRegression(C=100))
+    assert model(line).fit(texts, labels).predict(["good", "bad"]).tolist() == [0, 1]
+    X = TfidfVectorizer().fit_transform(texts)
+    assert model(LogisticRegression()).fit(sparse.coo_array(X), labels).score(X, labels) == 1
+
+
+def test_inside_a_pipeline_and_a_search():
+    line = make_pipeline(StandardScaler(), model(MLPClassifier((5,)), max_steps=5))
+    grid = {"refinethencalibrateclassifier__estimator__alpha": [1e-4, 1.0]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        search = GridSearchCV(line, grid, scoring=rc.refinement_scorer(), cv=2)
+        assert search.fit(X_CANCER, Y_CANCER).best_score_ < 0
+
+
+def test_cross_val_predict_and_clone():
+    probs = cross_val_predict(clone(model()), X_CANCER, Y_CANCER, method="predict_proba", cv=3)
+    assert log_loss(Y_CANCER, probs) < 0.3
+
+
+def test_metadata_routing():
+    weights = np.where(Y_CANCER == 1, 5.5, 0.25)
+    with sklearn.config_context(enable_metadata_routing=True):
+        inner = model().set_fit_request(sample_weight=True)
+        line = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), inner).fit(
+            X_CANCER, Y_CANCER, sample_weight=weights
+        )
+    direct = model().fit(StandardScaler().fit_transform(X_CANCER), Y_CANCER, sample_weight=weights)
+    assert np.array_equal(
+        line.predict_proba(X_CANCER),
+        direct.predict_proba(StandardScaler().fit_transform(X_CANCER)),
+    )
+
+
+def test_other_calibrators():
+    fitted = model(calibrator="isotonic").fit(X_CANCER, Y_CANCER)
+    assert type(fitted.calibrator_).__name__ == "IsotonicCalibration"
+    assert log_loss(Y_CANCER, fitted.predict_proba(X_CANCER)) < 0.3
+    own = model(calibrator=LogisticRegression()).fit(X_CANCER, Y_CANCER)
+    assert isinstance(own.calibrator_, LogisticRegression)
+    assert log_loss(Y_CANCER, own.predict_proba(X_CANCER)) < 0.3
+
+
+def test_the_default_estimator_is_boosting():
+    fitted = RefineThenCalibrateClassifier(max_steps=5, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="the best step is the last of 5: raise max_steps"):
+        fitted.fit(X_CANCER, Y_CANCER)
+    assert isinstance(fitted.estimator_, HistGradientBoostingClassifier)
+
+
+def test_forests_work_although_they_vote_none():
+    X, X_test, y, y_test = train_test_split(X_DIGITS, Y_DIGITS, random_state=0)
+    fitted = model(RandomForestClassifier(random_state=0)).fit(X, y)
+    plain = RandomForestClassifier(random_state=0).fit(X, y)
+    assert log_loss(y_test, fitted.predict_proba(X_test)) < log_loss(
+        y_test, plain.predict_proba(X_test)
+    )
+
+
+def test_the_estimator_given_is_left_alone():
+    given = clone(BOOSTING)
+    RefineThenCalibrateClassifier(given, max_steps=40, random_state=0).fit(X_CANCER, Y_CANCER)
+    assert given.get_params() == BOOSTING.get_params()
+    assert not hasattr(given, "classes_")
+
+
+# ---- wrong use ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "data", "message"),
+    [
+        ({"estimator": Ridge()}, {}, "estimator is Ridge.*must be a classifier"),
+        ({}, {"X_val": X_CANCER}, "X_val and y_val come together"),
+        ({"n_folds": 3}, {"X_val": X_CANCER, "y_val": Y_CANCER}, "leave out n_folds and groups"),
+        (
+            {"validation_fraction": 1.5},
+            {},
+            "validation_fraction is 1.5: it must lie between 0 and 1",
+        ),
+        ({"n_folds": 1}, {}, "n_folds is 1: it must be a whole number of at least 2"),
+        ({"max_steps": 0}, {}, "max_steps is 0: it must be a whole number of at least 1"),
+        ({"candidates": []}, {}, "candidates is .*must be a dict of lists"),
+        ({"candidates": {"no_such": [1]}}, {}, "Invalid parameter 'no_such'"),
+        ({"metric": "refinment"}, {}, "Did you mean 'refinement'"),
+        ({"patience": 0}, {}, "patience is 0"),
+        ({}, {"sample_weight": -np.ones(569)}, "sample_weight"),
+        ({}, {"groups": np.zeros(5)}, "inconsistent numbers of samples"),
+        ({}, {"X_val": X_CANCER, "y_val": Y_CANCER + 1}, "y_val holds 2, which y does not"),
+    ],
+)
+def test_wrong_use_names_the_cure(options, data, message):
+    estimator = options.get("estimator", BOOSTING)
+    options = {name: value for name, value in options.items() if name != "estimator"}
+    with pytest.raises((TypeError, ValueError), match=message):
+        model(estimator, **options).fit(X_CANCER, Y_CANCER, **data)
+
+
+def test_one_class():
+    with pytest.raises(ValueError, match="y holds one class only"):
+        model().fit(X_CANCER, np.zeros(569))
+
+
+def test_not_fitted():
+    with pytest.raises(NotFittedError):
+        model().predict_proba(X_CANCER)
+
+
+def test_a_model_that_knows_nothing():
+    fitted = model(DummyClassifier(strategy="prior")).fit(X_CANCER, Y_CANCER)
+    assert fitted.predict_proba(X_CANCER)[:, 1] == pytest.approx(Y_CANCER.mean(), abs=0.02)
+
+
+def test_isotonic_is_scikit_learns():
+    """The corners kept are those of scikit-learn's own regression, and no more is needed."""
+    rng = np.random.default_rng(0)
+    odds, y = rng.normal(size=200), rng.integers(0, 2, 200)
+    ours = rc.make_calibrator("isotonic", laplace=False).fit_logits(odds, y)
+    theirs = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(odds, y)
+    new = rng.normal(size=500) * 2
+    assert ours.predict_proba_logits(new)[:, 1] == pytest.approx(theirs.predict(new), abs=1e-12)
