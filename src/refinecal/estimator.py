@@ -21,7 +21,14 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from refinecal._calibrator import Calibrator
 from refinecal._checks import check_weights
-from refinecal._predictions import Predictions, mended, predictions_of, smoothed, widened
+from refinecal._predictions import (
+    Predictions,
+    library_of,
+    mended,
+    predictions_of,
+    smoothed,
+    widened,
+)
 from refinecal._rows import Rows, hold_out, joined, split_folds
 from refinecal.decomposition import decompose
 from refinecal.integrations.sklearn import is_iterative, train
@@ -286,7 +293,10 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
 
     def _new(self, params: Mapping[str, Any], seed: int) -> Any:
         """Return a new estimator with these parameters, seeded if this one is."""
-        model = clone(self._base()).set_params(**params)
+        base = self._base()
+        # CatBoost copies lists among its parameters, which clone takes for a mistake.
+        model = base.copy() if library_of(base) == "catboost" else clone(base)
+        model.set_params(**params)
         if self.random_state is not None:
             unset = [
                 name
@@ -304,7 +314,9 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
     ) -> _Model:
         """Train on all rows for the median of the best steps; keep the calibration of held-out rows."""
         first, n_steps = chosen[0], int(np.median([model.n_steps for model in chosen]))
-        model = train_again(self._new(first.params, seed), rows.X, rows.y, n_steps, rows.weights)
+        model = train_again(
+            self._new(first.params, seed), rows.X, rows.y, n_steps, rows.weights, first.estimator
+        )
         if len(pairs) == 1:
             return replace(first, estimator=model)
         held_out = [val for _, val in pairs]

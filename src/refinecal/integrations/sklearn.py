@@ -16,6 +16,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal._calibrator import Calibrator
 from refinecal._predictions import (
     Link,
     Predictions,
@@ -190,6 +191,8 @@ def _trainer_of(estimator: Any) -> Trainer:
     """Return how this kind of model is trained step by step."""
     libraries: dict[str, Trainer] = {
         "xgboost": _train_xgboost,
+        "lightgbm": _train_lightgbm,
+        "catboost": _train_catboost,
     }
     if library_of(estimator) in libraries:
         return libraries[library_of(estimator)]
@@ -204,26 +207,34 @@ def is_iterative(estimator: Any) -> bool:
     return _trainer_of(last) is not _train_once
 
 
-def refit(estimator: Any, X: Any, y: Any, n_steps: int, sample_weight: Any = None) -> Any:
-    """Fit in place for exactly this many steps, with nothing held out; return the estimator."""
+def refit(
+    estimator: Any, X: Any, y: Any, n_steps: int, sample_weight: Any = None, like: Any = None
+) -> Any:
+    """Fit in place for exactly this many steps, with nothing held out; return the estimator.
+
+    ``like`` is the model whose number of steps it is.
+    """
     rows = Rows(X, y, sample_weight)
     if hasattr(estimator, "steps"):
         head, (name, last) = estimator[:-1], estimator.steps[-1]
         if len(estimator.steps) > 1:
             rows = Rows(head.fit_transform(X, y), y, sample_weight)
-        estimator.steps[-1] = (name, refit(last, rows.X, rows.y, n_steps, rows.weights))
-        return estimator
-    if _trainer_of(estimator) is _train_passes:
-        _switch_off_stopping(estimator)
-        classes = np.unique(y)
-        for _ in range(n_steps):
-            _one_pass(estimator, rows, classes)
+        like = None if like is None else like.steps[-1][1]
+        last = refit(last, rows.X, rows.y, n_steps, rows.weights, like)
+        estimator.steps[-1] = (name, last)
         return estimator
     _switch_off_stopping(estimator)
-    name = _length_name(estimator)
-    if name is not None and _trainer_of(estimator) is not _train_once:
-        estimator.set_params(**{name: n_steps})
-    return estimator.fit(rows.X, _labels(estimator, rows.y), **_weights(estimator, rows))
+    if _trainer_of(estimator) is _train_passes:
+        for _ in range(n_steps):
+            _one_pass(estimator, rows, np.unique(y))
+        return estimator
+    if _trainer_of(estimator) is not _train_once:
+        estimator.set_params(**{str(_length_name(estimator)): n_steps})
+    if library_of(estimator) == "catboost":
+        _quieten(estimator)
+        if like is not None:  # else CatBoost fits the learning rate to the number of rounds
+            estimator.set_params(learning_rate=like.get_all_params()["learning_rate"])
+    return estimator.fit(rows.X, _numbered(estimator, rows.y), **_weights(estimator, rows))
 
 
 # ---- models that are fitted once ------------------------------------------------------------------------
@@ -387,26 +398,76 @@ def _train_xgboost(
     others = estimator.callbacks or []
     _switch_off_stopping(estimator)
     estimator.set_params(n_estimators=max_steps, callbacks=[*others, stopping])
-    labels = _labels(estimator, rows.y)
+    labels = _numbered(estimator, rows.y)
     estimator.fit(rows.X, labels, verbose=False, **_weights(estimator, rows))
     estimator.set_params(callbacks=others or None)
-    return _adopt(estimator, monitor, stopping.monitor, 1)
+    return _adopt(estimator, monitor, stopping.monitor)
 
 
-def _twin(monitor: RefinementMonitor) -> RefinementMonitor:
+def _train_lightgbm(
+    estimator: Any, rows: Rows, val: Rows, monitor: RefinementMonitor, max_steps: int
+) -> Any:
+    from refinecal.integrations.lightgbm import RefinementStopping as Stopping
+
+    stopping = Stopping()
+    stopping.monitor = _twin(monitor, classes=None)  # labels are numbers to LightGBM
+    numbers = np.searchsorted(np.unique(rows.y), val.y)
+    data: dict[str, Any] = {"eval_set": [(val.X, numbers)], "eval_metric": "None"}
+    if "eval_X" in _parameters(estimator.fit):  # since LightGBM 4.7
+        data = {"eval_X": val.X, "eval_y": numbers, "eval_metric": "None"}
+    if val.weights is not None:
+        data["eval_sample_weight"] = [val.weights]
+    estimator.set_params(n_estimators=max_steps)
+    labels = _numbered(estimator, rows.y)
+    estimator.fit(rows.X, labels, callbacks=[stopping], **data, **_weights(estimator, rows))
+    return _adopt(estimator, monitor, stopping.monitor)
+
+
+def _train_catboost(
+    estimator: Any, rows: Rows, val: Rows, monitor: RefinementMonitor, max_steps: int
+) -> Any:
+    from catboost import Pool
+
+    from refinecal.integrations.catboost import RefinementLoss, shrink_to_best
+
+    options: Any = {"loss": monitor.loss, "calibrator": monitor.family, "cv": monitor.cv}
+    params = estimator.get_params()
+    estimator.set_params(**{str(_length_name(estimator)): max_steps})
+    _quieten(estimator)
+    stopping: dict[str, Any] = {}
+    if monitor.patience is not None and monitor.metric.name == "refinement":
+        estimator.set_params(eval_metric=RefinementLoss(**options))
+        stopping = {"early_stopping_rounds": monitor.patience, "use_best_model": False}
+    pool = Pool(val.X, val.y, weight=val.weights, cat_features=params.get("cat_features"))
+    if stopping:
+        stopping["eval_set"] = pool
+    estimator.fit(rows.X, rows.y, **stopping, **_weights(estimator, rows))
+    seen = shrink_to_best(
+        estimator, pool, metric=monitor.metric, also=monitor.metrics[1:], **options
+    )
+    return _adopt(estimator, monitor, seen)
+
+
+def _twin(monitor: RefinementMonitor, **changes: Any) -> RefinementMonitor:
     """Return a monitor like this one that has seen nothing."""
     twin = deepcopy(monitor)
     twin.reset()
+    for name, value in changes.items():
+        setattr(twin, name, value)
     return twin
 
 
-def _adopt(model: Any, monitor: RefinementMonitor, seen: RefinementMonitor, shift: int) -> Any:
-    """Take over what a library's own monitor saw, its steps counted from 1; return the model, cut there."""
+def _adopt(model: Any, monitor: RefinementMonitor, seen: RefinementMonitor) -> Any:
+    """Take over what a library's own monitor saw, counting its rounds from 1; return the model."""
     state = seen.state_dict()
     for numbered in (*state["history"], *state["bests"].values()):
-        numbered["step"] += shift
+        numbered["step"] += 1
     monitor.load_state_dict(state)
-    model.set_params(**{str(_length_name(model)): monitor.best_step})
+    for best in monitor.bests.values():
+        if isinstance(best.calibrator, Calibrator):
+            best.calibrator.classes_ = np.asarray(monitor.classes)
+    if library_of(model) != "catboost":  # which does not let a trained model be changed
+        model.set_params(n_estimators=monitor.best_step)
     return model
 
 
@@ -416,9 +477,20 @@ def _adopt(model: Any, monitor: RefinementMonitor, seen: RefinementMonitor, shif
 def _length_name(estimator: Any) -> str | None:
     """Return the parameter that says how many rounds to train."""
     params = estimator.get_params(deep=False)
-    return next(
-        (name for name in ("n_estimators", "max_iter", "iterations") if name in params), None
-    )
+    names = ("n_estimators", "max_iter", "iterations", "num_boost_round", "num_trees")
+    default = (
+        "iterations" if library_of(estimator) == "catboost" else None
+    )  # which lists what is set
+    return next((name for name in names if name in params), default)
+
+
+def _quieten(catboost: Any) -> None:
+    """Let CatBoost print and write nothing, unless its user said what it should."""
+    params = catboost.get_params()
+    if not {"verbose", "verbose_eval", "silent", "logging_level"} & set(params):
+        catboost.set_params(verbose=False)
+    if "allow_writing_files" not in params:
+        catboost.set_params(allow_writing_files=False)
 
 
 def _switch_off_stopping(estimator: Any) -> None:
@@ -432,11 +504,18 @@ def _switch_off_stopping(estimator: Any) -> None:
         estimator.set_params(early_stopping_rounds=None)
 
 
-def _labels(estimator: Any, y: NDArray[Any]) -> NDArray[Any]:
-    """Return labels as the estimator takes them: XGBoost only 0..k-1."""
-    if library_of(estimator) != "xgboost":
+def _numbered(estimator: Any, y: NDArray[Any]) -> NDArray[Any]:
+    """Return labels as the estimator takes them: XGBoost 0..k-1, LightGBM too in validation data."""
+    if library_of(estimator) not in ("xgboost", "lightgbm"):
         return y
-    return np.unique(y, return_inverse=True)[1]
+    classes, numbers = np.unique(y, return_inverse=True)
+    weights = getattr(estimator, "class_weight", None)
+    if isinstance(weights, dict):
+        numbered = {
+            j: weights[label] for j, label in enumerate(classes.tolist()) if label in weights
+        }
+        estimator.set_params(class_weight=numbered)
+    return np.asarray(numbers)
 
 
 def _parameters(method: Any) -> list[str]:

@@ -1,0 +1,282 @@
+"""Stop LightGBM where refinement is best: one callback for ``lgb.train`` and ``LGBMClassifier.fit``.
+
+LightGBM's model file has no room for a calibrator. Keep it beside the file, as
+``json.dumps(stopping.calibrator.to_dict())``, and read it back with :func:`refinecal.calibrators.from_dict`;
+its ``predict_proba`` then takes the probabilities of the loaded model.
+"""
+
+from __future__ import annotations  # so that help() shows types by name
+
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._calibrator import Calibrator
+from refinecal._optional import needs_extra
+from refinecal.calibrators import from_dict
+from refinecal.stopping import MonitorOptions, RefinementMonitor
+
+with needs_extra("lightgbm", package="lightgbm"):
+    import lightgbm as lgb
+    from lightgbm.callback import CallbackEnv, EarlyStopException
+
+__all__ = ["RefinementStopping", "calibrator_of", "predict_proba"]
+
+PROBABILITIES = ("binary", "cross_entropy", "xentropy", "multiclass", "softmax")
+BOOSTING = ("boosting", "boosting_type", "boost")  # names of one parameter
+MARGINS = "none"  # what LightGBM calls the objective if it is a function of the user's
+LARGEST = 1 - 2.0**-53  # the largest probability below 1, whose log-odds are 36.7
+
+
+class RefinementStopping:
+    """Stop boosting when refinement no longer improves; keep the best round and its calibrator.
+
+    Takes the place of ``lgb.early_stopping``: pass it in ``callbacks``, and validation data in ``valid_sets``
+    of ``lgb.train``, or in ``eval_set`` or ``eval_X`` and ``eval_y`` of ``fit``. Its labels and weights are
+    used; the training set, if among it, is ignored. The model keeps the rounds up to the best. The values
+    join LightGBM's own, so that ``log_evaluation``, ``record_evaluation`` and ``evals_result_`` show them,
+    but not of the round at which training stops. Works with dart too. To train further from ``init_model``,
+    pass the same object again.
+
+    LightGBM hands out validation predictions as float64 probabilities: of two classes, log-odds beyond 36.7
+    are taken for 36.7.
+
+    Parameters
+    ----------
+    stopping_rounds : int, optional
+        Stop after this many rounds in a row without improvement; by default train all rounds.
+    valid_name : str, optional
+        The name of the validation set that counts; only needed if there are several.
+    **options
+        ``metric``, ``also``, ``min_delta``, ``loss``, ``calibrator``, ``cv``, ``n_threads`` of
+        :class:`refinecal.RefinementMonitor`.
+
+    Attributes
+    ----------
+    monitor : RefinementMonitor
+        With the ``history`` of all rounds.
+
+    Examples
+    --------
+    >>> import lightgbm as lgb
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> stopping = RefinementStopping(stopping_rounds=5)
+    >>> model = lgb.LGBMClassifier(n_estimators=200, n_jobs=1, verbose=-1)
+    >>> model = model.fit(X[:400], y[:400], eval_X=X[400:], eval_y=y[400:], callbacks=[stopping])
+    >>> model.best_iteration_ == stopping.best_iteration
+    True
+    >>> predict_proba(model, X[400:]).shape  # calibrated
+    (169, 2)
+
+    References
+    ----------
+    Section 4 of the paper.
+    """
+
+    def __init__(
+        self,
+        stopping_rounds: int | None = None,
+        *,
+        valid_name: str | None = None,
+        **options: Unpack[MonitorOptions],
+    ) -> None:
+        self.monitor = RefinementMonitor(patience=stopping_rounds, **options)
+        self.valid_name = valid_name
+        self.order = -1000  # LightGBM calls it before the callbacks that log
+        self.before_iteration = False
+        self._snapshot = ""
+
+    # ---- what LightGBM calls -----------------------------------------------------------------------------
+
+    def __call__(self, env: CallbackEnv) -> None:
+        """Look at the new round, log it, and tell LightGBM whether to stop."""
+        if env.iteration == env.begin_iteration:
+            self._start(env)
+        better = self.monitor.update(
+            self._labels,
+            logits=self._look(env.model),
+            step=env.iteration,
+            sample_weight=self._weights,
+        )
+        results = self._log(env)
+        if better:
+            self._best_results = results
+            self._snapshot = env.model.model_to_string(num_iteration=-1) if self._is_dart else ""
+        if self.monitor.should_stop or env.iteration + 1 == env.end_iteration:
+            self._finish(env, results)
+
+    def _start(self, env: CallbackEnv) -> None:
+        if not isinstance(env.model, lgb.Booster):
+            raise TypeError(
+                "lgb.cv trains one model per fold, but refinement is that of one model: call lgb.train for "
+                "each fold with a RefinementStopping of its own"
+            )
+        self._check(env.params)
+        self._name, data = self._find_data(env.model)
+        self._labels, self._weights = data.get_label(), data.get_weight()
+        self._returns_margins = env.params["objective"] == MARGINS
+        self._is_dart = "dart" in [env.params.get(alias) for alias in BOOSTING]
+        best, last = self.monitor.best_step, self.monitor.last_step
+        if env.begin_iteration == 0 or best is None or last is None:
+            self.monitor.reset()
+        elif env.begin_iteration == best + 1:
+            _rewind(self.monitor, best)
+        elif env.begin_iteration != last + 1:
+            self.monitor.reset()
+
+    def _check(self, params: dict[str, Any]) -> None:
+        objective = params.get("objective")
+        if objective not in (*PROBABILITIES, MARGINS):
+            raise ValueError(
+                f"the objective is {objective!r}, which does not give probabilities of classes: it must be "
+                f"one of {', '.join(map(repr, PROBABILITIES))}, or a function of your own"
+            )
+        if (params.get("early_stopping_round") or 0) > 0:
+            raise ValueError(
+                f"early_stopping_round is {params['early_stopping_round']}, but RefinementStopping decides "
+                "when to stop: leave out early_stopping_round, and lgb.early_stopping too"
+            )
+
+    def _find_data(self, model: Any) -> tuple[str, Any]:
+        names = list(model.name_valid_sets)
+        if not names:
+            raise ValueError(
+                "there is no validation data: pass valid_sets=[Dataset(X_val, y_val, reference=train_set)] "
+                "to lgb.train, or eval_X=X_val, eval_y=y_val to fit"
+            )
+        if self.valid_name is None and len(names) > 1:
+            raise ValueError(
+                f"there are several validation sets, {', '.join(map(repr, names))}: say which one counts, "
+                f"as in valid_name={names[0]!r}"
+            )
+        name = names[0] if self.valid_name is None else self.valid_name
+        if name not in names:
+            raise ValueError(
+                f"valid_name is {name!r}: it must be one of {', '.join(map(repr, names))}"
+            )
+        return name, model.valid_sets[names.index(name)]
+
+    def _look(self, model: Any) -> NDArray[np.float64]:
+        seen: list[NDArray[np.float64]] = []
+
+        def see(predictions: NDArray[np.float64], _: Any) -> tuple[str, float, bool]:
+            seen.append(predictions)
+            return "seen", 0.0, False
+
+        data = model.valid_sets[model.name_valid_sets.index(self._name)]
+        model.eval(data, self._name, see)  # the public way to the predictions that it keeps
+        return seen[0] if self._returns_margins else _log_odds(seen[0])
+
+    def _log(self, env: CallbackEnv) -> list[Any]:
+        greater = {metric.key for metric in self.monitor.metrics if metric.greater_is_better}
+        assert env.evaluation_result_list is not None
+        for key, value in self.monitor.logs().items():
+            env.evaluation_result_list.append(_result(self._name, key, value, key in greater))
+        return list(env.evaluation_result_list)
+
+    def _finish(self, env: CallbackEnv, results: list[Any]) -> None:
+        model: Any = env.model
+        best = self.monitor.best
+        if best is None:  # the metric was never a number: nothing to go back to
+            raise EarlyStopException(env.iteration, results)
+        if isinstance(best.calibrator, Calibrator):
+            stored = {"calibrator": best.calibrator.to_dict(), "margins": self._returns_margins}
+            model.refinecal = stored
+        model.best_iteration = best.step + 1
+        if best.step + 1 == env.end_iteration:
+            return  # nothing to go back to, and the log of this round is wanted
+        if self._snapshot:  # dart changes old trees, so that cutting would not bring them back
+            model.model_from_string(self._snapshot)
+        raise EarlyStopException(best.step, self._best_results)
+
+    # ---- what users ask ----------------------------------------------------------------------------------
+
+    @property
+    def best_iteration(self) -> int | None:
+        """How many rounds the best model has, as LightGBM counts; ``None`` before the first."""
+        return None if self.monitor.best_step is None else self.monitor.best_step + 1
+
+    @property
+    def best_score(self) -> float | None:
+        """The value of the metric at the best round; ``None`` before the first."""
+        return self.monitor.best_value
+
+    @property
+    def calibrator(self) -> Any:
+        """The calibrator fitted at the best round; ``None`` before the first."""
+        return self.monitor.calibrator
+
+
+def calibrator_of(model: Any) -> Calibrator:
+    """Return the calibrator that was stored in a model trained with :class:`RefinementStopping`.
+
+    Parameters
+    ----------
+    model : Booster or LGBMClassifier
+        As it came from training, perhaps by way of pickle; LightGBM's own files lose the calibrator.
+
+    Returns
+    -------
+    Calibrator
+        Takes what the model predicts: ``calibrator.predict_proba(probs)``.
+    """
+    return from_dict(_stored(model)["calibrator"])
+
+
+def predict_proba(model: Any, X: Any) -> NDArray[Any]:
+    """Return calibrated probabilities of the best round.
+
+    Parameters
+    ----------
+    model : Booster or LGBMClassifier
+        Trained with :class:`RefinementStopping`.
+    X : array-like
+        What ``model.predict`` takes.
+
+    Returns
+    -------
+    ndarray of shape (n, k)
+    """
+    calibrator, margins = calibrator_of(model), _stored(model)["margins"]
+    predictions = _booster_of(model).predict(X)
+    return calibrator.predict_proba_logits(predictions if margins else _log_odds(predictions))
+
+
+def _booster_of(model: Any) -> Any:
+    return model if isinstance(model, lgb.Booster) else model.booster_
+
+
+def _stored(model: Any) -> dict[str, Any]:
+    try:
+        stored: dict[str, Any] = _booster_of(model).refinecal
+    except AttributeError:
+        raise ValueError(
+            "model holds no calibrator: train it with callbacks=[RefinementStopping(...)], without "
+            "lgb.early_stopping. LightGBM's files and calibrators that are not of this package lose it; "
+            "RefinementStopping.calibrator has it."
+        ) from None
+    return stored
+
+
+def _log_odds(probs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return logits of probabilities, none of them infinite."""
+    if probs.ndim == 2:
+        return np.asarray(np.log(np.maximum(probs, np.finfo(np.float64).tiny)))
+    probs = np.clip(probs, 1 - LARGEST, LARGEST)
+    return np.asarray(np.log(probs / (1 - probs)))
+
+
+def _result(*result: Any) -> Any:
+    """Return a line of LightGBM's log: a tuple, which has a type of its own since LightGBM 4.7."""
+    return lgb.EvalResult(*result) if hasattr(lgb, "EvalResult") else result
+
+
+def _rewind(monitor: RefinementMonitor, step: int) -> None:
+    """Forget what came after the best step, since LightGBM has cut it off."""
+    state, later = monitor.state_dict(), monitor.history[-1]["step"] - step
+    state["history"] = [record for record in state["history"] if record["step"] <= step]
+    state["bests"] = {name: best for name, best in state["bests"].items() if best["step"] <= step}
+    state["waited"] = {name: max(0, waited - later) for name, waited in state["waited"].items()}
+    monitor.load_state_dict(state)

@@ -1,0 +1,267 @@
+"""Stop XGBoost where refinement is best: one callback for ``xgb.train`` and ``XGBClassifier``.
+
+Where no callback can be passed, ``eval_metric=refinecal.refinement_error`` of ``XGBClassifier`` does the same
+from float32 probabilities, and leaves the calibration to you.
+"""
+
+from __future__ import annotations  # so that help() shows types by name
+
+import json
+import math
+from typing import Any, Unpack
+
+from numpy.typing import NDArray
+
+from refinecal._calibrator import Calibrator
+from refinecal._optional import needs_extra
+from refinecal.calibrators import from_dict
+from refinecal.stopping import MonitorOptions, RefinementMonitor
+
+with needs_extra("xgboost", package="xgboost"):
+    import xgboost as xgb
+
+__all__ = ["RefinementStopping", "calibrator_of", "predict_proba"]
+
+ATTRIBUTE = "refinecal_calibrator"  # of the booster, beside best_iteration and best_score
+ONE_TARGET = ("binary:logistic", "binary:logitraw", "binary:hinge", "reg:logistic")
+SEVERAL_CLASSES = ("multi:softprob", "multi:softmax")
+UNKNOWN = "reg:squarederror"  # what XGBoost reports when the objective is a function of the user's
+
+
+class RefinementStopping(xgb.callback.TrainingCallback):
+    """Stop boosting when refinement no longer improves; keep the best round and its calibrator.
+
+    Pass it in ``callbacks``. Validation margins are asked of the booster after every round, which costs one
+    new tree each time, so the set need not be in ``evals`` or ``eval_set``. The values appear in
+    ``evals_result`` and in XGBoost's printed log; silence the latter with ``verbose_eval=False`` or
+    ``verbose=False``. Training that goes on from ``xgb_model`` looks at the rounds of that model first.
+
+    Parameters
+    ----------
+    X_val : DMatrix or array-like
+        Validation data: a ``DMatrix``, or what ``XGBClassifier.fit`` takes.
+    y_val : array-like, optional
+        Its labels, numbered as in training or with their names in ``classes``; by default those of the
+        ``DMatrix``.
+    rounds : int, optional
+        Stop after this many rounds in a row without improvement; by default train all rounds.
+    sample_weight : array-like, optional
+        How often each row counts; by default the weights of the ``DMatrix``.
+    missing : float, default nan
+        The value in an array ``X_val`` that means missing, as for ``XGBClassifier``.
+    save_best : bool, default True
+        Whether to cut the model after the best round.
+    data_name : str, default "val"
+        The data set's name in the log.
+    **options
+        ``metric``, ``also``, ``min_delta``, ``loss``, ``calibrator``, ``cv``, ``classes``, ``n_threads`` of
+        :class:`refinecal.RefinementMonitor`.
+
+    Attributes
+    ----------
+    monitor : RefinementMonitor
+        With the ``history`` of all rounds.
+
+    Examples
+    --------
+    >>> import xgboost as xgb
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> stopping = RefinementStopping(X[400:], y[400:], rounds=5)
+    >>> model = xgb.XGBClassifier(n_estimators=200, callbacks=[stopping], n_jobs=1)
+    >>> model = model.fit(X[:400], y[:400], verbose=False)
+    >>> model.best_iteration == stopping.best_iteration
+    True
+    >>> predict_proba(model, X[400:]).shape  # calibrated
+    (169, 2)
+
+    References
+    ----------
+    Section 4 of the paper.
+    """
+
+    def __init__(
+        self,
+        X_val: Any,
+        y_val: Any = None,
+        *,
+        rounds: int | None = None,
+        sample_weight: Any = None,
+        missing: float = math.nan,
+        save_best: bool = True,
+        data_name: str = "val",
+        **options: Unpack[MonitorOptions],
+    ) -> None:
+        super().__init__()
+        self.monitor = RefinementMonitor(patience=rounds, **options)
+        self.X_val = X_val
+        self.y_val = _labels_of(X_val) if y_val is None else y_val
+        if sample_weight is None and isinstance(X_val, xgb.DMatrix) and len(X_val.get_weight()):
+            sample_weight = X_val.get_weight()
+        self.sample_weight = sample_weight
+        self.missing = missing
+        self.save_best = save_best
+        self.data_name = data_name
+        self._dval: xgb.DMatrix | None = None  # made for each training: it cannot be copied
+        self._snapshot: bytearray | None = None
+
+    # ---- what XGBoost calls ------------------------------------------------------------------------------
+
+    def before_training(self, model: Any) -> Any:
+        """Start afresh; look at the rounds of a model that is trained further."""
+        self.monitor.reset()
+        self._snapshot = None
+        self._objective, self._can_cut = self._check(model)
+        self._dval = self.X_val
+        if not isinstance(self.X_val, xgb.DMatrix):
+            self._dval = xgb.DMatrix(self.X_val, missing=self.missing, enable_categorical=True)
+        done = model.num_boosted_rounds()
+        for step in range(done) if self._can_cut else range(done)[-1:]:
+            self._look(model, step)
+        return model
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+        """Look at the new round, log it, and tell XGBoost whether to stop."""
+        self._look(model, model.num_boosted_rounds() - 1)
+        logs = self.monitor.logs()
+        # Last, since XGBoost's own EarlyStopping follows the last metric of the last data set.
+        logs["refinement_loss"] = logs.pop("refinement_loss")
+        record = evals_log.setdefault(self.data_name, {})
+        for name, value in logs.items():
+            record.setdefault(name, []).append(value)
+        return self.monitor.should_stop
+
+    def after_training(self, model: Any) -> Any:
+        """Go back to the best round, and store its number, value and calibrator in the model."""
+        self._dval = None
+        best = self.monitor.best
+        if best is None:
+            return model
+        rounds = model.num_boosted_rounds()
+        if best.step >= rounds:
+            raise ValueError(
+                f"the best round is {best.step}, but another callback has cut the model to {rounds} "
+                "rounds: leave out EarlyStopping(save_best=True)"
+            )
+        if self._snapshot is not None:
+            model.load_model(self._snapshot)
+            self._snapshot = None
+        elif self.save_best:
+            model = model[: best.step + 1]
+        model.set_attr(best_iteration=str(best.step), best_score=str(best.value))
+        if isinstance(best.calibrator, Calibrator):
+            model.set_attr(**{ATTRIBUTE: json.dumps(best.calibrator.to_dict())})
+        return model
+
+    def _look(self, model: Any, step: int) -> None:
+        margins = model.predict(self._dval, output_margin=True, iteration_range=(0, step + 1))
+        if margins.ndim == 2 and self._objective in ONE_TARGET:
+            raise ValueError(
+                f"the model has {margins.shape[1]} targets with objective {self._objective!r}: refinement "
+                "is that of one target. Train one model per target, or 'multi:softprob' for classes."
+            )
+        better = self.monitor.update(
+            self.y_val, logits=margins, step=step, sample_weight=self.sample_weight
+        )
+        if better and not self._can_cut:
+            self._snapshot = model.save_raw()
+
+    def _check(self, model: Any) -> tuple[str, bool]:
+        """Return the objective, and whether the model of an earlier round can be had by cutting."""
+        if not isinstance(model, xgb.Booster):
+            raise TypeError(
+                "xgb.cv trains one model per fold, but refinement is that of one model: call xgb.train for "
+                "each fold with a RefinementStopping of its own"
+            )
+        config = json.loads(model.save_config())["learner"]
+        objective, booster = config["objective"]["name"], config["gradient_booster"]["name"]
+        allowed = (*ONE_TARGET, *SEVERAL_CLASSES)
+        if objective not in (*allowed, UNKNOWN):
+            raise ValueError(
+                f"the objective is {objective!r}, which does not give log-odds of classes: it must be one "
+                f"of {', '.join(map(repr, allowed))}, or a function of your own"
+            )
+        can_cut = booster == "gbtree"
+        if not (can_cut or self.save_best):
+            raise ValueError(
+                f"save_best is False, but with booster={booster!r} later rounds change earlier "
+                "ones, so that the best round would be lost: leave out save_best"
+            )
+        return objective, can_cut
+
+    # ---- what users ask ----------------------------------------------------------------------------------
+
+    @property
+    def best_iteration(self) -> int | None:
+        """The best round, counted from 0; ``None`` before the first."""
+        return self.monitor.best_step
+
+    @property
+    def best_score(self) -> float | None:
+        """The value of the metric at the best round; ``None`` before the first."""
+        return self.monitor.best_value
+
+    @property
+    def calibrator(self) -> Any:
+        """The calibrator fitted at the best round; ``None`` before the first."""
+        return self.monitor.calibrator
+
+
+def calibrator_of(model: Any) -> Calibrator:
+    """Return the calibrator that was stored in a model trained with :class:`RefinementStopping`.
+
+    Parameters
+    ----------
+    model : Booster or XGBClassifier
+        Perhaps by way of ``save_model`` and ``load_model``.
+
+    Returns
+    -------
+    Calibrator
+        Takes margins: ``calibrator.predict_proba_logits(margins)``.
+    """
+    text = _booster_of(model).attr(ATTRIBUTE)
+    if text is None:
+        raise ValueError(
+            "model holds no calibrator: train it with callbacks=[RefinementStopping(...)]. A calibrator that "
+            "is not of this package is not stored; it is in RefinementStopping.calibrator."
+        )
+    return from_dict(json.loads(text))
+
+
+def predict_proba(model: Any, X: Any) -> NDArray[Any]:
+    """Return calibrated probabilities of the best round.
+
+    Parameters
+    ----------
+    model : Booster or XGBClassifier
+        Trained with :class:`RefinementStopping`.
+    X : DMatrix or array-like
+        What ``model.predict`` takes: a ``DMatrix`` for a ``Booster``.
+
+    Returns
+    -------
+    ndarray of shape (n, k)
+    """
+    calibrator = calibrator_of(model)
+    margins = model.predict(
+        X, output_margin=True, iteration_range=(0, _booster_of(model).best_iteration + 1)
+    )
+    return calibrator.predict_proba_logits(margins)
+
+
+def _booster_of(model: Any) -> Any:
+    return model if isinstance(model, xgb.Booster) else model.get_booster()
+
+
+def _labels_of(X_val: Any) -> Any:
+    if not isinstance(X_val, xgb.DMatrix):
+        raise TypeError(
+            "y_val is missing: pass RefinementStopping(X_val, y_val) or a labelled DMatrix"
+        )
+    labels = X_val.get_label()
+    if not len(labels):
+        raise ValueError(
+            "X_val is a DMatrix without labels: make it as DMatrix(X_val, y_val), or pass y_val"
+        )
+    return labels
