@@ -349,14 +349,14 @@ def warn_if_probabilities(logits: Array) -> None:
         )
 
 
-def warn(message: str) -> None:
+def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
     """Warn at the line of the user's code, however deep in the package this is called."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(
         "refinecal."
     ):
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, RuntimeWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 def fail_choice(name: str, value: object, choices: list[str], otherwise: str) -> NoReturn:

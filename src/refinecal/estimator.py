@@ -4,7 +4,6 @@ from __future__ import annotations  # so that help() shows types by name
 
 import math
 import numbers
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -20,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from refinecal._calibrator import Calibrator
-from refinecal._checks import check_weights
+from refinecal._checks import check_weights, warn
 from refinecal._predictions import (
     Predictions,
     library_of,
@@ -281,11 +280,8 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         )
         assert monitor.best_step is not None, "at least one step was seen"
         if is_iterative(model) and monitor.best_step == self.max_steps:
-            warnings.warn(
-                f"the best step is the last of {self.max_steps}: raise max_steps",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+            message = f"the best step is the last of {self.max_steps}: raise max_steps"
+            warn(message, ConvergenceWarning)
         _, smoothing = mended(predictions_of(model, val.X), val.y, known)
         return _Model(
             model, monitor, monitor.calibrator, known, smoothing, dict(params), monitor.best_step
