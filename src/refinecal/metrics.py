@@ -159,21 +159,49 @@ def _accuracy(sample: Sample) -> float:
 def _auroc(sample: Sample) -> float:
     from sklearn.metrics import roc_auc_score
 
-    sample = sample.counted()
     weights = np.ones(sample.n) if sample.weights is None else sample.weights
     shares = np.eye(sample.k)[sample.labels] if sample.soft is None else sample.soft
-    logs = log_softmax(sample.logits.astype(np.float64))
+    rounding = 1e-13 if sample.logits.dtype == np.float64 else 2e-6
+    odds = _log_odds(sample.logits.astype(np.float64))
     areas = []
     for j in range(1, 2) if sample.k == 2 else range(sample.k):
-        with np.errstate(invalid="ignore"):
-            score = logs[:, 1] - logs[:, 0] if sample.k == 2 else logs[:, j]
-        score = np.clip(score, -1e300, 1e300)
         mass = np.concatenate([weights * (1 - shares[:, j]), weights * shares[:, j]])
         used = mass > 0
         truth = np.repeat([0, 1], sample.n)[used]
         if 0 < truth.sum() < truth.size:
-            areas.append(roc_auc_score(truth, np.tile(score, 2)[used], sample_weight=mass[used]))
+            ranks = np.tile(_ranks(odds[:, j], rounding, least=float(sample.k > 2)), 2)[used]
+            areas.append(roc_auc_score(truth, ranks, sample_weight=mass[used]))
     return float(np.mean(areas)) if areas else math.nan
+
+
+def _log_odds(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the log-odds of each class against the rest, exact for the surest predictions too."""
+    if logits.shape[1] == 2:
+        return logits - logits[:, ::-1]
+    rows, top = np.arange(len(logits)), logits.argmax(axis=1)
+    gaps = logits - logits[rows, top][:, None]
+    odds = np.exp(gaps)
+    odds[rows, top] = 0
+    rest = odds.sum(axis=1)  # beside the likeliest class, which has 1
+    odds = 1 + rest[:, None] - odds
+    odds[rows, top] = rest
+    with np.errstate(divide="ignore"):
+        return np.asarray(gaps - np.log(odds))
+
+
+def _ranks(scores: NDArray[np.float64], rounding: float, least: float) -> NDArray[np.int64]:
+    """Number scores by size; those that rounding alone tells apart have the same number.
+
+    Rounding is relative to a score's size, or to ``least`` for scores made from larger numbers than they are.
+    """
+    order = np.argsort(scores)
+    ordered = scores[order]
+    sizes = np.abs(ordered)
+    with np.errstate(invalid="ignore"):  # infinite scores are equal
+        apart = np.diff(ordered) > rounding * np.maximum(least, np.minimum(sizes[1:], sizes[:-1]))
+    ranks = np.zeros(len(scores), dtype=np.int64)
+    ranks[order[1:]] = np.cumsum(apart)
+    return ranks
 
 
 # ---- the table of stopping metrics -----------------------------------------------------------------------
@@ -223,9 +251,13 @@ class Step:
 
     def __init__(self, y_true: Any, sample: Sample, parts: Decomposition, start: float) -> None:
         self.y_true = y_true
-        self.sample = on_cpu(sample)
         self.parts = parts
+        self._given = sample
         self._start = start
+
+    @cached_property
+    def sample(self) -> Sample:
+        return on_cpu(self._given)
 
     @cached_property
     def probs(self) -> NDArray[np.float64]:
@@ -239,25 +271,54 @@ class Step:
         return fit_sample(self.sample, self._start).beta
 
 
-def _brier_refinement(step: Step) -> float:
+# Functions with names, not lambdas, so that monitors can be pickled.
+
+
+def _step_refinement(step: Step) -> float:
+    return step.parts.refinement
+
+
+def _step_risk(step: Step) -> float:
+    return step.parts.risk
+
+
+def _step_log_loss(step: Step) -> float:
+    return step.parts.risk if step.parts.loss == "log" else risk_of(step.sample)
+
+
+def _step_brier(step: Step) -> float:
+    return _brier(step.sample)
+
+
+def _step_brier_refinement(step: Step) -> float:
     """Return Brier's score after the temperature that is best for the log loss, as in the paper."""
     loss, sample = get_loss("brier"), step.sample
     return min(sample.mean(losses_at(sample, step.beta, loss)), _brier(sample))
 
 
+def _step_error_rate(step: Step) -> float:
+    return 1 - _accuracy(step.sample)
+
+
+def _step_accuracy(step: Step) -> float:
+    return _accuracy(step.sample)
+
+
+def _step_auroc(step: Step) -> float:
+    return _auroc(step.sample)
+
+
 BUILT_IN: dict[str, tuple[Callable[[Step], float], bool]] = {  # and whether greater is better
-    "refinement": (lambda step: step.parts.refinement, False),
-    "risk": (lambda step: step.parts.risk, False),
-    "log_loss": (
-        lambda step: step.parts.risk if step.parts.loss == "log" else risk_of(step.sample),
-        False,
-    ),
-    "brier": (lambda step: _brier(step.sample), False),
-    "brier_refinement": (_brier_refinement, False),
-    "error_rate": (lambda step: 1 - _accuracy(step.sample), False),
-    "accuracy": (lambda step: _accuracy(step.sample), True),
-    "auroc": (lambda step: _auroc(step.sample), True),
+    "refinement": (_step_refinement, False),
+    "risk": (_step_risk, False),
+    "log_loss": (_step_log_loss, False),
+    "brier": (_step_brier, False),
+    "brier_refinement": (_step_brier_refinement, False),
+    "error_rate": (_step_error_rate, False),
+    "accuracy": (_step_accuracy, True),
+    "auroc": (_step_auroc, True),
 }
+OWN = {"log_loss": log_loss, "brier": brier_score, "accuracy": accuracy, "auroc": auroc}
 
 
 def get_metrics(given: Iterable[Any]) -> list[Metric]:
@@ -275,9 +336,10 @@ def get_metrics(given: Iterable[Any]) -> list[Metric]:
 
 
 def get_metric(given: Any) -> Metric:
-    """Return the metric of that name, or a function as a metric: smaller is better unless it says so."""
+    """Return the metric of that name, or a function as a metric for which smaller is better."""
     if isinstance(given, Metric):
         return given
+    given = next((name for name, function in OWN.items() if function is given), given)
     if isinstance(given, str):
         if given not in BUILT_IN:
             fail_choice("metric", given, list(BUILT_IN), "a function of (y_true, probs)")
@@ -294,12 +356,22 @@ def get_metric(given: Any) -> Metric:
             "metric is a lambda, which has no name for the records: pass "
             "refinecal.metrics.Metric(function, name='...')"
         )
+    if name.endswith("_score"):  # scikit-learn's names for what is better when greater
+        raise ValueError(
+            f"metric is the function {name}: say whether greater is better, as in "
+            f"refinecal.metrics.Metric({name}, {name!r}, greater_is_better=True)"
+        )
     return Metric(given, name)
+
+
+def is_built_in(metric: Metric) -> bool:
+    """Tell a metric of the table from a user's, even if that has the same name."""
+    return metric.name in BUILT_IN and metric.function is BUILT_IN[metric.name][0]
 
 
 def value_of(metric: Metric, step: Step, sample_weight: Any = None) -> float:
     """Return the metric of one step's predictions."""
-    if metric.name in BUILT_IN and metric.function is BUILT_IN[metric.name][0]:
+    if is_built_in(metric):
         return float(metric.function(step))
     options = {} if sample_weight is None else {"sample_weight": sample_weight}
     value = metric.function(step.y_true, step.probs, **options)

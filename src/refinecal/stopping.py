@@ -4,7 +4,7 @@ from __future__ import annotations  # so that help() shows types by name
 
 import math
 import numbers
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
@@ -21,7 +21,7 @@ from refinecal._search import MAX_BETA
 from refinecal.calibrators import from_dict
 from refinecal.decomposition import check_cv, decompose_sample, prepare
 from refinecal.losses import ProperLoss, get_loss
-from refinecal.metrics import Metric, Step, get_metrics, value_of
+from refinecal.metrics import Metric, Step, get_metrics, is_built_in, value_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,6 +32,7 @@ __all__ = ["Best", "MonitorOptions", "RefinementMonitor", "select"]
 
 TERMS = ("risk", "calibration", "refinement", "sharpness", "uncertainty")
 STATE_VERSION = 1
+ROUNDING = {4: 2e-7, 8: 1e-14}  # relative error of a mean loss, by bytes of a logit
 
 Record = dict[str, float]
 
@@ -87,7 +88,8 @@ class RefinementMonitor:
     history : list of dict
         One record per step: ``step``, the five terms of the decomposition, ``beta``, and the metrics.
     bests : dict
-        For each metric by name, the :class:`Best` step so far.
+        For each metric by name, the :class:`Best` step so far; of steps that are equal up to rounding, the
+        first.
     should_stop : bool
         Whether patience has run out, or predictions have become NaN.
 
@@ -122,9 +124,9 @@ class RefinementMonitor:
         classes: ArrayLike | None = None,
         n_threads: int | None = None,
     ) -> None:
-        if isinstance(also, str):
+        if isinstance(also, str | Metric) or callable(also):
             also = (also,)
-        self.metrics = get_metrics([metric, *also])
+        self.metrics = _check_names(get_metrics([metric, *also]))
         self.patience = _check_patience(patience)
         self.min_delta = _check_min_delta(min_delta)
         if stop_on not in ("metric", "all"):
@@ -133,7 +135,7 @@ class RefinementMonitor:
         self.loss = get_loss(loss)
         self.family = prepare(calibrator)
         check_cv(cv, None, self.family)
-        self.cv = cv
+        self.cv = list(cv) if isinstance(cv, Iterator) else cv  # used at every step
         self.classes = classes
         self._threads = check_threads(n_threads)
         self._start = 1.0
@@ -182,7 +184,7 @@ class RefinementMonitor:
             record[metric.name] = value_of(metric, found, sample_weight)
         if parts.beta is not None and 1e-6 < parts.beta < MAX_BETA / 2:
             self._start = parts.beta
-        return self._take(record, parts.calibrator)
+        return self._take(record, parts.calibrator, ROUNDING[sample.logits.dtype.itemsize])
 
     def _check_step(self, step: Any) -> int:
         last = self.last_step
@@ -206,9 +208,9 @@ class RefinementMonitor:
             [*TERMS, "beta", *(metric.name for metric in self.metrics)], math.nan
         )
         self.diverged = True
-        return self._take({"step": step, **nothing}, None)
+        return self._take({"step": step, **nothing}, None, 0.0)
 
-    def _take(self, record: Record, calibrator: Any) -> bool:
+    def _take(self, record: Record, calibrator: Any, rounding: float) -> bool:
         """Keep a record, and the calibrator for each metric that is now at its best."""
         self.history.append(record)
         step = int(record["step"])
@@ -216,11 +218,11 @@ class RefinementMonitor:
         for metric in self.metrics:
             value, best = record[metric.name], self.bests.get(metric.name)
             before = math.nan if best is None else best.value
-            improved.append(metric.better(value, before))
+            improved.append(metric.better(value, before, _margin(before, rounding)))
             if improved[-1]:
                 self.bests[metric.name] = Best(step, value, record, calibrator)
             mark = self._marks.get(metric.name, math.nan)
-            if metric.better(value, mark, self.min_delta):
+            if metric.better(value, mark, max(self.min_delta, _margin(mark, rounding))):
                 self._marks[metric.name], self._waited[metric.name] = value, 0
             else:
                 self._waited[metric.name] = self._waited.get(metric.name, 0) + 1
@@ -245,8 +247,9 @@ class RefinementMonitor:
     @property
     def should_stop(self) -> bool:
         """Whether patience has run out, or the predictions have become NaN."""
-        if self.diverged:
-            return True
+        return self.diverged or self._is_out_of_patience()
+
+    def _is_out_of_patience(self) -> bool:
         if self.patience is None or not self.history:
             return False
         followed = self.metrics if self.stop_on == "all" else self.metrics[:1]
@@ -303,10 +306,8 @@ class RefinementMonitor:
     def _keys(self) -> dict[str, str]:
         keys = {"refinement": "refinement_loss", "calibration": "calibration_loss"}
         keys |= {"risk": f"{self.loss.name}_loss", "beta": "beta"}
-        taken = set(keys.values())
-        for metric in self.metrics:
-            if metric.name not in keys and metric.key not in taken:
-                keys[metric.name] = metric.key
+        for metric in reversed(self.metrics):  # the last wins a key: the metric that decides
+            keys.setdefault(metric.name, metric.key)
         return keys
 
     def to_frame(self) -> pd.DataFrame:
@@ -337,18 +338,19 @@ class RefinementMonitor:
     def __repr__(self) -> str:
         if not self.history:
             return f"RefinementMonitor(metric={self.metric.name!r}): no step yet"
-        width = max(len(metric.name) for metric in self.metrics)
+        names = {metric.name: shortened(metric.name, 32) for metric in self.metrics}
+        width = max(6, *map(len, names.values()))
         first, last = int(self.history[0]["step"]), self.last_step
         lines = [f"RefinementMonitor, steps {first} to {last} ({self._state()})"]
         lines.append(f"  {'metric':{width}}  best step      value    refinement      beta")
         for metric in self.metrics:
             best = self.bests.get(metric.name)
             if best is None:
-                lines.append(f"  {metric.name:{width}}  never a number")
+                lines.append(f"  {names[metric.name]:{width}}  never a number")
                 continue
             refinement, beta = best.record["refinement"], best.record["beta"]
             lines.append(
-                f"  {metric.name:{width}}  {best.step:9d}  {best.value:9.5f}     {refinement:9.5f}"
+                f"  {names[metric.name]:{width}}  {best.step:9d}  {fixed(best.value)}     {fixed(refinement)}"
                 f"  {beta:8.4g}"
             )
         return "\n".join(lines)
@@ -390,10 +392,11 @@ class RefinementMonitor:
         state : dict
             What :meth:`state_dict` returned, for a monitor that follows the same metrics.
         """
-        if state.get("version") != STATE_VERSION:
+        version = state.get("version") if isinstance(state, Mapping) else None
+        if version != STATE_VERSION:
             raise ValueError(
-                f"the state has version {state.get('version')!r}, expected {STATE_VERSION}: it must come "
-                "from RefinementMonitor.state_dict()"
+                f"the state has version {version!r}, expected {STATE_VERSION}: it must come from "
+                "RefinementMonitor.state_dict()"
             )
         names = [metric.name for metric in self.metrics]
         if list(state["metrics"]) != names:
@@ -465,6 +468,11 @@ def select(
         if steps is not None:
             raise TypeError("steps= is for arrays and iterables: a mapping names its steps already")
         steps, staged = list(staged.keys()), staged.values()
+    if hasattr(staged, "columns"):
+        raise TypeError(
+            f"{kind} is a table, which does not say what its steps are: pass a mapping from each step to its "
+            f"predictions, such as {{step: {kind}[name] for step, name in enumerate({kind})}}"
+        )
     given: Any = None if steps is None else iter(steps)
     count = 0
     for predictions in staged:
@@ -474,14 +482,30 @@ def select(
         chosen: Any = {kind: predictions}
         monitor.update(y_val, **chosen, step=step, sample_weight=sample_weight)
         count += 1
-        if monitor.should_stop and not monitor.diverged:
+        del predictions, chosen  # before the next step is computed
+        if monitor._is_out_of_patience():
             break
+    else:
+        if isinstance(steps, Sized) and len(steps) > count > 0:
+            raise ValueError(
+                f"steps names {len(steps)} steps, but {kind} holds {count}: name each step once"
+            )
     if count == 0:
         raise ValueError(f"{kind} holds no step: pass the predictions of at least one")
     return monitor
 
 
 _MISSING = object()
+
+
+def shortened(name: str, width: int) -> str:
+    """Return a name that fits into a table."""
+    return name if len(name) <= width else name[: width - 3] + "..."
+
+
+def fixed(value: float) -> str:
+    """Return a number in 9 characters, with 5 decimals if it is not too large for that."""
+    return f"{value:9.5f}" if not abs(value) >= 1000 else f"{value:9.3g}"
 
 
 def _is_finite(given: Any) -> bool:
@@ -507,6 +531,22 @@ def _check_min_delta(min_delta: Any) -> float:
     if not isinstance(min_delta, numbers.Real) or not 0 <= float(min_delta) < math.inf:
         raise ValueError(f"min_delta is {min_delta!r}: it must be a number of at least 0")
     return float(min_delta)
+
+
+def _check_names(metrics: list[Metric]) -> list[Metric]:
+    """Refuse a user's metric that would take the place of something else in the records."""
+    for metric in metrics:
+        if metric.name in ("step", *TERMS, "beta") and not is_built_in(metric):
+            raise ValueError(
+                f"a metric is called {metric.name!r}, as is something else in the records: give it another "
+                "name, as in refinecal.metrics.Metric(function, name='other')"
+            )
+    return metrics
+
+
+def _margin(value: float, rounding: float) -> float:
+    """Return by how much a value may differ from this one through rounding alone."""
+    return rounding * abs(value) if math.isfinite(value) else 0.0
 
 
 def _saved(calibrator: Any) -> Any:
