@@ -1,8 +1,10 @@
 """Refine, then calibrate: better probabilities from any classifier.
 
 A mean loss is calibration error, which one number mends after training, plus refinement error, which
-is what the model cannot tell apart. ``decompose`` tells them apart; ``fit_temperature`` is the number.
-Names are loaded when first used, so that importing the package costs next to nothing.
+is what the model cannot tell apart. ``decompose`` tells them apart; ``fit_temperature`` is the number;
+``RefinementMonitor`` says when to stop training, ``RefineThenCalibrateClassifier`` does the whole job, and
+``refinecal.integrations`` has the callbacks of each framework. Names are loaded when first used, so that
+importing the package costs next to nothing.
 """
 
 from importlib import import_module
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from refinecal import calibrators as calibrators
     from refinecal import losses as losses
     from refinecal import metrics as metrics
+    from refinecal import plots as plots
     from refinecal.calibrators import make_calibrator as make_calibrator
     from refinecal.decomposition import Decomposition as Decomposition
     from refinecal.decomposition import calibration_error as calibration_error
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from refinecal.estimator import (
         RefineThenCalibrateClassifier as RefineThenCalibrateClassifier,
     )
+    from refinecal.postmortem import PostMortem as PostMortem
+    from refinecal.postmortem import post_mortem as post_mortem
     from refinecal.scoring import refinement_scorer as refinement_scorer
     from refinecal.stopping import RefinementMonitor as RefinementMonitor
     from refinecal.stopping import select as select
@@ -31,6 +36,7 @@ __version__ = "0.1.0.dev0"
 
 _HOME = {
     "Decomposition": "decomposition",
+    "PostMortem": "postmortem",
     "RefineThenCalibrateClassifier": "estimator",
     "RefinementMonitor": "stopping",
     "TemperatureFit": "temperature",
@@ -39,11 +45,12 @@ _HOME = {
     "decompose": "decomposition",
     "fit_temperature": "temperature",
     "make_calibrator": "calibrators",
+    "post_mortem": "postmortem",
     "refinement_error": "decomposition",
     "refinement_scorer": "scoring",
     "select": "stopping",
 }
-_MODULES = ("calibrators", "losses", "metrics")
+_MODULES = ("calibrators", "losses", "metrics", "plots")
 __all__ = [*sorted(_HOME), *_MODULES]  # noqa: PLE0604
 
 
