@@ -412,9 +412,7 @@ def _train_lightgbm(
     stopping = Stopping()
     stopping.monitor = _twin(monitor, classes=None)  # labels are numbers to LightGBM
     numbers = np.searchsorted(np.unique(rows.y), val.y)
-    data: dict[str, Any] = {"eval_set": [(val.X, numbers)], "eval_metric": "None"}
-    if "eval_X" in _parameters(estimator.fit):  # since LightGBM 4.7
-        data = {"eval_X": val.X, "eval_y": numbers, "eval_metric": "None"}
+    data: dict[str, Any] = {"eval_X": val.X, "eval_y": numbers, "eval_metric": "None"}
     if val.weights is not None:
         data["eval_sample_weight"] = [val.weights]
     estimator.set_params(n_estimators=max_steps)

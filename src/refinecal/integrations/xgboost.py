@@ -145,7 +145,6 @@ class RefinementStopping(xgb.callback.TrainingCallback):
             )
         if self._snapshot is not None:
             model.load_model(self._snapshot)
-            self._snapshot = None
         elif self.save_best:
             model = model[: best.step + 1]
         model.set_attr(best_iteration=str(best.step), best_score=str(best.value))
