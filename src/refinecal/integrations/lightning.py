@@ -1,0 +1,302 @@
+"""Stop Lightning where refinement is best: a callback that logs, stops, restores and calibrates."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from importlib.util import find_spec
+from typing import Any, Unpack
+
+from refinecal._calibrator import Calibrator
+from refinecal._optional import needs_extra
+from refinecal.calibrators import from_dict
+from refinecal.integrations.torch import Batches, copy_state
+from refinecal.stopping import MonitorOptions, RefinementMonitor
+
+with needs_extra("lightning", package="lightning"):
+    if find_spec("lightning") is None and find_spec("pytorch_lightning") is not None:
+        from pytorch_lightning import Callback
+        from pytorch_lightning.utilities import CombinedLoader
+    else:
+        from lightning.pytorch import Callback  # type: ignore[assignment]
+        from lightning.pytorch.utilities import CombinedLoader  # type: ignore[assignment]
+    import torch
+    from torch.utils.data import DistributedSampler
+
+__all__ = ["RefinementStopping", "calibrator_of"]
+
+KEY = "refinecal_calibrator"  # in checkpoints
+LABELS = ("y", "labels", "label", "target", "targets")
+
+
+class RefinementStopping(Callback):
+    """Stop training when refinement no longer improves; restore the best weights, keep their calibrator.
+
+    ``validation_step`` returns ``{"logits": logits, "y": y}``, and that is all that a module needs::
+
+        stopping = RefinementStopping(patience=10)
+        Trainer(max_epochs=500, callbacks=[stopping]).fit(module, train_loader, val_loader)
+        probs = stopping.calibrator.predict_proba_logits(module(x))
+
+    After each validation ``val_refinement_loss``, ``val_calibration_loss``, ``val_log_loss`` and ``val_beta``
+    are logged, for loggers, ``ModelCheckpoint(monitor="val_refinement_loss")`` and schedulers alike. With
+    several processes all see all rows; those that a ``DistributedSampler`` repeats are dropped. Strategies
+    that spawn processes train a copy of each callback: there, read the calibrator from a checkpoint with
+    :func:`calibrator_of`.
+
+    Parameters
+    ----------
+    patience : int, optional
+        Stop after this many validations in a row without improvement; by default never.
+    extractor : callable, optional
+        ``extractor(outputs, batch)`` returns ``(logits, y)`` or ``(logits, y, sample_weight)`` from what
+        ``validation_step`` returned and the batch, or ``None`` to pass over a batch. By default ``outputs``
+        is such a tuple, or a dict with "logits", "y" (or "labels", "target") and perhaps "sample_weight".
+    dataloader_idx : int, default 0
+        Of several validation loaders the one that decides. The others are logged under names that end in
+        ``/dataloader_idx_1`` and so on.
+    restore_best : bool, default True
+        Whether to keep a copy of the best weights, in memory and in checkpoints, and to put it back after
+        training.
+    prefix : str, default "val_"
+        Begins the names in the log.
+    **options
+        ``metric``, ``also``, ``min_delta``, ``loss``, ``calibrator``, ``cv``, ``classes``, ``n_threads`` of
+        :class:`refinecal.RefinementMonitor`.
+
+    Attributes
+    ----------
+    monitor : RefinementMonitor
+        Of the loader that decides, with the ``history`` of all validations, numbered by ``global_step``.
+    monitors : dict
+        That of each loader.
+    best_epoch : int or None
+        The epoch of the best validation.
+
+    References
+    ----------
+    Section 4 of the paper.
+    """
+
+    def __init__(
+        self,
+        patience: int | None = None,
+        extractor: Callable[[Any, Any], Any] | None = None,
+        *,
+        dataloader_idx: int = 0,
+        restore_best: bool = True,
+        prefix: str = "val_",
+        **options: Unpack[MonitorOptions],
+    ) -> None:
+        self.monitor = RefinementMonitor(patience=patience, **options)
+        self.extractor = extract if extractor is None else extractor
+        self.dataloader_idx = dataloader_idx
+        self.restore_best = restore_best
+        self.prefix = prefix
+        self._stage: str | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self.monitor.reset()
+        self.monitors = {self.dataloader_idx: self.monitor}
+        self.best_epoch: int | None = None
+        self._best_global_step: int | None = None
+        self._best_state: dict[str, Any] | None = None
+        self._batches: defaultdict[int, Batches] = defaultdict(Batches)
+        self._restored = False
+
+    @property
+    def calibrator(self) -> Any:
+        """The calibrator fitted at the best validation; ``None`` before the first."""
+        return self.monitor.calibrator
+
+    @property
+    def best_step(self) -> int | None:
+        """The ``global_step`` of the best validation; ``None`` before the first."""
+        return self.monitor.best_step
+
+    # ---- beginning ---------------------------------------------------------------------------------------
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Start afresh, unless this trainer goes on with what it did before."""
+        self._stage = stage
+        if stage == "fit":
+            self._restored = False
+            if trainer.global_step == 0:  # a checkpoint is loaded later
+                self._reset()
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Refuse a training in which nothing could be followed."""
+        if not trainer.enable_validation:
+            raise ValueError(
+                "RefinementStopping has nothing to follow: pass val_dataloaders to fit, write "
+                "validation_step, and leave limit_val_batches above 0"
+            )
+        if self.restore_best and trainer.strategy.restore_checkpoint_after_setup:
+            raise ValueError(
+                f"{type(trainer.strategy).__name__} spreads the weights over processes, so no copy of the "
+                "best can be kept: pass restore_best=False, and use "
+                "ModelCheckpoint(monitor='val_refinement_loss')"
+            )
+        before = trainer.callbacks[: trainer.callbacks.index(self)]
+        for callback in before:
+            if "WeightAveraging" in (kind.__name__ for kind in type(callback).__mro__):
+                raise ValueError(
+                    f"{type(callback).__name__} comes before RefinementStopping in callbacks: put it after, "
+                    "or the weights that are kept are not the averaged ones that were validated"
+                )
+
+    # ---- validation --------------------------------------------------------------------------------------
+
+    def on_validation_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        """Drop what an interrupted validation has left."""
+        self._batches.clear()
+
+    def on_validation_batch_end(
+        self,
+        trainer: Any,
+        pl_module: Any,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Take the logits and labels of one batch."""
+        if not _is_followed(trainer):
+            return
+        found = self.extractor(outputs, batch)
+        if found is not None:
+            self._batches[dataloader_idx].add(*found)
+
+    def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Decompose the loss of each loader and log it; keep the best weights; stop."""
+        if not _is_followed(trainer):
+            return
+        loaders = CombinedLoader(trainer.val_dataloaders).flattened
+        if self.dataloader_idx not in range(len(loaders)):
+            raise ValueError(
+                f"dataloader_idx is {self.dataloader_idx}, but there are {len(loaders)} validation loaders: "
+                f"it must lie in 0..{len(loaders) - 1}"
+            )
+        for idx, loader in enumerate(loaders):
+            batches = self._batches[idx]
+            if trainer.world_size > 1:
+                batches.gather(_rows(loader))
+            if len(batches):
+                self._follow(idx, batches, trainer, pl_module)
+            elif idx == self.dataloader_idx:
+                raise ValueError(
+                    f"validation loader {idx} gave no rows to follow: extractor must return (logits, y) for "
+                    "its batches, not None, or dataloader_idx name another loader"
+                )
+        self._batches.clear()
+        stop = trainer.strategy.reduce_boolean_decision(self.monitor.should_stop, all=False)
+        trainer.should_stop = trainer.should_stop or stop
+
+    def _follow(self, idx: int, batches: Batches, trainer: Any, pl_module: Any) -> None:
+        if idx not in self.monitors:
+            self.monitors[idx] = deepcopy(self.monitor)
+            self.monitors[idx].reset()
+        monitor = self.monitors[idx]
+        logits, y, weight = batches.joined()
+        step = trainer.global_step
+        if monitor.last_step is not None:  # accumulated gradients may not have made a step yet
+            step = max(step, monitor.last_step + 1)
+        improved = monitor.update(y, logits=logits, step=step, sample_weight=weight)
+        suffix = "" if idx == self.dataloader_idx else f"/dataloader_idx_{idx}"
+        logs = {key + suffix: value for key, value in monitor.logs(self.prefix).items()}
+        # Every process has the same values, so their mean is the same again.
+        pl_module.log_dict(logs, sync_dist=True, add_dataloader_idx=False)
+        if improved and monitor is self.monitor:
+            self.best_epoch, self._best_global_step = trainer.current_epoch, trainer.global_step
+            if self.restore_best:
+                self._best_state = copy_state(pl_module)
+
+    # ---- end, and resuming -------------------------------------------------------------------------------
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        """Put the best weights back."""
+        if self._best_state is not None:
+            pl_module.load_state_dict(self._best_state, strict=pl_module.strict_loading)
+            self._restored = True
+
+    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Remember that no stage is running."""
+        self._stage = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that resuming needs, the best weights included."""
+        return {
+            "monitors": {idx: monitor.state_dict() for idx, monitor in self.monitors.items()},
+            "best_epoch": self.best_epoch,
+            "best_global_step": self._best_global_step,
+            "best_state": self._best_state,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from a checkpoint; one that is only tested or validated changes nothing."""
+        if self._stage not in (None, "fit"):
+            return
+        self._reset()
+        for idx, state in state_dict["monitors"].items():
+            self.monitors.setdefault(idx, deepcopy(self.monitor)).load_state_dict(state)
+        self.best_epoch = state_dict["best_epoch"]
+        self._best_global_step = state_dict["best_global_step"]
+        self._best_state = state_dict["best_state"]
+
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """Put the calibrator into a checkpoint that holds the weights of the best step."""
+        is_best = self._restored or self._best_global_step == trainer.global_step
+        if is_best and isinstance(self.calibrator, Calibrator):
+            checkpoint[KEY] = self.calibrator.to_dict()
+
+
+def calibrator_of(checkpoint: Any) -> Calibrator:
+    """Return the calibrator that belongs to the weights in a checkpoint.
+
+    Parameters
+    ----------
+    checkpoint : path or dict
+        A file of ``ModelCheckpoint`` or ``trainer.save_checkpoint``, or what it holds.
+
+    Returns
+    -------
+    Calibrator
+        Fitted at the best step.
+    """
+    if not isinstance(checkpoint, Mapping):
+        checkpoint = torch.load(checkpoint, map_location="cpu", weights_only=True)
+    if KEY not in checkpoint:
+        raise ValueError(
+            "the checkpoint holds no calibrator: its weights are not those of the best step, or only weights "
+            "were saved. Use ModelCheckpoint(monitor='val_refinement_loss'), or trainer.save_checkpoint "
+            "after fit, with RefinementStopping among the callbacks."
+        )
+    return from_dict(checkpoint[KEY])
+
+
+def extract(outputs: Any, batch: Any) -> Any:
+    """Find logits, labels and perhaps weights in what ``validation_step`` returned."""
+    if isinstance(outputs, (tuple, list)) and len(outputs) in (2, 3):
+        return outputs
+    found = type(outputs).__name__
+    if isinstance(outputs, Mapping):
+        label = next((name for name in LABELS if name in outputs), None)
+        if "logits" in outputs and label is not None:
+            return outputs["logits"], outputs[label], outputs.get("sample_weight")
+        found = f"a dict of {', '.join(map(repr, outputs))}"
+    raise TypeError(
+        f"validation_step returned {found}: return {{'logits': logits, 'y': y}}, where more entries do no "
+        "harm, or pass extractor=, a function of (outputs, batch) that returns (logits, y)"
+    )
+
+
+def _is_followed(trainer: Any) -> bool:
+    return trainer.state.fn == "fit" and not trainer.sanity_checking
+
+
+def _rows(loader: Any) -> int | None:
+    """Return the size of a validation set that was dealt to several processes, with repeats."""
+    sampler = getattr(loader, "sampler", None)
+    return len(sampler.dataset) if isinstance(sampler, DistributedSampler) else None  # type: ignore[arg-type]

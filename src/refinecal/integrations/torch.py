@@ -1,0 +1,287 @@
+"""Stop a hand-written PyTorch loop where refinement is best, and go back to the weights of that moment."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from typing import Any, Unpack
+
+from refinecal._optional import needs_extra
+from refinecal.stopping import MonitorOptions, RefinementMonitor
+
+with needs_extra("torch", package="torch"):
+    import torch
+    import torch.distributed as dist
+    from torch import Tensor, nn
+
+__all__ = ["RefinementStopping"]
+
+
+class RefinementStopping:
+    """Follow a model's validation logits; say when to stop; keep the best weights and their calibrator.
+
+    It has no opinion on optimisers, devices or precision, so it fits any loop, also one with Accelerate:
+    ``accelerator.register_for_checkpointing(stopping)`` stores it with the rest.
+
+    Parameters
+    ----------
+    patience : int, optional
+        Stop after this many steps in a row without improvement; by default never.
+    **options
+        ``metric``, ``also``, ``min_delta``, ``loss``, ``calibrator``, ``cv``, ``classes``, ``n_threads`` of
+        :class:`refinecal.RefinementMonitor`.
+
+    Attributes
+    ----------
+    monitor : RefinementMonitor
+        With the ``history`` of all steps; ``monitor.logs("val_")`` is what to log after each.
+    best_state : dict or None
+        A copy on the CPU of the model's ``state_dict()`` at the best step, buffers included.
+
+    Examples
+    --------
+    >>> import torch
+    >>> x, y = torch.tensor([[0.0], [1.0], [2.0], [3.0]]), torch.tensor([0, 0, 1, 0])
+    >>> model = torch.nn.Linear(1, 2)
+    >>> stopping = RefinementStopping(patience=3)
+    >>> for epoch in range(100):
+    ...     # ... train for one epoch, then:
+    ...     stopping.update(model(x), y)  # or stopping.evaluate(model, val_loader)
+    ...     if stopping.step(model):
+    ...         break
+    >>> epoch, stopping.best_epoch  # nothing was learned after the first step
+    (3, 0)
+    >>> stopping.restore(model)
+    >>> stopping.calibrator.predict_proba_logits(model(x)).shape
+    (4, 2)
+
+    References
+    ----------
+    Section 4 of the paper.
+    """
+
+    def __init__(self, patience: int | None = None, **options: Unpack[MonitorOptions]) -> None:
+        self.monitor = RefinementMonitor(patience=patience, **options)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything, for a new training."""
+        self.monitor.reset()
+        self.best_state: dict[str, Any] | None = None
+        self._batches = Batches()
+
+    # ---- validation --------------------------------------------------------------------------------------
+
+    def update(self, logits: Any, y: Any, sample_weight: Any = None) -> None:
+        """Take one batch of validation data.
+
+        Parameters
+        ----------
+        logits : tensor ``(n, k)``, or ``(n,)`` or ``(n, 1)`` log-odds
+            What the model returns before any softmax or sigmoid, on any device, in any precision.
+        y : tensor
+            Labels as for :func:`refinecal.decompose`.
+        sample_weight : tensor, optional
+            How often each row counts; for all batches or for none.
+        """
+        self._batches.add(logits, y, sample_weight)
+
+    def evaluate(self, model: nn.Module, loader: Iterable[Any]) -> None:
+        """Take all of a loader's batches, in evaluation mode and without gradients.
+
+        Parameters
+        ----------
+        model : Module
+            ``model(x)`` returns logits. Each of its parts goes back to the mode in which it was.
+        loader : iterable
+            Yields ``(x, y)`` or ``(x, y, sample_weight)``; a tensor ``x`` is moved to where the model is.
+        """
+        self._batches = Batches()  # an interrupted pass may have left some
+        device = next((p.device for p in model.parameters()), None)
+        training = [module for module in model.modules() if module.training]
+        model.eval()
+        try:
+            with torch.no_grad():
+                for x, y, *weight in map(_check_batch, loader):
+                    moved = x.to(device) if isinstance(x, Tensor) else x
+                    self.update(model(moved), y, *weight)
+        finally:
+            for module in training:
+                module.training = True
+
+    def gather(self, rows: int | None = None, group: Any = None) -> None:
+        """Exchange batches among the processes of ``torch.distributed``, so that all decide alike.
+
+        Every process calls it, between its last batch and :meth:`step`. Not needed after Accelerate's
+        ``gather_for_metrics``.
+
+        Parameters
+        ----------
+        rows : int, optional
+            The size of the validation set, if a ``DistributedSampler`` dealt it: then the rows that it
+            repeats to give each process as many are dropped.
+        group : ProcessGroup, optional
+            The processes; by default all.
+        """
+        self._batches.gather(rows, group)
+
+    def step(self, model: nn.Module, epoch: int | None = None) -> bool:
+        """End a validation pass; copy the weights if they are the best so far.
+
+        Parameters
+        ----------
+        model : Module
+            The model that made the predictions.
+        epoch : int, optional
+            Its number, greater than the last one's; by default the next.
+
+        Returns
+        -------
+        bool
+            Whether to stop.
+        """
+        logits, y, weight = self._batches.joined()
+        self._batches = Batches()
+        if self.monitor.update(y, logits=logits, step=epoch, sample_weight=weight):
+            self.best_state = copy_state(model)
+        return self.monitor.should_stop
+
+    # ---- what is left ------------------------------------------------------------------------------------
+
+    @property
+    def calibrator(self) -> Any:
+        """The calibrator fitted at the best step; ``None`` before the first."""
+        return self.monitor.calibrator
+
+    @property
+    def best_epoch(self) -> int | None:
+        """The number of the best step; ``None`` before the first."""
+        return self.monitor.best_step
+
+    def restore(self, model: nn.Module) -> None:
+        """Put the best weights back into the model.
+
+        Parameters
+        ----------
+        model : Module
+            As it was passed to :meth:`step`: wrapped or not.
+        """
+        if self.best_state is None:
+            raise RuntimeError("there are no best weights yet: call step(model) at least once")
+        model.load_state_dict(self.best_state)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that resuming needs; ``torch.load(..., weights_only=True)`` reads it back."""
+        return {"monitor": self.monitor.state_dict(), "best_state": self.best_state}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from where :meth:`state_dict` was taken.
+
+        Parameters
+        ----------
+        state_dict : dict
+            What :meth:`state_dict` returned.
+        """
+        self.reset()
+        self.monitor.load_state_dict(state_dict["monitor"])
+        self.best_state = deepcopy(state_dict["best_state"])
+
+
+class Batches:
+    """Logits, labels and weights of one validation pass, copied to the CPU batch by batch."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Tensor, Tensor, Tensor | None]] = []
+
+    def __len__(self) -> int:
+        return sum(len(logits) for logits, _, _ in self._parts)
+
+    def add(self, logits: Any, y: Any, sample_weight: Any = None) -> None:
+        """Keep one batch, or say how it differs from those before."""
+        weight = None if sample_weight is None else _rows(sample_weight)
+        part = (_rows(logits), _rows(y), weight)
+        self._check(*part)
+        self._parts.append(part)
+
+    def _check(self, logits: Tensor, y: Tensor, weight: Tensor | None) -> None:
+        for name, found in (("y", y), ("sample_weight", weight)):
+            if found is not None and len(found) != len(logits):
+                raise ValueError(
+                    f"{name} has {len(found)} rows, but logits has {len(logits)}: pass one for each "
+                    "prediction of the batch"
+                )
+        if not self._parts:
+            return
+        first, _, first_weight = self._parts[0]
+        if logits.shape[1:] != first.shape[1:]:
+            raise ValueError(
+                f"logits has shape {tuple(logits.shape)}, but {tuple(first.shape)} in the first batch: "
+                "all batches must have the same columns. If you squeeze logits, a batch of one row loses "
+                "its row: use squeeze(1)."
+            )
+        if (weight is None) != (first_weight is None):
+            raise ValueError(
+                "sample_weight is there for some batches only: pass it for all or none"
+            )
+
+    def joined(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return all rows."""
+        if not self._parts:
+            raise RuntimeError(
+                "no validation rows have come since the last step: call update(logits, y) for each batch, "
+                "or evaluate(model, loader), first"
+            )
+        logits, labels, weights = zip(*self._parts, strict=True)
+        return torch.cat(logits), torch.cat(labels), _cat_or_none(weights)
+
+    def gather(self, rows: int | None = None, group: Any = None) -> None:
+        """Take the rows of all processes, in the order in which a ``DistributedSampler`` deals them."""
+        if not dist.is_available() or not dist.is_initialized():
+            raise RuntimeError(
+                "gather needs torch.distributed, which is not initialised: call "
+                "torch.distributed.init_process_group first, or leave gather out for a single process"
+            )
+        parts: list[Any] = [None] * dist.get_world_size(group)
+        dist.all_gather_object(parts, self.joined() if self._parts else None, group)
+        self._parts = [part for part in parts if part is not None]
+        if not self._parts:
+            return
+        turns = torch.cat([torch.arange(len(logits)) for logits, _, _ in self._parts])
+        dealt = torch.argsort(turns, stable=True)[:rows]  # row i of each process, then row i + 1
+        logits, y, weight = self.joined()
+        self._parts = [(logits[dealt], y[dealt], None if weight is None else weight[dealt])]
+
+
+def copy_state(module: nn.Module) -> dict[str, Any]:
+    """Return a module's state, buffers included, as copies on the CPU."""
+    state = module.state_dict()
+    for name, value in state.items():  # in place: the dict carries version numbers of its modules
+        state[name] = _cpu_copy(value) if isinstance(value, Tensor) else deepcopy(value)
+    return state
+
+
+def _cpu_copy(tensor: Tensor) -> Tensor:
+    """Return a copy: the caller may reuse the memory, and the device's is needed for training."""
+    return tensor.detach().to("cpu", copy=True)
+
+
+def _rows(given: Any) -> Tensor:
+    """Return a batch as rows on the CPU; a batch of one, squeezed to a number, is one row."""
+    batch = _cpu_copy(torch.as_tensor(given))
+    return batch[None] if batch.ndim == 0 else batch
+
+
+def _cat_or_none(parts: Iterable[Tensor | None]) -> Tensor | None:
+    found = [part for part in parts if part is not None]
+    return torch.cat(found) if found else None
+
+
+def _check_batch(batch: Any) -> Any:
+    if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
+        found = type(batch).__name__
+        size = f" of {len(batch)}" if isinstance(batch, (tuple, list)) else ""
+        raise TypeError(
+            f"loader yields a {found}{size}: evaluate takes (x, y) or (x, y, sample_weight). For other "
+            "batches call update(model(...), y) yourself."
+        )
+    return batch

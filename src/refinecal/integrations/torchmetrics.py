@@ -1,0 +1,169 @@
+"""Refinement as a torchmetrics ``Metric``: exact, over all batches and all processes."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+import math
+from copy import deepcopy
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from refinecal._checks import check_sample, fail_choice, warn
+from refinecal._optional import needs_extra
+from refinecal._readers import check_threads
+from refinecal.decomposition import Decomposition, check_cv, decompose_sample, prepare
+from refinecal.losses import ProperLoss, get_loss
+
+with needs_extra("torchmetrics", package="torchmetrics"):
+    import torch
+    from torch import Tensor
+    from torchmetrics import Metric
+    from torchmetrics.utilities import dim_zero_cat
+
+__all__ = ["RefinementLoss"]
+
+TERMS = ("refinement", "calibration", "risk", "beta")
+
+
+class RefinementLoss(Metric):
+    """The loss that is left after the best calibration.
+
+    All predictions and labels are kept until ``reset``: the value is that of :func:`refinecal.decompose` on
+    all rows, however they were batched and on however many processes. Call ``update`` rather than the metric
+    itself, which also computes the value of each batch: that takes time and says little.
+
+    Parameters
+    ----------
+    term : {"refinement", "calibration", "risk", "beta", "all"}, default "refinement"
+        What ``compute`` returns. "all" gives a dict for ``log_dict``: ``refinement_loss``,
+        ``calibration_loss``, ``log_loss`` (the risk, named after the loss) and ``beta``.
+    logits : bool, default True
+        Whether ``update`` is given logits; if not, probabilities.
+    loss, calibrator, cv, classes, n_threads
+        As for :func:`refinecal.decompose`.
+    **kwargs
+        Keywords of :class:`torchmetrics.Metric`, such as ``sync_on_compute``.
+
+    Attributes
+    ----------
+    decomposition : Decomposition or None
+        All terms at the last ``compute``, in double precision; ``reset`` leaves it in place.
+
+    Examples
+    --------
+    >>> import torch
+    >>> metric = RefinementLoss()
+    >>> metric.update(torch.tensor([[2.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 0]))
+    >>> metric.update(torch.tensor([[2.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 1]))
+    >>> metric.compute()  # entropy of (3/4, 1/4): the logits are all the same
+    tensor(0.5623)
+    >>> round(metric.calibrator.beta_, 6)  # log(3) / 2
+    0.549306
+
+    References
+    ----------
+    Section 4 of the paper.
+    """
+
+    is_differentiable = False
+    higher_is_better = False
+    full_state_update = False
+
+    preds: Any  # lists of tensors; joined tensors while processes are in step
+    target: Any
+    weight: Any
+
+    def __init__(
+        self,
+        term: str = "refinement",
+        *,
+        logits: bool = True,
+        loss: str | ProperLoss = "log",
+        calibrator: Any = "temperature",
+        cv: Any = None,
+        classes: ArrayLike | None = None,
+        n_threads: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if term not in (*TERMS, "all"):
+            fail_choice("term", term, list(TERMS), "'all'")
+        self.term = term
+        self.logits = logits
+        self.loss = get_loss(loss)
+        self.family = prepare(calibrator)
+        check_cv(cv, None, self.family)
+        self.cv = cv
+        self.classes = classes
+        self.threads = check_threads(n_threads)
+        self.decomposition: Decomposition | None = None
+        for name in ("preds", "target", "weight"):
+            self.add_state(name, [], dist_reduce_fx="cat")
+
+    def update(self, preds: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
+        """Take one batch.
+
+        Parameters
+        ----------
+        preds : tensor ``(n, k)``, or ``(n,)`` or ``(n, 1)`` for two classes
+            Logits or log-odds; probabilities if the metric was made with ``logits=False``.
+        target : tensor
+            Labels as for :func:`refinecal.decompose`.
+        weight : tensor, optional
+            How often each row counts; 0 for rows that a sampler repeats.
+        """
+        if weight is None:
+            weight = torch.ones(len(preds), device=preds.device)
+        for name, found in (("target", target), ("weight", weight)):
+            if len(found) != len(preds):
+                raise ValueError(
+                    f"{name} has {len(found)} rows, but preds has {len(preds)}: pass one for each prediction"
+                )
+        self.preds.append(preds.detach())
+        self.target.append(target.detach())
+        self.weight.append(weight.detach())
+
+    def compute(self) -> Tensor | dict[str, Tensor]:
+        """Return the chosen term, or all of them, over all rows."""
+        self.decomposition = self._decompose()
+        terms = {} if self.decomposition is None else self.decomposition.to_dict()
+
+        def tensor(term: str) -> Tensor:
+            value = terms.get(term)
+            return torch.tensor(
+                math.nan if value is None else value, dtype=self.dtype, device=self.device
+            )
+
+        if self.term != "all":
+            return tensor(self.term)
+        return {
+            "refinement_loss": tensor("refinement"),
+            "calibration_loss": tensor("calibration"),
+            f"{self.loss.name}_loss": tensor("risk"),
+            "beta": tensor("beta"),
+        }
+
+    def _decompose(self) -> Decomposition | None:
+        preds, target, weight = map(dim_zero_cat, (self.preds, self.target, self.weight))
+        if not preds.max() < math.inf:
+            warn("the predictions are not finite: the value is NaN. Lower the learning rate.")
+            return None
+        probs, logits = (None, preds) if self.logits else (preds, None)
+        weights = None if bool((weight == 1).all()) else weight
+        sample = check_sample(
+            target, probs, logits, weights, self.classes, "target", True, "make it with logits=True"
+        )
+        family = deepcopy(self.family)
+        return decompose_sample(sample, family, self.loss, self.cv, None, self.threads)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Take one batch, and return the value of it alone."""
+        kept = self.decomposition
+        value = super().forward(*args, **kwargs)
+        self.decomposition = kept  # which is of all rows, not of a batch
+        return value
+
+    @property
+    def calibrator(self) -> Any:
+        """The calibrator fitted at the last ``compute``; ``None`` before the first."""
+        return None if self.decomposition is None else self.decomposition.calibrator
