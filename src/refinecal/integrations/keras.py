@@ -1,0 +1,370 @@
+"""Stop Keras where refinement is best, on any backend; fold the temperature into the model afterwards."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._arrays import to_numpy
+from refinecal._optional import needs_extra
+from refinecal.stopping import MonitorOptions, RefinementMonitor
+from refinecal.temperature import TemperatureScaling
+
+with needs_extra("keras", package="keras"):
+    import keras
+
+__all__ = ["RefinementStopping", "calibrated"]
+
+
+class RefinementStopping(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+    """Stop training when refinement no longer improves; restore the best epoch and keep its calibrator.
+
+    Predicts the validation data after every epoch and writes ``val_refinement_loss``,
+    ``val_calibration_loss``, ``val_log_loss`` and ``val_beta`` into the logs. Put it first in ``callbacks``:
+    those after it see the values, such as ``CSVLogger``, ``TensorBoard`` or
+    ``ModelCheckpoint(monitor="val_refinement_loss", mode="min")``. If the last layer is a softmax or sigmoid,
+    the logits before it are looked at, since float32 probabilities have lost digits.
+
+    Parameters
+    ----------
+    validation_data : tuple or iterable
+        ``(x_val, y_val)`` or ``(x_val, y_val, sample_weight)``, or batches of these that can be read every
+        epoch: a ``PyDataset``, a ``tf.data.Dataset`` or a torch ``DataLoader``. Labels are class numbers or
+        one-hot rows.
+    patience : int, optional
+        Stop after this many epochs in a row without improvement; by default train all epochs.
+    restore_best_weights : bool, default True
+        Whether the model has the weights of the best epoch in the end.
+    from_logits : bool, optional
+        Whether the model gives logits or probabilities; by default its last layer tells.
+    batch_size : int, default 32
+        As for ``model.predict``.
+    **options
+        ``metric``, ``also``, ``min_delta``, ``loss``, ``calibrator``, ``cv``, ``classes``, ``n_threads`` of
+        :class:`refinecal.RefinementMonitor`.
+
+    Attributes
+    ----------
+    monitor : RefinementMonitor
+        With the ``history`` of all epochs.
+    best_weights : list of ndarray
+        The weights of the best epoch, if they are to be restored.
+
+    Notes
+    -----
+    Training goes on with ``fit(initial_epoch=...)``: epochs after those that were seen continue, any other
+    epoch starts afresh. For another process, keep :meth:`state_dict` beside the model.
+
+    Examples
+    --------
+    >>> import keras
+    >>> from sklearn.datasets import load_iris
+    >>> x, y = load_iris(return_X_y=True)
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, activation="softmax")])
+    >>> model.compile("adam", "sparse_categorical_crossentropy")
+    >>> stopping = RefinementStopping((x[1::2], y[1::2]), patience=5)
+    >>> history = model.fit(x[::2], y[::2], epochs=3, callbacks=[stopping], verbose=0)
+    >>> len(history.history["val_refinement_loss"])
+    3
+    >>> calibrated(model, stopping.calibrator).predict(x, verbose=0).shape
+    (150, 3)
+
+    References
+    ----------
+    Section 4 of the paper.
+    """
+
+    def __init__(
+        self,
+        validation_data: Any,
+        *,
+        patience: int | None = None,
+        restore_best_weights: bool = True,
+        from_logits: bool | None = None,
+        batch_size: int = 32,
+        **options: Unpack[MonitorOptions],
+    ) -> None:
+        super().__init__()
+        self.monitor = RefinementMonitor(patience=patience, **options)
+        self._data = _check_data(validation_data, batch_size)
+        self.restore_best_weights = restore_best_weights
+        self.from_logits = from_logits
+        self.best_weights: list[NDArray[Any]] | None = None
+        self._scorer: _Scorer | None = None
+
+    # ---- what Keras calls --------------------------------------------------------------------------------
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Find out how to get logits from the model."""
+        self._scorer = _Scorer(self.model, self.from_logits)
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Start afresh if this epoch was seen before."""
+        if self.monitor.last_step is not None and epoch <= self.monitor.last_step:
+            self.monitor.reset()
+            self.best_weights = None
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Look at the validation data, log the values, and tell Keras whether to stop."""
+        scores, y, weight = self._predict()
+        assert self._scorer is not None
+        kind = "logits" if self._scorer.from_logits else "probs"
+        chosen: Any = {kind: scores}
+        try:
+            better = self.monitor.update(y, **chosen, step=epoch, sample_weight=weight)
+        except ValueError as error:
+            error.add_note(
+                f"The model's output was taken for {kind}: say from_logits= if it is not."
+            )
+            raise
+        if better and self.restore_best_weights:
+            self.best_weights = self.model.get_weights()
+        if logs is not None:
+            logs.update(self.monitor.logs("val_"))
+        if self.monitor.should_stop:
+            self.model.stop_training = True
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        """Restore the best epoch."""
+        self._scorer = None
+        if self.best_weights is not None:
+            self.model.set_weights(self.best_weights)
+
+    def _predict(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+        """Return logits or probabilities, labels, and weights if there are any."""
+        assert self._scorer is not None
+        self._scorer.refresh()
+        rows = [(self._scorer.predict(x), y, weight) for x, y, weight in _batches(self._data)]
+        if not rows:
+            raise ValueError(
+                "validation_data gave no batch: pass arrays, or batches that can be read every epoch"
+            )
+        scores, labels, weights = zip(*rows, strict=True)
+        weight = None if weights[0] is None else np.concatenate(weights)
+        return np.concatenate(scores), np.concatenate(labels), weight
+
+    # ---- what users ask ----------------------------------------------------------------------------------
+
+    @property
+    def best_epoch(self) -> int | None:
+        """The best epoch, counted from 0; ``None`` before the first."""
+        return self.monitor.best_step
+
+    @property
+    def calibrator(self) -> Any:
+        """The calibrator fitted at the best epoch; ``None`` before the first."""
+        return self.monitor.calibrator
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what resuming in another process needs: ``monitor`` (fit for JSON) and ``best_weights``."""
+        return {"monitor": self.monitor.state_dict(), "best_weights": self.best_weights}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where :meth:`state_dict` was taken; then ``fit`` with the next ``initial_epoch``."""
+        self.monitor.load_state_dict(state["monitor"])
+        self.best_weights = state["best_weights"]
+
+
+def calibrated(model: Any, calibrator: Any, from_logits: bool | None = None) -> Any:
+    """Return a copy of a model that gives calibrated probabilities.
+
+    The copy multiplies the logits by beta, then applies softmax or sigmoid and the smoothing of
+    :class:`refinecal.TemperatureScaling`. It consists of plain layers, so that ``save`` and
+    ``keras.saving.load_model`` need nothing of this package.
+
+    Parameters
+    ----------
+    model : Sequential or functional model
+        With one output: ``(n, k)``, or ``(n, 1)`` for two classes. It stays as it is.
+    calibrator : TemperatureScaling
+        Such as ``RefinementStopping.calibrator``.
+    from_logits : bool, optional
+        As for :class:`RefinementStopping`.
+
+    Returns
+    -------
+    keras.Model
+        Its output has the shape of the model's.
+    """
+    if not isinstance(calibrator, TemperatureScaling) or not hasattr(calibrator, "beta_"):
+        raise TypeError(
+            f"calibrator is {calibrator!r}: only a fitted TemperatureScaling folds into a model. Others map "
+            "predictions: calibrator.predict_proba(probs)."
+        )
+    if not getattr(model, "outputs", None):
+        raise TypeError(
+            f"model is a {type(model).__name__}: only Sequential and functional models can be extended. Use "
+            "calibrator.predict_proba_logits(logits) on its predictions."
+        )
+    bare = keras.Model(_input_of(model), _one(model.outputs))  # no loss, which may not be cloned
+    copy = keras.models.clone_model(bare)
+    copy.set_weights(bare.get_weights())
+    scorer = _Scorer(copy, from_logits)
+    if not scorer.from_logits:
+        raise ValueError(
+            "the model gives probabilities, and its last layer is not a Dense, Activation or Softmax that "
+            "can be taken off to get logits: use calibrator.predict_proba(probs) on its predictions"
+        )
+    scorer.refresh()
+    logits = scorer.model.outputs[0]
+    width, k = logits.shape[-1], len(calibrator.classes_)
+    if max(width, 2) != k:
+        raise ValueError(
+            f"the model has {width} outputs, but the calibrator was fitted with {k} classes: pass the model "
+            "that it was fitted for"
+        )
+    n = calibrator.n_samples_
+    keep, add = (n / (n + 1), 1 / (n + 1) / k) if calibrator.laplace else (1.0, 0.0)
+    activation = "sigmoid" if width == 1 else "softmax"
+    layers = keras.layers  # in float32, also if the model computes in less
+    scaled = layers.Rescaling(calibrator.beta_, name="beta", dtype="float32")(logits)
+    probs = layers.Activation(activation, name="probs", dtype="float32")(scaled)
+    smooth = layers.Rescaling(keep, add, name="smoothing", dtype="float32")(probs)
+    return keras.Model(copy.input, smooth, name=f"calibrated_{model.name}")
+
+
+# ---- how to get logits -----------------------------------------------------------------------------------
+
+
+class _Scorer:
+    """A model without its last softmax or sigmoid; or the model as it is, if that cannot be taken off."""
+
+    def __init__(self, model: Any, from_logits: bool | None) -> None:
+        last = _last_layer(model)
+        activation = _activation_of(last)
+        if from_logits is None:
+            if activation is None:
+                name = "not known" if last is None else f"{last.name!r}, a {type(last).__name__}"
+                raise ValueError(
+                    f"from_logits is None, but the last layer is {name}, which does not tell: pass "
+                    "from_logits=True if the model gives logits, from_logits=False if probabilities"
+                )
+            from_logits = activation == "linear"
+        self.from_logits = from_logits
+        self.model = model
+        self._last = last
+        self._copy: Any = None
+        if from_logits or activation in (None, "linear"):
+            return
+        if activation == "sigmoid" and last.output.shape[-1] != 1:
+            raise ValueError(
+                f"the last layer has {last.output.shape[-1]} sigmoid outputs, so a row can have several "
+                "labels: refinement is that of one label per row. Use softmax, or one model per label."
+            )
+        if type(last) is keras.layers.Dense:
+            self._copy = _without_activation(last)
+            self.model = keras.Model(_input_of(model), self._copy(last.input))
+            self.from_logits = True
+        elif type(last) in (keras.layers.Activation, keras.layers.Softmax):
+            self.model = keras.Model(_input_of(model), last.input)
+            self.from_logits = True
+
+    def refresh(self) -> None:
+        """Take over the weights that the last layer has now; all others are shared."""
+        if self._copy is not None:
+            self._copy.set_weights(self._last.get_weights())
+
+    def predict(self, x: Any) -> NDArray[Any]:
+        """Predict one batch; ``model.predict`` would draw from torch's random numbers, which shuffle too."""
+        found: NDArray[Any] = _one(self.model.predict_on_batch(x))
+        return found
+
+
+def _input_of(model: Any) -> Any:
+    """Return the symbolic input: a tensor, or a dict or list if the model takes that."""
+    return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
+
+
+def _last_layer(model: Any) -> Any:
+    """Return the layer that gives the output of a Sequential or functional model; else ``None``."""
+    outputs = getattr(model, "outputs", None)
+    if not outputs:
+        return None
+    output = _one(outputs)
+    own = [layer for layer in model.layers if getattr(layer, "output", None) is output]
+    return own[0] if own else None
+
+
+def _activation_of(layer: Any) -> str | None:
+    if isinstance(layer, keras.layers.Softmax):
+        return "softmax"
+    known = ("linear", "softmax", "sigmoid")
+    found = getattr(layer, "activation", None)
+    return next((name for name in known if found is getattr(keras.activations, name)), None)
+
+
+def _without_activation(layer: Any) -> Any:
+    """Return a copy of a Dense layer that gives logits; drawing its weights would move random seeds."""
+    config = {**layer.get_config(), "activation": "linear", "name": f"{layer.name}_logits"}
+    config |= {"kernel_initializer": "zeros", "bias_initializer": "zeros"}
+    return keras.layers.Dense.from_config(config)
+
+
+def _one(output: Any) -> Any:
+    found = keras.tree.flatten(output)
+    if len(found) != 1:
+        raise ValueError(
+            f"the model has {len(found)} outputs, but refinement is that of one: train one model per "
+            "output, or stop on one of them in a callback of your own with RefinementMonitor"
+        )
+    return found[0]
+
+
+# ---- how to read validation data -------------------------------------------------------------------------
+
+
+def _check_data(given: Any, size: int) -> Any:
+    """Return batches that can be read every epoch."""
+    if isinstance(given, list | tuple):
+        return _sliced(keras.tree.map_structure(_plain, _unpacked(given, "")), size)
+    if isinstance(given, keras.utils.PyDataset):
+        if given.num_batches is None:
+            raise ValueError("validation_data is a PyDataset without end: give it __len__")
+        return given
+    if isinstance(given, Iterator) or not isinstance(given, Iterable):
+        raise TypeError(
+            f"validation_data is a {type(given).__name__}: pass (x_val, y_val), (x_val, y_val, "
+            "sample_weight), or batches that can be read every epoch: a PyDataset, Dataset or DataLoader"
+        )
+    return given
+
+
+def _sliced(data: Any, size: int) -> list[Any]:
+    rows = {len(array) for array in keras.tree.flatten(data) if array is not None}
+    if len(rows) > 1:
+        raise ValueError(
+            f"validation_data holds arrays of {' and '.join(map(str, sorted(rows)))} rows: x, y and "
+            "sample_weight must have one row per sample"
+        )
+
+    def batch(start: int) -> Any:
+        return keras.tree.map_structure(
+            lambda array: None if array is None else array[start : start + size], data
+        )
+
+    return [batch(start) for start in range(0, rows.pop(), size)]
+
+
+def _batches(data: Any) -> Iterator[tuple[Any, Any, Any]]:
+    indexed = isinstance(data, keras.utils.PyDataset)  # old ones cannot be iterated
+    for batch in (data[i] for i in range(data.num_batches)) if indexed else data:
+        x, y, weight = keras.tree.map_structure(_plain, _unpacked(batch, "a batch of "))
+        yield x, y, weight
+
+
+def _unpacked(given: Any, where: str) -> tuple[Any, Any, Any]:
+    if not isinstance(given, list | tuple) or len(given) not in (2, 3):
+        length = f" of {len(given)}" if isinstance(given, list | tuple) else ""
+        raise ValueError(
+            f"{where}validation_data is a {type(given).__name__}{length}: it must be (x, y) or "
+            "(x, y, sample_weight)"
+        )
+    x, y, weight = (*given, None) if len(given) == 2 else given
+    return x, y, weight
+
+
+def _plain(array: Any) -> Any:
+    return None if array is None else to_numpy(array, "validation_data")
