@@ -1,0 +1,318 @@
+"""Stop the Hugging Face Trainer where refinement is best; the calibrator travels in the model's config."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+import json
+import os
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._arrays import to_numpy
+from refinecal._calibrator import Calibrator
+from refinecal._optional import needs_extra
+from refinecal.calibrators import from_dict
+from refinecal.stopping import MonitorOptions, RefinementMonitor
+
+with needs_extra("transformers", package="transformers"):
+    from safetensors import safe_open
+    from transformers.modeling_utils import PreTrainedModel
+    from transformers.trainer_callback import TrainerCallback, TrainerControl, TrainerState
+    from transformers.trainer_utils import EvalPrediction, IntervalStrategy, SaveStrategy
+    from transformers.training_args import TrainingArguments
+
+__all__ = ["RefinementStopping", "calibrator_of"]
+
+ATTRIBUTE = "refinecal"  # of the model's config, and of the Trainer's state
+FILE = "calibrator.json"
+PADDING = -100  # the label of tokens that do not count
+
+
+class RefinementStopping(TrainerCallback):
+    """Stop training when refinement no longer improves; keep the calibrator of the best evaluation.
+
+    Is two things to the Trainer, which needs both: the function that computes metrics, and a callback::
+
+        stopping = RefinementStopping(patience=3)
+        args = TrainingArguments(
+            ..., eval_strategy="epoch", save_strategy="epoch",
+            load_best_model_at_end=True, metric_for_best_model="refinement_loss",
+        )
+        trainer = Trainer(..., compute_metrics=stopping.compute_metrics, callbacks=[stopping])
+
+    The Trainer logs ``eval_refinement_loss``, ``eval_calibration_loss``, ``eval_log_loss`` and ``eval_beta``
+    and reloads the best checkpoint in the end. The calibrator is stored in the config of the model, so that
+    ``save_pretrained`` keeps it, and in ``calibrator.json`` in the best checkpoint and in ``output_dir``;
+    :func:`calibrator_of` reads it back. Training resumed with ``resume_from_checkpoint`` goes on counting.
+
+    Parameters
+    ----------
+    patience : int, optional
+        Stop after this many evaluations in a row without improvement; by default train to the end.
+    **options
+        ``metric``, ``also``, ``min_delta``, ``loss``, ``calibrator``, ``cv``, ``classes``, ``n_threads`` of
+        :class:`refinecal.RefinementMonitor`.
+
+    Attributes
+    ----------
+    monitor : RefinementMonitor
+        With the ``history`` of all evaluations; a step is the Trainer's ``global_step``.
+
+    Notes
+    -----
+    With several evaluation sets, ``metric_for_best_model="eval_<name>_refinement_loss"`` says which decides.
+    Without the callback, ``compute_metrics`` alone gives the Trainer the same values.
+
+    Examples
+    --------
+    >>> from transformers import EvalPrediction
+    >>> logits, labels = [[2.0, 0.0]] * 5, [0, 0, 0, 1, -100]  # -100 is padding
+    >>> stopping = RefinementStopping(also="accuracy")
+    >>> metrics = stopping.compute_metrics(EvalPrediction(logits, labels))
+    >>> round(metrics["beta"], 6), metrics["accuracy"]  # log(3) / 2
+    (0.549306, 0.75)
+
+    References
+    ----------
+    Section 4 of the paper.
+    """
+
+    def __init__(self, *, patience: int | None = None, **options: Unpack[MonitorOptions]) -> None:
+        self.monitor = RefinementMonitor(patience=patience, **options)
+        calibrator = options.get("calibrator", "temperature")
+        if not isinstance(calibrator, str | Calibrator):
+            raise TypeError(
+                f"calibrator is {calibrator!r}: checkpoints are JSON, which holds only the calibrators of "
+                "refinecal.calibrators. Fit yours after training."
+            )
+        self._batches: list[tuple[NDArray[Any], NDArray[Any]]] = []
+        self._tried: RefinementMonitor | None = None
+        self._state: TrainerState | None = None  # of the training that runs
+
+    # ---- what the Trainer calls --------------------------------------------------------------------------
+
+    def compute_metrics(
+        self, prediction: EvalPrediction, compute_result: bool = True
+    ) -> dict[str, float]:
+        """Return the values of one evaluation, for ``Trainer(compute_metrics=...)``.
+
+        Parameters
+        ----------
+        prediction : EvalPrediction
+            Logits, the classes last, alone or first of several outputs; and labels, of which -100 is padding.
+        compute_result : bool, default True
+            Whether this is the last batch; others are kept (``batch_eval_metrics=True``).
+
+        Returns
+        -------
+        dict
+            ``refinement_loss``, ``calibration_loss``, ``log_loss``, ``beta`` and further metrics. A function
+            of your own may add to it: ``{**stopping.compute_metrics(prediction), "f1": ...}``.
+        """
+        self._batches.append(_rows(prediction))
+        if not compute_result:
+            return {}
+        logits, labels = map(np.concatenate, zip(*self._batches, strict=True))
+        self._batches = []
+        # Only on_evaluate knows which evaluation set this was, so a copy of the monitor takes the step.
+        self._tried = deepcopy(self.monitor)
+        step = None if self._state is None else self._state.global_step
+        if step == self._tried.last_step:  # evaluated once more
+            step = None
+        self._tried.update(labels, logits=logits, step=step)
+        return self._tried.logs()
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Start afresh, or go on from the state that was saved in the checkpoint."""
+        self._check(args)
+        self.monitor.reset()
+        self._batches, self._tried, self._state = [], None, state
+        _store(kwargs.get("model"), None)  # it may come from an earlier training
+        kept: Any = state.stateful_callbacks  # a dict, which is saved in each checkpoint
+        if ATTRIBUTE in kept:
+            self.monitor.load_state_dict(kept[ATTRIBUTE])
+
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Keep the values if this set decides, and tell the Trainer whether to stop."""
+        tried, self._tried = self._tried, None
+        if self._state is None:
+            return  # not training
+        if tried is None:
+            raise ValueError(
+                "RefinementStopping has seen no predictions: pass compute_metrics=stopping.compute_metrics "
+                "to the Trainer, labels in eval_dataset, and leave prediction_loss_only=False"
+            )
+        decides = _with_prefix(args.metric_for_best_model) in kwargs["metrics"]
+        # The Trainer cannot go back to step 0 (eval_on_start), nor take a step twice.
+        if not decides or state.global_step in (0, self.monitor.last_step):
+            return
+        kept: Any = state.stateful_callbacks
+        kept[ATTRIBUTE] = tried.state_dict()
+        self.monitor.load_state_dict(kept[ATTRIBUTE])
+        is_best = self.best_global_step == state.global_step
+        _store(kwargs.get("model"), self.calibrator if is_best else None)
+        if self.monitor.should_stop:
+            control.should_training_stop = True
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Put the calibrator beside the best checkpoint."""
+        folder = state.best_model_checkpoint
+        if folder is not None and self.best_global_step == state.global_step:
+            self._write(state, folder)
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Store the calibrator in the best model, which the Trainer has loaded by now."""
+        self._state = None
+        if self.calibrator is not None:
+            _load_renamed(kwargs.get("model"), state.best_model_checkpoint)
+            _store(kwargs.get("model"), self.calibrator)
+            self._write(state, args.output_dir)
+
+    def _write(self, state: TrainerState, folder: str | None) -> None:
+        if state.is_world_process_zero and folder is not None:
+            path = Path(folder) / FILE
+            part = path.with_suffix(".part")
+            part.write_text(json.dumps(self.calibrator.to_dict()), encoding="utf-8")
+            os.replace(part, path)
+
+    def _check(self, args: TrainingArguments) -> None:
+        """Refuse arguments with which the Trainer would not come back to the best evaluation."""
+        key = self.monitor.key
+        if args.eval_strategy == IntervalStrategy.NO:
+            raise ValueError(
+                "eval_strategy is 'no': set it to 'epoch' or 'steps' to stop on refinement"
+            )
+        if not args.load_best_model_at_end:
+            raise ValueError(
+                "load_best_model_at_end is False, so that the last model would stay, which the calibrator "
+                "does not fit: set it to True"
+            )
+        metric = str(args.metric_for_best_model)
+        if metric != key and not metric.endswith(f"_{key}"):
+            raise ValueError(
+                f"metric_for_best_model is {metric!r}, but RefinementStopping stops on {key!r}: set the "
+                f"former to {key!r}, or to 'eval_<name>_{key}' with several evaluation sets"
+            )
+        if args.greater_is_better != self.monitor.metric.greater_is_better:
+            raise ValueError(
+                f"greater_is_better is {args.greater_is_better}, but {key!r} is the other way round: leave "
+                "greater_is_better out"
+            )
+        if args.save_strategy == SaveStrategy.STEPS and args.save_steps != args.eval_steps:
+            raise ValueError(
+                f"save_steps is {args.save_steps}, but eval_steps is {args.eval_steps}, so that the best "
+                "evaluation might have no checkpoint: make them equal, or use save_strategy='best'"
+            )
+
+    # ---- what users ask ----------------------------------------------------------------------------------
+
+    @property
+    def best_global_step(self) -> int | None:
+        """The ``global_step`` of the best evaluation; ``None`` before the first."""
+        return self.monitor.best_step
+
+    @property
+    def calibrator(self) -> Any:
+        """The calibrator fitted at the best evaluation; ``None`` before the first."""
+        return self.monitor.calibrator
+
+
+def calibrator_of(model: Any) -> Calibrator:
+    """Return the calibrator that was stored by :class:`RefinementStopping`.
+
+    Parameters
+    ----------
+    model : PreTrainedModel or path
+        The model after training or ``from_pretrained``, or the folder of a saved model or checkpoint.
+
+    Returns
+    -------
+    Calibrator
+        Takes logits: ``calibrator.predict_proba_logits(logits)``.
+    """
+    if isinstance(model, str | os.PathLike):
+        state = _read(Path(model))
+    else:
+        state = getattr(getattr(model, "config", None), ATTRIBUTE, None)
+    if state is None:
+        where = model if isinstance(model, str | os.PathLike) else f"the {type(model).__name__}"
+        raise ValueError(
+            f"{where} holds no calibrator: train with RefinementStopping, and take the model after training "
+            "or its best checkpoint"
+        )
+    return from_dict(state)
+
+
+def _read(folder: Path) -> Any:
+    """Return what ``calibrator.json`` holds, or else ``config.json``; ``None`` if neither does."""
+    if (folder / FILE).exists():
+        return json.loads((folder / FILE).read_text(encoding="utf-8"))
+    config = folder / "config.json"
+    return (
+        json.loads(config.read_text(encoding="utf-8")).get(ATTRIBUTE) if config.exists() else None
+    )
+
+
+def _store(model: Any, calibrator: Calibrator | None) -> None:
+    config = getattr(model, "config", None)
+    if config is not None:
+        setattr(config, ATTRIBUTE, None if calibrator is None else calibrator.to_dict())
+
+
+def _load_renamed(model: Any, folder: str | None) -> None:
+    """Load a checkpoint whose weights have other names than the model's, such as ViT's.
+
+    ``save_pretrained`` renames them for the Hub and ``from_pretrained`` back, but the Trainer, when it loads
+    the best model, skips them with a line in the log (issue 43701 of transformers).
+    """
+    if folder is None or not isinstance(model, PreTrainedModel):
+        return
+    if not _names_in(Path(folder)) <= set(model.state_dict()):
+        model.load_state_dict(type(model).from_pretrained(folder).state_dict())
+
+
+def _names_in(folder: Path) -> set[str]:
+    index, weights = folder / "model.safetensors.index.json", folder / "model.safetensors"
+    if index.exists():
+        return set(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
+    if not weights.exists():
+        return set()
+    with safe_open(weights, framework="numpy") as file:
+        return set(file.keys())
+
+
+def _with_prefix(metric: str | None) -> str:
+    return f"eval_{str(metric).removeprefix('eval_')}"
+
+
+def _rows(prediction: EvalPrediction) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return logits ``(n, k)`` and labels of the rows that count."""
+    logits, labels = prediction.predictions, prediction.label_ids
+    if isinstance(logits, tuple):  # further outputs, such as hidden states, come after the logits
+        logits = logits[0]
+    if isinstance(labels, tuple):
+        raise ValueError(
+            f"prediction holds {len(labels)} kinds of labels, but refinement is that of one: name it in "
+            "TrainingArguments(label_names=[...])"
+        )
+    logits, labels = to_numpy(logits, "logits"), to_numpy(labels, "labels")
+    if labels.shape == logits.shape:  # one-hot or soft labels
+        return logits, labels
+    if labels.shape != logits.shape[:-1]:
+        raise ValueError(
+            f"logits has shape {logits.shape} and labels {labels.shape}: logits must have the axes of "
+            "labels, and the classes as the last. Reorder them in preprocess_logits_for_metrics."
+        )
+    counts = labels.reshape(-1) != PADDING
+    return logits.reshape(-1, logits.shape[-1])[counts], labels.reshape(-1)[counts]
