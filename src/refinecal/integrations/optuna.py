@@ -1,0 +1,175 @@
+"""Optuna: report refinement at each step, prune, and keep in the trial what its best step needs."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+import math
+from typing import Any, Unpack
+
+from refinecal._calibrator import Calibrator
+from refinecal._optional import needs_extra
+from refinecal.calibrators import from_dict
+from refinecal.stopping import MonitorOptions, RefinementMonitor
+
+with needs_extra("optuna", package="optuna"):
+    import optuna
+
+__all__ = ["TrialMonitor", "calibrator_of", "record_best"]
+
+
+class TrialMonitor(RefinementMonitor):
+    """A monitor for one trial: each update is reported to Optuna, which may prune the trial.
+
+    The best step, the terms of its decomposition, its beta and its calibrator go to the trial's user
+    attributes, as plain numbers that every storage can hold.
+
+    Selecting among many trials favours those whose temperature fits the validation rows by luck;
+    ``cv=5`` or ``cv="loo"`` measure refinement on rows that the temperature was not fitted to.
+
+    Parameters
+    ----------
+    trial : optuna.Trial
+        Of a study that minimises; of one that maximises if ``metric`` is better when greater.
+    patience : int, optional
+        Sets ``should_stop`` after this many steps in a row without improvement; by default never.
+    prune : bool, default True
+        Whether Optuna's pruner may end the trial. Must be False if the study has several objectives: Optuna
+        takes no reports then.
+    **options
+        ``metric``, ``also``, ``min_delta``, ``loss``, ``calibrator``, ``cv``, ``classes``, ``n_threads`` of
+        :class:`refinecal.RefinementMonitor`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import SGDClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> def objective(trial):
+    ...     alpha = trial.suggest_float("alpha", 1e-4, 1, log=True)
+    ...     model = SGDClassifier(loss="log_loss", alpha=alpha, random_state=0)
+    ...     monitor = TrialMonitor(trial, patience=3, cv=5)
+    ...     while not monitor.should_stop:
+    ...         model.partial_fit(X[::2], y[::2], classes=[0, 1, 2])
+    ...         monitor.update(y[1::2], model.predict_proba(X[1::2]))
+    ...     return monitor.finish()
+    >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+    >>> study = optuna.create_study(sampler=optuna.samplers.RandomSampler(0))
+    >>> study.optimize(objective, n_trials=2)
+    >>> study.best_value == study.best_trial.user_attrs["refinement"]
+    True
+    """
+
+    def __init__(
+        self,
+        trial: Any,
+        patience: int | None = None,
+        *,
+        prune: bool = True,
+        **options: Unpack[MonitorOptions],
+    ) -> None:
+        super().__init__(patience=patience, **options)
+        self.trial = trial
+        self.prune = prune
+        self._reports = _takes_reports(trial, self, prune)
+
+    def update(
+        self,
+        y_val: Any,
+        probs: Any = None,
+        *,
+        logits: Any = None,
+        step: int | None = None,
+        sample_weight: Any = None,
+    ) -> bool:
+        """Take one step's predictions as :meth:`RefinementMonitor.update` does, and report their value.
+
+        Raises
+        ------
+        optuna.TrialPruned
+            If the pruner says so; leave it to Optuna. What is best so far is in the trial by then.
+        """
+        best = super().update(y_val, probs, logits=logits, step=step, sample_weight=sample_weight)
+        if self._reports:
+            self.trial.report(self.history[-1][self.metric.name], self.last_step)
+        if self.prune and self.trial.should_prune():
+            if self.best is not None:
+                self.finish()
+            raise optuna.TrialPruned(f"pruned at step {self.last_step}")
+        return best
+
+    def finish(self) -> float:
+        """Keep the best step in the trial and return its value, for the objective to return."""
+        return record_best(self.trial, self)
+
+
+def record_best(trial: Any, monitor: RefinementMonitor) -> float:
+    """Keep the best step of any monitor in a trial's user attributes; return its value.
+
+    For objectives that train with another integration, as in ``return record_best(trial, stopping.monitor)``.
+
+    Parameters
+    ----------
+    trial : optuna.Trial
+    monitor : RefinementMonitor
+        After training.
+
+    Returns
+    -------
+    float
+        What the objective returns: the metric at the best step.
+    """
+    best = monitor.best
+    if best is None:
+        if not monitor.history:
+            raise ValueError(
+                "the monitor has seen no step: call update with validation predictions first"
+            )
+        raise optuna.TrialPruned(f"{monitor.metric.name} was NaN at every step")
+    trial.set_user_attr("best_step", best.step)
+    for name, value in best.record.items():
+        if name != "step" and not math.isnan(value):
+            trial.set_user_attr(name, value)
+    if isinstance(best.calibrator, Calibrator):
+        trial.set_user_attr("calibrator", best.calibrator.to_dict())
+    return best.value
+
+
+def calibrator_of(trial: Any) -> Calibrator:
+    """Return the calibrator of a trial's best step.
+
+    Parameters
+    ----------
+    trial : optuna.trial.FrozenTrial
+        Such as ``study.best_trial``.
+
+    Returns
+    -------
+    Calibrator
+    """
+    if "calibrator" not in trial.user_attrs:
+        raise ValueError(
+            f"trial {trial.number} holds no calibrator: let its objective return the value of finish() or "
+            "record_best(). A calibrator that is not of this package is not stored."
+        )
+    return from_dict(trial.user_attrs["calibrator"])
+
+
+def _takes_reports(trial: Any, monitor: RefinementMonitor, prune: bool) -> bool:
+    """Tell whether a trial takes intermediate values; complain of a study that goes the wrong way."""
+    study = getattr(trial, "study", None)  # a FixedTrial has none
+    if study is None:
+        return True
+    if len(study.directions) > 1:
+        if prune:
+            raise ValueError(
+                f"the study has {len(study.directions)} objectives, and Optuna prunes with one only: pass "
+                "TrialMonitor(trial, prune=False)"
+            )
+        return False
+    wanted = "maximize" if monitor.metric.greater_is_better else "minimize"
+    found = study.direction.name.lower()
+    if found != wanted:
+        raise ValueError(
+            f"the study has direction={found!r}, but {monitor.metric.name!r} must {wanted}: make it with "
+            f"optuna.create_study(direction={wanted!r})"
+        )
+    return True

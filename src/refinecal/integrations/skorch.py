@@ -1,0 +1,302 @@
+"""skorch: a callback that stops where refinement is best, restores the weights, and keeps the calibrator."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+from copy import deepcopy
+from typing import Any, Literal, Self, Unpack
+
+from numpy.typing import NDArray
+
+from refinecal._calibrator import Calibrator
+from refinecal._checks import fail_choice, warn
+from refinecal._optional import needs_extra
+from refinecal.calibrators import from_dict
+from refinecal.stopping import MonitorOptions, RefinementMonitor
+
+with needs_extra("skorch", package="torch"):
+    import torch
+    from torch import nn
+with needs_extra("skorch", package="skorch"):
+    from skorch import NeuralNetClassifier
+    from skorch.callbacks import Callback
+    from skorch.dataset import unpack_data
+
+__all__ = ["RefinementStopping", "calibrator_of", "predict_proba"]
+
+PREFIX = "valid_"
+STATE_KEY = "refinecal_best"  # in one row of the history; skorch's loggers pass over keys in _best
+
+
+class RefinementStopping(Callback):  # type: ignore[misc]  # skorch has no types
+    """Stop training when refinement no longer improves; restore the best epoch and keep its calibrator.
+
+    Takes the module's outputs on the validation split as they come, without a pass of its own. Records
+    ``valid_refinement_loss`` and its companions in ``net.history``, from where skorch's own callbacks print
+    and log them; a ``Checkpoint`` that follows ``valid_refinement_loss_best`` goes behind this one.
+
+    ``fit`` starts afresh, ``partial_fit`` goes on: with the same net, a pickled one, or one whose
+    ``load_params`` read an ``f_history``. After ``load_best``, that is from the best weights.
+
+    Parameters
+    ----------
+    patience : int, optional
+        Stop after this many epochs in a row without improvement; by default train all epochs.
+    load_best : bool, default True
+        Whether to restore the weights of the best epoch at the end of training.
+    outputs : {"auto", "logits", "probs"}, default "auto"
+        What the module returns. By default the criterion tells: logits for ``CrossEntropyLoss`` and
+        ``BCEWithLogitsLoss``, probabilities for ``BCELoss`` and, in ``NeuralNetClassifier``, ``NLLLoss``.
+    **options
+        ``metric``, ``also``, ``min_delta``, ``loss``, ``calibrator``, ``cv``, ``classes``, ``n_threads`` of
+        :class:`refinecal.RefinementMonitor`.
+
+    Attributes
+    ----------
+    monitor_ : RefinementMonitor
+        Its steps are epochs, counted from 1 as in the history.
+    best_epoch_ : int
+        The best epoch.
+    calibrator_ : Calibrator
+        Fitted at the best epoch.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skorch import NeuralNetClassifier
+    >>> from torch import nn
+    >>> X, y = load_iris(return_X_y=True)
+    >>> stopping = RefinementStopping(patience=3)
+    >>> net = NeuralNetClassifier(
+    ...     nn.Linear, module__in_features=4, module__out_features=3, criterion=nn.CrossEntropyLoss,
+    ...     max_epochs=5, callbacks=[stopping], verbose=0,
+    ... )
+    >>> net = net.fit(X.astype("float32"), y)
+    >>> predict_proba(net, X.astype("float32")).shape
+    (150, 3)
+    """
+
+    def __init__(
+        self,
+        patience: int | None = None,
+        load_best: bool = True,
+        outputs: Literal["auto", "logits", "probs"] = "auto",
+        **options: Unpack[MonitorOptions],
+    ) -> None:
+        self.patience = patience
+        self.load_best = load_best
+        self.outputs = outputs
+        for name, value in options.items():  # skorch looks for one attribute per parameter
+            setattr(self, name, value)
+
+    # ---- what skorch calls -------------------------------------------------------------------------------
+
+    def initialize(self) -> Self:
+        """Forget everything; skorch calls this when it initialises a net."""
+        if self.outputs not in ("auto", "logits", "probs"):
+            fail_choice("outputs", self.outputs, ["auto", "logits", "probs"], "left out")
+        self.monitor_ = self._new_monitor()
+        self.epoch_: int | None = None  # the epoch whose weights the net has now
+        self.best_weights_: dict[str, Any] | None = None
+        return self
+
+    def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
+        """Pick up where an earlier training ended."""
+        self._check_order(net)
+        self.kind_ = _kind_of(net) if self.outputs == "auto" else self.outputs
+        stored = _state_of(net)
+        if self.monitor_.last_step is None and stored is not None:
+            self.monitor_.load_state_dict(stored["monitor"])
+            self.epoch_ = self.monitor_.last_step
+        if self.monitor_.should_stop:
+            # Who asks a net that has stopped for more epochs gets the whole patience again.
+            state = self.monitor_.state_dict()
+            renewed = {"waited": dict.fromkeys(state["waited"], 0), "diverged": False}
+            self.monitor_.load_state_dict(state | renewed)
+        if self.load_best and self.epoch_ is not None and self.epoch_ == self.best_epoch_:
+            self.best_weights_ = _weights_of(net)
+
+    def on_epoch_begin(
+        self, net: Any, dataset_train: Any = None, dataset_valid: Any = None, **kwargs: Any
+    ) -> None:
+        """Make ready to gather outputs."""
+        if dataset_valid is None:
+            raise ValueError(
+                f"the net has train_split={net.train_split}, so there is no validation data: refinement is "
+                "measured there. Pass train_split=ValidSplit(5, stratified=True), or "
+                "predefined_split(dataset) of skorch.helper."
+            )
+        self.epoch_ = None
+        self.scores_: list[Any] = []
+        self.labels_: list[Any] = []
+
+    def on_batch_end(
+        self, net: Any, batch: Any = None, training: bool | None = None, **kwargs: Any
+    ) -> None:
+        """Gather outputs of the validation split."""
+        if training:
+            return
+        self.scores_.append(_first(kwargs["y_pred"]).detach().cpu())
+        self.labels_.append(torch.as_tensor(unpack_data(batch)[1]).cpu())
+
+    def on_epoch_end(
+        self, net: Any, dataset_train: Any = None, dataset_valid: Any = None, **kwargs: Any
+    ) -> None:
+        """Record this epoch's terms; stop if patience has run out."""
+        self.epoch_ = net.history[-1, "epoch"]
+        best = self._update()
+        for name, value in self.monitor_.logs(PREFIX).items():
+            net.history.record(name, value)
+        net.history.record(f"{PREFIX}{self.monitor_.key}_best", best)
+        self._record_state(net)
+        if best and self.load_best:
+            self.best_weights_ = _weights_of(net)
+        if self.monitor_.should_stop:
+            raise KeyboardInterrupt  # which is how callbacks of skorch end a training
+
+    def on_train_end(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
+        """Restore the best epoch."""
+        if self.load_best and self.best_epoch_ not in (None, self.epoch_):
+            if self.best_weights_ is None:
+                warn(
+                    f"epoch {self.best_epoch_} is the best, but its weights were not there when training was "
+                    "resumed: the net keeps its last weights. Load the checkpoint of that epoch, which "
+                    f"Checkpoint(monitor='{PREFIX}{self.monitor_.key}_best') saves."
+                )
+            else:
+                for name, weights in self.best_weights_.items():
+                    getattr(net, name).load_state_dict(weights)
+                self.epoch_ = self.best_epoch_
+        self.best_weights_ = None  # the net has them
+
+    # ---- what people ask ---------------------------------------------------------------------------------
+
+    @property
+    def best_epoch_(self) -> int | None:
+        """The best epoch, counted from 1; ``None`` before the first."""
+        return self.monitor_.best_step
+
+    @property
+    def calibrator_(self) -> Any:
+        """The calibrator fitted at the best epoch; ``None`` before the first."""
+        return self.monitor_.calibrator
+
+    # ---- inside ------------------------------------------------------------------------------------------
+
+    def _new_monitor(self) -> RefinementMonitor:
+        own = ("load_best", "outputs")
+        params = self.get_params(deep=False)
+        return RefinementMonitor(**{k: params[k] for k in params if k not in own})
+
+    def _update(self) -> bool:
+        predictions: Any = {self.kind_: torch.cat(self.scores_)}
+        labels = torch.cat(self.labels_)
+        self.scores_, self.labels_ = [], []
+        try:
+            return self.monitor_.update(labels, **predictions, step=self.epoch_)
+        except ValueError as error:
+            raise ValueError(
+                f"the module's outputs were taken for {self.kind_}, but {error} If they are something else, "
+                f"say so with RefinementStopping(outputs=...), which is {self.outputs!r} now."
+            ) from error
+
+    def _record_state(self, net: Any) -> None:
+        """Keep the monitor's state in the last row of the history, unless a foreign calibrator is in it."""
+        for row in net.history:
+            row.pop(STATE_KEY, None)
+        bests = self.monitor_.bests.values()
+        if all(isinstance(best.calibrator, Calibrator) for best in bests):
+            state = {"monitor": self.monitor_.state_dict(), "outputs": self.kind_}
+            net.history.record(STATE_KEY, state)
+
+    def _check_order(self, net: Any) -> None:
+        for name, callback in net.callbacks_:
+            if callback is self:
+                return
+            followed = getattr(callback, "monitor", None)
+            if isinstance(followed, str) and followed.startswith(f"{PREFIX}{self.monitor_.key}"):
+                raise ValueError(
+                    f"callback {name!r} follows {followed!r}, which is recorded after its turn: put it "
+                    "behind RefinementStopping in callbacks="
+                )
+
+
+def calibrator_of(net: Any) -> Calibrator:
+    """Return the calibrator of the best epoch of a net, which its history holds.
+
+    Parameters
+    ----------
+    net : NeuralNet
+        Trained with :class:`RefinementStopping`; perhaps by way of ``f_history`` in ``save_params`` and
+        ``load_params``.
+
+    Returns
+    -------
+    Calibrator
+    """
+    return _best_of(net)[0]
+
+
+def predict_proba(net: Any, X: Any) -> NDArray[Any]:
+    """Return calibrated probabilities.
+
+    Parameters
+    ----------
+    net : NeuralNet
+        As for :func:`calibrator_of`.
+    X : array-like or Dataset
+        What ``net.predict_proba`` takes.
+
+    Returns
+    -------
+    ndarray of shape (n, k)
+    """
+    calibrator, kind = _best_of(net)
+    output = _first(net.forward(X))
+    if kind == "logits":
+        return calibrator.predict_proba_logits(output)
+    return calibrator.predict_proba(output)
+
+
+def _state_of(net: Any) -> dict[str, Any] | None:
+    """Return what the history holds of the last epoch that was complete."""
+    rows = (row[STATE_KEY] for row in net.history if STATE_KEY in row)
+    return next(rows, None)
+
+
+def _best_of(net: Any) -> tuple[Calibrator, str]:
+    """Return the calibrator, and whether it takes logits or probs."""
+    stored = _state_of(net)
+    if stored is None or not stored["monitor"]["bests"]:
+        raise ValueError(
+            "the history of net holds no calibrator: train it with callbacks=[RefinementStopping(...)], or "
+            "load its f_history too. A calibrator that is not of this package is not stored; it is in "
+            "RefinementStopping.calibrator_."
+        )
+    best = stored["monitor"]["bests"][stored["monitor"]["metrics"][0]]
+    return from_dict(best["calibrator"]), stored["outputs"]
+
+
+def _kind_of(net: Any) -> str:
+    """Tell from the criterion whether a module returns logits or probabilities."""
+    criterion = getattr(net, "criterion_", None)
+    criterion = getattr(criterion, "_orig_mod", criterion)  # torch.compile wraps it
+    if isinstance(criterion, nn.CrossEntropyLoss | nn.BCEWithLogitsLoss):
+        return "logits"
+    if isinstance(criterion, nn.BCELoss):
+        return "probs"
+    if isinstance(criterion, nn.NLLLoss):  # NeuralNetClassifier takes the logarithm itself
+        return "probs" if isinstance(net, NeuralNetClassifier) else "logits"
+    raise ValueError(
+        f"the criterion {type(criterion).__name__} does not tell whether the module returns logits or "
+        "probabilities: pass RefinementStopping(outputs='logits') or outputs='probs'"
+    )
+
+
+def _weights_of(net: Any) -> dict[str, Any]:
+    """Return copies of the states of a net's modules, of which most have one."""
+    return {f"{name}_": deepcopy(getattr(net, f"{name}_").state_dict()) for name in net._modules}
+
+
+def _first(output: Any) -> Any:
+    """Return a module's first output, which is the one that skorch predicts from."""
+    return output[0] if isinstance(output, tuple) else output
