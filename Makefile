@@ -4,14 +4,16 @@ VENV := .venv
 BENCH := .venv-bench
 PIP_QUIET := --quiet --disable-pip-version-check
 
-.PHONY: help setup demo test lint format bench clean
+.PHONY: help setup demo test lint format bench evidence examples clean
 
 help:
 	@echo "make demo    see what refinecal does, on data that comes with scikit-learn"
 	@echo "make test    run the tests (about two minutes)"
 	@echo "make lint    check style and types"
 	@echo "make format  mend style"
-	@echo "make bench   race temperature scaling against its rivals (about ten minutes)"
+	@echo "make bench   race against the rivals: temperature scaling, stopping (about twenty minutes)"
+	@echo "make examples  run each framework's example with that framework alone installed"
+	@echo "make evidence DATA=folder  compare ways to stop on Parquet tables (hours)"
 
 setup: $(VENV)/ready
 
@@ -45,5 +47,12 @@ $(BENCH)/ready: pyproject.toml benchmarks/requirements.txt
 	@$(BENCH)/bin/pip install $(PIP_QUIET) -r benchmarks/requirements.txt -e .
 	@touch $@
 
+# Each example in an environment of its own, which holds refinecal and the extra that it names.
+examples:
+	$(PYTHON) examples/fresh.py
+
+evidence: setup
+	$(VENV)/bin/python -m benchmarks.evidence --data $(DATA)
+
 clean:
-	rm -rf $(VENV) $(BENCH) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) .venv-examples .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -7,7 +7,7 @@ import warnings
 
 from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
@@ -23,7 +23,6 @@ X, X_test, y, y_test = train_test_split(X, y, test_size=0.5, random_state=0, str
 
 models = {
     "boosted trees": HistGradientBoostingClassifier(random_state=0),
-    "SGD": make_pipeline(MinMaxScaler(), SGDClassifier(loss="log_loss", random_state=0)),
     "neural network": make_pipeline(
         MinMaxScaler(), MLPClassifier(learning_rate_init=0.01, random_state=0)
     ),
@@ -36,7 +35,6 @@ for name, model in models.items():
     refined = rc.RefineThenCalibrateClassifier(
         model,
         candidates=path if name == "logistic regression" else None,
-        max_steps=500,
         patience=20,
         n_folds=5,  # few rows: hold out each fifth in turn, and average
         random_state=0,

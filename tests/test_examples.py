@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.stem != "demo")
+EXAMPLES = sorted(
+    path for path in (ROOT / "examples").glob("*.py") if path.stem not in ("demo", "fresh")
+)
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
     "optional-dependencies"
 ]

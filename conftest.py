@@ -1,0 +1,6 @@
+"""Set what has to be set before any test module is imported."""
+
+import os
+
+os.environ.setdefault("KERAS_BACKEND", "torch")  # Keras has no backend of its own
+os.environ.setdefault("MPLBACKEND", "Agg")  # no windows
