@@ -253,8 +253,8 @@ def page(cases: list[dict[str, Any]], options: argparse.Namespace) -> str:
 def cases_to_run(options: argparse.Namespace) -> Iterator[tuple[Path, int, str]]:
     """Yield every table large enough, split and regime."""
     sizes = {file: _n_rows(file) for file in sorted(options.data.glob("*.parquet"))}
-    for file in sizes:
-        if sizes[file] >= options.least and (not options.only or file.stem in options.only):
+    for file, size in sizes.items():
+        if size >= options.least and (not options.only or file.stem in options.only):
             for seed in (0, 1):
                 for regime in REGIMES:
                     yield file, seed, regime
