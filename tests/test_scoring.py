@@ -75,7 +75,10 @@ def test_in_searches():
         found = search(LogisticRegression(), grid, scoring=rc.refinement_scorer(), cv=3)
         assert found.fit(X_CANCER, Y_CANCER).best_params_["C"] in grid["C"]
     scores = cross_validate(
-        LogisticRegression(C=1e-3), X_CANCER, Y_CANCER, scoring={"ref": rc.refinement_scorer(cv="loo")}
+        LogisticRegression(C=1e-3),
+        X_CANCER,
+        Y_CANCER,
+        scoring={"ref": rc.refinement_scorer(cv="loo")},
     )
     assert (scores["test_ref"] < 0).all()
 
