@@ -40,6 +40,7 @@ format: setup
 
 bench: $(BENCH)/ready
 	$(BENCH)/bin/python -m benchmarks.run
+	$(BENCH)/bin/python -m benchmarks.boosting
 
 $(BENCH)/ready: pyproject.toml benchmarks/requirements.txt
 	@test -x $(BENCH)/bin/pip || $(PYTHON) -m venv --clear $(BENCH)
