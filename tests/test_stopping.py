@@ -247,7 +247,7 @@ def test_predictions_that_are_not_numbers_stop_training(bad):
     assert monitor.should_stop
     assert monitor.best_step == 0
     assert all(math.isnan(value) for name, value in monitor.history[1].items() if name != "step")
-    assert "predictions are not finite" in repr(monitor)
+    assert "predictions became NaN or infinite" in repr(monitor)
     with pytest.warns(RuntimeWarning, match="diverged"):
         monitor.update(Y, logits=[[0.0, INF]] * 4)
 
@@ -670,7 +670,7 @@ def test_the_repr_fits_into_80_columns(monitor):
 
 def test_the_repr_names_what_was_chosen():
     lines = repr(rc.select(Y, [GOOD, BETTER, WORSE], also="accuracy", patience=1)).splitlines()
-    assert lines[0] == "RefinementMonitor, steps 0 to 2 (stopped after 1 without improvement)"
+    assert lines[0] == "RefinementMonitor, steps 0 to 2: stopped after 1 without improvement"
     assert [line.split()[:2] for line in lines[1:]] == [
         ["metric", "best"],
         ["refinement", "1"],
@@ -829,3 +829,9 @@ def test_nothing_is_warned_of_in_a_sound_training():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rc.select(labels, logits=stages, also=BUILT_IN, cv=5)
+
+
+def test_probabilities_announced_as_logits_are_refused():
+    probs = np.array([[0.7, 0.2, 0.1]] * 3 + [[0.1, 0.1, 0.8]] * 3)
+    with pytest.raises(ValueError, match="logits look like probabilities.*Pass them as probs"):
+        RefinementMonitor().update([0, 0, 1, 2, 2, 1], logits=probs)

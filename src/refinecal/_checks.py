@@ -33,11 +33,12 @@ def check_sample(
     y_name: str = "y_true",
     devices: bool = False,
     for_logits: str = "pass logits=",
+    strict: bool = False,
 ) -> Sample:
     """Return the arguments of a public call as a ``Sample``, or say what is wrong with which of them.
 
     With ``devices``, torch tensors on another device than the CPU stay where they are; ``for_logits`` is
-    the cure for those who have logits.
+    the cure for those who have logits. With ``strict``, logits that look like probabilities are refused.
     """
     if (probs is None) == (logits is None):
         found = "neither" if probs is None else "both"
@@ -60,6 +61,8 @@ def check_sample(
             f"{name} holds only 0 and 1, and {y_name} holds probabilities: are the two swapped?"
         )
     if name == "logits":
+        if strict and look_like_probabilities(scores):
+            raise ValueError(PROBABILITIES_AS_LOGITS)
         warn_if_probabilities(scores)
     return Sample(labels, scores, check_weights(sample_weight, n, name), soft, names, columns)
 
@@ -337,16 +340,26 @@ def check_weights(given: Any, n: int, scores_name: str) -> NDArray[np.float64] |
 
 
 def warn_if_probabilities(logits: Array) -> None:
-    """Warn of logits that are all probabilities: rows in 0..1 that sum to 1, but not only 0 and 1."""
+    """Warn of logits that are all probabilities."""
+    if look_like_probabilities(logits):
+        warn(PROBABILITIES_AS_LOGITS)
+
+
+PROBABILITIES_AS_LOGITS = (
+    "logits look like probabilities: every row is positive and sums to 1. Pass them as probs, or np.log of "
+    "them as logits."
+)
+
+
+def look_like_probabilities(logits: Array) -> bool:
+    """Tell whether all rows lie in 0..1 and sum to 1, but do not hold only 0 and 1."""
     first = logits[0]
     if len(logits) < 5 or first.min() < 0 or abs(first.sum() - 1) > 1e-3:
-        return
+        return False
     sums = logits.sum(axis=1, dtype=np.float64)
-    if logits.min() >= 0 and np.abs(sums - 1).max() < 1e-3 and logits.max(axis=1).min() < 1:
-        warn(
-            "logits look like probabilities: every row is positive and sums to 1. Pass them as probs, or "
-            "np.log of them as logits."
-        )
+    return bool(
+        logits.min() >= 0 and np.abs(sums - 1).max() < 1e-3 and logits.max(axis=1).min() < 1
+    )
 
 
 def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:

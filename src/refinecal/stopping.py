@@ -168,7 +168,16 @@ class RefinementMonitor:
         """
         step = self._check_step(step)
         try:
-            sample = check_sample(y_val, probs, logits, sample_weight, self.classes, "y_val", True)
+            sample = check_sample(
+                y_val,
+                probs,
+                logits,
+                sample_weight,
+                self.classes,
+                "y_val",
+                devices=True,
+                strict=True,
+            )
         except ValueError:
             if _is_finite(probs if logits is None else logits):
                 raise
@@ -341,7 +350,7 @@ class RefinementMonitor:
         names = {metric.name: shortened(metric.name, 32) for metric in self.metrics}
         width = max(6, *map(len, names.values()))
         first, last = int(self.history[0]["step"]), self.last_step
-        lines = [f"RefinementMonitor, steps {first} to {last} ({self._state()})"]
+        lines = [f"RefinementMonitor, steps {first} to {last}{self._state()}"]
         lines.append(f"  {'metric':{width}}  best step      value    refinement      beta")
         for metric in self.metrics:
             best = self.bests.get(metric.name)
@@ -357,10 +366,10 @@ class RefinementMonitor:
 
     def _state(self) -> str:
         if self.diverged:
-            return "stopped: predictions are not finite"
-        return (
-            f"stopped after {self.patience} without improvement" if self.should_stop else "going on"
-        )
+            return ": predictions became NaN or infinite"
+        if self.should_stop:
+            return f": stopped after {self.patience} without improvement"
+        return ""
 
     # ---- resuming ----------------------------------------------------------------------------------------
 

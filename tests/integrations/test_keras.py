@@ -477,7 +477,7 @@ def test_logits_where_probabilities_were_announced():
 
 def test_probabilities_where_logits_were_announced():
     data = digits()
-    with pytest.warns(RuntimeWarning, match="logits look like probabilities"):
+    with pytest.raises(ValueError, match="logits look like probabilities"):
         fit(make_model(), data, RefinementStopping(data[2:], from_logits=True), epochs=1)
 
 

@@ -383,5 +383,5 @@ def test_outputs_can_be_told():
 def test_probabilities_where_logits_are_expected():
     callbacks = [RefinementStopping()]
     net, X, y, *_ = prepared(callbacks=callbacks, module__end=nn.Softmax(1), max_epochs=1)
-    with pytest.warns(RuntimeWarning, match="logits look like probabilities"):
+    with pytest.raises(ValueError, match="logits look like probabilities"):
         net.fit(X, y)

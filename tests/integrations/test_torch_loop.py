@@ -299,7 +299,7 @@ def test_divergence_stops_and_the_best_weights_are_still_there():
 def test_probabilities_in_place_of_logits_are_noticed():
     stopping = RefinementStopping()
     stopping.update(torch.randn(20, 3).softmax(dim=1), torch.arange(20) % 3)
-    with pytest.warns(RuntimeWarning, match="logits look like probabilities"):
+    with pytest.raises(ValueError, match="logits look like probabilities"):
         stopping.step(nn.Identity())
 
 
