@@ -42,8 +42,8 @@ BOOSTING = HistGradientBoostingClassifier(max_leaf_nodes=5, learning_rate=0.4)
 
 
 def model(estimator=BOOSTING, **options):
-    options = {"max_steps": 100, "patience": 5, "random_state": 0, **options}
-    return RefineThenCalibrateClassifier(clone(estimator), **options)
+    options = {"max_steps": 100, "patience": 5, "random_state": 0, "n_folds": None, **options}
+    return RefineThenCalibrateClassifier(clone(estimator, safe=False), **options)
 
 
 @parametrize_with_checks(
@@ -91,7 +91,7 @@ def test_the_best_step_is_the_brute_force_one():
     fitted = model(patience=None).fit(X, y, X_val=X_val, y_val=y_val)
     seed = fitted.estimator_.random_state
     whole = clone(BOOSTING).set_params(max_iter=100, early_stopping=False, random_state=seed)
-    order = np.lexsort((y, [hash_of(row) for row in X]))  # rows are ordered by content, see below
+    order = np.argsort([hash_of(row) for row in X])  # rows are ordered by content, see below
     stages = whole.fit(X[order], y[order]).staged_decision_function(X_val)
     values = [refinement(y_val, logits) for logits in stages]
     assert [record["refinement"] for record in fitted.history_] == pytest.approx(values, rel=1e-6)
@@ -167,6 +167,28 @@ def test_whole_weights_are_repetitions_even_where_the_model_takes_none():
     assert np.array_equal(weighted.predict_proba(X_CANCER), repeated.predict_proba(X_CANCER))
 
 
+@pytest.mark.parametrize("options", [{}, {"n_folds": 3}], ids=["held out", "folds"])
+def test_repetitions_do_not_leak_into_validation(options):
+    """Of noisy labels, copies that are in training would be known by heart in validation."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 5))
+    y = (X[:, 0] + 2 * rng.normal(size=900) > 0).astype(int)
+    plain = model(BOOSTING, **options).fit(X[:600], y[:600])
+    heavy = model(BOOSTING, **options).fit(X[:600], y[:600], sample_weight=np.full(600, 4))
+    losses = [log_loss(y[600:], m.predict_proba(X[600:])) for m in (plain, heavy)]
+    assert losses[1] == pytest.approx(losses[0], rel=0.05)
+    assert min(record["refinement"] for record in heavy.history_) > 0.5
+
+
+def test_a_splitter_sees_the_rows_as_they_came():
+    """Trained on the past only: the last labels are a class of their own, unknown before."""
+    from sklearn.model_selection import TimeSeriesSplit
+
+    y = np.where(np.arange(569) < 469, Y_CANCER, 2)
+    fitted = model(LogisticRegression(max_iter=10_000), n_folds=TimeSeriesSplit(2)).fit(X_CANCER, y)
+    assert [len(m.classes_) for m in fitted.estimators_] == [2, 2]
+
+
 def test_weights_change_the_model():
     weights = np.where(Y_CANCER == 1, 5.5, 0.25)
     plain, weighted = model(), model()
@@ -181,8 +203,9 @@ def test_weights_change_the_model():
 def test_groups_are_not_split():
     """With the group as the only feature, a group on both sides would be learned by heart."""
     groups = np.repeat(np.arange(100), 5)
-    y = np.random.default_rng(0).integers(0, 2, 100)[groups]
-    X = np.eye(100)[groups]
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 100)[groups]
+    X = np.hstack([np.eye(100)[groups], 0.01 * rng.normal(size=(500, 1))])  # no two rows are equal
     leaky = model(LogisticRegression(C=100)).fit(X, y)
     honest = model(LogisticRegression(C=100)).fit(X, y, groups=groups)
     assert leaky.history_[0]["refinement"] < 0.1
@@ -324,6 +347,20 @@ def test_other_calibrators():
     assert log_loss(Y_CANCER, own.predict_proba(X_CANCER)) < 0.3
 
 
+def test_few_rows_are_held_out_in_turn():
+    auto = RefineThenCalibrateClassifier(LogisticRegression(), random_state=0)
+    scaled = StandardScaler().fit_transform(X_CANCER)
+    assert len(auto.fit(scaled, Y_CANCER).estimators_) == 5
+    five = clone(auto).set_params(n_folds=5).fit(scaled, Y_CANCER)
+    assert np.array_equal(auto.predict_proba(scaled), five.predict_proba(scaled))
+    assert len(auto.fit(scaled[:6], [0, 0, 0, 1, 1, 1]).estimators_) == 3
+    assert len(auto.fit(scaled, Y_CANCER, groups=np.arange(569) % 2).estimators_) == 2
+    assert len(auto.fit(scaled, Y_CANCER, X_val=scaled, y_val=Y_CANCER).estimators_) == 1
+    rng = np.random.default_rng(0)
+    many = rng.normal(size=(10_000, 1))
+    assert len(auto.fit(many, many[:, 0] > rng.normal(size=10_000)).estimators_) == 1
+
+
 def test_the_default_estimator_is_boosting():
     fitted = RefineThenCalibrateClassifier(max_steps=5, random_state=0)
     with pytest.warns(ConvergenceWarning, match="the best step is the last of 5: raise max_steps"):
@@ -362,8 +399,17 @@ def test_the_estimator_given_is_left_alone():
             "validation_fraction is 1.5: it must lie between 0 and 1",
         ),
         ({"n_folds": 1}, {}, "n_folds is 1: it must be a whole number of at least 2"),
+        ({"n_folds": "five"}, {}, "n_folds is 'five': it must be a whole number of at least 2"),
         ({"max_steps": 0}, {}, "max_steps is 0: it must be a whole number of at least 1"),
         ({"candidates": []}, {}, "candidates is .*must be a dict of lists"),
+        ({"candidates": {"max_iter": [5]}}, {}, "candidates names the number of rounds"),
+        ({"estimator": "xgb"}, {}, "estimator is 'xgb': it must be a classifier"),
+        ({}, {"sample_weight_val": np.ones(5)}, "sample_weight_val is for X_val"),
+        (
+            {"metric": "auroc"},
+            {"X_val": X_CANCER[:5], "y_val": np.zeros(5)},
+            "never a number on the 5",
+        ),
         ({"candidates": {"no_such": [1]}}, {}, "Invalid parameter 'no_such'"),
         ({"metric": "refinment"}, {}, "Did you mean 'refinement'"),
         ({"patience": 0}, {}, "patience is 0"),
@@ -382,6 +428,55 @@ def test_wrong_use_names_the_cure(options, data, message):
 def test_one_class():
     with pytest.raises(ValueError, match="y holds one class only"):
         model().fit(X_CANCER, np.zeros(569))
+
+
+def test_labels_of_other_types_are_shown_as_they_are():
+    names = pd.Series(np.where(Y_CANCER, "yes", "no"), dtype=object)
+    with pytest.raises(ValueError, match="y_val holds 'maybe', which y does not"):
+        model().fit(X_CANCER, names, X_val=X_CANCER[:2], y_val=["no", "maybe"])
+    with pytest.raises(ValueError, match=r"y holds one class only, 0\.0:"):
+        model().fit(X_CANCER, np.zeros(569))
+
+
+def test_a_fit_that_fails_changes_nothing():
+    fitted = model().fit(X_CANCER, Y_CANCER)
+    before = fitted.predict(X_CANCER)
+    with pytest.raises(ValueError, match="too few"):
+        fitted.fit(X_CANCER[:3], ["cat", "dog", "cow"])
+    assert np.array_equal(fitted.predict(X_CANCER), before)
+    never = model()
+    with pytest.raises(ValueError, match="too few"):
+        never.fit(X_CANCER[:3], ["cat", "dog", "cow"])
+    with pytest.raises(NotFittedError):
+        never.predict(X_CANCER)
+
+
+def test_names_of_columns_are_forgotten_with_them():
+    fitted = model().fit(pd.DataFrame(X_CANCER).add_prefix("x"), Y_CANCER)
+    assert len(fitted.feature_names_in_) == 30
+    fitted.fit(X_CANCER[:, :4], Y_CANCER)
+    assert not hasattr(fitted, "feature_names_in_")
+    assert fitted.n_features_in_ == 4
+
+
+def test_candidates_that_are_estimators_are_not_shared():
+    line = make_pipeline(StandardScaler(), LogisticRegression())
+    mine = LogisticRegression(C=0.1)
+    fitted = model(line, candidates={"logisticregression": [mine]}, n_folds=3).fit(
+        X_CANCER, Y_CANCER
+    )
+    assert not hasattr(mine, "coef_")
+    assert len({id(m[-1]) for m in fitted.estimators_}) == 3
+
+
+def test_the_smoothing_of_forests_is_the_same_for_all_folds():
+    fitted = model(RandomForestClassifier(5, random_state=0), n_folds=4, refit=True)
+    fitted.fit(X_DIGITS, Y_DIGITS)
+    assert fitted._models[0].smoothing == len(Y_DIGITS)
+
+
+def test_several_labels_at_once_are_not_promised():
+    assert not sklearn.utils.get_tags(model(RandomForestClassifier())).classifier_tags.multi_label
 
 
 def test_not_fitted():

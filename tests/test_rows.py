@@ -15,7 +15,7 @@ TABLE = np.array([[0.0, 1.5], [2.0, -1.0], [0.0, 0.0], [2.0, -1.0], [np.nan, 1.0
 
 def rows(n=40, k=3, weights=None, groups=None, seed=0):
     rng = np.random.default_rng(seed)
-    return Rows(rng.normal(size=(n, 4)), rng.integers(k, size=n), weights, groups)
+    return Rows(rng.normal(size=(n, 4)), rng.integers(k, size=n), weights, groups).keyed()
 
 
 def as_set(found):
@@ -78,6 +78,13 @@ def test_texts_that_are_no_table():
     assert found[0] == found[2] != found[1]
 
 
+def test_column_names_that_repeat_and_a_matrix_that_is_left_alone():
+    assert len(content(pd.DataFrame(np.eye(3), columns=["a", "a", "b"]))) == 3
+    given_matrix = sparse.csr_array((np.ones(4), [0, 0, 1, 1], [0, 2, 4]), shape=(2, 2))
+    content(given_matrix)
+    assert given_matrix.nnz == 4
+
+
 def test_numbers_spread_evenly():
     """A thousand consecutive integers fill sixteen equal bins about equally: chi-square below its 99.9 %."""
     found = content(np.arange(1000.0)[:, None])
@@ -91,70 +98,159 @@ def test_numbers_spread_evenly():
 @given(st.permutations(range(12)))
 def test_the_order_of_rows_does_not_matter(order):
     first = rows(12)
-    second = first.take(np.array(order)).in_order()
-    assert np.array_equal(first.in_order().X, second.X)
-    assert np.array_equal(first.in_order().y, second.y)
+    second = first.take(np.array(order)).in_order(False)
+    assert np.array_equal(first.in_order(False).X, second.X)
+    assert np.array_equal(first.in_order(False).y, second.y)
+
+
+def test_rows_are_not_sorted_by_label():
+    """Models that learn row by row would see one class after the other."""
+    labels = rows(200, 2).in_order(False).y
+    assert 60 < np.count_nonzero(np.diff(labels)) < 140
 
 
 @given(st.lists(st.integers(0, 4), min_size=12, max_size=12).filter(any))
 def test_whole_weights_are_repetitions(weights):
     given_rows = rows(12, weights=np.array(weights, dtype=float))
     repeated = given_rows.take(np.repeat(np.arange(12), weights))
-    found = given_rows.in_order()
+    assert given_rows.repeats()
+    found = given_rows.in_order(True)
     assert found.weights is None
     assert as_set(found) == as_set(repeated)
 
 
 @pytest.mark.parametrize("weights", [np.full(12, 0.5), np.full(12, 100.0)], ids=["halves", "many"])
 def test_other_weights_stay_weights(weights):
-    found = rows(12, weights=weights).in_order()
+    given_rows = rows(12, weights=weights)
+    assert not given_rows.repeats()
+    found = given_rows.in_order(False)
     assert found.n == 12
     assert found.total == weights.sum()
 
 
 def test_rows_of_weight_zero_are_gone():
     weights = np.array([0.0, 0.5] * 6)
-    found = rows(12, weights=weights).in_order()
+    found = rows(12, weights=weights).in_order(False)
     assert as_set(found) == as_set(rows(12).take(np.arange(1, 12, 2)))
 
 
-# ---- splits ---------------------------------------------------------------------------------------------
+# ---- splits ------------------------------------------------------------------------------------------------
 
 
-@given(st.integers(24, 80), st.integers(2, 4), st.floats(0.05, 0.6), st.integers(0, 5))
-def test_held_out_rows_have_all_classes_that_can_be_spared(n, k, fraction, seed):
+@given(st.integers(24, 200), st.integers(2, 4), st.floats(0.05, 0.6), st.integers(0, 5))
+def test_held_out_rows_are_a_fraction_of_each_class(n, k, fraction, seed):
     table = rows(n, k, seed=seed)
-    counts = np.bincount(table.y, minlength=k)
     train, val = hold_out(table, fraction, seed)
     assert sorted([*train.tolist(), *val.tolist()]) == list(range(n))
     assert set(table.y[train]) == set(table.y)
-    assert len(val) == max(round(fraction * n), (counts > 1).sum())
+    for label, size in enumerate(np.bincount(table.y, minlength=k)):
+        held = np.count_nonzero(table.y[val] == label)
+        assert (held == 0) == (size < 2)
+        assert abs(held - fraction * size) <= 1
+
+
+@given(st.integers(2, 40), st.integers(2, 5), st.integers(0, 3))
+def test_folds_are_stratified_and_hold_out_every_row_once(n, n_folds, seed):
+    table = rows(n * n_folds, 2, seed=seed)
+    folds = split_folds(table, n_folds, seed)
+    assert sorted(np.concatenate([val for _, val in folds]).tolist()) == list(range(table.n))
+    for train, val in folds:
+        assert not set(train) & set(val)
+        for label in range(2):
+            share = np.count_nonzero(table.y == label) / n_folds
+            assert abs(np.count_nonzero(table.y[val] == label) - share) <= 1
+
+
+def copied(seed=0):
+    """Thirty rows, each there three times, in any order."""
+    return rows(30).take(np.random.default_rng(seed).permutation(np.repeat(np.arange(30), 3)))
+
+
+@pytest.mark.parametrize("fraction", [0.1, 0.3, 0.5])
+def test_copies_of_a_row_are_never_on_both_sides(fraction):
+    table = copied()
+    train, val = hold_out(table, fraction, 0)
+    assert not set(table.X[train, 0]) & set(table.X[val, 0])
+    for train, val in split_folds(table, 5, 0):
+        assert not set(table.X[train, 0]) & set(table.X[val, 0])
+
+
+def test_a_weight_holds_out_what_copies_would():
+    weighted = rows(30, weights=np.full(30, 3.0))
+    for split in (lambda r: hold_out(r, 0.3, 1), lambda r: split_folds(r, 4, 1)[2]):
+        held = set(weighted.X[split(weighted)[1], 0])
+        assert held == set(copied().X[split(copied())[1], 0])
+
+
+def test_rows_of_weight_zero_are_on_no_side():
+    weights = np.array([1.0, 0.0] * 20)
+    table = rows(40, weights=weights)
+    train, val = hold_out(table, 0.3, 0)
+    assert sorted([*train, *val]) == list(range(0, 40, 2))
 
 
 def test_too_few_rows():
+    table = Rows(np.arange(3.0)[:, None], np.arange(3)).keyed()
     with pytest.raises(ValueError, match=r"n_samples=3 is too few to hold some out"):
-        hold_out(Rows(np.zeros((3, 1)), np.arange(3)), 0.2, 0)
+        hold_out(table, 0.2, 0)
+    same = Rows(np.zeros((9, 1)), np.repeat(np.arange(3), 3)).keyed()
+    with pytest.raises(ValueError, match=r"n_folds=5 is more than there are different rows"):
+        split_folds(same, 5, 0)
 
 
 def test_a_class_of_one_row_is_for_training():
-    table = Rows(np.arange(11.0)[:, None], np.array([0] * 5 + [1] * 5 + [2]))
+    table = Rows(np.arange(11.0)[:, None], np.array([0] * 5 + [1] * 5 + [2])).keyed()
     train, val = hold_out(table, 0.3, 0)
     assert 10 in train
     assert set(table.y[val]) == {0, 1}
 
 
-def test_groups_are_held_out_together():
-    groups = np.repeat(np.arange(20), 4)
-    table = rows(80, groups=groups)
-    train, val = hold_out(table, 0.2, 0)
+@pytest.mark.parametrize("fraction", [0.1, 0.2, 0.4, 0.6])
+@pytest.mark.parametrize("seed", range(3))
+def test_groups_are_held_out_together(fraction, seed):
+    groups = np.repeat(np.arange(50), 4)
+    table = rows(200, groups=groups)
+    train, val = hold_out(table, fraction, seed)
     assert not set(groups[train]) & set(groups[val])
-    assert 8 <= len(val) <= 24
+    assert len(val) == pytest.approx(200 * fraction, abs=20)
+    assert set(table.y[train]) == set(table.y)
+
+
+def test_few_groups():
+    table = rows(60, groups=np.repeat(np.arange(3), 20))
+    train, val = hold_out(table, 0.2, 0)
+    assert (len(train), len(val)) == (40, 20)
+
+
+def test_a_class_that_lives_in_one_group_stays_in_training():
+    groups = np.repeat(np.arange(6), 10)
+    y = np.where(groups == 3, 2, np.arange(60) % 2)
+    table = Rows(np.arange(60.0)[:, None], y, None, groups).keyed()
+    for seed in range(10):
+        train, _ = hold_out(table, 0.3, seed)
+        assert 2 in y[train]
+
+
+def test_groups_of_which_none_can_be_spared():
+    table = Rows(np.arange(4.0)[:, None], np.array([0, 0, 1, 1]), None, np.array([0, 0, 1, 1]))
+    with pytest.raises(ValueError, match="2 groups, of which none can be held out.*Pass X_val="):
+        hold_out(table.keyed(), 0.5, 0)
 
 
 def test_folds_keep_groups_together():
     groups = np.repeat(np.arange(20), 4)
     for train, val in split_folds(rows(80, groups=groups), 4, 0):
         assert not set(groups[train]) & set(groups[val])
+
+
+def test_a_splitter_gets_the_table_as_it_is():
+    from sklearn.model_selection import PredefinedSplit, TimeSeriesSplit
+
+    table = rows(40)
+    train, val = split_folds(table, PredefinedSplit(np.arange(40) % 2), 0)[0]
+    assert (set(train % 2), set(val % 2)) == ({1}, {0})
+    for train, val in split_folds(table, TimeSeriesSplit(3), 0):
+        assert train.max() < val.min()
 
 
 @pytest.mark.parametrize(
@@ -173,3 +269,11 @@ def test_tables_are_joined_in_their_own_kind(kind):
     assert found.weights.tolist() == [1, 1, 1, 2, 2, 2]
     dense = found.X.toarray() if sparse.issparse(found.X) else np.asarray(found.X)
     assert np.array_equal(dense, np.concatenate([table, table]))
+
+
+def test_joined_tables_have_the_categories_of_both():
+    first, second = (pd.DataFrame({"a": pd.Categorical(list(text))}) for text in ("ux", "vx"))
+    found = joined(Rows(first, np.arange(2)), Rows(second, np.arange(2))).X["a"]
+    assert found.tolist() == ["u", "x", "v", "x"]
+    assert found.cat.categories.tolist() == ["u", "x", "v"]
+    assert first["a"].cat.categories.tolist() == ["u", "x"]

@@ -834,4 +834,26 @@ def test_nothing_is_warned_of_in_a_sound_training():
 def test_probabilities_announced_as_logits_are_refused():
     probs = np.array([[0.7, 0.2, 0.1]] * 3 + [[0.1, 0.1, 0.8]] * 3)
     with pytest.raises(ValueError, match="logits look like probabilities.*Pass them as probs"):
-        RefinementMonitor().update([0, 0, 1, 2, 2, 1], logits=probs)
+        rc.RefinementMonitor().update([0, 0, 1, 2, 2, 1], logits=probs)
+
+
+def test_logits_that_are_nearly_flat_may_sum_to_1():
+    """A boosted model that starts from 0.5 for each of two classes, after one very small step."""
+    logits = 0.5 + 1e-4 * np.array([[1.0, -1.0], [-1.0, 1.0]] * 5)
+    assert rc.RefinementMonitor().update([0, 1] * 5, logits=logits)
+
+
+def test_a_wrong_label_is_not_taken_for_divergence():
+    """Log-odds may be infinite, so the label is what is wrong here."""
+    with pytest.raises(ValueError, match=r"y_val\[2\] is 7"):
+        rc.RefinementMonitor().update([0, 1, 7, 1], logits=[-np.inf, 1, 2, np.inf])
+
+
+@pytest.mark.parametrize("options", [{"loss": "brier"}, {"calibrator": "isotonic"}, {"cv": "loo"}])
+def test_a_state_of_another_kind_is_refused(options):
+    monitor = rc.RefinementMonitor()
+    monitor.update([0, 1, 1], [0.2, 0.7, 0.4])
+    with pytest.raises(
+        ValueError, match="make the monitor with the same loss=, calibrator= and cv="
+    ):
+        rc.RefinementMonitor(**options).load_state_dict(monitor.state_dict())

@@ -698,3 +698,12 @@ def test_swapped_arguments_and_models_are_told_apart():
         rc.decompose([1, 0, 1], LogisticRegression().predict_proba)
     with pytest.raises(ValueError, match=r"pass model.predict_proba\(X\), not model.predict\(X\)"):
         rc.decompose([0, 2, 1], [0, 2, 1])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("level", [0.0, np.log(1 / 3), -7.3])
+def test_flat_predictions_say_nothing_about_beta(level, dtype):
+    """Every beta is as good as any other: the one to start from stays, and predictions stay flat."""
+    fit = rc.fit_temperature(np.arange(90) % 3, np.full((90, 3), level, dtype=dtype))
+    assert (fit.beta, fit.converged) == (1.0, True)
+    assert fit.loss == pytest.approx(np.log(3), rel=1e-6)

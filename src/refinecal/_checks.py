@@ -61,9 +61,12 @@ def check_sample(
             f"{name} holds only 0 and 1, and {y_name} holds probabilities: are the two swapped?"
         )
     if name == "logits":
-        if strict and look_like_probabilities(scores):
+        if (
+            strict and look_like_probabilities(scores) and np.ptp(scores) > 0.01
+        ):  # not at the very start
             raise ValueError(PROBABILITIES_AS_LOGITS)
-        warn_if_probabilities(scores)
+        if not strict:
+            warn_if_probabilities(scores)
     return Sample(labels, scores, check_weights(sample_weight, n, name), soft, names, columns)
 
 
@@ -91,12 +94,13 @@ def check_scores(given: Any, name: str, for_logits: str = "pass logits=") -> Arr
 def _logs_of_probs(probs: Array, tolerance: float, for_logits: str) -> Array:
     _refuse(probs, np.isnan, "probs", "is NaN: drop the rows whose prediction is missing")
     margin = 1e-6  # float32 softmax may round a little past 1
+    order = "labels first" if for_logits == "pass logits=" else "predictions first, then labels"
     _refuse(
         probs,
         lambda p: (p < 0) | (p > 1 + margin),
         "probs",
         f"is not a probability: these must lie in 0..1. If they are logits or log-odds, {for_logits}; "
-        "if they are labels, pass model.predict_proba(X), not model.predict(X), and the labels first.",
+        f"if they are labels, pass model.predict_proba(X), not model.predict(X), and {order}.",
     )
     if probs.ndim == 1:
         with np.errstate(divide="ignore"):
@@ -346,8 +350,8 @@ def warn_if_probabilities(logits: Array) -> None:
 
 
 PROBABILITIES_AS_LOGITS = (
-    "logits look like probabilities: every row is positive and sums to 1. Pass them as probs, or np.log of "
-    "them as logits."
+    "logits look like probabilities: every row is positive and sums to 1. Pass them as probs, or what the "
+    "model gives before its softmax, or np.log of them."
 )
 
 
@@ -372,11 +376,21 @@ def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
+ELSEWHERE = {  # what others call it
+    "auc": "auroc",
+    "roc_auc": "auroc",
+    "acc": "accuracy",
+    **dict.fromkeys(["loss", "logloss", "log_loss", "neg_log_loss", "nll", "cross_entropy"], "log"),
+}
+
+
 def fail_choice(name: str, value: object, choices: list[str], otherwise: str) -> NoReturn:
     """Raise for an unknown name, with the known ones and the nearest to it."""
     from difflib import get_close_matches
 
-    near = get_close_matches(str(value), choices, 1)
+    ours = ELSEWHERE.get(str(value).lower(), value)
+    near = [one for one in (ours, f"{ours}_loss") if one in choices]
+    near = near or get_close_matches(str(value), choices, 1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     known = ", ".join(map(repr, choices))
     raise ValueError(f"{name} is {value!r}: it must be one of {known}, or {otherwise}.{hint}")

@@ -1,13 +1,13 @@
-"""Rows of a user's table: ordered by what they hold, repeated as weights say, split for validation.
+"""Rows of a user's table: split for validation, repeated as weights say, ordered by what they hold.
 
-Rows are put in an order that depends on their content alone before anything is drawn at random, so that
-a fitted model does not depend on the order of the table, and a row of weight 2 is the same as two rows.
+What is drawn at random is drawn among distinct rows, in an order that depends on their content alone. So
+neither the order of the table nor a row of weight 2 written as two rows changes a model, and copies of
+a row are never on both sides of a split.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
@@ -17,15 +17,18 @@ from numpy.typing import NDArray
 
 MOST_REPEATED = 4  # whole weights are repeated literally up to this many times the rows
 
+Indices = NDArray[np.int64]
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Features, labels, weights and groups of the same rows."""
+    """Features, labels, weights and groups of the same rows; ``keys`` tell distinct features apart."""
 
     X: Any
     y: NDArray[Any]
     weights: NDArray[np.float64] | None = None
     groups: NDArray[Any] | None = None
+    keys: NDArray[np.uint64] | None = None
 
     @property
     def n(self) -> int:
@@ -36,7 +39,7 @@ class Rows:
         """The number of rows, each counted as often as its weight says."""
         return float(self.n if self.weights is None else self.weights.sum())
 
-    def take(self, rows: NDArray[np.int64]) -> Rows:
+    def take(self, rows: Indices) -> Rows:
         """Return the given rows, in that order."""
         from sklearn.utils import _safe_indexing
 
@@ -45,27 +48,162 @@ class Rows:
             self.y[rows],
             None if self.weights is None else self.weights[rows],
             None if self.groups is None else self.groups[rows],
+            None if self.keys is None else self.keys[rows],
         )
 
-    def in_order(self) -> Rows:
-        """Return the rows in an order that depends on their content alone; rows of weight 0 are gone.
+    def keyed(self) -> Rows:
+        """Return the same rows with keys."""
+        return replace(self, keys=content(self.X))
 
-        Whole weights become repeated rows, unless that makes far more of them.
-        """
-        rows, repeated = np.arange(self.n), self
+    def in_order(self, repeat: bool) -> Rows:
+        """Return the rows that count, ordered by content; weights as repetitions if ``repeat``."""
+        assert self.keys is not None, "keyed first"
+        rows = np.arange(self.n)
+        kept = self
         if self.weights is not None:
             rows = np.flatnonzero(self.weights)
-            whole = (self.weights == np.round(self.weights)).all()
-            if whole and self.weights.sum() <= MOST_REPEATED * len(rows):
+            if repeat:
                 rows = np.repeat(np.arange(self.n), self.weights.astype(np.int64))
-                repeated = replace(self, weights=None)
-        keys: list[NDArray[Any]] = [
-            content(self.X)[rows],
-            np.unique(self.y, return_inverse=True)[1][rows],
-        ]
-        if repeated.weights is not None:
-            keys.insert(0, repeated.weights[rows])
-        return repeated.take(rows[np.lexsort(keys)])
+                kept = replace(self, weights=None)
+        order: list[NDArray[Any]] = [_codes(self.y)[rows], self.keys[rows]]
+        if kept.weights is not None:
+            order.insert(0, kept.weights[rows])
+        return kept.take(rows[np.lexsort(order)])
+
+    def repeats(self) -> bool:
+        """Tell whether the weights are whole numbers that can be taken as repetitions."""
+        if self.weights is None:
+            return False
+        whole = (self.weights == np.round(self.weights)).all()
+        return bool(whole and self.total <= MOST_REPEATED * np.count_nonzero(self.weights))
+
+
+def _codes(y: NDArray[Any]) -> Indices:
+    return np.asarray(np.unique(y, return_inverse=True)[1].reshape(-1), dtype=np.int64)
+
+
+# ---- splits ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Units:
+    """Distinct rows: what is drawn. Each has a label, a mass, and a place in a random order of its class.
+
+    Places lie in 0..1, so that those below a fraction have that fraction of the mass of the class.
+    """
+
+    of_row: Indices  # the unit of each row; -1 for rows of weight 0
+    places: NDArray[np.float64]
+    ranks: Indices  # from 0 within the class
+    sizes: Indices  # how many units the class has
+
+    @classmethod
+    def drawn(cls, rows: Rows, seed: int) -> _Units:
+        assert rows.keys is not None, "keyed first"
+        weights = np.ones(rows.n) if rows.weights is None else rows.weights
+        used = np.flatnonzero(weights)
+        pairs = np.stack([rows.keys[used], _codes(rows.y)[used].astype(np.uint64)])
+        distinct, unit = np.unique(pairs, axis=1, return_inverse=True)
+        of_row = np.full(rows.n, -1)
+        of_row[used] = unit.reshape(-1)
+        mass, label = np.bincount(of_row[used], weights[used]), distinct[1].astype(np.int64)
+        order = np.random.default_rng(seed).permutation(len(mass))
+        order = order[np.argsort(label[order], kind="stable")]
+        sizes = np.bincount(label)
+        firsts = np.cumsum(sizes) - sizes
+        totals = np.bincount(label, mass)
+        before = np.cumsum(totals) - totals
+        places, ranks = np.empty(len(mass)), np.empty(len(mass), dtype=np.int64)
+        middle = np.cumsum(mass[order]) - mass[order] / 2
+        places[order] = (middle - before[label[order]]) / totals[label[order]]
+        ranks[order] = np.arange(len(mass)) - firsts[label[order]]
+        return cls(of_row, places, ranks, sizes[label])
+
+    def sides(self, held_out: NDArray[np.bool_]) -> tuple[Indices, Indices]:
+        """Return the rows of the units that are not held out, and of those that are."""
+        used = self.of_row >= 0
+        chosen = held_out[self.of_row]
+        return np.flatnonzero(used & ~chosen), np.flatnonzero(used & chosen)
+
+
+def hold_out(rows: Rows, fraction: float, seed: int) -> tuple[Indices, Indices]:
+    """Return training and validation rows: about this fraction of each class, or of the groups.
+
+    Equal rows stay together. A class of one distinct row is for training only.
+    """
+    if rows.groups is not None:
+        return _hold_out_groups(rows, fraction, seed)
+    units = _Units.drawn(rows, seed)
+    held_out = (units.places < fraction) | (units.ranks == 0)
+    held_out &= units.ranks < units.sizes - 1  # the last is for training, and with it every class
+    if not held_out.any():
+        raise ValueError(
+            f"n_samples={rows.n} is too few to hold some out for validation: a class needs two different "
+            "rows or more. Pass X_val= and y_val=."
+        )
+    return units.sides(held_out)
+
+
+def _hold_out_groups(rows: Rows, fraction: float, seed: int) -> tuple[Indices, Indices]:
+    """Hold out groups, in random order, as long as they bring every class closer to the fraction."""
+    names, group = np.unique(np.asarray(rows.groups), return_inverse=True)
+    label = _codes(rows.y)
+    weights = np.ones(rows.n) if rows.weights is None else rows.weights
+    mass = np.zeros((len(names), label.max() + 1))
+    np.add.at(mass, (group.reshape(-1), label), weights)
+    whole, held = mass.sum(axis=0), np.zeros(mass.shape[1])
+    chosen = np.zeros(len(names), dtype=bool)
+    allowed = [g for g in range(len(names)) if (mass[g] < whole).all()]  # the rest has every class
+    order = np.random.default_rng(seed).permutation(allowed).astype(np.int64)
+
+    def distance(part: NDArray[np.float64]) -> float:
+        return float(((part / whole - fraction) ** 2).sum())
+
+    for g in order:
+        if distance(held + mass[g]) < distance(held) and (held + mass[g] < whole).all():
+            chosen[g], held = True, held + mass[g]
+    if not chosen.any() and len(order):
+        chosen[min(order, key=lambda g: distance(mass[g]))] = True
+    if not chosen.any():
+        raise ValueError(
+            f"groups holds {len(names)} groups, of which none can be held out: training would lose a class. "
+            "Pass X_val= and y_val=, or finer groups."
+        )
+    used, side = weights > 0, chosen[group.reshape(-1)]
+    return np.flatnonzero(used & ~side), np.flatnonzero(used & side)
+
+
+def most_folds(rows: Rows, wanted: int) -> int | None:
+    """Return how many folds there can be, at most ``wanted``; ``None`` if not even two."""
+    grouped = rows.groups is not None
+    most = len(np.unique(rows.groups)) if grouped else int(_Units.drawn(rows, 0).sizes.max())
+    return min(wanted, most) if most >= 2 else None
+
+
+def split_folds(rows: Rows, n_folds: Any, seed: int) -> list[tuple[Indices, Indices]]:
+    """Return training and validation rows of each fold: stratified, equal rows and groups together.
+
+    A splitter of the user's gets the table as it is.
+    """
+    if hasattr(n_folds, "split"):
+        return list(n_folds.split(rows.X, rows.y, rows.groups))
+    if rows.groups is not None:
+        from sklearn.model_selection import StratifiedGroupKFold
+
+        splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed)
+        return list(splitter.split(np.zeros(rows.n), rows.y, rows.groups))
+    units = _Units.drawn(rows, seed)
+    fold = (units.places * n_folds).astype(np.int64)
+    empty = np.setdiff1d(np.arange(n_folds), fold)
+    if empty.size:
+        raise ValueError(
+            f"n_folds={n_folds} is more than there are different rows in any class, with "
+            f"n_samples={rows.n}: use fewer folds"
+        )
+    return [units.sides(fold == number) for number in range(n_folds)]
+
+
+# ---- tables ------------------------------------------------------------------------------------------------
 
 
 def joined(first: Rows, second: Rows) -> Rows:
@@ -82,7 +220,7 @@ def _stacked(parts: list[Any]) -> Any:
     for name in ("pandas", "polars"):
         package = sys.modules.get(name)
         if package is not None and isinstance(parts[0], package.DataFrame):
-            return package.concat(parts)
+            return package.concat(_with_same_categories(parts) if name == "pandas" else parts)
     if hasattr(parts[0], "tocsr"):
         from scipy.sparse import vstack
 
@@ -90,12 +228,25 @@ def _stacked(parts: list[Any]) -> Any:
     return np.concatenate([np.asarray(part) for part in parts])
 
 
+def _with_same_categories(parts: list[Any]) -> list[Any]:
+    """Return pandas tables whose categorical columns have all categories of both."""
+    first, second = (part.copy() for part in parts)
+    for name in first.columns.intersection(second.columns):
+        if first[name].dtype == "category" and second[name].dtype == "category":
+            known = first[name].cat.categories
+            more = second[name].cat.categories.difference(known, sort=False)
+            first[name] = first[name].cat.set_categories([*known, *more])
+            second[name] = second[name].cat.set_categories([*known, *more])
+    return [first, second]
+
+
 def content(X: Any) -> NDArray[np.uint64]:
     """Return a number for each row that depends on nothing but what the row holds, whatever holds it."""
     if hasattr(X, "tocsr"):
         return _of_sparse(X.tocsr())
     if hasattr(X, "columns"):
-        columns = [_of_column(X[name], j) for j, name in enumerate(X.columns)]
+        table = X.iloc if hasattr(X, "iloc") else X  # by position: names may repeat
+        columns = [_of_column(table[:, j], j) for j in range(X.shape[1])]
         return _scrambled(np.sum(columns, axis=0, dtype=np.uint64))
     try:
         values = np.asarray(X, dtype=np.float64)
@@ -119,7 +270,9 @@ def _of_column(column: Any, j: int) -> NDArray[np.uint64]:
 
 
 def _of_sparse(X: Any) -> NDArray[np.uint64]:
-    X.sum_duplicates()
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     kept = X.data != 0
     total = np.zeros(X.shape[0], dtype=np.uint64)
@@ -147,40 +300,3 @@ def _scrambled(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(bits ^ (bits >> np.uint64(31)))
-
-
-def hold_out(rows: Rows, fraction: float, seed: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return training and validation rows: stratified by label, or whole groups."""
-    from sklearn.model_selection import StratifiedGroupKFold, StratifiedShuffleSplit
-
-    if rows.groups is not None:
-        parts = max(2, round(1 / fraction))
-        splitter = StratifiedGroupKFold(parts, shuffle=True, random_state=seed)
-        train, val = next(splitter.split(np.zeros(rows.n), rows.y, rows.groups))
-        return train, val
-    codes, counts = np.unique(rows.y, return_inverse=True, return_counts=True)[1:]
-    alone = counts[codes] == 1  # a class of one row is for training
-    rest = np.flatnonzero(~alone)
-    k, n_val = int((counts > 1).sum()), round(fraction * rows.n)
-    n_val = max(n_val, k)
-    if k == 0 or len(rest) - n_val < k:
-        raise ValueError(
-            f"n_samples={rows.n} is too few to hold some out for validation: each class needs two rows or "
-            "more. Pass X_val= and y_val=."
-        )
-    splitter = StratifiedShuffleSplit(1, test_size=n_val, random_state=seed)
-    train, val = next(splitter.split(np.zeros(len(rest)), codes[rest]))
-    return np.sort(np.concatenate([rest[train], np.flatnonzero(alone)])), np.sort(rest[val])
-
-
-def split_folds(
-    rows: Rows, n_folds: Any, seed: Any
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield training and validation rows of each fold: stratified by label, groups kept together."""
-    from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
-
-    kind = StratifiedKFold if rows.groups is None else StratifiedGroupKFold
-    splitter = n_folds
-    if not hasattr(n_folds, "split"):
-        splitter = kind(n_folds, shuffle=True, random_state=seed)
-    yield from splitter.split(np.zeros(rows.n), rows.y, rows.groups)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone, is_classifier
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import check_array, check_random_state, get_tags, indexable
 from sklearn.utils.multiclass import check_classification_targets
@@ -28,7 +29,7 @@ from refinecal._predictions import (
     smoothed,
     widened,
 )
-from refinecal._rows import Rows, hold_out, joined, split_folds
+from refinecal._rows import Rows, hold_out, joined, most_folds, split_folds
 from refinecal.decomposition import decompose
 from refinecal.integrations.sklearn import is_iterative, train
 from refinecal.integrations.sklearn import refit as train_again
@@ -36,15 +37,18 @@ from refinecal.stopping import RefinementMonitor
 
 __all__ = ["RefineThenCalibrateClassifier"]
 
+FEW_ROWS = 10_000  # below, n_folds="auto" takes folds
+AUTO_FOLDS = 5
+
 
 class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Train long, keep the step of smallest refinement error, calibrate there.
 
-    Part of the data is held out. The estimator is trained step by step (boosting rounds, or passes of models
-    with ``partial_fit``) while the refinement error on the held-out part is followed, goes back to its
-    best step, and is calibrated on the same part. Of several ``candidates``, such as regularisation
-    strengths, the one with the smallest refinement error is kept. The result does not depend on the
-    order of the rows.
+    Part of the data is held out, in five turns if there are few rows. The estimator is trained step by
+    step (boosting rounds, or passes of models with ``partial_fit``) while the refinement error on the
+    held-out part is followed, goes back to its best step, and is calibrated on the same part. Of several
+    ``candidates``, such as regularisation strengths, the one with the smallest refinement error is kept.
+    The result does not depend on the order of the rows.
 
     Parameters
     ----------
@@ -64,9 +68,13 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
     calibrator : str or object, default "temperature"
         As for :func:`decompose`.
     validation_fraction : float, default 0.2
-        The part held out, stratified by label, or whole groups if ``groups`` are given.
-    n_folds : int or splitter, optional
-        Hold out each of so many folds in turn, and average the probabilities of the models so made.
+        The part held out if it is done once, stratified by label, or whole groups if ``groups`` are given.
+        Equal rows stay together.
+    n_folds : int, splitter, None or "auto", default "auto"
+        Hold out each of so many folds in turn, and average the probabilities of the models so made; a
+        splitter of scikit-learn gets the rows in the order in which they came. ``None`` holds out once.
+        "auto" takes 5 folds if there are fewer than 10 000 rows, where a single part held out is too few
+        to choose by and too many to lose.
     refit : bool, default False
         Train once more on all rows, for the chosen number of steps and with the chosen candidate.
     random_state : int, RandomState or None
@@ -79,12 +87,14 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
     calibrator_ : Calibrator
         Fitted on the held-out rows.
     best_step_ : int
-        The number of steps that ``estimator_`` was trained for; 1 for models that are fitted once.
+        How many steps ``estimator_`` was trained for, counted from 1; 1 for models that are fitted once.
     best_params_ : dict
         The chosen candidate.
     history_ : list of dict
         One record per candidate and step: ``candidate``, ``step``, every term of the decomposition, ``beta``,
         the metric; with ``n_folds`` also ``fold``.
+    monitor_ : RefinementMonitor
+        What ``estimator_`` went through, for ``monitor_.plot()``.
     estimators_, calibrators_ : list
         One per fold; a list of one without folds.
     classes_ : ndarray
@@ -134,7 +144,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         min_delta: float = 0.0,
         calibrator: Any = "temperature",
         validation_fraction: float = 0.2,
-        n_folds: Any = None,
+        n_folds: Any = "auto",
         refit: bool = False,
         random_state: Any = None,
     ) -> None:
@@ -181,69 +191,71 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         -------
         self
         """
-        self._check_parameters(X_val, y_val, groups)
-        rows = _check_rows(X, y, sample_weight, groups)
-        self.classes_ = np.unique(rows.y)
-        if len(self.classes_) < 2:
+        self._check_parameters(X_val, y_val, sample_weight_val, groups)
+        rows = _check_rows(X, y, sample_weight, groups).keyed()
+        classes = np.unique(rows.y if rows.weights is None else rows.y[rows.weights > 0])
+        if len(classes) < 2:
             raise ValueError(
-                f"y holds one class only, {self.classes_[0]!r}: there is nothing to learn"
+                f"y holds one class only, {shown(classes[0])}: there is nothing to learn"
             )
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        rows = rows.in_order()
-        pairs = self._splits(rows, X_val, y_val, sample_weight_val, seed)
-        chosen = self._choose(pairs, seed)
-        self._models = chosen
+        if X_val is None:
+            pairs = self._split(rows, seed)
+            everything = rows.in_order(rows.repeats())
+        else:
+            val = _check_rows(X_val, y_val, sample_weight_val, None, "_val").keyed()
+            _check_known(val.y, classes)
+            pairs = [(rows.in_order(rows.repeats()), val.in_order(val.repeats()))]
+            everything = joined(*pairs[0])
+        models, history = self._choose(pairs, seed)
         if self.refit:
-            everything = rows if X_val is None else joined(rows, pairs[0][1])
-            self._models = [self._again(chosen, pairs, everything, seed)]
-        self._publish()
+            models = [self._again(models, pairs, everything, classes, seed)]
+        self._publish(models, history, classes)
         return self
 
-    # ---- splitting --------------------------------------------------------------------------------------
-
-    def _splits(
-        self, rows: Rows, X_val: Any, y_val: Any, weights_val: Any, seed: int
-    ) -> list[tuple[Rows, Rows]]:
+    def _split(self, rows: Rows, seed: int) -> list[tuple[Rows, Rows]]:
         """Return the training and validation rows of each fold, or of the only split."""
-        if X_val is not None:
-            val = _check_rows(X_val, y_val, weights_val, None, "_val").in_order()
-            strange = np.setdiff1d(val.y, self.classes_)
-            if strange.size:
-                raise ValueError(
-                    f"y_val holds {strange[0].item()!r}, which y does not: no model can learn it. Drop "
-                    "these rows."
-                )
-            return [(rows, val)]
-        if self.n_folds is None:
+        repeat = rows.repeats()
+        n_folds = self._n_folds(rows)
+        if n_folds is None:
             splits = [hold_out(rows, self.validation_fraction, seed)]
         else:
-            splits = list(split_folds(rows, self.n_folds, seed))
-        pairs = [(rows.take(train_rows), rows.take(val_rows)) for train_rows, val_rows in splits]
-        # A class with fewer rows than folds is unknown to some of the models.
-        known = [np.isin(val.y, train_rows.y) for train_rows, val in pairs]
-        return [
-            (train_rows, val if seen.all() else val.take(np.flatnonzero(seen)))
-            for (train_rows, val), seen in zip(pairs, known, strict=True)
-        ]
+            splits = split_folds(rows, n_folds, seed)
+        pairs = []
+        for train_rows, val_rows in splits:
+            ours = rows.take(train_rows).in_order(repeat)
+            theirs = rows.take(val_rows).in_order(repeat)
+            seen = np.isin(
+                theirs.y, ours.y
+            )  # a class with few rows may be unknown to a fold's model
+            pairs.append((ours, theirs if seen.all() else theirs.take(np.flatnonzero(seen))))
+        return pairs
+
+    def _n_folds(self, rows: Rows) -> Any:
+        if not isinstance(self.n_folds, str):
+            return self.n_folds
+        return None if rows.n >= FEW_ROWS else most_folds(rows, AUTO_FOLDS)
 
     # ---- choosing ---------------------------------------------------------------------------------------
 
-    def _choose(self, pairs: list[tuple[Rows, Rows]], seed: int) -> list[_Model]:
-        """Return the models, one per fold, of the candidate that is best on average."""
+    def _choose(
+        self, pairs: list[tuple[Rows, Rows]], seed: int
+    ) -> tuple[list[_Model], list[dict[str, float]]]:
+        """Return the models, one per fold, of the candidate that is best on average, and all records."""
         best: list[_Model] = []
         best_value = math.nan
-        self.history_ = []
+        history: list[dict[str, float]] = []
         sizes = [val.total for _, val in pairs]
         for number, params in enumerate(self._candidates()):
             models = [self._train(params, rows, val, seed) for rows, val in pairs]
             for fold, model in enumerate(models):
-                where = {"candidate": number} | ({} if self.n_folds is None else {"fold": fold})
-                self.history_ += [where | record for record in model.monitor.history]
+                where = {"candidate": number} | ({} if len(models) == 1 else {"fold": fold})
+                history += [where | record for record in model.monitor.history]
             metric = models[0].monitor.metric
             value = float(np.average([model.value for model in models], weights=sizes))
             if not best or metric.better(value, best_value):
                 best, best_value = models, value
-        return best
+        return best, history
 
     def _candidates(self) -> Sequence[dict[str, Any]]:
         given = {} if self.candidates is None else self.candidates
@@ -255,6 +267,12 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             raise ValueError(
                 f"candidates is {self.candidates!r}: it must be a dict of lists, such as "
                 "{'C': [0.1, 1]}, or a list of dicts, one for each candidate"
+            )
+        named = {name.rsplit("__", 1)[-1] for params in found for name in params}
+        if named & {"n_estimators", "max_iter", "iterations"} and is_iterative(self._base()):
+            raise ValueError(
+                "candidates names the number of rounds, which is not chosen beforehand: leave it out, and "
+                "pass max_steps= to bound it"
             )
         return found
 
@@ -278,7 +296,11 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             sample_weight=rows.weights,
             sample_weight_val=val.weights,
         )
-        assert monitor.best_step is not None, "at least one step was seen"
+        if monitor.best_step is None:
+            raise ValueError(
+                f"metric {monitor.metric.name!r} was never a number on the {val.n} held-out rows: it needs "
+                "other validation rows, or the estimator's predictions are NaN"
+            )
         if is_iterative(model) and monitor.best_step == self.max_steps:
             message = f"the best step is the last of {self.max_steps}: raise max_steps"
             warn(message, ConvergenceWarning)
@@ -292,8 +314,8 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         base = self._base()
         # CatBoost copies lists among its parameters, which clone takes for a mistake.
         model = base.copy() if library_of(base) == "catboost" else clone(base)
-        model.set_params(**params)
-        if self.random_state is not None:
+        model.set_params(**{name: clone(value, safe=False) for name, value in params.items()})
+        if self.random_state is not None and not isinstance(model, FrozenEstimator):
             unset = [
                 name
                 for name, value in model.get_params().items()
@@ -306,40 +328,51 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         return HistGradientBoostingClassifier() if self.estimator is None else self.estimator
 
     def _again(
-        self, chosen: list[_Model], pairs: list[tuple[Rows, Rows]], rows: Rows, seed: int
+        self,
+        chosen: list[_Model],
+        pairs: list[tuple[Rows, Rows]],
+        rows: Rows,
+        classes: NDArray[Any],
+        seed: int,
     ) -> _Model:
         """Train on all rows for the median of the best steps; keep the calibration of held-out rows."""
         first, n_steps = chosen[0], int(np.median([model.n_steps for model in chosen]))
-        model = train_again(
+        again = train_again(
             self._new(first.params, seed), rows.X, rows.y, n_steps, rows.weights, first.estimator
         )
         if len(pairs) == 1:
-            return replace(first, estimator=model)
+            return replace(first, estimator=again)
         held_out = [val for _, val in pairs]
+        smoothing = sum(val.n for val in held_out) if any(m.smoothing for m in chosen) else 0
         logits = [
-            model.logits(val.X, self.classes_) for model, val in zip(chosen, held_out, strict=True)
+            replace(model, smoothing=smoothing).logits(val.X, classes)
+            for model, val in zip(chosen, held_out, strict=True)
         ]
+        weights = [val.weights for val in held_out if val.weights is not None]
         calibrator = decompose(
             np.concatenate([val.y for val in held_out]),
             logits=np.concatenate(logits),
             calibrator=self.calibrator,
-            sample_weight=None
-            if rows.weights is None
-            else np.concatenate([val.weights for val in held_out]),
-            classes=self.classes_,
+            sample_weight=np.concatenate(weights) if weights else None,
+            classes=classes,
         ).calibrator
-        return replace(
-            first, estimator=model, calibrator=calibrator, known=self.classes_, n_steps=n_steps
-        )
+        return _Model(again, first.monitor, calibrator, classes, smoothing, first.params, n_steps)
 
-    def _publish(self) -> None:
-        first = self._models[0]
-        self.estimators_ = [model.estimator for model in self._models]
-        self.calibrators_ = [model.calibrator for model in self._models]
+    def _publish(
+        self, models: list[_Model], history: list[dict[str, float]], classes: NDArray[Any]
+    ) -> None:
+        """Set what was learned, all at once: a fit that fails leaves nothing half-learned."""
+        first = models[0]
+        self._models = models
+        self.classes_ = classes
+        self.history_ = history
+        self.estimators_ = [model.estimator for model in models]
+        self.calibrators_ = [model.calibrator for model in models]
         self.estimator_, self.calibrator_ = first.estimator, first.calibrator
         self.best_step_, self.best_params_ = first.n_steps, first.params
         self.monitor_ = first.monitor
         for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
             if hasattr(first.estimator, name):
                 setattr(self, name, getattr(first.estimator, name))
 
@@ -384,20 +417,26 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
 
     # ---- checks -----------------------------------------------------------------------------------------
 
-    def _check_parameters(self, X_val: Any, y_val: Any, groups: Any) -> None:
+    def _check_parameters(
+        self, X_val: Any, y_val: Any, sample_weight_val: Any, groups: Any
+    ) -> None:
         base = self._base()
-        if not is_classifier(base):
-            raise TypeError(f"estimator is {base!r}: it must be a classifier, made but not fitted")
+        if isinstance(base, type) or not hasattr(base, "fit") or not is_classifier(base):
+            raise TypeError(
+                f"estimator is {base!r}: it must be a classifier, such as XGBClassifier()"
+            )
         if (X_val is None) != (y_val is None):
             raise ValueError("X_val and y_val come together: pass both or neither")
-        if X_val is not None and (self.n_folds is not None or groups is not None):
+        if X_val is None and sample_weight_val is not None:
+            raise ValueError("sample_weight_val is for X_val: pass X_val and y_val with it")
+        if X_val is not None and (self.n_folds not in (None, "auto") or groups is not None):
             raise ValueError("with X_val nothing is held out of X: leave out n_folds and groups")
         fraction = self.validation_fraction
         if not (isinstance(fraction, numbers.Real) and 0 < float(fraction) < 1):
             raise ValueError(f"validation_fraction is {fraction!r}: it must lie between 0 and 1")
         for name, least in (("max_steps", 1), ("n_folds", 2)):
             value = getattr(self, name)
-            if name == "n_folds" and (value is None or hasattr(value, "split")):
+            if name == "n_folds" and _is_folds(value):
                 continue
             if not isinstance(value, numbers.Integral) or value < least:
                 raise ValueError(
@@ -410,7 +449,9 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             base = get_tags(self._base())
         except (AttributeError, TypeError):  # not an estimator, which fit will say
             return tags
-        tags.input_tags, tags.classifier_tags = base.input_tags, base.classifier_tags
+        tags.input_tags = base.input_tags
+        if base.classifier_tags is not None:
+            tags.classifier_tags.multi_class = base.classifier_tags.multi_class
         return tags
 
 
@@ -428,7 +469,7 @@ class _Model:
 
     @property
     def value(self) -> float:
-        assert self.monitor.best_value is not None, "at least one step was seen"
+        assert self.monitor.best_value is not None, "checked by _train"
         return self.monitor.best_value
 
     def predictions(self, X: Any) -> Predictions:
@@ -451,6 +492,13 @@ class _Model:
         return widened(probs, self.known, classes)
 
 
+def _is_folds(value: Any) -> bool:
+    """Tell whether ``n_folds`` is something else than a number that it may be."""
+    if value is None or isinstance(value, str):
+        return value in (None, "auto")
+    return hasattr(value, "split")
+
+
 def _check_rows(X: Any, y: Any, sample_weight: Any, groups: Any, suffix: str = "") -> Rows:
     """Return the arguments of ``fit`` as rows; X is left to the estimator."""
     if y is None:
@@ -460,6 +508,19 @@ def _check_rows(X: Any, y: Any, sample_weight: Any, groups: Any, suffix: str = "
     check_classification_targets(y)
     weights = check_weights(sample_weight, len(y), f"X{suffix}")
     return Rows(X, y, weights, None if groups is None else np.asarray(groups))
+
+
+def _check_known(y_val: NDArray[Any], classes: NDArray[Any]) -> None:
+    strange = np.setdiff1d(y_val, classes)
+    if strange.size:
+        raise ValueError(
+            f"y_val holds {shown(strange[0])}, which y does not: no model can learn it. Drop these rows."
+        )
+
+
+def shown(label: Any) -> str:
+    """Return a label as its user would write it."""
+    return repr(label.item() if isinstance(label, np.generic) else label)
 
 
 def _check_table(X: Any) -> Any:

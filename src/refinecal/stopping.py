@@ -179,7 +179,7 @@ class RefinementMonitor:
                 strict=True,
             )
         except ValueError:
-            if _is_finite(probs if logits is None else logits):
+            if not _has_diverged(probs if logits is None else logits):
                 raise
             return self._diverge(step)
         parts = decompose_sample(
@@ -385,12 +385,21 @@ class RefinementMonitor:
         return {
             "version": STATE_VERSION,
             "metrics": [metric.name for metric in self.metrics],
+            "kind": self._kind(),
             "history": deepcopy(self.history),
             "bests": bests,
             "marks": dict(self._marks),
             "waited": dict(self._waited),
             "start": self._start,
             "diverged": self.diverged,
+        }
+
+    def _kind(self) -> dict[str, str]:
+        """Return what has to be the same for values to be comparable."""
+        return {
+            "loss": self.loss.name,
+            "calibrator": type(getattr(self.family, "user", self.family)).__name__,
+            "cv": self.cv if isinstance(self.cv, str) else type(self.cv).__name__,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -412,6 +421,11 @@ class RefinementMonitor:
             raise ValueError(
                 f"the state follows the metrics {list(state['metrics'])}, this monitor {names}: make the "
                 "monitor with the same metric= and also="
+            )
+        if state["kind"] != self._kind():
+            raise ValueError(
+                f"the state is of {state['kind']}, this monitor of {self._kind()}: make the monitor with the "
+                "same loss=, calibrator= and cv="
             )
         self.reset()
         self.history = deepcopy(list(state["history"]))
@@ -517,13 +531,16 @@ def fixed(value: float) -> str:
     return f"{value:9.5f}" if not abs(value) >= 1000 else f"{value:9.3g}"
 
 
-def _is_finite(given: Any) -> bool:
-    """Tell whether predictions are free of NaN and +inf; -inf is a legal logit."""
+def _has_diverged(given: Any) -> bool:
+    """Tell whether predictions hold NaN, or +inf among several columns: log-odds may be infinite."""
     try:
         values = to_floats(given, "predictions")
     except (TypeError, ValueError):
-        return True  # some other trouble
-    return bool(values.size == 0 or values.max() < np.inf)
+        return False  # some other trouble
+    if values.size == 0:
+        return False
+    columns = values.shape[1] if values.ndim == 2 else 1
+    return bool(np.isnan(values).any() or (columns > 1 and values.max() == np.inf))
 
 
 def _check_patience(patience: Any) -> int | None:

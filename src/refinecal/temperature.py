@@ -106,7 +106,7 @@ def fit_temperature(
         plain = _plain_arrays(labels, logits)
         if plain is not None:  # nothing to convert, so no need to look before the kernel does
             found = solve(KernelReader(*plain, NOTHING, NOTHING, threads), start)
-            if found.beta > SMALL_BETA and math.isfinite(found.loss):
+            if SMALL_BETA < found.beta < 0.999 * MAX_BETA and math.isfinite(found.loss):
                 if found.beta > 1:  # probabilities taken for logits are never over-confident
                     warn_if_probabilities(logits)
                 return _report(found)
@@ -138,7 +138,14 @@ def fit_sample(sample: Sample, start: float = 1.0, threads: int = 1) -> Temperat
         found = solve(reader_of(sample, threads), start)
     if found.beta == 0:
         found = _flat(on_cpu(sample), found)
+    elif found.beta >= 0.999 * MAX_BETA and _all_flat(on_cpu(sample)):
+        found = found._replace(beta=1.0)  # any beta will do
     return _report(found)
+
+
+def _all_flat(sample: Sample) -> bool:
+    """Tell whether all classes are equally likely in every row."""
+    return all((chunk.logits == chunk.logits[:, :1]).all() for _, chunk in sample.chunks())
 
 
 def _warn_impossible(count: int, n: int) -> None:
