@@ -162,7 +162,7 @@ def run_case(file: Path, seed: int, regime: str, options: argparse.Namespace) ->
 
 
 def verdict(cases: list[dict[str, Any]], other: str) -> tuple[float, str]:
-    """Return the mean difference on a table, relative to the other's loss, and whether it is noise.
+    """Return the mean difference of normalised losses on a table, and whether it is noise.
 
     A win or a loss is a difference of more than 1.96 standard errors over the test rows of both splits.
     """
@@ -170,10 +170,16 @@ def verdict(cases: list[dict[str, Any]], other: str) -> tuple[float, str]:
     mean = np.array([case["loss"][OURS] - case["loss"][other] for case in cases])
     square = np.array([case["sum_of_squares"][other] for case in cases]) / n
     error = float(np.sqrt(np.sum((square - mean**2) / n))) / len(cases)
-    relative = float(mean.mean() / np.mean([case["loss"][other] for case in cases]))
-    if abs(mean.mean()) <= 1.96 * error:
-        return relative, "tie"
-    return relative, "win" if mean.mean() < 0 else "loss"
+    difference = float(mean.mean())
+    if abs(difference) <= 1.96 * error:
+        return difference, "tie"
+    return difference, "win" if difference < 0 else "loss"
+
+
+def relative(cases: list[dict[str, Any]], other: str) -> float:
+    """Return the mean difference on a table, relative to the other method's loss."""
+    ours, theirs = (np.mean([case["loss"][name] for case in cases]) for name in (OURS, other))
+    return float(ours / theirs - 1) if theirs > 0 else np.inf
 
 
 def by_table(cases: list[dict[str, Any]], regime: str) -> dict[str, list[dict[str, Any]]]:
@@ -188,24 +194,21 @@ def by_table(cases: list[dict[str, Any]], regime: str) -> dict[str, list[dict[st
 def summary(cases: list[dict[str, Any]]) -> str:
     """Return a table of wins, ties and losses, with the mean difference and its 95 % interval."""
     lines = [
-        "| regime | against | wins | ties | losses | mean difference | 95 % interval |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
+        "| regime | against | wins | ties | losses | mean difference | 95 % interval | median, relative |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for regime in REGIMES:
         tables = {name: group for name, group in by_table(cases, regime).items() if group}
         for other in BY_LOSS if tables else ():
             found = [verdict(group, other) for group in tables.values()]
-            values = np.array([relative for relative, _ in found])
+            values = 100 * np.array([difference for difference, _ in found])
             counts = [sum(kind == word for _, kind in found) for word in ("win", "tie", "loss")]
-            half = (
-                stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
-                if len(values) > 1
-                else np.nan
-            )
+            half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
             low, high = values.mean() - half, values.mean() + half
+            middle = np.median([relative(group, other) for group in tables.values()])
             lines.append(
-                f"| {regime} | {other} | {counts[0]} | {counts[1]} | {counts[2]} | {values.mean():+.2%} | "
-                f"{low:+.2%} to {high:+.2%} |"
+                f"| {regime} | {other} | {counts[0]} | {counts[1]} | {counts[2]} | {values.mean():+.3f} | "
+                f"{low:+.3f} to {high:+.3f} | {middle:+.2%} |"
             )
     return "\n".join(lines)
 
@@ -221,12 +224,12 @@ def details(cases: list[dict[str, Any]], regime: str) -> str:
             continue
         means = [np.mean([case["loss"][method] for case in group]) for method in METHODS]
         shown = [f"**{m:.4f}**" if m == min(means) else f"{m:.4f}" for m in means]
-        relative, kind = verdict(group, "by loss")
+        difference, kind = verdict(group, "by loss")
         steps = [
             np.mean([case["rounds"][method] for case in group]) for method in ("by loss", OURS)
         ]
         lines.append(
-            f"| {name} | {' | '.join(shown)} | {relative:+.2%} {kind} | {steps[0]:.0f} | {steps[1]:.0f} |"
+            f"| {name} | {' | '.join(shown)} | {100 * difference:+.3f} {kind} | {steps[0]:.0f} | {steps[1]:.0f} |"
         )
     return "\n".join(lines)
 
@@ -240,9 +243,11 @@ def page(cases: list[dict[str, Any]], options: argparse.Namespace) -> str:
         f"`python -m benchmarks.evidence --data FOLDER`: {tables} tables of at least {options.least} rows "
         f"(larger ones cut to {options.rows}), two splits each, at most {options.rounds} rounds, patience "
         f"{options.patience}. Test log loss divided by the entropy of the test labels: 0 is perfect, 1 "
-        "knows nothing. A win or loss is a difference beyond 1.96 standard errors over the test rows; "
-        "differences are relative to the other method's loss, their interval is over tables (Student's "
-        "t); negative is in favour of refine, then calibrate. All methods see the same validation rows.",
+        "knows nothing. Differences, refine then calibrate minus the other, are in hundredths of that "
+        "entropy: negative is in favour of refine, then calibrate. A win or loss is a difference beyond "
+        "1.96 standard errors over the test rows; the mean and its interval are over tables (Student's "
+        "t), and so is the median of differences relative to the other's loss. All methods see the "
+        "same validation rows.",
         summary(cases),
         *(details(cases, regime) for regime in REGIMES),
         f"{machine.processor}; {machine.listed}, xgboost {xgb.__version__}.",

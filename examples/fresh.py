@@ -26,12 +26,12 @@ def environment(extra: str) -> Path:
     """Return the interpreter of an environment that holds this extra alone."""
     folder = HOME / (extra.strip("[]") or "plain")
     python = folder / "bin" / "python"
-    if not (folder / "ready").exists():
+    if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        pins = ["-c", ROOT / "constraints.txt", f"{ROOT}{extra}"]
-        subprocess.run([*install, *pins], check=True)
-        (folder / "ready").touch()
+    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pins = ["-c", ROOT / "constraints.txt", f"{ROOT}{extra}"]
+    subprocess.run([*install, "--force-reinstall", "--no-deps", ROOT], check=True)
+    subprocess.run([*install, *pins], check=True)
     return python
 
 
