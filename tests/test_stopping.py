@@ -857,3 +857,19 @@ def test_a_state_of_another_kind_is_refused(options):
         ValueError, match="make the monitor with the same loss=, calibrator= and cv="
     ):
         rc.RefinementMonitor(**options).load_state_dict(monitor.state_dict())
+
+
+def test_of_steps_that_are_never_wrong_the_smallest_risk_is_best():
+    """Refinement is 0 at steps 1, 2, 3 and 4: any threshold between the classes is perfect."""
+    y = [0, 0, 1, 1]
+    stages = [
+        [0.4, 0.6, 0.5, 0.9],
+        [0.4, 0.45, 0.55, 0.6],
+        [0.2, 0.3, 0.7, 0.8],
+        [0.3, 0.3, 0.7, 0.7],
+    ]
+    monitor = rc.RefinementMonitor(patience=2)
+    found = [monitor.update(y, probs) for probs in [*stages, stages[2]]]
+    assert found == [True, True, True, False, False]
+    assert monitor.best_step == 2
+    assert monitor.should_stop

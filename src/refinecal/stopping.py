@@ -32,6 +32,7 @@ __all__ = ["Best", "MonitorOptions", "RefinementMonitor", "select"]
 
 TERMS = ("risk", "calibration", "refinement", "sharpness", "uncertainty")
 STATE_VERSION = 1
+NEVER_WRONG = 1e-9  # refinement of predictions that a large beta makes perfect
 ROUNDING = {4: 2e-7, 8: 1e-14}  # relative error of a mean loss, by bytes of a logit
 
 Record = dict[str, float]
@@ -89,7 +90,7 @@ class RefinementMonitor:
         One record per step: ``step``, the five terms of the decomposition, ``beta``, and the metrics.
     bests : dict
         For each metric by name, the :class:`Best` step so far; of steps that are equal up to rounding, the
-        first.
+        first. Of steps that are never wrong, whose refinement is 0, the one of smallest risk.
     should_stop : bool
         Whether patience has run out, or predictions have become NaN.
 
@@ -227,15 +228,25 @@ class RefinementMonitor:
         for metric in self.metrics:
             value, best = record[metric.name], self.bests.get(metric.name)
             before = math.nan if best is None else best.value
-            improved.append(metric.better(value, before, _margin(before, rounding)))
+            surer = metric.name == "refinement" and self._is_surer(record, best)
+            improved.append(surer or metric.better(value, before, _margin(before, rounding)))
             if improved[-1]:
                 self.bests[metric.name] = Best(step, value, record, calibrator)
             mark = self._marks.get(metric.name, math.nan)
-            if metric.better(value, mark, max(self.min_delta, _margin(mark, rounding))):
+            if surer or metric.better(value, mark, max(self.min_delta, _margin(mark, rounding))):
                 self._marks[metric.name], self._waited[metric.name] = value, 0
             else:
                 self._waited[metric.name] = self._waited.get(metric.name, 0) + 1
         return improved[0]
+
+    def _is_surer(self, record: Record, best: Best | None) -> bool:
+        """Tell whether this step is never wrong, as the best is, but has a smaller risk.
+
+        Refinement is 0 for both and cannot tell them apart, but margins still grow.
+        """
+        if best is None or not max(record["refinement"], best.value) <= NEVER_WRONG:
+            return False
+        return best.record["risk"] - record["risk"] > max(self.min_delta, NEVER_WRONG)
 
     def reset(self) -> None:
         """Forget every step, for a new training."""
