@@ -293,16 +293,14 @@ def main() -> None:
     file = options.out / "evidence.jsonl"
     done = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     seen = {(case["table"], case["split"], case["regime"]) for case in done}
-    for table, seed, regime in cases_to_run(options):
-        if (table.stem, seed, regime) in seen:
-            continue
-        case = run_case(table, seed, regime, options)
+    todo = [case for case in cases_to_run(options) if (case[0].stem, *case[1:]) not in seen]
+    workers = Parallel(n_jobs=options.workers, return_as="generator_unordered")
+    for case in workers(delayed(run_case)(*case, options) for case in todo):
         with file.open("a") as lines:
             lines.write(json.dumps(case) + "\n")
         done.append(case)
-        print(
-            table.stem, seed, regime, {k: round(v, 4) for k, v in case["loss"].items()}, flush=True
-        )
+        shown = {name: round(loss, 4) for name, loss in case["loss"].items()}
+        print(case["table"], case["split"], case["regime"], shown, flush=True)
     (options.out / "evidence.md").write_text(page(done, options), encoding="utf-8")
     print(summary(done))
 

@@ -1,4 +1,8 @@
-"""Keras: stop where refinement is best, then calibrate. Needs: pip install 'refinecal[keras]'."""
+"""Keras: stop where refinement is best, then calibrate.
+
+A few hundred rows of one data set prove little; benchmarks/results/evidence.md compares on real tables.
+Needs: pip install 'refinecal[keras]'.
+"""
 
 import os
 

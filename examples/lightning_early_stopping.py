@@ -1,4 +1,8 @@
-"""Lightning: stop on refinement, then calibrate. Needs: pip install 'refinecal[lightning]'."""
+"""Lightning: stop on refinement, then calibrate.
+
+A few hundred rows of one data set prove little; benchmarks/results/evidence.md compares on real tables.
+Needs: pip install 'refinecal[lightning]'.
+"""
 
 import logging
 import warnings

@@ -1,4 +1,8 @@
-"""PyTorch, hand-written loop: stop on refinement, then calibrate. Needs: pip install 'refinecal[torch]'."""
+"""PyTorch, hand-written loop: stop on refinement, then calibrate.
+
+A few hundred rows of one data set prove little; benchmarks/results/evidence.md compares on real tables.
+Needs: pip install 'refinecal[torch]'.
+"""
 
 import numpy as np
 import torch

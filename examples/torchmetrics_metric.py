@@ -1,4 +1,8 @@
-"""torchmetrics: choose by refinement, then calibrate. Needs: pip install 'refinecal[torchmetrics]'."""
+"""torchmetrics: choose by refinement, then calibrate.
+
+A few hundred rows of one data set prove little; benchmarks/results/evidence.md compares on real tables.
+Needs: pip install 'refinecal[torchmetrics]'.
+"""
 
 from copy import deepcopy
 

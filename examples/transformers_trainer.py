@@ -1,5 +1,6 @@
 """Hugging Face Trainer: stop where refinement is best, then calibrate; nothing is downloaded.
 
+A few hundred rows of one data set prove little; benchmarks/results/evidence.md compares on real tables.
 Needs: pip install 'refinecal[transformers]'.
 """
 

@@ -1,5 +1,6 @@
 """XGBoost: stop on validation loss, or stop on refinement and calibrate.
 
+A few hundred rows of one data set prove little; benchmarks/results/evidence.md compares on real tables.
 Needs: pip install 'refinecal[xgboost]'
 """
 

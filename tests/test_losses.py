@@ -135,3 +135,9 @@ def test_an_incomplete_loss_is_refused_by_name():
         get_loss(Squared)
     with pytest.raises(ValueError, match="Did you mean 'brier'"):
         get_loss("brier_score")
+
+
+@pytest.mark.parametrize("given", ["log_loss", "logloss", "cross_entropy"])
+def test_other_names_of_the_log_loss_are_translated(given):
+    with pytest.raises(ValueError, match="Did you mean 'log'"):
+        get_loss(given)

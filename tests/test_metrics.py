@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy.special import softmax
+from scipy.special import logsumexp, softmax
 from sklearn import metrics as sk
 from strategies import drawn, predictions
 
@@ -183,6 +183,39 @@ def test_auroc_tells_predictions_apart_at_every_scale(scale, dtype):
     assert call("auroc", labels, logits=(scale * odds).astype(dtype)) == 0.75
 
 
+@pytest.mark.parametrize("scale", 10.0 ** np.arange(-6, 4))
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("k", [2, 3])
+def test_auroc_of_dense_scores_is_scikit_learns(scale, dtype, k):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(k, size=20_000)
+    logits = (scale * (np.eye(k)[labels] + rng.normal(size=(20_000, k)))).astype(dtype)
+    exact = logits.astype(np.float64)
+    areas = []
+    for j in range(k):
+        odds = exact[:, j] - logsumexp(np.delete(exact, j, axis=1), axis=1)
+        areas.append(sk.roc_auc_score(labels == j, odds))
+    assert call("auroc", labels, logits=logits) == pytest.approx(np.mean(areas), abs=1e-6)
+
+
+def test_auroc_of_one_column_of_a_million_scores_is_scikit_learns():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=1_000_000)
+    odds = (10 + 0.5 * labels + rng.random(1_000_000)).astype(np.float32)
+    assert call("auroc", labels, logits=odds) == pytest.approx(sk.roc_auc_score(labels, odds))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_auroc_of_rounded_votes_knows_ties(dtype):
+    rng = np.random.default_rng(0)
+    votes = rng.multinomial(100, [0.2, 0.3, 0.5], 3000)
+    labels = rng.integers(3, size=3000)
+    areas = [sk.roc_auc_score(labels == j, votes[:, j]) for j in range(3)]
+    assert call("auroc", labels, (votes / 100).astype(dtype)) == pytest.approx(np.mean(areas))
+    logits = np.log(np.maximum(votes, 1e-30)).astype(dtype)  # as if it were a network
+    assert call("auroc", labels, logits=logits) == pytest.approx(np.mean(areas))
+
+
 def test_auroc_tells_the_surest_predictions_apart():
     labels = [0, 1, 0, 1]
     assert call("auroc", labels, [0.0, 1e-300, 1 - 1e-16, 1.0]) == 0.75
@@ -276,6 +309,22 @@ def test_wrong_metrics_are_refused(given, error, message):
         rc.RefinementMonitor(given)
     with pytest.raises(error, match=message):
         rc.RefinementMonitor(also=[given])
+
+
+@pytest.mark.parametrize(
+    ("given", "ours"),
+    [
+        ("roc_auc", "auroc"),
+        ("auc", "auroc"),
+        ("acc", "accuracy"),
+        ("loss", "log_loss"),
+        ("logloss", "log_loss"),
+        ("neg_log_loss", "log_loss"),
+    ],
+)
+def test_names_of_other_packages_are_translated(given, ours):
+    with pytest.raises(ValueError, match=f"Did you mean '{ours}'"):
+        rc.RefinementMonitor(given)
 
 
 def test_two_metrics_of_one_name_are_refused():

@@ -154,8 +154,36 @@ def test_few_steps_show_as_dots(monitor):
 def test_two_curves_lowest_at_the_same_place_both_show():
     display = drawn([0, 1], [0.5, 0.4], [0.5, 0.4])
     assert display.smallest["risk"] == display.smallest["refinement"]
-    sizes = [display.marks_[name].get_markersize() for name in ("risk", "refinement")]
-    assert sizes[0] > sizes[1]
+    above = display.marks_["refinement"]
+    assert above.get_fillstyle() == "right"
+    assert above.get_markerfacecoloralt() == display.marks_["risk"].get_color()
+
+
+def test_all_marks_have_the_same_size(monitor):
+    assert len({mark.get_markersize() for mark in monitor.plot().marks_.values()}) == 1
+
+
+@pytest.mark.parametrize("metric", ["refinement", "log_loss", "accuracy"])
+def test_the_chosen_step_is_marked_and_says_by_what(metric):
+    followed = rc.RefinementMonitor(metric)
+    for shift in (0.5, 0.0, 0.2):
+        followed.update([0, 1, 0, 1], logits=[-1.0 + shift, 2.0 + shift, 0.5 + shift, 1.0 + shift])
+    display = followed.plot()
+    x, y = display.lines_["chosen"].get_data()
+    assert list(x) == [followed.best_step] * 2
+    assert display.texts_["chosen"].get_text() == f"step {x[0]}, chosen by {metric}"
+    low, high = display.ax_.get_ylim()
+    highest = max(
+        line.get_ydata().max() for name, line in display.lines_.items() if name != "chosen"
+    )
+    assert low == y[0] < highest < y[1] < high
+
+
+def test_no_step_is_marked_if_none_was_chosen():
+    assert "chosen" not in drawn([0, 1], [0.5, 0.4], [0.3, 0.3]).texts_
+    monitor = rc.RefinementMonitor("auroc")
+    monitor.update([1, 1], [0.4, 0.6])  # a single class: never a number
+    assert "chosen" not in monitor.plot().lines_
 
 
 def test_a_steep_start_does_not_squash_the_rest():
@@ -179,12 +207,19 @@ losses = st.floats(0, 3, width=32)
 
 
 @settings(deadline=None, max_examples=25)
-@given(st.integers(1, 40).flatmap(lambda n: arrays(np.float64, (2, n), elements=losses)))
-def test_labels_never_overlap_and_never_hide_a_curve(values):
+@given(
+    st.integers(1, 40).flatmap(lambda n: arrays(np.float64, (2, n), elements=losses)),
+    st.integers(0, 39),
+)
+def test_labels_never_overlap_and_never_hide_a_curve(values, chosen):
     refinement, calibration = values
-    display = drawn(range(len(refinement)), refinement + calibration, refinement)
-    found = sorted(boxes(display), key=lambda box: box.y0)
+    chosen = min(chosen, len(refinement) - 1)
+    display = drawn(range(len(refinement)), refinement + calibration, refinement, chosen=chosen)
+    *found, top = boxes(display)
+    found = sorted(found, key=lambda box: box.y0)
     assert all(below.y1 <= above.y0 for below, above in pairwise(found))
+    assert not any(top.overlaps(box) for box in found)
+    assert display.figure_.bbox.y1 >= top.y1
     last, _ = display.ax_.transData.transform((len(refinement) - 1, 0))
     whole = display.figure_.bbox
     for box in found:

@@ -92,6 +92,21 @@ def test_labels_from_elsewhere(tmp_path, suffix):
     assert_same(post_mortem(tmp_path, y_val=labels), expected(labels, stages))
 
 
+def test_arrays_that_numpy_has_named(tmp_path):
+    labels, stages = training()
+    for step, logits in zip(STEPS, stages, strict=True):
+        np.savez(tmp_path / f"{step}.npz", logits)  # as arr_0
+    found = post_mortem(tmp_path, labels, kind="logits")
+    assert_same(found, expected(labels, stages))
+
+
+def test_steps_are_in_the_files_if_not_in_their_names(tmp_path):
+    labels, stages = training()
+    for name, step, logits in zip("dbca", STEPS, stages, strict=True):
+        np.savez(tmp_path / f"{name}.npz", logits=logits, y=labels, epoch=step)
+    assert_same(post_mortem(tmp_path), expected(labels, stages))
+
+
 def test_a_pattern_and_lists_of_files(tmp_path):
     labels, stages = save_steps(tmp_path)
     (tmp_path / "notes.txt").write_text("not a prediction")
@@ -197,10 +212,28 @@ def test_an_array_for_each_step_that_does_not_say_what_it_is(tmp_path, suffix):
         post_mortem(tmp_path / f"run{suffix}")
 
 
-def test_a_single_step(tmp_path):
+@pytest.mark.parametrize(
+    ("file", "more", "step"),
+    [
+        ("last", {}, 0),
+        ("last", {"epoch": 7}, 7),
+        ("last", {"step": 7, "epoch": 1}, 7),
+        ("epoch_3", {"epoch": 7}, 3),  # several files are sorted by their names
+    ],
+)
+def test_a_single_step(tmp_path, file, more, step):
     labels, stages = training()
-    np.savez(tmp_path / "last.npz", logits=stages[0], y=labels)
-    assert [row["step"] for row in post_mortem(tmp_path / "last.npz").table()] == [0] * len(METRICS)
+    np.savez(tmp_path / f"{file}.npz", logits=stages[0], y=labels, **more)
+    found = post_mortem(tmp_path / f"{file}.npz", metrics=["refinement"])
+    assert [record["step"] for record in found.monitor.history] == [step]
+
+
+@pytest.mark.parametrize(("file", "step"), [("last", 12), ("epoch_3", 3)])
+def test_a_single_step_that_is_numbered_itself(tmp_path, file, step):
+    labels, stages = training()
+    np.savez(tmp_path / f"{file}.npz", logits_12=stages[0], y=labels)
+    found = post_mortem(tmp_path / f"{file}.npz", metrics=["refinement"])
+    assert [record["step"] for record in found.monitor.history] == [step]
 
 
 # ---- Parquet ---------------------------------------------------------------------------------------------
@@ -487,6 +520,8 @@ Y = np.array([0, 0, 1])
             r"kind is 'scores': it must be one of 'probs', 'log",
         ),
         ({"probs": P, "y": Y}, {"metrics": ["acc"]}, r"metric is 'acc'"),
+        ({"probs": P, "y": Y}, {"metrics": []}, r"metrics is empty: name at least one, such as"),
+        ({"probs_1": P, "probs_x": P, "y": Y}, {}, r"which of the arrays \['probs_1', 'probs_x'\]"),
     ],
 )
 def test_what_is_not_understood_is_said(tmp_path, arrays, options, message):

@@ -7,7 +7,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -83,13 +83,12 @@ def _first(wanted: Iterable[str], names: Iterable[str]) -> str | None:
 
 
 def read_stages(files: Any, layout: Layout) -> Iterator[Stage]:
-    """Yield the stages of all files, by the last number in the files' names."""
+    """Yield the stages of all files, by the last number in the files' names or the number in them."""
     for path in find_files(files):
         if path.suffix == ".parquet":
             yield from _parquet_stages(path, layout)
             continue
-        opened = _open_npz(path) if path.suffix == ".npz" else _open_safetensors(path)
-        with opened as archive:
+        with _open(path) as archive:
             yield from _archive_stages(archive, path, layout)
 
 
@@ -110,10 +109,13 @@ def find_files(files: Any) -> list[Path]:
     steps: dict[int, Path] = {}
     for path in paths:
         step = step_in(path.stem)
+        if step is None and path.suffix != ".parquet":
+            with _open(path) as archive:
+                step = _step_stored(archive)
         if step is None:
             raise ValueError(
                 f"{path} has no number in its name: the last one must say which step it holds, as in "
-                "epoch_12.npz"
+                "epoch_12.npz; or save the number in it, as in numpy.savez(path, logits=z, epoch=12)"
             )
         if step in steps:
             raise ValueError(f"{steps[step]} and {path} are both step {step}: keep one of them")
@@ -251,6 +253,19 @@ def _open_safetensors(path: Path) -> Iterator[Archive]:
         yield _Safetensors(file)
 
 
+def _open(path: Path) -> AbstractContextManager[Archive]:
+    return _open_npz(path) if path.suffix == ".npz" else _open_safetensors(path)
+
+
+def _step_stored(archive: Archive) -> int | None:
+    """Return the number that is stored beside the predictions of one step."""
+    name = _first(STEPS, archive.shapes)
+    if name is None or archive.shapes[name]:
+        return None
+    found = archive.read(name)
+    return int(found) if found.dtype.kind in "iu" else None
+
+
 def _archive_stages(archive: Archive, path: Path, layout: Layout) -> Iterator[Stage]:
     shapes = archive.shapes
     labels, weights, steps = (
@@ -259,14 +274,17 @@ def _archive_stages(archive: Archive, path: Path, layout: Layout) -> Iterator[St
     )
     about = (labels, weights, path)
     names, kind = layout.find_predictions(shapes)
-    if kind not in names and (by_step := _by_step(names)):
+    by_step = {} if kind in names else _by_step(names)
+    if len(by_step) > 1:  # the number in the name of a single array may be NumPy's own, as in arr_0
         for step in sorted(by_step):
             yield Stage(step, kind, archive.read(by_step[step]), *about)
         return
     name = kind if kind in names else _only(names)
     several = np.ndim(steps) == 1 if steps is not None else len(shapes[name]) == 3
     if not several:
-        yield Stage(step_in(path.stem) or 0, kind, archive.read(name), *about)
+        found = (step_in(path.stem), _step_stored(archive), step_in(name))
+        step = next((number for number in found if number is not None), 0)
+        yield Stage(step, kind, archive.read(name), *about)
         return
     numbers = range(shapes[name][0]) if steps is None else steps.tolist()
     if len(numbers) != shapes[name][0]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp
 
 from refinecal._checks import check_sample, fail_choice
 from refinecal._sample import Sample, on_cpu
@@ -161,15 +162,15 @@ def _auroc(sample: Sample) -> float:
 
     weights = np.ones(sample.n) if sample.weights is None else sample.weights
     shares = np.eye(sample.k)[sample.labels] if sample.soft is None else sample.soft
-    rounding = 1e-13 if sample.logits.dtype == np.float64 else 2e-6
     odds = _log_odds(sample.logits.astype(np.float64))
+    rounding = _rounding(sample.logits)
     areas = []
     for j in range(1, 2) if sample.k == 2 else range(sample.k):
         mass = np.concatenate([weights * (1 - shares[:, j]), weights * shares[:, j]])
         used = mass > 0
         truth = np.repeat([0, 1], sample.n)[used]
         if 0 < truth.sum() < truth.size:
-            ranks = np.tile(_ranks(odds[:, j], rounding, least=float(sample.k > 2)), 2)[used]
+            ranks = np.tile(_ranks(odds[:, j], rounding), 2)[used]
             areas.append(roc_auc_score(truth, ranks, sample_weight=mass[used]))
     return float(np.mean(areas)) if areas else math.nan
 
@@ -180,27 +181,38 @@ def _log_odds(logits: NDArray[np.float64]) -> NDArray[np.float64]:
         return logits - logits[:, ::-1]
     rows, top = np.arange(len(logits)), logits.argmax(axis=1)
     gaps = logits - logits[rows, top][:, None]
-    odds = np.exp(gaps)
-    odds[rows, top] = 0
-    rest = odds.sum(axis=1)  # beside the likeliest class, which has 1
-    odds = 1 + rest[:, None] - odds
-    odds[rows, top] = rest
-    with np.errstate(divide="ignore"):
-        return np.asarray(gaps - np.log(odds))
+    rest = gaps.copy()  # beside the likeliest class, which has 0
+    rest[rows, top] = -np.inf
+    odds = np.exp(rest)
+    against = np.log1p(odds.sum(axis=1)[:, None] - odds)
+    against[rows, top] = logsumexp(rest, axis=1)
+    return np.asarray(gaps - against)
 
 
-def _ranks(scores: NDArray[np.float64], rounding: float, least: float) -> NDArray[np.int64]:
-    """Number scores by size; those that rounding alone tells apart have the same number.
+def _rounding(logits: NDArray[Any]) -> NDArray[np.float64]:
+    """Return how far apart rounding may put equal log-odds of each row: relative to its largest logit."""
+    sizes = np.abs(np.where(np.isfinite(logits), logits, 0)).max(axis=1).astype(np.float64)
+    if logits.dtype != np.float64:
+        sizes *= 1e7  # times the rounding of float64 is 8 units in the last place of float32
+    if logits.shape[1] > 2:
+        sizes = np.maximum(sizes, 1)  # sums of exponentials are of this size
+    return np.asarray(1e-13 * sizes)
 
-    Rounding is relative to a score's size, or to ``least`` for scores made from larger numbers than they are.
-    """
+
+def _ranks(scores: NDArray[np.float64], rounding: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Number scores by size; those that rounding alone tells apart have the same number."""
     order = np.argsort(scores)
-    ordered = scores[order]
-    sizes = np.abs(ordered)
-    with np.errstate(invalid="ignore"):  # infinite scores are equal
-        apart = np.diff(ordered) > rounding * np.maximum(least, np.minimum(sizes[1:], sizes[:-1]))
+    ordered, rounding = scores[order], rounding[order]
+    with np.errstate(invalid="ignore"):  # infinite scores are equal: their gap, NaN, is not above 0
+        gaps = np.diff(ordered)
+        near = ~(gaps > np.minimum(rounding[1:], rounding[:-1]))
+        first = np.flatnonzero(np.r_[True, ~near])  # of each run of near neighbours
+        last = np.r_[first[1:], len(scores)] - 1
+        # A run wider than rounding is no tie: these scores only lie close.
+        wide = ordered[last] - ordered[first] > np.minimum.reduceat(rounding, first)
+    in_wide = np.repeat(wide, last - first + 1)[1:]
     ranks = np.zeros(len(scores), dtype=np.int64)
-    ranks[order[1:]] = np.cumsum(apart)
+    ranks[order[1:]] = np.cumsum(~near | (in_wide & (gaps > 0)))
     return ranks
 
 

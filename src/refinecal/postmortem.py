@@ -119,7 +119,7 @@ def post_mortem(
     ----------
     files : path, or iterable of paths
         A folder, a pattern such as ``"run/epoch_*.npz"``, or files. Either one file for each step, which is
-        the last number in its name; or one file with all steps.
+        the last number in its name, or else a number ``step`` or ``epoch`` in it; or one file with all steps.
 
         An ``.npz`` or ``.safetensors`` file holds ``logits`` or ``probs`` of shape ``(n, k)``, or ``(n,)``
         for two classes; or of all steps ``(steps, n, k)``, numbered by an array ``steps`` if there is one;
@@ -166,9 +166,13 @@ def post_mortem(
     """
     if kind not in (None, "probs", "logits"):
         fail_choice("kind", kind, ["probs", "logits"], "left out")
-    metric, *also = [metrics] if isinstance(metrics, str) else metrics
+    chosen = [metrics] if isinstance(metrics, str) else list(metrics)
+    if not chosen:
+        raise ValueError(
+            "metrics is empty: name at least one, such as 'refinement', or leave it out"
+        )
     monitor = RefinementMonitor(
-        metric, also, loss=loss, calibrator=calibrator, cv=cv, classes=classes
+        chosen[0], chosen[1:], loss=loss, calibrator=calibrator, cv=cv, classes=classes
     )
     first: Stage | None = None
     for stage in read_stages(files, Layout(kind, target, columns, step_column)):

@@ -371,6 +371,11 @@ def test_unknown_metric():
         RefinementStopping(metric="refinment")
 
 
+def test_patience_under_another_name():
+    with pytest.raises(TypeError, match="patience is called stopping_rounds here: pass stopping_r"):
+        RefinementStopping(patience=50)
+
+
 def test_cross_validation_is_refused():
     with pytest.raises(TypeError, match="call lgb.train for each fold"):
         lgb.cv(BINARY, lgb.Dataset(*table()), 3, callbacks=[RefinementStopping()])

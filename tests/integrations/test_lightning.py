@@ -1,6 +1,7 @@
 """Trains real Lightning modules; the best step is checked against a search by SciPy."""
 
 import json
+import pickle
 import runpy
 import sys
 
@@ -278,6 +279,45 @@ def test_a_trainer_that_goes_on_keeps_the_history():
     assert [record["step"] for record in stopping.monitor.history] == [3, 6, 9, 12, 15]
 
 
+def test_another_module_in_the_same_trainer_starts_afresh():
+    stopping = RefinementStopping()
+    _, trainer = train([stopping], 3)
+    trainer.fit_loop.max_epochs = 6
+    other = Net()
+    trainer.fit(other, *loaders())
+    assert [record["step"] for record in stopping.monitor.history] == [12, 15, 18]
+    best = int(np.argmin(values_of(other)))
+    assert stopping.best_epoch == 3 + best
+    assert np.allclose(predict(other), other.staged[best], atol=1e-6)
+
+
+def test_a_fit_without_validation_leaves_the_weights_alone():
+    stopping = RefinementStopping()
+    net, trainer = train([stopping], 3)
+    other = Net()
+    before = predict(other)
+    trainer.fit(other, *loaders())  # all epochs are done
+    assert np.array_equal(predict(other), before)
+    assert stopping.calibrator is None
+    trainer.fit_loop.max_epochs = 4
+    trainer.fit(net, *loaders())
+    net.load_state_dict(other.state_dict())
+    trainer.fit(net, *loaders())
+    assert np.array_equal(predict(net), before)
+
+
+def test_a_callback_can_be_pickled_after_training():
+    stopping = RefinementStopping()
+    net, _ = train([stopping], 2)
+    copy = pickle.loads(pickle.dumps(stopping))
+    assert copy.monitor.history == stopping.monitor.history
+    logits = predict(net)
+    assert np.array_equal(
+        copy.calibrator.predict_proba_logits(logits),
+        stopping.calibrator.predict_proba_logits(logits),
+    )
+
+
 @pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty")
 def test_resuming_equals_one_go(tmp_path):
     options = {  # nothing random: the order of batches and the dropout are not in a checkpoint
@@ -441,6 +481,16 @@ def test_a_validation_step_that_returns_something_else(returned, found):
     other = type("Other", (Net,), {"outputs": lambda self, logits, batch: returned})
     with pytest.raises(TypeError, match=f"validation_step returned {found}: return"):
         train([RefinementStopping()], 1, net=other)
+
+
+class Sigmoid(Net):
+    def outputs(self, logits, batch):
+        return {"logits": logits.sigmoid(), "y": batch[1]}
+
+
+def test_a_sigmoid_in_place_of_log_odds_is_noticed():
+    with pytest.warns(RuntimeWarning, match="look like probabilities of one class"):
+        train([RefinementStopping()], 1, net=lambda: Sigmoid(1))
 
 
 def test_wrong_options_and_labels():

@@ -1,8 +1,12 @@
 """scikit-learn's own models: stopped at the right step, and the model of that step is what is returned."""
 
+import pickle
+from copy import deepcopy
 from itertools import islice
 
 import numpy as np
+import optuna
+import pandas as pd
 import pytest
 from oracle import best_step, refinement
 from sklearn.base import clone
@@ -12,14 +16,18 @@ from sklearn.ensemble import (
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
+    VotingClassifier,
 )
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from refinecal import RefinementMonitor
-from refinecal.integrations.sklearn import RefinementStopping, refit, train
+from refinecal.integrations.optuna import TrialMonitor
+from refinecal.integrations.sklearn import RefinementStopping, is_iterative, refit, train
 
 
 def digits():
@@ -210,6 +218,176 @@ def test_string_labels():
     assert monitor.history == numbers.history
 
 
+def test_string_labels_of_pandas():
+    X, y, X_val, y_val = cancer()
+    names = np.array(["benign", "malign"], dtype=object)
+    data = (X, pd.Series(names[y]), X_val, pd.Series(names[y_val]))
+    fitted, monitor = fit(SGD, data, max_steps=3)
+    assert fitted.classes_.tolist() == monitor.calibrator.classes_.tolist() == names.tolist()
+    strange = pd.Series(np.where(y_val == 0, "benign", "unknown").astype(object))
+    with pytest.raises(ValueError, match="y_val holds 'unknown', which y does not"):
+        fit(SGD, (*data[:3], strange))
+
+
+def test_naive_bayes_counts_its_rows_once():
+    fitted, monitor = fit(GaussianNB(), cancer())
+    assert not is_iterative(GaussianNB())
+    assert (monitor.last_step, fitted.class_count_.sum()) == (1, 300)
+
+
+def test_a_pipeline_in_a_pipeline_is_trained_step_by_step():
+    outer = make_pipeline(StandardScaler(), make_pipeline("passthrough", SGD))
+    assert is_iterative(outer)
+    fitted, monitor = fit(outer, cancer(), max_steps=10)
+    flat, reference = fit(make_pipeline(StandardScaler(), SGD), cancer(), max_steps=10)
+    assert monitor.history == reference.history
+    assert np.array_equal(fitted[-1][-1].coef_, flat[-1].coef_)
+    again = refit(outer, *cancer()[:2], monitor.best_step, like=fitted)
+    assert np.array_equal(again[-1][-1].coef_, flat[-1].coef_)
+
+
+def test_a_pipeline_with_a_memory(tmp_path):
+    line = make_pipeline(StandardScaler(), SGD, memory=str(tmp_path))
+    fitted, _ = fit(line, cancer(), max_steps=3)
+    plain, _ = fit(make_pipeline(StandardScaler(), SGD), cancer(), max_steps=3)
+    X_val = cancer()[2]
+    assert np.array_equal(fitted.predict_proba(X_val), plain.predict_proba(X_val))
+
+
+def test_weights_reach_the_models_inside():
+    X, y, X_val, y_val = cancer()
+    weights = np.where(y == 1, 5.5, 0.25)
+    both = VotingClassifier([("nb", GaussianNB()), ("nb2", GaussianNB())], voting="soft")
+    fitted, _ = fit(both, (X, y, X_val, y_val), sample_weight=weights)
+    alone = GaussianNB().fit(X, y, weights)
+    assert np.array_equal(fitted.predict_proba(X_val), alone.predict_proba(X_val))
+
+
+# ---- models that are fitted already ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        SGD,
+        GradientBoostingClassifier(n_estimators=5, random_state=0),
+        make_pipeline(StandardScaler(), SGD),
+    ],
+    ids=["SGD", "GradientBoosting", "pipeline"],
+)
+def test_a_frozen_model_is_looked_at_once_and_never_trained(model):
+    X, y, X_val, y_val = cancer()
+    model = clone(model).fit(X[:100], y[:100])
+    before = model.decision_function(X_val)
+    frozen = FrozenEstimator(model)
+    monitor = RefinementMonitor(patience=3)
+    fitted = train(frozen, *cancer(), monitor=monitor, max_steps=20)
+    assert fitted is frozen
+    assert not is_iterative(frozen)
+    assert monitor.last_step == 1
+    assert monitor.best_value == pytest.approx(refinement(y_val, before), rel=1e-8)
+    assert refit(frozen, X, y, 7) is frozen
+    assert np.array_equal(model.decision_function(X_val), before)
+
+
+def test_a_frozen_model_may_know_more_labels_than_there_are():
+    X, y, X_val, y_val = digits()
+    frozen = FrozenEstimator(clone(SGD).fit(X, y))
+    monitor = RefinementMonitor()
+    train(frozen, X[y < 5], y[y < 5], X_val, y_val, monitor=monitor)
+    assert monitor.calibrator.classes_.tolist() == list(range(10))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        SGD,
+        MLP,
+        make_pipeline(StandardScaler(), SGD),
+        GradientBoostingClassifier(max_depth=2, n_estimators=9, warm_start=True, random_state=0),
+        HistGradientBoostingClassifier(max_iter=9, warm_start=True, random_state=0),
+        LogisticRegression(max_iter=5000),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_the_estimator_given_is_left_alone_and_what_it_learned_plays_no_part(model):
+    X, y, X_val, y_val = cancer()
+    used = clone(model).fit(X[:100], 1 - y[:100])
+    params, before = used.get_params(), used.predict_proba(X_val)
+    monitor = RefinementMonitor(patience=3)
+    fitted = train(used, *cancer(), monitor=monitor, max_steps=6)
+    expected, reference = fit(model, cancer(), patience=3, max_steps=6)
+    assert monitor.history == reference.history
+    assert np.array_equal(fitted.predict_proba(X_val), expected.predict_proba(X_val))
+    refitted = refit(used, X, y, monitor.best_step)
+    assert np.array_equal(refitted.predict_proba(X_val), expected.predict_proba(X_val))
+    assert used.get_params().keys() == params.keys()
+    assert all(used.get_params()[name] is value for name, value in params.items())
+    assert np.array_equal(used.predict_proba(X_val), before)
+
+
+# ---- the monitor -------------------------------------------------------------------------------------------
+
+
+def test_a_used_monitor_is_refused_until_it_is_reset():
+    fitted, monitor = fit(SGD, cancer(), max_steps=3)
+    history = list(monitor.history)
+    with pytest.raises(
+        ValueError, match=r"has seen 3 steps of another training: call monitor.reset"
+    ):
+        train(SGD, *cancer(), monitor=monitor)
+    monitor.reset()
+    train(SGD, *cancer(), monitor=monitor, max_steps=3)
+    assert monitor.history == history
+
+
+def test_a_monitor_may_go_on_to_other_labels():
+    _, monitor = fit(SGD, cancer(), max_steps=3)
+    assert monitor.classes is None
+    monitor.reset()
+    train(SGD, *digits(), monitor=monitor, max_steps=3)
+    assert monitor.calibrator.classes_.tolist() == list(range(10))
+
+
+def test_classes_in_another_order_than_that_of_the_model():
+    monitor = RefinementMonitor(classes=[1, 0])
+    with pytest.raises(ValueError, match=r"monitor.classes are \[1, 0\], but .* \[0, 1\]"):
+        train(SGD, *cancer(), monitor=monitor)
+    assert monitor.classes == [1, 0]
+
+
+def test_a_metric_that_is_never_a_number():
+    X, y, X_val, y_val = cancer()
+    monitor = RefinementMonitor("auroc")
+    one = y_val == 1
+    for model in (SGD, LogisticRegression(max_iter=5000), gradient_boosting(3)):
+        monitor.reset()
+        with pytest.raises(ValueError, match="'auroc' was never a number on the"):
+            train(model, X, y, X_val[one], y_val[one], monitor=monitor, max_steps=3)
+
+
+@pytest.mark.parametrize(
+    "model", [SGD, GradientBoostingClassifier(), HistGradientBoostingClassifier(), GaussianNB()]
+)
+def test_a_monitor_that_prunes_sees_every_step(model):
+    class Third(optuna.pruners.BasePruner):
+        def prune(self, study, trial):
+            return trial.last_step == 3
+
+    study = optuna.create_study(pruner=Third())
+    trial = study.ask()
+    monitor = TrialMonitor(trial)
+    if is_iterative(model):
+        with pytest.raises(optuna.TrialPruned, match="step 3"):
+            train(model, *cancer(), monitor=monitor, max_steps=9)
+    else:
+        train(model, *cancer(), monitor=monitor, max_steps=9)
+    reported = study.trials[0].intermediate_values
+    assert reported == {record["step"]: record["refinement"] for record in monitor.history}
+    assert monitor.last_step == (3 if is_iterative(model) else 1)
+    assert monitor.classes is None
+
+
 # ---- the callback of gradient boosting ---------------------------------------------------------------------
 
 
@@ -259,6 +437,34 @@ def test_another_model_in_the_middle_is_refused():
     other = gradient_boosting(10, warm_start=True).fit(X, y)
     with pytest.raises(ValueError, match="round 11 cannot follow round 5: use a new"):
         other.set_params(n_estimators=12).fit(X, y, monitor=stopping)
+
+
+def test_the_callback_is_copied_and_pickled_in_the_middle():
+    X, y, X_val, y_val = cancer()
+    whole, parts = RefinementStopping(X_val, y_val), RefinementStopping(X_val, y_val)
+    gradient_boosting(20).fit(X, y, monitor=whole)
+    model = gradient_boosting(10, warm_start=True).fit(X, y, monitor=parts)
+    for copied in (deepcopy(parts), pickle.loads(pickle.dumps(parts))):
+        assert copied.best_step == parts.monitor.best_step
+        deepcopy(model).set_params(n_estimators=20).fit(X, y, monitor=copied)
+        assert copied.monitor.history == whole.monitor.history
+
+
+def test_the_callback_used_for_other_labels():
+    X, y, X_val, y_val = digits()
+    seen = y_val < 5
+    stopping = RefinementStopping(X_val[seen], y_val[seen])
+    gradient_boosting(3).fit(X[y < 5], y[y < 5], monitor=stopping)
+    gradient_boosting(3).fit(X, y, monitor=stopping)
+    assert stopping.calibrator.classes_.tolist() == list(range(10))
+
+
+def test_a_cut_model_lets_go_of_the_rest():
+    X, y, X_val, y_val = cancer()
+    stopping = RefinementStopping(X_val, y_val)
+    model = stopping.restore(gradient_boosting(50).fit(X, y, monitor=stopping))
+    assert model.estimators_.base is None
+    assert len(model.estimators_) == stopping.best_step < 50
 
 
 # ---- wrong use ---------------------------------------------------------------------------------------------

@@ -303,6 +303,52 @@ def test_probabilities_in_place_of_logits_are_noticed():
         stopping.step(nn.Identity())
 
 
+@pytest.mark.parametrize("columns", [(), (1,)])
+def test_a_sigmoid_in_place_of_log_odds_is_noticed(columns):
+    stopping, odds, y = RefinementStopping(), torch.linspace(-3, 3, 30), torch.arange(30) % 2
+    for batch in range(0, 30, 10):  # too few rows each, but not together
+        rows = slice(batch, batch + 10)
+        stopping.update(odds[rows].sigmoid().reshape(10, *columns), y[rows])
+    with pytest.warns(RuntimeWarning, match=r"probabilities of one class.* or torch.logit of them"):
+        stopping.step(nn.Identity())
+    for logits in (odds, 1e-3 * odds.sigmoid(), odds.sigmoid()[:19], odds.sigmoid().logit()):
+        stopping.update(logits.reshape(-1, *columns), y[: len(logits)])
+        stopping.step(nn.Identity())
+
+
+@pytest.mark.parametrize(
+    ("y", "logits"),
+    [
+        (torch.arange(6) % 3, torch.randn(6, 3)),
+        (torch.arange(6) % 2, torch.rand(6)),  # which might be soft labels
+        ((torch.arange(6) % 2).float(), torch.linspace(-2.5, 3, 6)),
+        ((torch.arange(6) % 2).float()[:, None], torch.linspace(-2.5, 3, 6)[:, None]),
+    ],
+)
+def test_labels_before_logits_are_noticed(y, logits):
+    with pytest.raises(
+        ValueError, match=r"are logits and y in the right order\? update\(logits, y"
+    ):
+        RefinementStopping().update(y, logits)
+    RefinementStopping().update(logits, y)
+
+
+def test_whole_logits_and_soft_labels_are_in_order():
+    stopping = RefinementStopping()
+    stopping.update(torch.tensor([[1.0, 0.0], [0.0, 2.0]]), torch.tensor([[0.7, 0.3], [0.2, 0.8]]))
+    assert not stopping.step(nn.Identity())
+
+
+def test_the_repr_is_that_of_the_monitor():
+    stopping = RefinementStopping()
+    assert repr(stopping) == "RefinementStopping(metric='refinement'): no step yet"
+    stopping.update(torch.randn(9, 3), torch.arange(9) % 3)
+    stopping.step(nn.Identity())
+    first, *lines = repr(stopping).splitlines()
+    assert first == "RefinementStopping, steps 0 to 0"
+    assert lines == repr(stopping.monitor).splitlines()[1:]
+
+
 def test_wrong_use_says_what_to_do():
     stopping, model = RefinementStopping(), nn.Linear(2, 2)
     with pytest.raises(RuntimeError, match=r"no validation rows .* call update\(logits, y\)"):
@@ -323,6 +369,8 @@ def test_wrong_use_says_what_to_do():
         stopping.step(model)
     with pytest.raises(ValueError, match="metric is 'refinment'.*Did you mean 'refinement'"):
         RefinementStopping(metric="refinment")
+    with pytest.raises(TypeError, match="rounds is called patience here: pass patience=5"):
+        RefinementStopping(rounds=5)
     with pytest.raises(TypeError, match="loader yields a list of 4"):
         stopping.evaluate(model, [[1, 2, 3, 4]])
 

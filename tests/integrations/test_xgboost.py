@@ -122,13 +122,14 @@ def test_weights_count_rows_and_come_from_the_matrix_or_the_argument():
     assert of_matrix.best_score == pytest.approx(min(losses), rel=1e-6)
 
 
-def test_an_objective_of_ones_own_gives_margins():
+@pytest.mark.parametrize("start", [{}, {"base_score": 0.0}])
+def test_an_objective_of_ones_own_gives_margins(start):
     def log_loss(margins, dtrain):
         probs = 1 / (1 + np.exp(-margins))
         return probs - dtrain.get_label(), probs * (1 - probs)
 
     dtrain, dval = matrices()
-    params = {"nthread": 1, "eta": 0.5, "base_score": 0.0}
+    params = {"nthread": 1, "eta": 0.5, **start}
     stopping = RefinementStopping(dval)
     model = train(params, dtrain, obj=log_loss, callbacks=[stopping])
     losses = [
@@ -235,6 +236,53 @@ def test_categories_and_missing_values():
     assert predict_proba(model, frame[N:]).shape == (N, 2)
 
 
+def lettered():
+    """Return rows with a letter that tells much of the label, and some with three of the letters only."""
+    rng = np.random.default_rng(0)
+    letters, noise = rng.choice(list("abcdef"), 600), rng.normal(size=(600, 6))
+    y = (rng.random(600) < np.where(np.isin(letters, list("bdf")), 0.9, 0.2)).astype(int)
+    frame = pd.DataFrame(noise).rename(columns=str)
+    frame["letter"] = pd.Categorical(letters)
+    few = frame[N:][np.isin(letters[N:], list("bcf"))].copy()
+    fewer = few.assign(letter=few["letter"].cat.remove_unused_categories())
+    return frame, y, few, fewer
+
+
+@pytest.mark.parametrize("booster", ["gbtree", "dart"])
+def test_categories_keep_their_codes(tmp_path, booster):
+    frame, y, few, fewer = lettered()
+    stopping = RefinementStopping(frame[N:], y[N:])
+    model = classifier(stopping, enable_categorical=True, booster=booster)
+    model.fit(frame[:N], y[:N], verbose=False)
+    assert stopping.best_iteration < stopping.monitor.last_step
+    assert stopping.best_score == pytest.approx(
+        refinement(y[N:], model.predict(frame[N:], output_margin=True)), rel=1e-6
+    )
+    model.save_model(tmp_path / "model.json")
+    loaded = xgb.XGBClassifier(enable_categorical=True)
+    loaded.load_model(tmp_path / "model.json")
+    for found in (model, loaded):
+        assert np.array_equal(found.predict_proba(fewer), model.predict_proba(few))
+        assert np.array_equal(predict_proba(found, fewer), predict_proba(model, few))
+        margins = found.predict(fewer, output_margin=True)
+        calibrated = calibrator_of(found).predict_proba_logits(margins)
+        assert np.array_equal(calibrated, predict_proba(found, fewer))
+
+
+def test_a_booster_with_categories_keeps_all_rounds():
+    frame, y, few, fewer = lettered()
+    dtrain = xgb.DMatrix(frame[:N], y[:N], enable_categorical=True)
+    stopping = RefinementStopping(frame[N:], y[N:])
+    model = train(BINARY, dtrain, callbacks=[stopping])
+    best = slice(0, model.best_iteration + 1)
+    few, fewer = (xgb.DMatrix(rows, enable_categorical=True) for rows in (few, fewer))
+    assert model.best_iteration == stopping.best_iteration < 29
+    assert model.num_boosted_rounds() == 30
+    expected = model[best].predict(few)  # which has the codes of training
+    assert np.array_equal(model.predict(fewer, iteration_range=(0, best.stop)), expected)
+    assert np.array_equal(predict_proba(model, fewer), predict_proba(model, few))
+
+
 def test_clones_train_alike():
     X, y = table()
     model = classifier(RefinementStopping(X[N:], y[N:])).fit(X[:N], y[:N], verbose=False)
@@ -331,6 +379,7 @@ def test_unknown_metric():
             {"objective": "count:poisson"},
             "objective is 'count:poisson'.*must be one of 'binary:log",
         ),
+        ({}, "objective is 'reg:squarederror', which is XGBoost's choice if none is named"),
         (BINARY | {"booster": "dart"}, "save_best is False, but with booster='dart'"),
     ],
 )
@@ -338,6 +387,11 @@ def test_models_that_cannot_be_followed(params, message):
     dtrain, dval = matrices()
     with pytest.raises(ValueError, match=message):
         train(params, dtrain, callbacks=[RefinementStopping(dval, save_best=False)])
+
+
+def test_patience_under_another_name():
+    with pytest.raises(TypeError, match="patience is called rounds here: pass rounds=50"):
+        RefinementStopping(matrices()[1], patience=50)
 
 
 def test_several_targets():

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from refinecal._arrays import to_numpy
 from refinecal._optional import needs_extra
-from refinecal.stopping import MonitorOptions, RefinementMonitor
+from refinecal.integrations._shared import new_monitor
+from refinecal.stopping import MonitorOptions
 from refinecal.temperature import TemperatureScaling
 
 with needs_extra("keras", package="keras"):
@@ -88,7 +89,7 @@ class RefinementStopping(keras.callbacks.Callback):  # type: ignore[misc]  # Ker
         **options: Unpack[MonitorOptions],
     ) -> None:
         super().__init__()
-        self.monitor = RefinementMonitor(patience=patience, **options)
+        self.monitor = new_monitor(options, patience=patience)
         self._data = _check_data(validation_data, batch_size)
         self.restore_best_weights = restore_best_weights
         self.from_logits = from_logits

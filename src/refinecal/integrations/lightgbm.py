@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from refinecal._calibrator import Calibrator
 from refinecal._optional import needs_extra
 from refinecal.calibrators import from_dict
+from refinecal.integrations._shared import new_monitor
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 
 with needs_extra("lightgbm", package="lightgbm"):
@@ -82,7 +83,7 @@ class RefinementStopping:
         valid_name: str | None = None,
         **options: Unpack[MonitorOptions],
     ) -> None:
-        self.monitor = RefinementMonitor(patience=stopping_rounds, **options)
+        self.monitor = new_monitor(options, stopping_rounds=stopping_rounds)
         self.valid_name = valid_name
         self.order = -1000  # LightGBM calls it before the callbacks that log
         self.before_iteration = False

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from importlib.util import find_spec
 from typing import Any, Unpack
+from weakref import ref
 
 from refinecal._calibrator import Calibrator
 from refinecal._optional import needs_extra
 from refinecal.calibrators import from_dict
-from refinecal.integrations.torch import Batches, copy_state
-from refinecal.stopping import MonitorOptions, RefinementMonitor
+from refinecal.integrations._shared import new_monitor
+from refinecal.integrations.torch import Batches, copy_state, warn_if_sigmoid
+from refinecal.stopping import MonitorOptions
 
 with needs_extra("lightning", package="lightning"):
     if find_spec("lightning") is None and find_spec("pytorch_lightning") is not None:
@@ -89,12 +91,13 @@ class RefinementStopping(Callback):
         prefix: str = "val_",
         **options: Unpack[MonitorOptions],
     ) -> None:
-        self.monitor = RefinementMonitor(patience=patience, **options)
+        self.monitor = new_monitor(options, patience=patience)
         self.extractor = extract if extractor is None else extractor
         self.dataloader_idx = dataloader_idx
         self.restore_best = restore_best
         self.prefix = prefix
         self._stage: str | None = None
+        self._module: ref[Any] | None = None  # the one that is trained
         self._reset()
 
     def _reset(self) -> None:
@@ -104,6 +107,7 @@ class RefinementStopping(Callback):
         self._best_global_step: int | None = None
         self._best_state: dict[str, Any] | None = None
         self._batches: defaultdict[int, Batches] = defaultdict(Batches)
+        self._has_followed = False  # by this fit: what an earlier one found is not put back
         self._restored = False
 
     @property
@@ -119,12 +123,14 @@ class RefinementStopping(Callback):
     # ---- beginning ---------------------------------------------------------------------------------------
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Start afresh, unless this trainer goes on with what it did before."""
+        """Start afresh, unless this trainer goes on with the module that it trained before."""
         self._stage = stage
         if stage == "fit":
-            self._restored = False
-            if trainer.global_step == 0:  # a checkpoint is loaded later
+            self._has_followed = self._restored = False
+            seen = None if self._module is None else self._module()
+            if trainer.global_step == 0 or seen is not pl_module:  # a checkpoint is loaded later
                 self._reset()
+            self._module = ref(pl_module)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Refuse a training in which nothing could be followed."""
@@ -200,10 +206,12 @@ class RefinementStopping(Callback):
             self.monitors[idx].reset()
         monitor = self.monitors[idx]
         logits, y, weight = batches.joined()
+        warn_if_sigmoid(logits)
         step = trainer.global_step
         if monitor.last_step is not None:  # accumulated gradients may not have made a step yet
             step = max(step, monitor.last_step + 1)
         improved = monitor.update(y, logits=logits, step=step, sample_weight=weight)
+        self._has_followed = True
         suffix = "" if idx == self.dataloader_idx else f"/dataloader_idx_{idx}"
         logs = {key + suffix: value for key, value in monitor.logs(self.prefix).items()}
         # Every process has the same values, so their mean is the same again.
@@ -217,7 +225,7 @@ class RefinementStopping(Callback):
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         """Put the best weights back."""
-        if self._best_state is not None:
+        if self._best_state is not None and self._has_followed:
             pl_module.load_state_dict(self._best_state, strict=pl_module.strict_loading)
             self._restored = True
 
@@ -244,6 +252,11 @@ class RefinementStopping(Callback):
         self.best_epoch = state_dict["best_epoch"]
         self._best_global_step = state_dict["best_global_step"]
         self._best_state = state_dict["best_state"]
+        self._has_followed = True
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the reference to the module, which cannot be pickled."""
+        return self.__dict__ | {"_module": None}
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Put the calibrator into a checkpoint that holds the weights of the best step."""

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any, Unpack
 
+from refinecal._checks import warn
 from refinecal._optional import needs_extra
-from refinecal.stopping import MonitorOptions, RefinementMonitor
+from refinecal.integrations._shared import new_monitor
+from refinecal.stopping import MonitorOptions
 
 with needs_extra("torch", package="torch"):
     import torch
@@ -61,7 +63,7 @@ class RefinementStopping:
     """
 
     def __init__(self, patience: int | None = None, **options: Unpack[MonitorOptions]) -> None:
-        self.monitor = RefinementMonitor(patience=patience, **options)
+        self.monitor = new_monitor(options, patience=patience)
         self.reset()
 
     def reset(self) -> None:
@@ -142,6 +144,7 @@ class RefinementStopping:
         """
         logits, y, weight = self._batches.joined()
         self._batches = Batches()
+        warn_if_sigmoid(logits)
         if self.monitor.update(y, logits=logits, step=epoch, sample_weight=weight):
             self.best_state = copy_state(model)
         return self.monitor.should_stop
@@ -186,6 +189,9 @@ class RefinementStopping:
         self.monitor.load_state_dict(state_dict["monitor"])
         self.best_state = deepcopy(state_dict["best_state"])
 
+    def __repr__(self) -> str:
+        return repr(self.monitor).replace("RefinementMonitor", "RefinementStopping", 1)
+
 
 class Batches:
     """Logits, labels and weights of one validation pass, copied to the CPU batch by batch."""
@@ -210,6 +216,11 @@ class Batches:
                     f"{name} has {len(found)} rows, but logits has {len(logits)}: pass one for each "
                     "prediction of the batch"
                 )
+        if _are_swapped(logits, y):
+            raise ValueError(
+                "logits holds only whole numbers, and y others: are logits and y in the right order? "
+                "update(logits, y)"
+            )
         if not self._parts:
             return
         first, _, first_weight = self._parts[0]
@@ -250,6 +261,27 @@ class Batches:
         dealt = torch.argsort(turns, stable=True)[:rows]  # row i of each process, then row i + 1
         logits, y, weight = self.joined()
         self._parts = [(logits[dealt], y[dealt], None if weight is None else weight[dealt])]
+
+
+def warn_if_sigmoid(logits: Tensor) -> None:
+    """Warn of one column of log-odds that are all probabilities, as they may come of a sigmoid."""
+    if logits[0].numel() > 1 or len(logits) < 20:
+        return
+    low, high = float(logits.min()), float(logits.max())
+    if 0 <= low < high - 0.01 and high <= 1:  # before training, log-odds may all be tiny
+        warn(
+            "logits look like probabilities of one class: all lie in 0..1. If they are, pass what the model "
+            "gives before its sigmoid, or torch.logit of them."
+        )
+
+
+def _are_swapped(logits: Tensor, y: Tensor) -> bool:
+    """Tell whether these are labels and predictions; soft labels lie in 0..1."""
+    if not y.is_floating_point() or not bool((y != y.round()).any()):
+        return False
+    if not logits.is_floating_point():
+        return True
+    return bool((logits == logits.round()).all() and ((y < 0) | (y > 1)).any())
 
 
 def copy_state(module: nn.Module) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from refinecal._arrays import to_numpy
 from refinecal._calibrator import Calibrator
 from refinecal._optional import needs_extra
 from refinecal.calibrators import from_dict
+from refinecal.integrations._shared import new_monitor
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 
 with needs_extra("transformers", package="transformers"):
@@ -81,7 +82,7 @@ class RefinementStopping(TrainerCallback):
     """
 
     def __init__(self, *, patience: int | None = None, **options: Unpack[MonitorOptions]) -> None:
-        self.monitor = RefinementMonitor(patience=patience, **options)
+        self.monitor = new_monitor(options, patience=patience)
         calibrator = options.get("calibrator", "temperature")
         if not isinstance(calibrator, str | Calibrator):
             raise TypeError(

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from refinecal._calibrator import Calibrator
 from refinecal._optional import needs_extra
 from refinecal.calibrators import from_dict
-from refinecal.stopping import MonitorOptions, RefinementMonitor
+from refinecal.integrations._shared import new_monitor
+from refinecal.stopping import MonitorOptions
 
 with needs_extra("xgboost", package="xgboost"):
     import xgboost as xgb
@@ -24,7 +25,7 @@ __all__ = ["RefinementStopping", "calibrator_of", "predict_proba"]
 
 ATTRIBUTE = "refinecal_calibrator"  # of the booster, beside best_iteration and best_score
 ONE_TARGET = ("binary:logistic", "binary:logitraw", "binary:hinge", "reg:logistic")
-SEVERAL_CLASSES = ("multi:softprob", "multi:softmax")
+ALLOWED = (*ONE_TARGET, "multi:softprob", "multi:softmax")
 UNKNOWN = "reg:squarederror"  # what XGBoost reports when the objective is a function of the user's
 
 
@@ -50,7 +51,8 @@ class RefinementStopping(xgb.callback.TrainingCallback):
     missing : float, default nan
         The value in an array ``X_val`` that means missing, as for ``XGBClassifier``.
     save_best : bool, default True
-        Whether to cut the model after the best round.
+        Whether to cut the model after the best round. XGBoost loses the table of categories when it cuts a
+        model that was trained on a data frame with such columns, so these models keep all rounds.
     data_name : str, default "val"
         The data set's name in the log.
     **options
@@ -61,6 +63,16 @@ class RefinementStopping(xgb.callback.TrainingCallback):
     ----------
     monitor : RefinementMonitor
         With the ``history`` of all rounds.
+
+    Notes
+    -----
+    Where rounds after the best are kept, ``XGBClassifier`` and :func:`predict_proba` use those up to the best
+    all the same. ``Booster.predict`` uses them all unless told otherwise, as in
+    ``booster.predict(data, iteration_range=(0, booster.best_iteration + 1))``.
+
+    An objective of your own gives log-odds or logits. XGBoost names it 'reg:squarederror', like the one it
+    takes if none is named. That one is refused after the first round, but cannot be told apart if
+    ``base_score`` is given or the mean of the training labels is 1/2.
 
     Examples
     --------
@@ -93,7 +105,7 @@ class RefinementStopping(xgb.callback.TrainingCallback):
         **options: Unpack[MonitorOptions],
     ) -> None:
         super().__init__()
-        self.monitor = RefinementMonitor(patience=rounds, **options)
+        self.monitor = new_monitor(options, rounds=rounds)
         self.X_val = X_val
         self.y_val = _labels_of(X_val) if y_val is None else y_val
         if sample_weight is None and isinstance(X_val, xgb.DMatrix) and len(X_val.get_weight()):
@@ -112,6 +124,7 @@ class RefinementStopping(xgb.callback.TrainingCallback):
         self.monitor.reset()
         self._snapshot = None
         self._objective, self._can_cut = self._check(model)
+        self._base_score = _base_score_of(model)
         self._dval = self.X_val
         if not isinstance(self.X_val, xgb.DMatrix):
             self._dval = xgb.DMatrix(self.X_val, missing=self.missing, enable_categorical=True)
@@ -122,6 +135,8 @@ class RefinementStopping(xgb.callback.TrainingCallback):
 
     def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
         """Look at the new round, log it, and tell XGBoost whether to stop."""
+        if epoch == 0:
+            self._refuse_regression(model)
         self._look(model, model.num_boosted_rounds() - 1)
         logs = self.monitor.logs()
         # Last, since XGBoost's own EarlyStopping follows the last metric of the last data set.
@@ -146,7 +161,7 @@ class RefinementStopping(xgb.callback.TrainingCallback):
         if self._snapshot is not None:
             model.load_model(self._snapshot)
         elif self.save_best:
-            model = model[: best.step + 1]
+            model = _cut(model, best.step + 1)
         model.set_attr(best_iteration=str(best.step), best_score=str(best.value))
         if isinstance(best.calibrator, Calibrator):
             model.set_attr(**{ATTRIBUTE: json.dumps(best.calibrator.to_dict())})
@@ -165,6 +180,14 @@ class RefinementStopping(xgb.callback.TrainingCallback):
         if better and not self._can_cut:
             self._snapshot = model.save_raw()
 
+    def _refuse_regression(self, model: Any) -> None:
+        """Tell XGBoost's regression from a user's objective: only a built-in one fits the base score."""
+        if self._objective == UNKNOWN and _base_score_of(model) != self._base_score:
+            raise ValueError(
+                f"the objective is {UNKNOWN!r}, which is XGBoost's choice if none is named, and does not "
+                f"give log-odds of classes: pass objective= one of {', '.join(map(repr, ALLOWED))}"
+            )
+
     def _check(self, model: Any) -> tuple[str, bool]:
         """Return the objective, and whether the model of an earlier round can be had by cutting."""
         if not isinstance(model, xgb.Booster):
@@ -174,11 +197,10 @@ class RefinementStopping(xgb.callback.TrainingCallback):
             )
         config = json.loads(model.save_config())["learner"]
         objective, booster = config["objective"]["name"], config["gradient_booster"]["name"]
-        allowed = (*ONE_TARGET, *SEVERAL_CLASSES)
-        if objective not in (*allowed, UNKNOWN):
+        if objective not in (*ALLOWED, UNKNOWN):
             raise ValueError(
                 f"the objective is {objective!r}, which does not give log-odds of classes: it must be one "
-                f"of {', '.join(map(repr, allowed))}, or a function of your own"
+                f"of {', '.join(map(repr, ALLOWED))}, or a function of your own"
             )
         can_cut = booster == "gbtree"
         if not (can_cut or self.save_best):
@@ -251,6 +273,18 @@ def predict_proba(model: Any, X: Any) -> NDArray[Any]:
 
 def _booster_of(model: Any) -> Any:
     return model if isinstance(model, xgb.Booster) else model.get_booster()
+
+
+def _cut(model: Any, rounds: int) -> Any:
+    """Return the first rounds; the whole model where XGBoost would lose the codes of its categories."""
+    cut = model[:rounds]
+    has_categories = hasattr(model, "get_categories") and not model.get_categories().empty()
+    return model if has_categories and cut.get_categories().empty() else cut
+
+
+def _base_score_of(model: Any) -> str:
+    found: str = json.loads(model.save_config())["learner"]["learner_model_param"]["base_score"]
+    return found
 
 
 def _labels_of(X_val: Any) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refinecal._optional import needs_extra
+from refinecal.stopping import RefinementMonitor, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,17 +16,16 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from matplotlib.text import Text
 
-    from refinecal.stopping import RefinementMonitor
-
 # Okabe and Ito's colours, which colour-blind people tell apart, nearest to those of the paper.
 COLOURS = {"risk": "#009E73", "refinement": "#D55E00", "calibration": "#0072B2"}
 AXIS_NAMES = {"log": "log loss", "brier": "Brier score"}
 MOST_DOTS = 30  # so many steps can be told apart as dots
-# The dot of the risk still shows behind that of a refinement error which is lowest at the same place.
-DOT_SIZES = {"risk": 9, "refinement": 6, "calibration": 6}
+DOT_SIZE = 7
+CHOSEN = "0.35"  # a grey that is read on white and stays behind the curves
 CROP = 3.0  # the first steps may leave the picture above this many times the smallest risk
 ROOM = 1.6  # inches for the labels, right of the curves
 GAP = 0.13  # between labels, as a part of the height: they have two lines
+HEADROOM = 0.1  # above the curves for what is written there, as a part of the height
 
 
 class TrainingCurveDisplay:
@@ -41,6 +41,10 @@ class TrainingCurveDisplay:
         Their values; NaN and infinite ones leave a gap.
     loss : str, default "log"
         The name of the loss, for the axis.
+    chosen : int, optional
+        The step that was chosen, to be marked.
+    chosen_by : str, default "refinement"
+        The metric that chose it.
 
     Attributes
     ----------
@@ -52,7 +56,8 @@ class TrainingCurveDisplay:
     figure_, ax_ : Figure, Axes
         Where it was drawn.
     lines_, marks_, texts_ : dict
-        The lines, the dots where they are lowest, and their labels, by name.
+        The lines, the dots where they are lowest, and their labels, by name; the line and label of the step
+        that was chosen are called "chosen".
 
     Examples
     --------
@@ -78,11 +83,14 @@ class TrainingCurveDisplay:
         calibration: ArrayLike,
         refinement: ArrayLike,
         loss: str = "log",
+        chosen: int | None = None,
+        chosen_by: str = "refinement",
     ) -> None:
         self.steps = np.asarray(steps, dtype=np.int64)
         given = {"risk": risk, "refinement": refinement, "calibration": calibration}
         self.curves = {name: self._check(name, values) for name, values in given.items()}
         self.loss = loss
+        self.chosen, self.chosen_by = chosen, chosen_by
         self.smallest = {
             name: (int(self.steps[at]), float(self.curves[name][at]))
             for name in self.curves
@@ -101,7 +109,7 @@ class TrainingCurveDisplay:
 
     @classmethod
     def from_monitor(cls, monitor: RefinementMonitor, ax: Axes | None = None) -> Self:
-        """Draw what a monitor has seen.
+        """Draw what a monitor has seen, and mark the step that it chose.
 
         Parameters
         ----------
@@ -119,7 +127,8 @@ class TrainingCurveDisplay:
         columns = ("risk", "calibration", "refinement")
         values = {name: [record[name] for record in monitor.history] for name in columns}
         steps = [record["step"] for record in monitor.history]
-        return cls(steps, **values, loss=monitor.loss.name).plot(ax)
+        chosen = {"chosen": monitor.best_step, "chosen_by": monitor.metric.name}
+        return cls(steps, **values, loss=monitor.loss.name, **chosen).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw the curves.
@@ -158,8 +167,13 @@ class TrainingCurveDisplay:
             look: dict[str, Any] = {"color": COLOURS[name], "label": name, "marker": dot}
             (self.lines_[name],) = ax.plot(self.steps, values, **look)
         for name, (step, value) in self.smallest.items():
-            look = {"color": COLOURS[name], "markersize": DOT_SIZES[name], "clip_on": False}
-            (self.marks_[name],) = ax.plot(step, value, "o", **look)
+            look = {"color": COLOURS[name], "markersize": DOT_SIZE, "clip_on": False}
+            if name == "refinement" and self.smallest.get("risk") == (step, value):
+                look |= {
+                    "fillstyle": "right",
+                    "markerfacecoloralt": COLOURS["risk"],
+                }  # a half for each
+            (self.marks_[name],) = ax.plot(step, value, "o", markeredgewidth=0, **look)
 
     def _set_limits(self, ax: Axes) -> None:
         """Leave room for labels right of the last step, and none for the heights of the first steps."""
@@ -168,7 +182,8 @@ class TrainingCurveDisplay:
         inches = ax.get_window_extent().width / self.figure_.dpi
         room = ROOM / max(inches - ROOM, ROOM)  # as a part of the width of the curves
         ax.set_xlim(first - 0.03 * width, last + room * width)
-        ax.set_ylim(low - 0.03 * (high - low), high + 0.03 * (high - low))
+        above = 0.03 if self.chosen is None else HEADROOM
+        ax.set_ylim(low - 0.03 * (high - low), high + above * (high - low))
         ax.set_xticks(_whole_ticks(first, last))
         ax.spines["bottom"].set_bounds(first - 0.03 * width, last)
         ax.spines[["top", "right"]].set_visible(False)
@@ -193,7 +208,7 @@ class TrainingCurveDisplay:
             name: _last(values) for name, values in self.curves.items() if name in self.smallest
         }
         self.texts_ = {}
-        for name, height in _apart(ends, *ax.get_ylim()).items():
+        for name, height in _apart(ends, ax.get_ylim()[0], self._top(ax)).items():
             step, value = self.smallest[name]
             self.texts_[name] = ax.annotate(
                 f"{name}\nmin {round(value, 4) + 0.0:.4f} at step {step}",  # never -0.0000
@@ -204,6 +219,29 @@ class TrainingCurveDisplay:
                 color=COLOURS[name],
                 fontsize="small",
             )
+        if self.chosen is not None:
+            self._mark_chosen(ax, self.chosen)
+
+    def _top(self, ax: Axes) -> float:
+        """Return the height above which only the chosen step is named."""
+        low, high = ax.get_ylim()
+        return high if self.chosen is None else high - 0.6 * HEADROOM * (high - low)
+
+    def _mark_chosen(self, ax: Axes, step: int) -> None:
+        """Draw a thin line at the chosen step, and write above the curves what chose it."""
+        low, top = ax.get_ylim()[0], self._top(ax)
+        look: dict[str, Any] = {"color": CHOSEN, "linewidth": 0.8, "zorder": 0.5}
+        (self.lines_["chosen"],) = ax.plot([step, step], [low, top], **look)
+        place = (step - self.steps[0]) / max(self.steps[-1] - self.steps[0], 1)
+        self.texts_["chosen"] = ax.annotate(
+            f"step {step}, chosen by {shortened(self.chosen_by, 20)}",
+            (step, top),
+            xytext=(0, 2),
+            textcoords="offset points",
+            horizontalalignment="left" if place < 0.3 else "right" if place > 0.7 else "center",
+            color=CHOSEN,
+            fontsize="small",
+        )
 
 
 def _argmin(values: NDArray[np.float64]) -> int | None:
