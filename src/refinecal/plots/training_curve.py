@@ -125,10 +125,12 @@ class TrainingCurveDisplay:
         if not monitor.history:
             raise ValueError("the monitor has seen no step yet: call update before plot")
         columns = ("risk", "calibration", "refinement")
-        values = {name: [record[name] for record in monitor.history] for name in columns}
+        given: dict[str, Any] = {
+            name: [record[name] for record in monitor.history] for name in columns
+        }
+        given |= {"chosen": monitor.best_step, "chosen_by": monitor.metric.name}
         steps = [record["step"] for record in monitor.history]
-        chosen = {"chosen": monitor.best_step, "chosen_by": monitor.metric.name}
-        return cls(steps, **values, loss=monitor.loss.name, **chosen).plot(ax)
+        return cls(steps, **given, loss=monitor.loss.name).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw the curves.
