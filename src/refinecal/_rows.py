@@ -176,7 +176,11 @@ def _hold_out_groups(rows: Rows, fraction: float, seed: int) -> tuple[Indices, I
 def most_folds(rows: Rows, wanted: int) -> int | None:
     """Return how many folds there can be, at most ``wanted``; ``None`` if not even two."""
     grouped = rows.groups is not None
-    most = len(np.unique(rows.groups)) if grouped else int(_Units.drawn(rows, 0).sizes.max())
+    most = (
+        len(np.unique(np.asarray(rows.groups)))
+        if grouped
+        else int(_Units.drawn(rows, 0).sizes.max())
+    )
     return min(wanted, most) if most >= 2 else None
 
 

@@ -311,7 +311,7 @@ def test_a_frozen_model_may_know_more_labels_than_there_are():
     ids=lambda model: type(model).__name__,
 )
 def test_the_estimator_given_is_left_alone_and_what_it_learned_plays_no_part(model):
-    X, y, X_val, y_val = cancer()
+    X, y, X_val, _ = cancer()
     used = clone(model).fit(X[:100], 1 - y[:100])
     params, before = used.get_params(), used.predict_proba(X_val)
     monitor = RefinementMonitor(patience=3)
@@ -330,7 +330,7 @@ def test_the_estimator_given_is_left_alone_and_what_it_learned_plays_no_part(mod
 
 
 def test_a_used_monitor_is_refused_until_it_is_reset():
-    fitted, monitor = fit(SGD, cancer(), max_steps=3)
+    _, monitor = fit(SGD, cancer(), max_steps=3)
     history = list(monitor.history)
     with pytest.raises(
         ValueError, match=r"has seen 3 steps of another training: call monitor.reset"
@@ -461,7 +461,7 @@ def test_the_callback_used_for_other_labels():
 
 def test_a_cut_model_lets_go_of_the_rest():
     X, y, X_val, y_val = cancer()
-    stopping = RefinementStopping(X_val, y_val)
+    stopping = RefinementStopping(X_val, y_val, patience=4)
     model = stopping.restore(gradient_boosting(50).fit(X, y, monitor=stopping))
     assert model.estimators_.base is None
     assert len(model.estimators_) == stopping.best_step < 50
