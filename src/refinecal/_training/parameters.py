@@ -1,0 +1,51 @@
+"""Parameters of estimators, whatever their names."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from refinecal._rows import Rows
+
+LENGTHS = ("n_estimators", "max_iter")
+
+
+def takes(method: Any, name: str) -> bool:
+    """Tell whether a method has a parameter of this name."""
+    return name in inspect.signature(method).parameters
+
+
+def weights_for(method: Any, rows: Rows) -> dict[str, Any]:
+    """Return the weights as a keyword of ``fit`` or ``partial_fit``, if there are any.
+
+    A method that takes any keyword hands them on to the models inside, or says itself that it cannot.
+    """
+    if rows.weights is None:
+        return {}
+    kinds = [parameter.kind for parameter in inspect.signature(method).parameters.values()]
+    if not (takes(method, "sample_weight") or inspect.Parameter.VAR_KEYWORD in kinds):
+        raise TypeError(
+            f"{type(method.__self__).__name__}.{method.__name__} takes no sample_weight: leave it out, or "
+            "pass whole numbers of at most 4 on average, which are taken as repetitions"
+        )
+    return {"sample_weight": rows.weights}
+
+
+def length_name(estimator: Any) -> str:
+    """Return the parameter that says how many rounds to train."""
+    params = estimator.get_params(deep=False)
+    found = [name for name in LENGTHS if name in params]
+    if not found:
+        raise TypeError(
+            f"{type(estimator).__name__} has stages, but neither n_estimators nor max_iter"
+        )
+    return found[0]
+
+
+def switch_off_stopping(estimator: Any) -> None:
+    """Let an estimator of scikit-learn train as long as it is told."""
+    params = estimator.get_params(deep=False)
+    if "early_stopping" in params:
+        estimator.set_params(early_stopping=False)
+    elif "n_iter_no_change" in params:
+        estimator.set_params(n_iter_no_change=None)
