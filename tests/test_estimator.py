@@ -497,3 +497,23 @@ def test_isotonic_is_scikit_learns():
     theirs = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(odds, y)
     new = rng.normal(size=500) * 2
     assert ours.predict_proba_logits(new)[:, 1] == pytest.approx(theirs.predict(new), abs=1e-12)
+
+
+def test_a_frozen_estimator_is_calibrated_and_left_alone():
+    from sklearn.frozen import FrozenEstimator
+
+    X = StandardScaler().fit_transform(X_CANCER)
+    sgd = SGDClassifier(loss="log_loss", random_state=0).fit(X[:300], Y_CANCER[:300])
+    before = sgd.coef_.copy()
+    fitted = model(FrozenEstimator(sgd)).fit(X[300:], Y_CANCER[300:])
+    assert np.array_equal(sgd.coef_, before)
+    assert fitted.best_step_ == 1
+    assert np.array_equal(fitted.predict(X), sgd.predict(X))
+
+
+def test_one_row_is_predicted_as_among_others():
+    """What turns margins into logits is settled in training, not by the rows to predict."""
+    fitted = model(SGDClassifier(loss="log_loss", random_state=0)).fit(X_DIGITS, Y_DIGITS)
+    together = fitted.predict_proba(X_DIGITS)
+    alone = np.concatenate([fitted.predict_proba(X_DIGITS[i : i + 1]) for i in range(100)])
+    assert alone == pytest.approx(together[:100], rel=1e-9)  # matrix products round differently

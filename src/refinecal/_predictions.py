@@ -25,12 +25,19 @@ MARGINS: dict[str, dict[str, Any]] = {
 NO_PROBABILITIES = ("binary:hinge", "binary:logitraw")  # objectives of XGBoost that give none
 
 
+Link = Callable[[Any], NDArray[Any]]
+
+
 class Predictions(NamedTuple):
-    """Predictions for rows: ``kind`` says whether they are probs or logits, ``method`` where from."""
+    """Predictions for rows: ``kind`` says whether they are probs or logits, ``method`` where from.
+
+    ``link`` is what made logits of the model's margins.
+    """
 
     kind: str
     values: NDArray[Any]
     method: str
+    link: Link | None = None
 
     @property
     def probs(self) -> NDArray[Any]:
@@ -77,23 +84,25 @@ def shown(label: Any) -> str:
 # ---- what it predicts -----------------------------------------------------------------------------------
 
 
-def predictions_of(model: Any, X: Any) -> Predictions:
-    """Return logits if the model has them, else probabilities.
+def predictions_of(model: Any, X: Any, like: Predictions | None = None) -> Predictions:
+    """Return logits if the model has them, else probabilities; or whatever it was before, in ``like``.
 
     Margins (``decision_function``, or what a boosting library has in its place) are logits if
     ``predict_proba`` is their softmax, or that of one against the rest; votes are neither. Models without
     probabilities are taken at their decision values, if these decide what they predict.
     """
     if is_frozen(model):
-        return predictions_of(model.estimator, X)
+        return predictions_of(model.estimator, X, like)
     if is_pipeline(model):
         for _, step in model.steps[:-1]:
             X = X if step in (None, "passthrough") else step.transform(X)
-        return predictions_of(model.steps[-1][1], X)
+        return predictions_of(model.steps[-1][1], X, like)
     margins_of, method = _margins_of(model)
-    link = None if margins_of is None else _link(model, margins_of, X)
+    link = None if like is None else like.link
+    if like is None and margins_of is not None:
+        link = _link(model, margins_of, X)
     if margins_of is not None and link is not None:
-        return Predictions("logits", link(margins_of(X)), method)
+        return Predictions("logits", link(margins_of(X)), method, link)
     if not hasattr(model, "predict_proba"):
         raise TypeError(
             f"{type(model).__name__} has neither predict_proba nor decision_function: use a classifier "
@@ -106,9 +115,6 @@ def probabilities_of(model: Any, X: Any) -> NDArray[Any]:
     """Return ``predict_proba``, scaled to sum to 1 where libraries leave one against the rest as it is."""
     probs = np.asarray(model.predict_proba(X))
     return probs / probs.sum(axis=1, keepdims=True) if library_of(model) in MARGINS else probs
-
-
-Link = Callable[[Any], NDArray[Any]]
 
 
 def as_they_are(margins: Any) -> NDArray[Any]:

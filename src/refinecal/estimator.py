@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone, is_classifier
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import check_array, check_random_state, get_tags, indexable
 from sklearn.utils.multiclass import check_classification_targets
@@ -23,13 +22,15 @@ from refinecal._calibrator import Calibrator
 from refinecal._checks import check_weights, warn
 from refinecal._predictions import (
     Predictions,
-    library_of,
+    is_frozen,
     mended,
     predictions_of,
+    shown,
     smoothed,
     widened,
 )
 from refinecal._rows import Rows, hold_out, joined, most_folds, split_folds
+from refinecal._training.kinds import fresh, last_of
 from refinecal.decomposition import decompose
 from refinecal.integrations.sklearn import is_iterative, train
 from refinecal.integrations.sklearn import refit as train_again
@@ -284,7 +285,8 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             min_delta=self.min_delta,
             calibrator=self.calibrator,
         )
-        monitor.classes = known = np.unique(rows.y)
+        base = last_of(self._base())
+        monitor.classes = known = base.classes_ if is_frozen(base) else np.unique(rows.y)
         model = train(
             self._new(params, seed),
             rows.X,
@@ -296,26 +298,28 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             sample_weight=rows.weights,
             sample_weight_val=val.weights,
         )
-        if monitor.best_step is None:
-            raise ValueError(
-                f"metric {monitor.metric.name!r} was never a number on the {val.n} held-out rows: it needs "
-                "other validation rows, or the estimator's predictions are NaN"
-            )
+        assert monitor.best_step is not None, "train has seen to it"
         if is_iterative(model) and monitor.best_step == self.max_steps:
             message = f"the best step is the last of {self.max_steps}: raise max_steps"
             warn(message, ConvergenceWarning)
-        _, smoothing = mended(predictions_of(model, val.X), val.y, known)
+        like = predictions_of(model, val.X)
+        _, smoothing = mended(like, val.y, known)
         return _Model(
-            model, monitor, monitor.calibrator, known, smoothing, dict(params), monitor.best_step
+            estimator=model,
+            monitor=monitor,
+            calibrator=monitor.calibrator,
+            known=known,
+            like=like._replace(values=np.empty(0)),
+            smoothing=smoothing,
+            params=dict(params),
+            n_steps=monitor.best_step,
         )
 
     def _new(self, params: Mapping[str, Any], seed: int) -> Any:
         """Return a new estimator with these parameters, seeded if this one is."""
-        base = self._base()
-        # CatBoost copies lists among its parameters, which clone takes for a mistake.
-        model = base.copy() if library_of(base) == "catboost" else clone(base)
+        model = fresh(self._base())
         model.set_params(**{name: clone(value, safe=False) for name, value in params.items()})
-        if self.random_state is not None and not isinstance(model, FrozenEstimator):
+        if self.random_state is not None and not is_frozen(last_of(model)):
             unset = [
                 name
                 for name, value in model.get_params().items()
@@ -356,7 +360,14 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             sample_weight=np.concatenate(weights) if weights else None,
             classes=classes,
         ).calibrator
-        return _Model(again, first.monitor, calibrator, classes, smoothing, first.params, n_steps)
+        return replace(
+            first,
+            estimator=again,
+            calibrator=calibrator,
+            known=classes,
+            smoothing=smoothing,
+            n_steps=n_steps,
+        )
 
     def _publish(
         self, models: list[_Model], history: list[dict[str, float]], classes: NDArray[Any]
@@ -463,6 +474,7 @@ class _Model:
     monitor: RefinementMonitor
     calibrator: Any
     known: NDArray[Any]  # the classes of its training rows
+    like: Predictions  # how its predictions are had; without values
     smoothing: int  # see refinecal._predictions.mended
     params: dict[str, Any]
     n_steps: int
@@ -473,7 +485,7 @@ class _Model:
         return self.monitor.best_value
 
     def predictions(self, X: Any) -> Predictions:
-        return smoothed(predictions_of(self.estimator, X), self.smoothing)
+        return smoothed(predictions_of(self.estimator, X, self.like), self.smoothing)
 
     def logits(self, X: Any, classes: NDArray[Any]) -> NDArray[Any]:
         """Return uncalibrated logits of all classes; -inf for a class that the model does not know."""
@@ -516,11 +528,6 @@ def _check_known(y_val: NDArray[Any], classes: NDArray[Any]) -> None:
         raise ValueError(
             f"y_val holds {shown(strange[0])}, which y does not: no model can learn it. Drop these rows."
         )
-
-
-def shown(label: Any) -> str:
-    """Return a label as its user would write it."""
-    return repr(label.item() if isinstance(label, np.generic) else label)
 
 
 def _check_table(X: Any) -> Any:
