@@ -7,21 +7,23 @@ import numbers
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from refinecal._arrays import to_floats
 from refinecal._calibrator import Calibrator
-from refinecal._checks import check_sample, fail_choice, warn
+from refinecal._checks import check_sample, fail_choice, look_like_probabilities, warn
 from refinecal._optional import needs_extra
 from refinecal._readers import check_threads
+from refinecal._sample import Sample
 from refinecal._search import MAX_BETA
 from refinecal.calibrators import from_dict
 from refinecal.decomposition import check_cv, decompose_sample, prepare
 from refinecal.losses import ProperLoss, get_loss
 from refinecal.metrics import Metric, Step, get_metrics, is_built_in, value_of
+from refinecal.temperature import TemperatureScaling
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,6 +48,14 @@ class Best:
     value: float
     record: Record
     calibrator: Any
+
+
+class _Labels(NamedTuple):
+    """The labels of the last step, if they had no weights, and what was found out about them."""
+
+    labels: NDArray[np.int64] = np.empty(0, np.int64)
+    k: int = 0
+    uncertainty: float = math.nan
 
 
 class MonitorOptions(TypedDict, total=False):
@@ -140,6 +150,7 @@ class RefinementMonitor:
         self.classes = classes
         self._threads = check_threads(n_threads)
         self._start = 1.0
+        self._last = _Labels()
         self.reset()
 
     # ---- what goes in ------------------------------------------------------------------------------------
@@ -168,23 +179,27 @@ class RefinementMonitor:
             Whether ``metric`` is better than at every step before.
         """
         step = self._check_step(step)
+        sample = None
+        if probs is None and sample_weight is None and self.classes is None:
+            sample = self._plain_sample(y_val, logits)
         try:
-            sample = check_sample(
-                y_val,
-                probs,
-                logits,
-                sample_weight,
-                self.classes,
-                "y_val",
-                devices=True,
-                strict=True,
-            )
+            if sample is None:
+                sample = check_sample(
+                    y_val, probs, logits, sample_weight, self.classes, "y_val", True, strict=True
+                )
         except ValueError:
             if not _has_diverged(probs if logits is None else logits):
                 raise
             return self._diverge(step)
         parts = decompose_sample(
-            sample, deepcopy(self.family), self.loss, self.cv, None, self._threads, self._start
+            sample,
+            self._new_calibrator(),
+            self.loss,
+            self.cv,
+            None,
+            self._threads,
+            self._start,
+            self._uncertainty_of(sample),
         )
         found = Step(y_val, sample, parts, self._start)
         record: Record = {"step": step}
@@ -195,6 +210,39 @@ class RefinementMonitor:
         if parts.beta is not None and 1e-6 < parts.beta < MAX_BETA / 2:
             self._start = parts.beta
         return self._take(record, parts.calibrator, ROUNDING[sample.logits.dtype.itemsize])
+
+    def _new_calibrator(self) -> Calibrator:
+        if type(self.family) is TemperatureScaling:  # at every step: deepcopy takes its time
+            return TemperatureScaling(self.family.laplace)
+        return deepcopy(self.family)
+
+    def _plain_sample(self, y_val: Any, logits: Any) -> Sample | None:
+        """Return plain arrays with the labels of the last step as a sample, since those were checked."""
+        labels = self._last.labels
+        if type(y_val) is not np.ndarray or type(logits) is not np.ndarray:
+            return None
+        same = y_val.dtype == np.int64 and np.array_equal(y_val, labels)
+        if not same or logits.dtype.char not in "fd" or len(logits) != len(labels):
+            return None
+        if not np.isfinite(logits.sum()):  # whatever it is, somebody should look at it
+            return None
+        if logits.ndim == 1 and self._last.k == 2:
+            columns = np.zeros((len(logits), 2), logits.dtype)
+            columns[:, 1] = logits
+            return Sample(labels, columns)
+        fits = logits.shape[1:] == (self._last.k,) and not look_like_probabilities(logits)
+        return Sample(labels, np.ascontiguousarray(logits)) if fits else None
+
+    def _uncertainty_of(self, sample: Sample) -> float:
+        """Return the uncertainty, computed anew only if the labels are not those of the last step."""
+        if sample.weights is not None or sample.soft is not None:
+            return float(self.loss.entropy(sample.frequencies))
+        last, labels = self._last, sample.labels
+        same = sample.k == last.k and (labels is last.labels or np.array_equal(labels, last.labels))
+        if not same:
+            value = float(self.loss.entropy(sample.frequencies))
+            self._last = _Labels(labels.copy(), sample.k, value)
+        return self._last.uncertainty
 
     def _check_step(self, step: Any) -> int:
         last = self.last_step
@@ -254,6 +302,7 @@ class RefinementMonitor:
         self.bests: dict[str, Best] = {}
         self.diverged = False
         self._start = 1.0
+        self._last = _Labels()
         self._marks: dict[str, float] = {}  # the value that last renewed the patience
         self._waited: dict[str, int] = {}  # how many steps ago that was
 

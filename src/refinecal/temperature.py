@@ -15,7 +15,7 @@ from refinecal._calibrator import Calibrator
 from refinecal._checks import check_sample, warn, warn_if_probabilities
 from refinecal._readers import NOTHING, KernelReader, check_threads, reader_of, solve
 from refinecal._sample import Sample, on_cpu
-from refinecal._search import MAX_BETA, Found
+from refinecal._search import MAX_BETA, Found, Reader
 from refinecal._softmax import log_softmax, scaled
 
 __all__ = ["MAX_BETA", "TemperatureFit", "TemperatureScaling", "fit_temperature"]
@@ -123,10 +123,22 @@ def _check_start(start: Any) -> float:
     return float(start) if float(start) > SMALL_BETA else 1.0
 
 
-def fit_sample(sample: Sample, start: float = 1.0, threads: int = 1) -> TemperatureFit:
-    """Return the best inverse temperature of checked data."""
+def fit_with_risk(sample: Sample, start: float, threads: int) -> tuple[TemperatureFit, float]:
+    """Return the best inverse temperature of checked data, and the mean log loss as it is."""
     sample = sample.counted()
-    found = solve(reader_of(sample, threads), start)
+    reader = reader_of(sample, threads)
+    risk = reader.at(1.0).loss
+    if not math.isfinite(risk):
+        risk = risk_of(sample, threads)
+    return fit_sample(sample, start, threads, reader), risk
+
+
+def fit_sample(
+    sample: Sample, start: float = 1.0, threads: int = 1, reader: Reader | None = None
+) -> TemperatureFit:
+    """Return the best inverse temperature of checked data, which ``reader`` reads if it is given."""
+    sample = sample.counted()
+    found = solve(reader_of(sample, threads) if reader is None else reader, start)
     lost = math.isnan(found.loss) and found.beta > 0  # a label of probability 0, or overflow
     if lost or 0 < found.beta < SMALL_BETA:
         sample = on_cpu(sample)
@@ -249,6 +261,13 @@ class TemperatureScaling(Calibrator):
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         fit = fit_sample(sample, start, threads)
         self.beta_, self.loss_ = fit.beta, fit.loss
+
+    def _learn_with_risk(self, sample: Sample, threads: int, start: float) -> float:
+        """Learn from checked data, and return their mean log loss as it is."""
+        fit, risk = fit_with_risk(sample, start, threads)
+        self.beta_, self.loss_ = fit.beta, fit.loss
+        self._remember(sample)
+        return risk
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         return log_softmax(scaled(logits, self.beta_))

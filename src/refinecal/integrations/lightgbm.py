@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from refinecal._calibrator import Calibrator
 from refinecal._optional import needs_extra
 from refinecal.calibrators import from_dict
-from refinecal.integrations._shared import new_monitor
+from refinecal.integrations._shared import new_monitor, whole_numbers
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 
 with needs_extra("lightgbm", package="lightgbm"):
@@ -27,7 +27,7 @@ __all__ = ["RefinementStopping", "calibrator_of", "predict_proba"]
 PROBABILITIES = ("binary", "cross_entropy", "xentropy", "multiclass", "softmax")
 BOOSTING = ("boosting", "boosting_type", "boost")  # names of one parameter
 MARGINS = "none"  # what LightGBM calls the objective if it is a function of the user's
-LARGEST = 1 - 2.0**-53  # the largest probability below 1, whose log-odds are 36.7
+LARGEST = np.float32(53 * np.log(2.0))  # log-odds of the largest float64 below 1
 
 
 class RefinementStopping:
@@ -116,7 +116,7 @@ class RefinementStopping:
             )
         self._check(env.params)
         self._name, data = self._find_data(env.model)
-        self._labels, self._weights = data.get_label(), data.get_weight()
+        self._labels, self._weights = whole_numbers(data.get_label()), data.get_weight()
         self._returns_margins = env.params["objective"] == MARGINS
         self._is_dart = "dart" in [env.params.get(alias) for alias in BOOSTING]
         best, last = self.monitor.best_step, self.monitor.last_step
@@ -159,7 +159,7 @@ class RefinementStopping:
             )
         return name, model.valid_sets[names.index(name)]
 
-    def _look(self, model: Any) -> NDArray[np.float64]:
+    def _look(self, model: Any) -> NDArray[Any]:
         seen: list[NDArray[np.float64]] = []
 
         def see(predictions: NDArray[np.float64], _: Any) -> tuple[str, float, bool]:
@@ -261,12 +261,16 @@ def _stored(model: Any) -> dict[str, Any]:
     return stored
 
 
-def _log_odds(probs: NDArray[np.float64]) -> NDArray[np.float64]:
+def _log_odds(probs: NDArray[np.float64]) -> NDArray[Any]:
     """Return logits of probabilities, none of them infinite."""
     if probs.ndim == 2:
         return np.asarray(np.log(np.maximum(probs, np.finfo(np.float64).tiny)))
-    probs = np.clip(probs, 1 - LARGEST, LARGEST)
-    return np.asarray(np.log(probs / (1 - probs)))
+    odds = 1 - probs
+    with np.errstate(divide="ignore"):
+        np.divide(probs, odds, out=odds)
+        logits = odds.astype(np.float32)  # odds are exact up to rounding, so their logarithms are
+        np.log(logits, out=logits)
+    return np.clip(logits, -LARGEST, LARGEST, out=logits)
 
 
 def _result(*result: Any) -> Any:

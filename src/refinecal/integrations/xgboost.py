@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from refinecal._calibrator import Calibrator
 from refinecal._optional import needs_extra
 from refinecal.calibrators import from_dict
-from refinecal.integrations._shared import new_monitor
+from refinecal.integrations._shared import new_monitor, whole_numbers
 from refinecal.stopping import MonitorOptions
 
 with needs_extra("xgboost", package="xgboost"):
@@ -297,4 +297,4 @@ def _labels_of(X_val: Any) -> Any:
         raise ValueError(
             "X_val is a DMatrix without labels: make it as DMatrix(X_val, y_val), or pass y_val"
         )
-    return labels
+    return whole_numbers(labels)
