@@ -83,7 +83,7 @@ def test_the_best_round_is_the_one_with_the_smallest_refinement(params):
     assert stopping.best_iteration == model.best_iteration == np.argmin(losses) + 1
     assert stopping.best_score == pytest.approx(min(losses), rel=1e-7)  # float32 log-odds
     assert model.best_score["valid_0"]["refinement_loss"] == stopping.best_score
-    assert [r["refinement"] for r in stopping.monitor.history] == pytest.approx(losses, rel=1e-9)
+    assert [r["refinement"] for r in stopping.monitor.history] == pytest.approx(losses, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_replay_without_the_callback_gives_the_same_model(extra, patience):
     assert model.num_trees() == plain.num_trees() == 3 * stopping.best_iteration
     assert np.array_equal(model.predict(X), plain.predict(X))
     margins = model.predict(X, raw_score=True)
-    assert stopping.best_score == pytest.approx(refinement(y, margins), rel=1e-9)
+    assert stopping.best_score == pytest.approx(refinement(y, margins), rel=1e-6)
 
 
 def test_boosting_stops_when_patience_has_run_out():
@@ -165,7 +165,7 @@ def test_margins_too_large_for_a_probability_are_finite(params):
     valid = data.create_valid(X, y, init_score=scores[1])
     stopping = RefinementStopping()
     lgb.train(params, data, 3, valid_sets=[valid], callbacks=[stopping])
-    assert stopping.best_score == pytest.approx(refinement(y, wrong / 800), rel=1e-9)
+    assert stopping.best_score == pytest.approx(refinement(y, wrong / 800), rel=1e-6)
 
 
 def test_any_metric_decides():
@@ -236,9 +236,9 @@ def test_training_in_two_parts_equals_training_in_one(first, patience, keep):
     steps = [[record["step"] for record in way.monitor.history] for way in (whole, parts)]
     values = [[record["refinement"] for record in way.monitor.history] for way in (whole, parts)]
     assert steps[0] == steps[1]
-    assert values[0] == pytest.approx(values[1], rel=1e-9)
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
     assert resumed.best_iteration == model.best_iteration
-    assert predict_proba(resumed, X) == pytest.approx(predict_proba(model, X), rel=1e-9)
+    assert predict_proba(resumed, X) == pytest.approx(predict_proba(model, X), rel=1e-6)
 
 
 def test_a_model_of_another_training_starts_afresh():
@@ -275,12 +275,12 @@ def test_classifier_with_named_labels(k):
         model.classes_.searchsorted(names[y[N:]]),
     )
     assert model.best_iteration_ == stopping.best_iteration
-    assert stopping.best_score == pytest.approx(refinement(labels, margins), rel=1e-9)
+    assert stopping.best_score == pytest.approx(refinement(labels, margins), rel=1e-6)
     logs = model.evals_result_["valid_0"]["refinement_loss"]  # all but the round that stops
     assert logs == [r["refinement"] for r in stopping.monitor.history][: len(logs)]
     assert len(logs) == len(stopping.monitor.history) - 1
     calibrated = stopping.calibrator.predict_proba(model.predict_proba(X[N:]))
-    assert predict_proba(model, X[N:]) == pytest.approx(calibrated, rel=1e-9)
+    assert predict_proba(model, X[N:]) == pytest.approx(calibrated, rel=1e-6)
 
 
 def test_categories_and_weights():
@@ -292,7 +292,7 @@ def test_categories_and_weights():
     held_out = {"eval_X": frame[N:], "eval_y": y[N:], "eval_sample_weight": [weight[N:]]}
     model = fit(stopping, frame, y, **held_out)
     margins = model.predict(frame[N:], raw_score=True)
-    assert stopping.best_score == pytest.approx(refinement(y[N:], margins, weight[N:]), rel=1e-9)
+    assert stopping.best_score == pytest.approx(refinement(y[N:], margins, weight[N:]), rel=1e-6)
     assert predict_proba(model, frame[N:]).shape == (N, 2)
 
 
@@ -330,7 +330,7 @@ def test_the_calibrator_goes_with_the_model_and_beside_its_file(tmp_path, calibr
     loaded = lgb.Booster(model_file=tmp_path / "model.txt")
     beside = rc.calibrators.from_dict(json.loads((tmp_path / "model.json").read_text()))
     calibrated = beside.predict_proba(loaded.predict(X))
-    assert calibrated == pytest.approx(predict_proba(model, X), rel=1e-9)
+    assert calibrated == pytest.approx(predict_proba(model, X), rel=1e-6)
     with pytest.raises(ValueError, match="holds no calibrator.*LightGBM's files"):
         calibrator_of(loaded)
 

@@ -7,6 +7,7 @@ its ``predict_proba`` then takes the probabilities of the loaded model.
 
 from __future__ import annotations  # so that help() shows types by name
 
+import math
 from typing import Any, Unpack
 
 import numpy as np
@@ -17,6 +18,7 @@ from refinecal._optional import needs_extra
 from refinecal.calibrators import from_dict
 from refinecal.integrations._shared import new_monitor, whole_numbers
 from refinecal.stopping import MonitorOptions, RefinementMonitor
+from refinecal.temperature import TemperatureScaling
 
 with needs_extra("lightgbm", package="lightgbm"):
     import lightgbm as lgb
@@ -27,7 +29,7 @@ __all__ = ["RefinementStopping", "calibrator_of", "predict_proba"]
 PROBABILITIES = ("binary", "cross_entropy", "xentropy", "multiclass", "softmax")
 BOOSTING = ("boosting", "boosting_type", "boost")  # names of one parameter
 MARGINS = "none"  # what LightGBM calls the objective if it is a function of the user's
-LARGEST = np.float32(53 * np.log(2.0))  # log-odds of the largest float64 below 1
+LARGEST = 53 * math.log(2.0)  # log-odds of the largest float64 below 1
 
 
 class RefinementStopping:
@@ -118,6 +120,8 @@ class RefinementStopping:
         self._name, data = self._find_data(env.model)
         self._labels, self._weights = whole_numbers(data.get_label()), data.get_weight()
         self._returns_margins = env.params["objective"] == MARGINS
+        smooth = isinstance(self.monitor.family, TemperatureScaling)  # and so can bear rounding
+        self._precision = np.float32 if smooth else np.float64
         self._is_dart = "dart" in [env.params.get(alias) for alias in BOOSTING]
         best, last = self.monitor.best_step, self.monitor.last_step
         if env.begin_iteration == 0 or best is None or last is None:
@@ -168,7 +172,7 @@ class RefinementStopping:
 
         data = model.valid_sets[model.name_valid_sets.index(self._name)]
         model.eval(data, self._name, see)  # the public way to the predictions that it keeps
-        return seen[0] if self._returns_margins else _log_odds(seen[0])
+        return seen[0] if self._returns_margins else _log_odds(seen[0], self._precision)
 
     def _log(self, env: CallbackEnv) -> list[Any]:
         greater = {metric.key for metric in self.monitor.metrics if metric.greater_is_better}
@@ -261,14 +265,14 @@ def _stored(model: Any) -> dict[str, Any]:
     return stored
 
 
-def _log_odds(probs: NDArray[np.float64]) -> NDArray[Any]:
+def _log_odds(probs: NDArray[np.float64], dtype: Any = np.float64) -> NDArray[Any]:
     """Return logits of probabilities, none of them infinite."""
     if probs.ndim == 2:
         return np.asarray(np.log(np.maximum(probs, np.finfo(np.float64).tiny)))
     odds = 1 - probs
     with np.errstate(divide="ignore"):
         np.divide(probs, odds, out=odds)
-        logits = odds.astype(np.float32)  # odds are exact up to rounding, so their logarithms are
+        logits = odds.astype(dtype, copy=False)  # odds are exact up to rounding, so logits are
         np.log(logits, out=logits)
     return np.clip(logits, -LARGEST, LARGEST, out=logits)
 
