@@ -873,3 +873,45 @@ def test_of_steps_that_are_never_wrong_the_smallest_risk_is_best():
     assert found == [True, True, True, False, False]
     assert monitor.best_step == 2
     assert monitor.should_stop
+
+
+def test_labels_that_change_between_steps_are_seen():
+    """Plain arrays take a short cut if the labels are those of the last step: here they are not."""
+    logits = np.array([2.0, -1.0, 0.5, 1.0, -2.0])
+    labels = np.array([1, 0, 1, 1, 0])
+    monitor = rc.RefinementMonitor()
+    for change in (None, 0, 3):
+        if change is not None:
+            labels[change] = 1 - labels[change]
+        monitor.update(labels, logits=logits)
+        expected = rc.decompose(labels, logits=logits)
+        assert monitor.history[-1]["risk"] == pytest.approx(expected.risk, rel=1e-12)
+        assert monitor.history[-1]["uncertainty"] == pytest.approx(expected.uncertainty, rel=1e-12)
+
+
+def test_the_short_cut_for_plain_arrays_gives_the_same():
+    rng = np.random.default_rng(0)
+    for k in (2, 4):
+        labels = rng.integers(k, size=50)
+        constant = labels.copy()
+        constant.flags.writeable = False
+        stages = [rng.normal(size=(50, k)) for _ in range(4)]
+        stages = [stage[:, 1] - stage[:, 0] if k == 2 else stage for stage in stages]
+        plain, fixed, listed = (rc.RefinementMonitor() for _ in range(3))
+        for stage in stages:
+            plain.update(labels, logits=stage)
+            fixed.update(constant, logits=stage)
+            listed.update(labels.tolist(), logits=stage.tolist())  # no short cut for lists
+        for one, other in zip(plain.history, listed.history, strict=True):
+            assert one == pytest.approx(other, rel=1e-12)
+        assert plain.history == fixed.history
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_the_short_cut_does_not_hide_what_is_not_a_number(bad):
+    monitor = rc.RefinementMonitor()
+    labels, logits = np.array([0, 1, 2]), np.eye(3)
+    monitor.update(labels, logits=logits)
+    logits[1, 1] = bad
+    with pytest.warns(RuntimeWarning, match="not finite"):
+        monitor.update(labels, logits=logits)

@@ -151,6 +151,7 @@ class RefinementMonitor:
         self._threads = check_threads(n_threads)
         self._start = 1.0
         self._last = _Labels()
+        self._constant: Any = None  # labels that cannot have changed since they were checked
         self.reset()
 
     # ---- what goes in ------------------------------------------------------------------------------------
@@ -201,6 +202,7 @@ class RefinementMonitor:
             self._start,
             self._uncertainty_of(sample),
         )
+        self._constant = y_val if _never_changes(y_val) and sample.weights is None else None
         found = Step(y_val, sample, parts, self._start)
         record: Record = {"step": step}
         record |= {term: float(getattr(parts, term)) for term in TERMS}
@@ -221,7 +223,9 @@ class RefinementMonitor:
         labels = self._last.labels
         if type(y_val) is not np.ndarray or type(logits) is not np.ndarray:
             return None
-        same = y_val.dtype == np.int64 and np.array_equal(y_val, labels)
+        same = y_val is self._constant or (
+            y_val.dtype == np.int64 and np.array_equal(y_val, labels)
+        )
         if not same or logits.dtype.char not in "fd" or len(logits) != len(labels):
             return None
         if not np.isfinite(logits.sum()):  # whatever it is, somebody should look at it
@@ -303,6 +307,7 @@ class RefinementMonitor:
         self.diverged = False
         self._start = 1.0
         self._last = _Labels()
+        self._constant = None
         self._marks: dict[str, float] = {}  # the value that last renewed the patience
         self._waited: dict[str, int] = {}  # how many steps ago that was
 
@@ -601,6 +606,13 @@ def _has_diverged(given: Any) -> bool:
         return False
     columns = values.shape[1] if values.ndim == 2 else 1
     return bool(np.isnan(values).any() or (columns > 1 and values.max() == np.inf))
+
+
+def _never_changes(labels: Any) -> bool:
+    """Tell whether these are class numbers in an array that nobody can write to."""
+    if type(labels) is not np.ndarray or labels.dtype != np.int64:
+        return False
+    return labels.base is None and not labels.flags.writeable
 
 
 def _check_patience(patience: Any) -> int | None:

@@ -268,7 +268,10 @@ def _stored(model: Any) -> dict[str, Any]:
 def _log_odds(probs: NDArray[np.float64], dtype: Any = np.float64) -> NDArray[Any]:
     """Return logits of probabilities, none of them infinite."""
     if probs.ndim == 2:
-        return np.asarray(np.log(np.maximum(probs, np.finfo(np.float64).tiny)))
+        least = np.finfo(dtype).tiny
+        if probs.min() < least:  # only then are more digits worth their time
+            return np.asarray(np.log(np.maximum(probs, np.finfo(np.float64).tiny)))
+        return np.asarray(np.log(probs.astype(dtype)))
     odds = 1 - probs
     with np.errstate(divide="ignore"):
         np.divide(probs, odds, out=odds)
