@@ -8,7 +8,7 @@ PIP_QUIET := --quiet --disable-pip-version-check
 
 help:
 	@echo "make demo    see what refinecal does, on data that comes with scikit-learn"
-	@echo "make test    run the tests (about two minutes)"
+	@echo "make test    run the tests (about seven minutes)"
 	@echo "make lint    check style and types"
 	@echo "make format  mend style"
 	@echo "make bench   race against the rivals: temperature scaling, stopping (about twenty minutes)"
