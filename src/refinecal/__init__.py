@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from refinecal.postmortem import PostMortem as PostMortem
     from refinecal.postmortem import post_mortem as post_mortem
     from refinecal.scoring import refinement_scorer as refinement_scorer
+    from refinecal.selection import select as select
     from refinecal.stopping import RefinementMonitor as RefinementMonitor
-    from refinecal.stopping import select as select
     from refinecal.temperature import TemperatureFit as TemperatureFit
     from refinecal.temperature import TemperatureScaling as TemperatureScaling
     from refinecal.temperature import fit_temperature as fit_temperature
@@ -48,7 +48,7 @@ _HOME = {
     "post_mortem": "postmortem",
     "refinement_error": "decomposition",
     "refinement_scorer": "scoring",
-    "select": "stopping",
+    "select": "selection",
 }
 _MODULES = ("calibrators", "losses", "metrics", "plots")
 __all__ = [*sorted(_HOME), *_MODULES]  # noqa: PLE0604

@@ -5,7 +5,7 @@ from __future__ import annotations  # so that help() shows types by name
 import math
 import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,23 +14,20 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
-from sklearn.utils import check_array, check_random_state, get_tags, indexable
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.validation import check_is_fitted
 
-from refinecal._calibrator import Calibrator
-from refinecal._checks import check_weights, warn
+from refinecal._checks import warn
+from refinecal._inputs import check_known, check_rows, check_table
 from refinecal._predictions import (
-    Predictions,
     is_frozen,
     mended,
     predictions_of,
     shown,
-    smoothed,
-    widened,
 )
 from refinecal._rows import Rows, hold_out, joined, most_folds, split_folds
 from refinecal._training.kinds import fresh, last_of
+from refinecal._training.trained import Trained
 from refinecal.decomposition import decompose
 from refinecal.integrations.sklearn import is_iterative, train
 from refinecal.integrations.sklearn import refit as train_again
@@ -193,7 +190,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         self
         """
         self._check_parameters(X_val, y_val, sample_weight_val, groups)
-        rows = _check_rows(X, y, sample_weight, groups).keyed()
+        rows = check_rows(X, y, sample_weight, groups).keyed()
         classes = np.unique(rows.y if rows.weights is None else rows.y[rows.weights > 0])
         if len(classes) < 2:
             raise ValueError(
@@ -204,8 +201,8 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             pairs = self._split(rows, seed)
             everything = rows.in_order(rows.repeats())
         else:
-            val = _check_rows(X_val, y_val, sample_weight_val, None, "_val").keyed()
-            _check_known(val.y, classes)
+            val = check_rows(X_val, y_val, sample_weight_val, None, "_val").keyed()
+            check_known(val.y, classes)
             pairs = [(rows.in_order(rows.repeats()), val.in_order(val.repeats()))]
             everything = joined(*pairs[0])
         models, history = self._choose(pairs, seed)
@@ -241,9 +238,9 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
 
     def _choose(
         self, pairs: list[tuple[Rows, Rows]], seed: int
-    ) -> tuple[list[_Model], list[dict[str, float]]]:
+    ) -> tuple[list[Trained], list[dict[str, float]]]:
         """Return the models, one per fold, of the candidate that is best on average, and all records."""
-        best: list[_Model] = []
+        best: list[Trained] = []
         best_value = math.nan
         history: list[dict[str, float]] = []
         sizes = [val.total for _, val in pairs]
@@ -277,7 +274,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             )
         return found
 
-    def _train(self, params: Mapping[str, Any], rows: Rows, val: Rows, seed: int) -> _Model:
+    def _train(self, params: Mapping[str, Any], rows: Rows, val: Rows, seed: int) -> Trained:
         """Train one candidate on one fold, back to its best step."""
         monitor = RefinementMonitor(
             self.metric,
@@ -304,7 +301,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             warn(message, ConvergenceWarning)
         like = predictions_of(model, val.X)
         _, smoothing = mended(like, val.y, known)
-        return _Model(
+        return Trained(
             estimator=model,
             monitor=monitor,
             calibrator=monitor.calibrator,
@@ -333,12 +330,12 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
 
     def _again(
         self,
-        chosen: list[_Model],
+        chosen: list[Trained],
         pairs: list[tuple[Rows, Rows]],
         rows: Rows,
         classes: NDArray[Any],
         seed: int,
-    ) -> _Model:
+    ) -> Trained:
         """Train on all rows for the median of the best steps; keep the calibration of held-out rows."""
         first, n_steps = chosen[0], int(np.median([model.n_steps for model in chosen]))
         again = train_again(
@@ -370,7 +367,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         )
 
     def _publish(
-        self, models: list[_Model], history: list[dict[str, float]], classes: NDArray[Any]
+        self, models: list[Trained], history: list[dict[str, float]], classes: NDArray[Any]
     ) -> None:
         """Set what was learned, all at once: a fit that fails leaves nothing half-learned."""
         first = models[0]
@@ -402,7 +399,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         ndarray of shape (n, k)
         """
         check_is_fitted(self)
-        X = _check_table(X)
+        X = check_table(X)
         return np.asarray(
             np.mean([model.proba(X, self.classes_) for model in self._models], axis=0)
         )
@@ -466,77 +463,8 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         return tags
 
 
-@dataclass(frozen=True, slots=True)
-class _Model:
-    """A model at its best step, and all it takes to predict with it."""
-
-    estimator: Any
-    monitor: RefinementMonitor
-    calibrator: Any
-    known: NDArray[Any]  # the classes of its training rows
-    like: Predictions  # how its predictions are had; without values
-    smoothing: int  # see refinecal._predictions.mended
-    params: dict[str, Any]
-    n_steps: int
-
-    @property
-    def value(self) -> float:
-        assert self.monitor.best_value is not None, "checked by _train"
-        return self.monitor.best_value
-
-    def predictions(self, X: Any) -> Predictions:
-        return smoothed(predictions_of(self.estimator, X, self.like), self.smoothing)
-
-    def logits(self, X: Any, classes: NDArray[Any]) -> NDArray[Any]:
-        """Return uncalibrated logits of all classes; -inf for a class that the model does not know."""
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(widened(self.predictions(X).probs, self.known, classes)))
-
-    def proba(self, X: Any, classes: NDArray[Any]) -> NDArray[Any]:
-        """Return calibrated probabilities of all classes; 0 for a class that the model does not know."""
-        found = self.predictions(X)
-        if not isinstance(self.calibrator, Calibrator):
-            probs = np.asarray(self.calibrator.predict_proba(found.probs))
-        elif found.kind == "logits":
-            probs = self.calibrator.predict_proba_logits(found.values)
-        else:
-            probs = self.calibrator.predict_proba(found.values)
-        return widened(probs, self.known, classes)
-
-
 def _is_folds(value: Any) -> bool:
     """Tell whether ``n_folds`` is something else than a number that it may be."""
     if value is None or isinstance(value, str):
         return value in (None, "auto")
     return hasattr(value, "split")
-
-
-def _check_rows(X: Any, y: Any, sample_weight: Any, groups: Any, suffix: str = "") -> Rows:
-    """Return the arguments of ``fit`` as rows; X is left to the estimator."""
-    if y is None:
-        raise ValueError("this classifier requires y to be passed, but the target y is None")
-    X, y, groups = indexable(_check_table(X), y, groups)
-    y = column_or_1d(y, warn=True)
-    check_classification_targets(y)
-    weights = check_weights(sample_weight, len(y), f"X{suffix}")
-    return Rows(X, y, weights, None if groups is None else np.asarray(groups))
-
-
-def _check_known(y_val: NDArray[Any], classes: NDArray[Any]) -> None:
-    strange = np.setdiff1d(y_val, classes)
-    if strange.size:
-        raise ValueError(
-            f"y_val holds {shown(strange[0])}, which y does not: no model can learn it. Drop these rows."
-        )
-
-
-def _check_table(X: Any) -> Any:
-    """Return features whose rows can be taken; what they may hold is the estimator's to say."""
-    if hasattr(X, "tocsr"):
-        return X.tocsr()
-    if hasattr(X, "columns"):  # a DataFrame
-        return X
-    values = np.asarray(X)
-    if values.dtype.kind in "OUT" and values.ndim != 2:  # texts, or rows of several lengths
-        return X
-    return check_array(values, dtype=None, ensure_all_finite=False)

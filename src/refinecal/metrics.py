@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,23 +27,24 @@ from refinecal.temperature import fit_sample, risk_of
 __all__ = ["Metric", "accuracy", "auroc", "brier_score", "log_loss"]
 
 
+class Inputs(TypedDict, total=False):
+    """The keywords of every function here."""
+
+    logits: Any
+    sample_weight: Any
+    classes: ArrayLike | None
+
+
 # ---- plain functions -------------------------------------------------------------------------------------
 
 
-def log_loss(
-    y_true: Any,
-    probs: Any = None,
-    *,
-    logits: Any = None,
-    sample_weight: Any = None,
-    classes: ArrayLike | None = None,
-) -> float:
+def log_loss(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
     """Return the mean of minus the log-probability of the label, without clipping.
 
     Parameters
     ----------
-    y_true, probs, logits, sample_weight, classes
-        As for :func:`refinecal.decompose`.
+    y_true, probs, **inputs
+        As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too.
 
     Returns
     -------
@@ -56,23 +57,16 @@ def log_loss(
     >>> round(rc.metrics.log_loss([0, 1], [[0.5, 0.5]] * 2), 6)  # log 2
     0.693147
     """
-    return risk_of(check_sample(y_true, probs, logits, sample_weight, classes, devices=True))
+    return risk_of(check_sample(y_true, probs, devices=True, **inputs))
 
 
-def brier_score(
-    y_true: Any,
-    probs: Any = None,
-    *,
-    logits: Any = None,
-    sample_weight: Any = None,
-    classes: ArrayLike | None = None,
-) -> float:
+def brier_score(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
     """Return the mean squared distance between prediction and label, summed over all classes.
 
     Parameters
     ----------
-    y_true, probs, logits, sample_weight, classes
-        As for :func:`refinecal.decompose`.
+    y_true, probs, **inputs
+        As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too.
 
     Returns
     -------
@@ -85,23 +79,16 @@ def brier_score(
     >>> rc.metrics.brier_score([0, 1], [[0.5, 0.5]] * 2)
     0.5
     """
-    return _brier(on_cpu(check_sample(y_true, probs, logits, sample_weight, classes)))
+    return _brier(check_sample(y_true, probs, **inputs))
 
 
-def accuracy(
-    y_true: Any,
-    probs: Any = None,
-    *,
-    logits: Any = None,
-    sample_weight: Any = None,
-    classes: ArrayLike | None = None,
-) -> float:
+def accuracy(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
     """Return the share of rows whose likeliest class is the label.
 
     Parameters
     ----------
-    y_true, probs, logits, sample_weight, classes
-        As for :func:`refinecal.decompose`.
+    y_true, probs, **inputs
+        As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too.
 
     Returns
     -------
@@ -114,23 +101,16 @@ def accuracy(
     >>> rc.metrics.accuracy([0, 1, 1, 1], [0.2, 0.9, 0.6, 0.4])
     0.75
     """
-    return _accuracy(on_cpu(check_sample(y_true, probs, logits, sample_weight, classes)))
+    return _accuracy(check_sample(y_true, probs, **inputs))
 
 
-def auroc(
-    y_true: Any,
-    probs: Any = None,
-    *,
-    logits: Any = None,
-    sample_weight: Any = None,
-    classes: ArrayLike | None = None,
-) -> float:
+def auroc(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
     """Return the area under the ROC curve; for several classes the mean over one against the rest.
 
     Parameters
     ----------
-    y_true, probs, logits, sample_weight, classes
-        As for :func:`refinecal.decompose`.
+    y_true, probs, **inputs
+        As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too.
 
     Returns
     -------
@@ -143,7 +123,7 @@ def auroc(
     >>> rc.metrics.auroc([0, 1, 0, 1], [0.1, 0.4, 0.35, 0.8])
     1.0
     """
-    return _auroc(on_cpu(check_sample(y_true, probs, logits, sample_weight, classes)))
+    return _auroc(check_sample(y_true, probs, **inputs))
 
 
 def _brier(sample: Sample) -> float:

@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike
 from refinecal._arrays import to_numpy
 from refinecal._checks import fail_choice
 from refinecal._stored import LABELS, Layout, Stage, read_stages
+from refinecal._text import fixed, shortened
 from refinecal.losses import ProperLoss
-from refinecal.stopping import Record, RefinementMonitor, fixed, shortened
+from refinecal.stopping import Record, RefinementMonitor
 
 if TYPE_CHECKING:
     from refinecal.plots import TrainingCurveDisplay

@@ -4,21 +4,22 @@ from __future__ import annotations  # so that help() shows types by name
 
 import math
 import numbers
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from refinecal._arrays import to_floats
 from refinecal._calibrator import Calibrator
-from refinecal._checks import check_sample, fail_choice, look_like_probabilities, warn
+from refinecal._checks import check_sample, fail_choice, warn
+from refinecal._known import KnownLabels
 from refinecal._optional import needs_extra
 from refinecal._readers import check_threads
-from refinecal._sample import Sample
 from refinecal._search import MAX_BETA
+from refinecal._text import fixed, shortened
 from refinecal.calibrators import from_dict
 from refinecal.decomposition import check_cv, decompose_sample, prepare
 from refinecal.losses import ProperLoss, get_loss
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from refinecal.plots import TrainingCurveDisplay
 
-__all__ = ["Best", "MonitorOptions", "RefinementMonitor", "select"]
+__all__ = ["Best", "MonitorOptions", "RefinementMonitor"]
 
 TERMS = ("risk", "calibration", "refinement", "sharpness", "uncertainty")
 STATE_VERSION = 1
@@ -48,14 +49,6 @@ class Best:
     value: float
     record: Record
     calibrator: Any
-
-
-class _Labels(NamedTuple):
-    """The labels of the last step, if they had no weights, and what was found out about them."""
-
-    labels: NDArray[np.int64] = np.empty(0, np.int64)
-    k: int = 0
-    uncertainty: float = math.nan
 
 
 class MonitorOptions(TypedDict, total=False):
@@ -150,8 +143,7 @@ class RefinementMonitor:
         self.classes = classes
         self._threads = check_threads(n_threads)
         self._start = 1.0
-        self._last = _Labels()
-        self._constant: Any = None  # labels that cannot have changed since they were checked
+        self._known = KnownLabels()
         self.reset()
 
     # ---- what goes in ------------------------------------------------------------------------------------
@@ -182,7 +174,7 @@ class RefinementMonitor:
         step = self._check_step(step)
         sample = None
         if probs is None and sample_weight is None and self.classes is None:
-            sample = self._plain_sample(y_val, logits)
+            sample = self._known.sample(y_val, logits)
         try:
             if sample is None:
                 sample = check_sample(
@@ -200,9 +192,8 @@ class RefinementMonitor:
             None,
             self._threads,
             self._start,
-            self._uncertainty_of(sample),
+            self._known.uncertainty(sample, self.loss),
         )
-        self._constant = y_val if _never_changes(y_val) and sample.weights is None else None
         found = Step(y_val, sample, parts, self._start)
         record: Record = {"step": step}
         record |= {term: float(getattr(parts, term)) for term in TERMS}
@@ -217,36 +208,6 @@ class RefinementMonitor:
         if type(self.family) is TemperatureScaling:  # at every step: deepcopy takes its time
             return TemperatureScaling(self.family.laplace)
         return deepcopy(self.family)
-
-    def _plain_sample(self, y_val: Any, logits: Any) -> Sample | None:
-        """Return plain arrays with the labels of the last step as a sample, since those were checked."""
-        labels = self._last.labels
-        if type(y_val) is not np.ndarray or type(logits) is not np.ndarray:
-            return None
-        same = y_val is self._constant or (
-            y_val.dtype == np.int64 and np.array_equal(y_val, labels)
-        )
-        if not same or logits.dtype.char not in "fd" or len(logits) != len(labels):
-            return None
-        if not np.isfinite(logits.sum()):  # whatever it is, somebody should look at it
-            return None
-        if logits.ndim == 1 and self._last.k == 2:
-            columns = np.zeros((len(logits), 2), logits.dtype)
-            columns[:, 1] = logits
-            return Sample(labels, columns)
-        fits = logits.shape[1:] == (self._last.k,) and not look_like_probabilities(logits)
-        return Sample(labels, np.ascontiguousarray(logits)) if fits else None
-
-    def _uncertainty_of(self, sample: Sample) -> float:
-        """Return the uncertainty, computed anew only if the labels are not those of the last step."""
-        if sample.weights is not None or sample.soft is not None:
-            return float(self.loss.entropy(sample.frequencies))
-        last, labels = self._last, sample.labels
-        same = sample.k == last.k and (labels is last.labels or np.array_equal(labels, last.labels))
-        if not same:
-            value = float(self.loss.entropy(sample.frequencies))
-            self._last = _Labels(labels.copy(), sample.k, value)
-        return self._last.uncertainty
 
     def _check_step(self, step: Any) -> int:
         last = self.last_step
@@ -306,8 +267,7 @@ class RefinementMonitor:
         self.bests: dict[str, Best] = {}
         self.diverged = False
         self._start = 1.0
-        self._last = _Labels()
-        self._constant = None
+        self._known = KnownLabels()
         self._marks: dict[str, float] = {}  # the value that last renewed the patience
         self._waited: dict[str, int] = {}  # how many steps ago that was
 
@@ -321,9 +281,11 @@ class RefinementMonitor:
     @property
     def should_stop(self) -> bool:
         """Whether patience has run out, or the predictions have become NaN."""
-        return self.diverged or self._is_out_of_patience()
+        return self.diverged or self.is_out_of_patience
 
-    def _is_out_of_patience(self) -> bool:
+    @property
+    def is_out_of_patience(self) -> bool:
+        """Whether there was no improvement for as many steps as ``patience`` says."""
         if self.patience is None or not self.history:
             return False
         followed = self.metrics if self.stop_on == "all" else self.metrics[:1]
@@ -505,97 +467,6 @@ class RefinementMonitor:
         self._start, self.diverged = state["start"], state["diverged"]
 
 
-def select(
-    y_val: Any,
-    probs: Any = None,
-    *,
-    logits: Any = None,
-    steps: Iterable[int] | None = None,
-    sample_weight: Any = None,
-    monitor: RefinementMonitor | None = None,
-    **options: Any,
-) -> RefinementMonitor:
-    """Choose among predictions that are already there, one set per step.
-
-    Parameters
-    ----------
-    y_val : array-like
-        The labels, the same at every step.
-    probs, logits : array-like ``(steps, n, k)`` or ``(steps, n)``, mapping, or iterable
-        Predictions of each step: an array, a mapping from step to predictions, or any iterable of them such
-        as ``model.staged_predict_proba(X_val)``, of which one step at a time is held.
-    steps : iterable of int, optional
-        The number of each step; by default 0, 1, 2 and so on.
-    sample_weight : array-like, optional
-        How often each row counts.
-    monitor : RefinementMonitor, optional
-        Goes on with this one instead of a new one.
-    **options
-        Keywords of :class:`RefinementMonitor`. With ``patience``, later steps are not looked at.
-
-    Returns
-    -------
-    RefinementMonitor
-        With ``best_step``, ``bests``, ``calibrator``, ``history``, ``plot()``.
-
-    Examples
-    --------
-    >>> import refinecal as rc
-    >>> stages = [[0.4, 0.6, 0.5, 0.7], [0.1, 0.7, 0.6, 0.9], [0.6, 0.7, 0.3, 0.9]]
-    >>> rc.select([0, 0, 1, 1], stages).best_step
-    1
-    """
-    if (probs is None) == (logits is None):
-        found = "neither" if probs is None else "both"
-        raise TypeError(f"pass either probs or logits=, found {found}")
-    if monitor is not None and options:
-        raise TypeError("pass either monitor= or the options of a new one, not both")
-    monitor = RefinementMonitor(**options) if monitor is None else monitor
-    kind, staged = ("probs", probs) if logits is None else ("logits", logits)
-    if isinstance(staged, Mapping):
-        if steps is not None:
-            raise TypeError("steps= is for arrays and iterables: a mapping names its steps already")
-        steps, staged = list(staged.keys()), staged.values()
-    if hasattr(staged, "columns"):
-        raise TypeError(
-            f"{kind} is a table, which does not say what its steps are: pass a mapping from each step to its "
-            f"predictions, such as {{step: {kind}[name] for step, name in enumerate({kind})}}"
-        )
-    given: Any = None if steps is None else iter(steps)
-    count = 0
-    for predictions in staged:
-        step: Any = None if given is None else next(given, _MISSING)
-        if step is _MISSING:
-            raise ValueError(f"steps names {count} steps, but {kind} holds more: name each step")
-        chosen: Any = {kind: predictions}
-        monitor.update(y_val, **chosen, step=step, sample_weight=sample_weight)
-        count += 1
-        del predictions, chosen  # before the next step is computed
-        if monitor._is_out_of_patience():
-            break
-    else:
-        if isinstance(steps, Sized) and len(steps) > count > 0:
-            raise ValueError(
-                f"steps names {len(steps)} steps, but {kind} holds {count}: name each step once"
-            )
-    if count == 0:
-        raise ValueError(f"{kind} holds no step: pass the predictions of at least one")
-    return monitor
-
-
-_MISSING = object()
-
-
-def shortened(name: str, width: int) -> str:
-    """Return a name that fits into a table."""
-    return name if len(name) <= width else name[: width - 3] + "..."
-
-
-def fixed(value: float) -> str:
-    """Return a number in 9 characters, with 5 decimals if it is not too large for that."""
-    return f"{value:9.5f}" if not abs(value) >= 1000 else f"{value:9.3g}"
-
-
 def _has_diverged(given: Any) -> bool:
     """Tell whether predictions hold NaN, or +inf among several columns: log-odds may be infinite."""
     try:
@@ -606,13 +477,6 @@ def _has_diverged(given: Any) -> bool:
         return False
     columns = values.shape[1] if values.ndim == 2 else 1
     return bool(np.isnan(values).any() or (columns > 1 and values.max() == np.inf))
-
-
-def _never_changes(labels: Any) -> bool:
-    """Tell whether these are class numbers in an array that nobody can write to."""
-    if type(labels) is not np.ndarray or labels.dtype != np.int64:
-        return False
-    return labels.base is None and not labels.flags.writeable
 
 
 def _check_patience(patience: Any) -> int | None:

@@ -27,5 +27,4 @@ def new_monitor(options: Any, **patience: int | None) -> RefinementMonitor:
 def whole_numbers(labels: NDArray[Any]) -> NDArray[Any]:
     """Return labels that a library keeps as floats as the integers that they are, once for all steps."""
     numbers = labels.astype(np.int64)
-    numbers.flags.writeable = False  # the monitor need not look at them again
     return numbers if np.array_equal(numbers, labels) else labels

@@ -28,7 +28,8 @@ from refinecal._optional import needs_extra
 from refinecal.calibrators import from_dict
 from refinecal.decomposition import decompose
 from refinecal.losses import ProperLoss
-from refinecal.stopping import MonitorOptions, RefinementMonitor, select
+from refinecal.selection import select
+from refinecal.stopping import MonitorOptions, RefinementMonitor
 
 with needs_extra("catboost", package="catboost"):
     from catboost import CatBoost, Pool

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refinecal._optional import needs_extra
-from refinecal.stopping import RefinementMonitor, shortened
+from refinecal._text import shortened
+from refinecal.stopping import RefinementMonitor
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
