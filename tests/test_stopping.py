@@ -236,6 +236,23 @@ def test_stop_on_all_waits_for_every_metric():
     assert (monitor.best_step, monitor.bests["b"].step) == (0, 3)
 
 
+def test_stop_on_names_waits_for_these():
+    values = {
+        "a": iter([1, 2, 2, 2, 2, 2]),
+        "b": iter([5, 4, 3, 3, 3, 3]),
+        "c": iter(range(9, 0, -1)),
+    }
+    metrics = [Metric(lambda y, p, v=v: next(v), name) for name, v in values.items()]
+    monitor = rc.RefinementMonitor(
+        metrics[0], also=metrics[1:], patience=2, stop_on=("a", "b")
+    )  # c improves for ever
+    stopped = []
+    for _ in range(5):
+        monitor.update(Y, GOOD)
+        stopped.append(monitor.should_stop)
+    assert stopped == [False] * 4 + [True]
+
+
 @pytest.mark.parametrize("bad", [[NAN, 0.5, 0.5, 0.5], [[NAN, NAN]] * 4])
 def test_predictions_that_are_not_numbers_stop_training(bad):
     monitor = rc.RefinementMonitor(also=["auroc"])
@@ -808,6 +825,12 @@ def test_a_table_of_binary_predictions_is_selected_from_as_the_error_says():
         ({"min_delta": NAN}, ValueError, "min_delta is nan"),
         ({"min_delta": "0"}, ValueError, "min_delta is '0'"),
         ({"stop_on": "any"}, ValueError, "stop_on is 'any': it must be one of 'metric', 'all'"),
+        (
+            {"stop_on": ["brier"]},
+            ValueError,
+            "stop_on is 'brier': it must be one of 'metric', 'all'",
+        ),
+        ({"stop_on": []}, ValueError, "stop_on names no metric"),
         ({"loss": "hinge"}, ValueError, "loss is 'hinge'"),
         ({"calibrator": "platt"}, ValueError, "calibrator is 'platt'"),
         ({"cv": "kfold"}, ValueError, "cv is 'kfold'"),

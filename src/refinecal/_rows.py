@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+FEW_ROWS = 10_000  # below, "auto" takes folds
+AUTO_FOLDS = 5
 MOST_REPEATED = 4  # whole weights are repeated literally up to this many times the rows
 
 Indices = NDArray[np.int64]
@@ -205,6 +207,27 @@ def split_folds(rows: Rows, n_folds: Any, seed: int) -> list[tuple[Indices, Indi
             f"n_samples={rows.n}: use fewer folds"
         )
     return [units.sides(fold == number) for number in range(n_folds)]
+
+
+def parts(rows: Rows, n_folds: Any, fraction: float, seed: int) -> list[tuple[Rows, Rows]]:
+    """Return training and validation rows of each fold, or of the only split if ``n_folds`` is ``None``.
+
+    "auto" takes five folds if there are few rows. What a fold's model cannot know, because a class has too
+    few rows, is not among its validation rows.
+    """
+    if isinstance(n_folds, str):
+        n_folds = None if rows.n >= FEW_ROWS else most_folds(rows, AUTO_FOLDS)
+    splits = (
+        [hold_out(rows, fraction, seed)] if n_folds is None else split_folds(rows, n_folds, seed)
+    )
+    repeat = rows.repeats()
+    found = []
+    for train_rows, val_rows in splits:
+        ours = rows.take(train_rows).in_order(repeat)
+        theirs = rows.take(val_rows).in_order(repeat)
+        seen = np.isin(theirs.y, ours.y)
+        found.append((ours, theirs if seen.all() else theirs.take(np.flatnonzero(seen))))
+    return found
 
 
 # ---- tables ------------------------------------------------------------------------------------------------

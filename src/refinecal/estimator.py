@@ -25,7 +25,7 @@ from refinecal._predictions import (
     predictions_of,
     shown,
 )
-from refinecal._rows import Rows, hold_out, joined, most_folds, split_folds
+from refinecal._rows import Rows, joined, parts
 from refinecal._training.kinds import fresh, last_of
 from refinecal._training.trained import Trained
 from refinecal.decomposition import decompose
@@ -34,9 +34,6 @@ from refinecal.integrations.sklearn import refit as train_again
 from refinecal.stopping import RefinementMonitor
 
 __all__ = ["RefineThenCalibrateClassifier"]
-
-FEW_ROWS = 10_000  # below, n_folds="auto" takes folds
-AUTO_FOLDS = 5
 
 
 class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -198,7 +195,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             )
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         if X_val is None:
-            pairs = self._split(rows, seed)
+            pairs = parts(rows, self.n_folds, self.validation_fraction, seed)
             everything = rows.in_order(rows.repeats())
         else:
             val = check_rows(X_val, y_val, sample_weight_val, None, "_val").keyed()
@@ -210,29 +207,6 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             models = [self._again(models, pairs, everything, classes, seed)]
         self._publish(models, history, classes)
         return self
-
-    def _split(self, rows: Rows, seed: int) -> list[tuple[Rows, Rows]]:
-        """Return the training and validation rows of each fold, or of the only split."""
-        repeat = rows.repeats()
-        n_folds = self._n_folds(rows)
-        if n_folds is None:
-            splits = [hold_out(rows, self.validation_fraction, seed)]
-        else:
-            splits = split_folds(rows, n_folds, seed)
-        pairs = []
-        for train_rows, val_rows in splits:
-            ours = rows.take(train_rows).in_order(repeat)
-            theirs = rows.take(val_rows).in_order(repeat)
-            seen = np.isin(
-                theirs.y, ours.y
-            )  # a class with few rows may be unknown to a fold's model
-            pairs.append((ours, theirs if seen.all() else theirs.take(np.flatnonzero(seen))))
-        return pairs
-
-    def _n_folds(self, rows: Rows) -> Any:
-        if not isinstance(self.n_folds, str):
-            return self.n_folds
-        return None if rows.n >= FEW_ROWS else most_folds(rows, AUTO_FOLDS)
 
     # ---- choosing ---------------------------------------------------------------------------------------
 

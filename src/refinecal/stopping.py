@@ -82,8 +82,8 @@ class RefinementMonitor:
         Stop after this many steps in a row without improvement; by default never.
     min_delta : float, default 0
         An improvement smaller than this does not renew the patience. The best step is the best all the same.
-    stop_on : {"metric", "all"}, default "metric"
-        Whether to stop when ``metric`` has run out of patience, or only when all have.
+    stop_on : {"metric", "all"} or iterable of names, default "metric"
+        Whether to stop when ``metric`` has run out of patience, only when all have, or when these have.
     loss, calibrator, cv, classes, n_threads
         As for :func:`decompose`; "refinement" and "risk" are those of ``loss``.
 
@@ -121,7 +121,7 @@ class RefinementMonitor:
         patience: int | None = None,
         min_delta: float = 0.0,
         *,
-        stop_on: Literal["metric", "all"] = "metric",
+        stop_on: Literal["metric", "all"] | Iterable[str] = "metric",
         loss: str | ProperLoss = "log",
         calibrator: Any = "temperature",
         cv: Any = None,
@@ -133,9 +133,7 @@ class RefinementMonitor:
         self.metrics = _check_names(get_metrics([metric, *also]))
         self.patience = _check_patience(patience)
         self.min_delta = _check_min_delta(min_delta)
-        if stop_on not in ("metric", "all"):
-            fail_choice("stop_on", stop_on, ["metric", "all"], "left out")
-        self.stop_on = stop_on
+        self.followed = self._check_stop_on(stop_on)
         self.loss = get_loss(loss)
         self.family = prepare(calibrator)
         check_cv(cv, None, self.family)
@@ -203,6 +201,19 @@ class RefinementMonitor:
         if parts.beta is not None and 1e-6 < parts.beta < MAX_BETA / 2:
             self._start = parts.beta
         return self._take(record, parts.calibrator, ROUNDING[sample.logits.dtype.itemsize])
+
+    def _check_stop_on(self, stop_on: Any) -> list[str]:
+        """Return the names of the metrics that must all have run out of patience."""
+        names = [metric.name for metric in self.metrics]
+        if isinstance(stop_on, str) and stop_on in ("metric", "all"):
+            return names if stop_on == "all" else names[:1]
+        chosen = [stop_on] if isinstance(stop_on, str) else list(stop_on)
+        for name in chosen:
+            if name not in names:
+                fail_choice("stop_on", name, ["metric", "all", *names], "left out")
+        if not chosen:
+            raise ValueError("stop_on names no metric: name one, or leave it out")
+        return chosen
 
     def _new_calibrator(self) -> Calibrator:
         if type(self.family) is TemperatureScaling:  # at every step: deepcopy takes its time
@@ -288,8 +299,7 @@ class RefinementMonitor:
         """Whether there was no improvement for as many steps as ``patience`` says."""
         if self.patience is None or not self.history:
             return False
-        followed = self.metrics if self.stop_on == "all" else self.metrics[:1]
-        return all(self._waited[metric.name] >= self.patience for metric in followed)
+        return all(self._waited[name] >= self.patience for name in self.followed)
 
     @property
     def best(self) -> Best | None:
