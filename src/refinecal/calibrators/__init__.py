@@ -1,6 +1,9 @@
 """Calibrators: maps from probabilities to better ones, each with ``fit`` and ``predict_proba``."""
 
+import re
 from typing import Any
+
+import numpy as np
 
 from refinecal._calibrator import Calibrator, restored
 from refinecal._checks import fail_choice
@@ -15,6 +18,7 @@ __all__ = [
     "make_calibrator",
 ]
 
+LEARNED = re.compile(r"[a-z][a-z0-9_]*[a-z0-9]_")  # scikit-learn's names for what was learned
 _KINDS: dict[str, type[Calibrator]] = {
     "temperature": TemperatureScaling,
     "isotonic": IsotonicCalibration,
@@ -79,5 +83,13 @@ def from_dict(state: dict[str, Any]) -> Calibrator:
         fail_choice("kind", state["kind"], list(kinds), "the name of a calibrator of this package")
     fitted = kinds[state["kind"]](**state["params"])
     for name, value in state["learned"].items():
+        if not LEARNED.fullmatch(name):  # a stranger's file may set what was learned, nothing else
+            raise ValueError(
+                f"the state of a calibrator has no {name!r}: pass what to_dict() returned"
+            )
         setattr(fitted, name, restored(value))
+    if not isinstance(getattr(fitted, "classes_", None), np.ndarray):
+        raise ValueError(
+            "classes_ of the state of a calibrator is no array: pass what to_dict() returned"
+        )
     return fitted
