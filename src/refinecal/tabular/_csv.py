@@ -1,0 +1,215 @@
+"""CSV and its kin: any delimiter, encoding or compression, every column as text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from refinecal._checks import warn
+from refinecal._optional import needs_extra
+from refinecal.tabular._decoding import decoded
+from refinecal.tabular._sources import Source, first_line
+from refinecal.tabular._values import DECIMAL_COMMA, MISSING
+
+with needs_extra("cli", package="pyarrow"):
+    import pyarrow as pa
+    import pyarrow.csv as pacsv
+
+DELIMITERS = "\t;|,"  # the comma last: the others hardly ever occur equally often in all lines
+SPELLED = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
+HEAD = 1 << 22  # bytes at the beginning from which the delimiter and the names are learnt
+LOOKED_AT = 100  # rows of these
+BLOCK = 1 << 20  # bytes that are parsed at a time, of which pyarrow reads 32 ahead
+WIDEST = (
+    16  # a row may be longer than a block if it is not so many times longer than the line of names
+)
+SEPARATOR = re.compile(r"(?i)sep=(.)\r?\n?")  # a first line that spreadsheets understand
+
+
+class TextSource(Source):
+    """A text file with a line of names; all its columns come as strings.
+
+    Attributes
+    ----------
+    delimiter : str
+        What stands between two values.
+    """
+
+    def __init__(self, path: Path, delimiter: str | None = None) -> None:
+        self.path = path
+        self._warned = False
+        text, whole = self._head()
+        said = SEPARATOR.match(text)
+        start = said.end() if said else 0
+        if delimiter is None:
+            delimiter = said[1] if said else sniff(text[start:], whole)
+        self.delimiter = _check_delimiter(delimiter)
+        names, end = self._header(text[start:], whole)
+        self._start = len(text[: start + end].encode())
+        self._block = max(BLOCK, WIDEST * self._start)
+        super().__init__(path, names)
+
+    def _head(self) -> tuple[str, bool]:
+        """Return the beginning of the text, and whether that is all of it."""
+        with self._open() as file:
+            head = file.read(HEAD)
+        if b"\0" in head:
+            raise ValueError(
+                f"{self.path} holds something else than text: if it is Parquet or Feather, give it that "
+                "ending; else save it as CSV, in UTF-8"
+            )
+        if not head.strip():
+            raise ValueError(f"{self.path} is empty: it needs a line of column names, and rows")
+        return head.decode(errors="ignore"), len(head) < HEAD  # it may end within a letter
+
+    def _header(self, text: str, whole: bool) -> tuple[list[str], int]:
+        """Return the names, and where in the text the first row begins."""
+        lines = io.StringIO(text, newline="")
+        names: list[str] = []
+        with suppress(csv.Error):  # a name that never ends
+            for names in csv.reader(lines, delimiter=self.delimiter):
+                if any(names):
+                    break
+        end = lines.tell()
+        if not any(names) or (end == len(text) and not whole):
+            raise ValueError(
+                f"{self.path} has no line of column names: its first line is empty, too long, or has a "
+                "quote that is never closed"
+            )
+        given = [name.strip() for name in names]
+        return [name or f"column {i}" for i, name in enumerate(given, 1)], end
+
+    def _tables(self, columns: list[str], rows: int) -> Iterator[pa.Table]:
+        last = self.names[-1]  # also read to see whether its quotes are closed
+        wanted = columns if last in columns else [*columns, last]
+        ragged: list[pacsv.InvalidRow] = []
+        table = None
+        with self._open() as file, self._reworded(ragged):
+            file.read(self._start)
+            if not file.peek(1):
+                return
+            for batch in pacsv.open_csv(file, **self._options(wanted, ragged)):
+                table = pa.Table.from_batches([batch])
+                decimal = DECIMAL_COMMA if self.delimiter == ";" else None
+                yield table.replace_schema_metadata(decimal)
+                self._warn_of(file.raw)
+            self._warn_of(file.raw)
+        if table is not None and table.num_rows:
+            self._check_end(table[last][-1].as_py(), file.raw.end)
+
+    def _open(self) -> Any:
+        return decoded(self.path)
+
+    def _options(self, columns: Sequence[str], ragged: list[pacsv.InvalidRow]) -> dict[str, Any]:
+        def note(row: pacsv.InvalidRow) -> str:
+            ragged.append(row)
+            return "error"
+
+        return {
+            # One thread is as fast here, and counts the rows.
+            "read_options": pacsv.ReadOptions(
+                column_names=self.names, block_size=self._block, use_threads=False
+            ),
+            "parse_options": pacsv.ParseOptions(
+                delimiter=self.delimiter,
+                newlines_in_values=True,
+                ignore_empty_lines=len(self.names) > 1,  # else they are rows with a missing value
+                invalid_row_handler=note,
+            ),
+            "convert_options": pacsv.ConvertOptions(
+                include_columns=columns,
+                column_types=dict.fromkeys(self.names, pa.string()),
+                null_values=list(MISSING),
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=True,
+            ),
+        }
+
+    @contextmanager
+    def _reworded(self, ragged: list[pacsv.InvalidRow]) -> Iterator[None]:
+        try:
+            yield
+        except pa.ArrowInvalid as error:
+            if ragged:
+                raise ValueError(self._about(ragged[0])) from error
+            if "straddling" in str(error):
+                raise ValueError(
+                    f"{self.path} has a row of more than {self._block >> 20} MB: most likely a quote is "
+                    'never closed. Close it, or double it ("") if it is part of the text.'
+                ) from error
+            raise ValueError(f"{self.path} cannot be read as CSV: {first_line(error)}") from error
+
+    def _about(self, row: pacsv.InvalidRow) -> str:
+        text = row.text if len(row.text) <= 60 else row.text[:57] + "..."
+        cure = (
+            "Put values that contain the delimiter or a quote in quotes, or pass another delimiter."
+        )
+        if row.number == 1 and row.actual_columns == row.expected_columns + 1:
+            cure = "If the rows begin with their names, name that column in the first line too."
+        return (
+            f"{self.path}, row {row.number}: {row.actual_columns} values, but {row.expected_columns} names "
+            f"in the first line, with {self.delimiter!r} between them; the row is {text!r}. {cure}"
+        )
+
+    def _check_end(self, value: str | None, end: bytes) -> None:
+        """Refuse a quote that runs to the end of the file: rows would be lost in it."""
+        if value is not None and "\n" in value.replace("\r", "\n") and end != b'"':
+            raise ValueError(
+                f"{self.path} ends within quotes, which begin with {value[:30]!r}: close them, or double "
+                'the quote (") if it is part of the text'
+            )
+
+    def _warn_of(self, raw: Any) -> None:
+        if raw.is_western and not self._warned:
+            self._warned = True
+            warn(
+                f"{self.path} is not UTF-8: it is read as Windows-1252 (Western European). If letters come "
+                "out wrong, save it as UTF-8.",
+                UserWarning,
+            )
+
+
+def _check_delimiter(given: str) -> str:
+    found = SPELLED.get(given, given)
+    if len(found) != 1 or found in '"\r\n' or not found.isascii():
+        raise ValueError(
+            f"delimiter is {given!r}: it must be one character, such as ',' or ';', or 'tab'"
+        )
+    return found
+
+
+def sniff(text: str, whole: bool = True) -> str:
+    r"""Return what stands between the values: that which splits all rows alike.
+
+    Quoted text does not count. If ``whole``, the text does not end within a row.
+
+    >>> sniff("name;height\nAda;1,65\n")
+    ';'
+    """
+    for delimiter in DELIMITERS:
+        found = _widths(text, delimiter, whole)
+        if found and found[0] > 1 and len(set(found)) == 1:
+            return delimiter
+    first = {delimiter: _widths(text, delimiter, whole=True, strict=False) for delimiter in ",;\t|"}
+    return max(first, key=lambda delimiter: first[delimiter][:1])
+
+
+def _widths(text: str, delimiter: str, whole: bool, strict: bool = True) -> list[int]:
+    """Return how many values the first rows have; if ``strict``, none if quotes are not where they belong."""
+    found = []
+    lines = io.StringIO(text, newline="")
+    try:
+        for row in csv.reader(lines, delimiter=delimiter, strict=strict):
+            found.append(len(row))
+            if len(found) > LOOKED_AT:
+                return [width for width in found if width]
+    except csv.Error:
+        if strict and (whole or lines.tell() < len(text)):
+            return []
+        found.append(0)  # the row that is cut off, or has no end
+    return [width for width in (found if whole else found[:-1]) if width]

@@ -1,0 +1,87 @@
+"""A stored schema, read with care: it may come from a stranger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from refinecal.tabular._columns import FORMS, KINDS, Column
+
+
+def read_schema(state: Any, version: int) -> dict[str, Any]:
+    """Return the fields of a schema from JSON, each checked."""
+    if not isinstance(state, Mapping) or "version" not in state:
+        raise ValueError("the schema is not one: it must be what Schema.to_dict() returned")
+    if state["version"] != version:
+        raise ValueError(
+            f"the schema has version {state['version']!r}, this refinecal reads {version}: use the "
+            "refinecal that wrote it"
+        )
+    found = {
+        "target": _text(state, "target"),
+        "classes": _texts(state, "classes"),
+        "class_counts": tuple(_count(n, "class_counts") for n in _list(state, "class_counts")),
+        "weight": _text(state, "weight", optional=True),
+        "group": _text(state, "group", optional=True),
+        "n_rows": _count(state.get("n_rows"), "n_rows"),
+        "columns": tuple(_column(each) for each in _list(state, "columns")),
+    }
+    _check_whole(found)
+    return found
+
+
+def _check_whole(found: Mapping[str, Any]) -> None:
+    """Refuse parts that are each right but do not fit together."""
+    if len(found["classes"]) < 2 or len(found["class_counts"]) not in (0, len(found["classes"])):
+        _fail("classes", "must be two or more, each with a count")
+    names = [column.name for column in found["columns"]]
+    names += [found[role] for role in ("target", "weight", "group") if found[role] is not None]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        _fail("columns", f"name {twice[0]!r} twice")
+    if all(column.kind == "unused" for column in found["columns"]):
+        _fail("columns", "are all unused")
+
+
+def _column(state: Any) -> Column:
+    if not isinstance(state, Mapping):
+        _fail("columns", f"hold {state!r}, which is no column")
+    name, kind, form = (_text(state, key) for key in ("name", "kind", "form"))
+    if kind not in KINDS or form not in FORMS:
+        _fail(f"column {name!r}", f"is {kind!r} as {form!r}: known are {KINDS} as {FORMS}")
+    categories = _texts(state, "categories")
+    if bool(categories) != (kind == "category"):
+        _fail(f"column {name!r}", f"is a {kind} with {len(categories)} categories")
+    n_missing, n_distinct = (_count(state.get(key), key) for key in ("n_missing", "n_distinct"))
+    return Column(name, kind, categories, _text(state, "note"), n_missing, n_distinct, form)
+
+
+def _list(state: Mapping[str, Any], key: str) -> list[Any]:
+    value = state.get(key)
+    if not isinstance(value, list):
+        _fail(key, f"is {value!r}, not a list")
+    return value
+
+
+def _text(state: Mapping[str, Any], key: str, optional: bool = False) -> Any:
+    value = state.get(key)
+    if not isinstance(value, str) and not (optional and value is None):
+        _fail(key, f"is {value!r}, not a text")
+    return value
+
+
+def _texts(state: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    values = _list(state, key)
+    if not all(isinstance(value, str) for value in values) or len(set(values)) < len(values):
+        _fail(key, "must be texts, each once")
+    return tuple(values)
+
+
+def _count(value: Any, key: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        _fail(key, f"has {value!r}, not a whole number of at least 0")
+    return value
+
+
+def _fail(key: str, why: str) -> NoReturn:
+    raise ValueError(f"the stored schema is damaged: {key} {why}. Fit again to write a new one.")

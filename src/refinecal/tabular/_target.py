@@ -1,0 +1,51 @@
+"""The classes of a target, if it has any to learn."""
+
+from __future__ import annotations
+
+import re
+
+from refinecal._optional import needs_extra
+from refinecal.tabular._columns import in_order
+from refinecal.tabular._values import Texts, texts_of
+
+with needs_extra("cli", package="pyarrow"):
+    import pyarrow as pa
+
+MOST_FRACTIONS = 20  # so many different fractions may be classes; more are measurements
+MOST_WHOLE = 1000  # so many different whole numbers
+FRACTION = re.compile(r"[+-]?(?:\d*[.,]\d+(?:[eE][+-]?\d+)?|\d+\.?[eE]-\d+)")
+WHOLE = re.compile(r"[+-]?\d+")
+
+
+def infer_classes(name: str, column: pa.ChunkedArray) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return the classes in order and how often each occurs, or say why there is nothing to learn."""
+    try:
+        texts = texts_of(column)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise ValueError(f"target {name!r} holds {column.type}, which cannot be a class") from None
+    values = texts.values.to_pylist()
+    if len(values) < 2:
+        found = f"always {values[0]!r}" if values else "missing in every row"
+        raise ValueError(f"target {name!r} is {found}: there is nothing to learn")
+    _check_few(name, texts, values)
+    counts = dict(zip(values, texts.counts().tolist(), strict=True))
+    classes = tuple(in_order(values))
+    return classes, tuple(counts[each] for each in classes)
+
+
+def _check_few(name: str, texts: Texts, values: list[str]) -> None:
+    """Refuse a target that looks like a measurement, or like the name of each row."""
+    n, k = int((texts.codes >= 0).sum()), len(values)
+    fractions = sum(FRACTION.fullmatch(value) is not None for value in values)
+    numbers = fractions + sum(WHOLE.fullmatch(value) is not None for value in values)
+    what = f"target {name!r} has {k} different values in {n} rows"
+    if (fractions and numbers == k > MOST_FRACTIONS) or (numbers == k > MOST_WHOLE):
+        raise ValueError(
+            f"{what}, such as {values[0]!r}: it looks like a number to be measured, but refinecal predicts "
+            "classes. Cut it into classes first, or name another target."
+        )
+    if k > 2 and k > n / 2:
+        raise ValueError(
+            f"{what}, such as {values[0]!r}: classes need several rows each. Name another target, or put "
+            "rare classes together."
+        )

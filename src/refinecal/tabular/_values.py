@@ -1,0 +1,291 @@
+"""What the cells of a column say: numbers, days or texts, from text and from every Arrow type.
+
+The same data give the same values whichever format they were stored in, and whichever way they are cut
+into chunks: what a cell means depends on this cell alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._optional import needs_extra
+
+with needs_extra("cli", package="pyarrow"):
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Missing wherever it stands, quoted or not. "None" is not among them: it may be a class or a category.
+MISSING = (
+    *("", "?", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>"),
+    *("NaN", "nan", "NAN", "-NaN", "-nan", "null", "NULL", "Null"),
+)
+# Missing in a column of numbers, among them what spreadsheets write for numbers that they lack.
+BLANKS = (
+    *("None", "none", "NONE", "-", "--", ".", "na", "n.a.", "N.A."),
+    *("#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!"),
+)
+TRUE, FALSE = ("True", "true", "TRUE"), ("False", "false", "FALSE")
+DECIMAL_COMMA = {b"refinecal.decimal": b","}  # metadata of tables where 3,14 is a number
+
+NUMBER = r"(?i)^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)$"
+WITH_COMMA = r"^([+-]?[0-9]*),([0-9]+(?:[eE][+-]?[0-9]+)?)$"
+WHOLE = r"^\+?(-?[0-9]+)(?:\.0*)?$"
+ZONE = r":[0-9.:]*(?:Z|[+-][0-9]{2}:?[0-9]{2})$"
+DATE = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?)?$"
+)
+MICROSECONDS = 86_400_000_000  # in a day
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def has_decimal_comma(table: pa.Table) -> bool:
+    """Tell whether a table comes from a file in which 3,14 is a number."""
+    return DECIMAL_COMMA.items() <= (table.schema.metadata or {}).items()
+
+
+# ---- types -----------------------------------------------------------------------------------------------
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Tell whether a type is a string of some sort."""
+    views = getattr(pa.types, "is_string_view", None)
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or (views is not None and views(kind))
+    )
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Tell whether a type holds numbers: truth values and lengths of time are numbers too."""
+    tests = ("integer", "floating", "decimal", "boolean", "duration", "time")
+    return any(getattr(pa.types, f"is_{test}")(kind) for test in tests)
+
+
+def is_date(kind: pa.DataType) -> bool:
+    """Tell whether a type holds points in time."""
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column whose values stand in it: dictionaries looked up, texts as plain strings."""
+    if pa.types.is_dictionary(column.type):
+        column = pc.cast(column, column.type.value_type)
+    if is_text(column.type) and not pa.types.is_string(column.type):
+        column = pc.cast(column, pa.string())
+    return column
+
+
+# ---- numbers ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A column as numbers, NaN where they are missing.
+
+    ``bad`` has the rows that are no numbers, ``words`` counts those that are true or false, ``infinite``
+    those that are infinite, and ``blanks`` has the texts that count as missing only here.
+    """
+
+    values: NDArray[np.float64]
+    bad: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    words: int = 0
+    infinite: int = 0
+    blanks: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        return np.isnan(self.values)
+
+
+def numbers_of(column: pa.ChunkedArray, comma: bool = False) -> Numbers:
+    """Return a column as numbers; with ``comma``, 3,14 is one."""
+    column = plain(column)
+    if is_text(column.type):
+        found = _parsed(column, comma)
+    elif is_number(column.type):
+        found = Numbers(_typed(column))
+    else:
+        found = Numbers(np.full(len(column), np.nan), _rows(column.is_valid()))
+    infinite = np.isinf(found.values)
+    if not infinite.any():
+        return found
+    values = np.where(infinite, np.nan, found.values)
+    return Numbers(values, found.bad, found.words, int(infinite.sum()), found.blanks)
+
+
+def _typed(column: pa.ChunkedArray) -> NDArray[np.float64]:
+    kind = column.type
+    if pa.types.is_decimal(kind) or pa.types.is_float32(kind):
+        # By way of texts: 0.1 is then the same number as in CSV, down to the last bit.
+        return _floats(pc.cast(column, pa.string()))
+    if not (pa.types.is_duration(kind) or pa.types.is_time(kind)):
+        return _floats(column)
+    whole = pa.int32() if kind.bit_width == 32 else pa.int64()
+    return _floats(pc.cast(column, whole)) / PER_SECOND[kind.unit]
+
+
+def _parsed(column: pa.ChunkedArray, comma: bool) -> Numbers:
+    try:
+        return Numbers(_floats(column))  # the usual, and fastest
+    except pa.ArrowInvalid:
+        text = _present(column)
+    if comma:
+        text = _with_points(text)
+    good = pc.match_substring_regex(text, NUMBER)
+    values = _floats(pc.if_else(good, text, None))
+    rows = _rows(pc.invert(good))
+    others = text.take(pa.array(rows))
+    yes, no, blank = (_among(others, texts) for texts in (TRUE, FALSE, BLANKS))
+    values[rows[yes]], values[rows[no]] = 1.0, 0.0
+    seen = pc.unique(others.filter(pa.array(blank))).to_pylist()
+    return Numbers(values, rows[~(yes | no | blank)], int((yes | no).sum()), 0, tuple(seen))
+
+
+def _with_points(text: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Turn decimal commas into points, unless both occur: 1.234 beside 3,14 may well be a thousand."""
+    pointed = pc.and_(pc.match_substring(text, "."), pc.match_substring_regex(text, NUMBER))
+    if pc.any(pointed).as_py():
+        return text
+    return pc.replace_substring_regex(text, WITH_COMMA, r"\1.\2")
+
+
+def _floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
+    """Return what can be cast as new float64, NaN where it is null."""
+    floats = pc.cast(column, pa.float64(), safe=not pa.types.is_integer(column.type))
+    return np.array(floats.to_numpy(), dtype=np.float64)
+
+
+def _rows(mask: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Return the places where a mask is true, which it is not where it is null."""
+    return np.flatnonzero(pc.fill_null(mask, False).to_numpy())
+
+
+def _among(text: pa.ChunkedArray, texts: Iterable[str]) -> NDArray[np.bool_]:
+    found = pc.is_in(text, value_set=pa.array(texts, pa.string()))
+    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def _present(text: Any) -> Any:
+    """Return texts without spaces around them, null where they say that something is missing."""
+    text = pc.utf8_trim_whitespace(text)
+    absent = pc.is_in(text, value_set=pa.array(MISSING, pa.string()))
+    return pc.if_else(absent, None, text)
+
+
+# ---- days ------------------------------------------------------------------------------------------------
+
+
+def days_of(column: pa.ChunkedArray) -> Numbers:
+    """Return points in time as days since 1970-01-01 in UTC; texts as in ISO 8601.
+
+    Exact to the microsecond. Times without a zone are taken as UTC.
+    """
+    column = plain(column)
+    if is_date(column.type):
+        return Numbers(_days(column))
+    if not is_text(column.type):
+        return Numbers(np.full(len(column), np.nan), _rows(column.is_valid()))
+    text = _present(column)
+    good = pc.match_substring_regex(text, DATE)
+    bad = _rows(pc.invert(good))
+    text = pc.replace_substring_regex(pc.if_else(good, text, None), r"(\.[0-9]{6})[0-9]+", r"\1")
+    zoned = pc.match_substring_regex(text, ZONE)
+    local, unread = _times(pc.if_else(zoned, None, text), pa.timestamp("us"))
+    world, unread_too = _times(pc.if_else(zoned, text, None), pa.timestamp("us", "UTC"))
+    values = np.where(np.isnan(local), world, local)
+    return Numbers(values, np.sort(np.concatenate([bad, unread, unread_too])))
+
+
+def _times(
+    text: pa.ChunkedArray, kind: pa.DataType
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return texts as days, and the first row that is no day of the calendar."""
+    try:
+        return _days(pc.cast(text, kind)), np.empty(0, np.int64)
+    except pa.ArrowInvalid:
+        return np.full(len(text), np.nan), np.array([_first_failure(text, kind)])
+
+
+def _first_failure(text: pa.ChunkedArray, kind: pa.DataType) -> int:
+    """Return the first row that cannot be cast, which halving finds; there must be one."""
+    low, high = 0, len(text)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            pc.cast(text.slice(low, middle - low), kind)
+            low = middle
+        except pa.ArrowInvalid:
+            high = middle
+    return low
+
+
+def _days(column: pa.ChunkedArray) -> NDArray[np.float64]:
+    zone = getattr(column.type, "tz", None)
+    times = pc.cast(column, pa.timestamp("us", zone), safe=False)
+    return _floats(pc.cast(times, pa.int64())) / MICROSECONDS
+
+
+# ---- texts -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """A column as places in a list of different texts; -1 where it is missing."""
+
+    codes: NDArray[np.int64]
+    values: pa.Array  # of strings, each once, in the order in which they appear
+
+    def counts(self) -> NDArray[np.int64]:
+        """Return how often each value occurs."""
+        return np.bincount(self.codes[self.codes >= 0], minlength=len(self.values))
+
+    def places(self, known: Iterable[str]) -> NDArray[np.int64]:
+        """Return each row's place among known texts; -1 for others and where it is missing."""
+        found = pc.index_in(self.values, value_set=pa.array(known, pa.string()))
+        places = np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
+        return np.append(places, -1)[self.codes]  # the last is for those missing
+
+
+def texts_of(column: pa.ChunkedArray, truth: bool | None = None) -> Texts:
+    """Return a column as texts, written one way: 3, 3.0 and ' 3' are '3'; true and TRUE are 'True'.
+
+    The latter only if ``truth``; by default, if there is nothing but true and false.
+    """
+    column = plain(column)
+    if not is_text(column.type):
+        column = _written(column)
+    encoded = column.dictionary_encode().unify_dictionaries()
+    if encoded.num_chunks == 0:
+        return Texts(np.empty(0, np.int64), pa.array([], pa.string()))
+    indices = pa.chunked_array([chunk.indices for chunk in encoded.chunks])
+    codes = pc.fill_null(indices, -1).to_numpy().astype(np.int64)
+    same = _canonical(encoded.chunk(0).dictionary, truth).dictionary_encode()
+    merged = np.asarray(pc.fill_null(same.indices, -1).to_numpy(zero_copy_only=False))
+    return Texts(np.append(merged, -1).astype(np.int64)[codes], same.dictionary)
+
+
+def _written(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return values of other types as texts."""
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), None, column)
+    return pc.cast(column, pa.string())
+
+
+def _canonical(values: pa.Array, truth: bool | None) -> pa.Array:
+    values = pc.replace_substring_regex(_present(values), WHOLE, r"\1")
+    values = pc.if_else(pc.equal(values, "-0"), "0", values)
+    yes, no = (pc.is_in(values, value_set=pa.array(words)) for words in (TRUE, FALSE))
+    if truth is None:
+        truth = pc.all(pc.or_(pc.or_(yes, no), values.is_null())).as_py()
+    if truth:
+        values = pc.if_else(yes, "True", pc.if_else(no, "False", values))
+    return values

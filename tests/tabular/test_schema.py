@@ -1,0 +1,723 @@
+"""What columns are taken to be, how they are encoded, and that the format of a file does not matter."""
+
+import datetime as dt
+import json
+import math
+import re
+from collections import Counter
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from refinecal.tabular._columns import MOST_CATEGORIES
+from refinecal.tabular.files import create_table, open_table
+from refinecal.tabular.schema import Column, Schema
+
+ENDINGS = (".csv", ".tsv.gz", ".parquet", ".feather")
+ONE_DAY = 24 * 60 * 60
+
+
+def labelled(**columns):
+    """Return a table with a target of two classes."""
+    n = len(next(iter(columns.values())))
+    return pa.table(columns | {"y": ["no", "yes"] * (n // 2) + ["no"] * (n % 2)})
+
+
+def kind_of(values, **options):
+    """Return what a column of these values is taken to be, in a table with another that is a number."""
+    table = labelled(x=values, other=[float(i % 7) for i in range(len(values))])
+    return Schema.infer(table, "y", **options).columns[0]
+
+
+def encoded(values, **options):
+    """Return a column as it is encoded: None, numbers, or the categories' texts."""
+    table = labelled(x=values, other=[float(i % 7) for i in range(len(values))])
+    schema = Schema.infer(table, "y", **options)
+    return decoded(schema, schema.encode(table), "x")
+
+
+def decoded(schema, frame, name):
+    column = next(column for column in schema.columns if column.name == name)
+    values = [None if pd.isna(v) else v for v in frame[name].tolist()]
+    if column.kind == "number":
+        return values
+    return [None if v is None else column.categories[v] for v in values]
+
+
+def through(path, table):
+    """Return a table after a trip through a file."""
+    with create_table(path) as out:
+        out.write(table)
+    return open_table(path).read()
+
+
+# ---- kinds -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "numbers"),
+    [
+        ([1, 2, None, 4], [1, 2, None, 4]),
+        ([0.5, math.nan, None, 1e300], [0.5, None, None, 1e300]),
+        ([True, False, None, True], [1, 0, None, 1]),
+        ([Decimal("1.25"), None, Decimal("-3.00"), Decimal("0")], [1.25, None, -3, 0]),
+        (["1", "2.5", None, "-1e-3"], [1, 2.5, None, -0.001]),
+        (["+1", " 2 ", ".5", "5."], [1, 2, 0.5, 5]),
+        (["1", "NA", "?", "3"], [1, None, None, 3]),
+        (["1", "None", "-", "3"], [1, None, None, 3]),
+        (["1", "#DIV/0!", "n/a", "nan"], [1, None, None, None]),
+        (["true", "FALSE", None, "True"], [1, 0, None, 1]),
+        (pa.array([1, 2, 3, 250], pa.uint8()), [1, 2, 3, 250]),
+        (pa.array(np.array([0.5, 1, 2, 3], np.float16)), [0.5, 1, 2, 3]),
+        (pa.array([0.1, math.nan, None, 1e-7], pa.float32()), [0.1, None, None, 1e-7]),
+        (pa.array([2**62, 0, 1, 2]), [2.0**62, 0, 1, 2]),
+        (pa.array(["1", "2", None, "3"], pa.large_string()), [1, 2, None, 3]),
+        (pa.array([1500, None, 0, 1], pa.duration("ms")), [1.5, None, 0, 0.001]),
+        (pa.array([dt.time(1, 1, 1), None, dt.time(0), dt.time(0, 1)]), [3661, None, 0, 60]),
+    ],
+)
+def test_numbers(values, numbers):
+    assert kind_of(values).kind == "number"
+    assert encoded(values) == numbers
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [dt.date(1970, 1, 2), None, dt.date(1969, 12, 31), dt.date(2000, 2, 29)],
+        ["1970-01-02", "NA", "1969-12-31", "2000-02-29"],
+        pa.array([ONE_DAY, None, -ONE_DAY, 11016 * ONE_DAY], pa.timestamp("s")),
+        pa.array([ONE_DAY, None, -ONE_DAY, 11016 * ONE_DAY], pa.timestamp("s", "CET")),
+        pa.array(
+            [ONE_DAY * 10**9, None, -ONE_DAY * 10**9, 11016 * ONE_DAY * 10**9], pa.timestamp("ns")
+        ),
+        ["1970-01-02 00:00:00", "", "1969-12-31T00:00", "2000-02-29T00:00:00.000000000"],
+        ["1970-01-02T01:00:00+01:00", "", "1969-12-31 00:00Z", "2000-02-28 19:00:00-0500"],
+    ],
+)
+def test_dates_are_days_since_1970(values):
+    column = kind_of(values)
+    assert (column.kind, column.form) == ("number", "date")
+    assert "days since 1970-01-01" in column.note
+    assert encoded(values) == [1, None, -1, (dt.date(2000, 2, 29) - dt.date(1970, 1, 1)).days]
+
+
+@given(st.lists(st.datetimes(dt.datetime(1900, 1, 1)), min_size=2, max_size=5, unique=True))
+def test_dates_are_exact(moments):
+    expected = [(each - dt.datetime(1970, 1, 1)) / dt.timedelta(days=1) for each in moments]
+    for values in (moments, [each.isoformat(" ") for each in moments]):
+        np.testing.assert_allclose(encoded(values), expected, rtol=1e-15, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["red", "blue", None, "red"],
+        ["1", "2", "x", "3"],
+        ["1", "true", "0", "false"],
+        ["2000-02-29", "2001-02-29", "2000-01-01", "2000-01-01"],  # the second is no day
+        ["2000-01-01", "soon", "2000-01-01", "soon"],
+        ["1,5", "2,5", "3,5", "1,5"],  # not from a file with semicolons
+        pa.array(["1", "2", "1", "2"]).dictionary_encode(),
+        pa.array([1, 2, 1, 2]).dictionary_encode(),
+    ],
+)
+def test_categories(values):
+    column = kind_of(values)
+    assert column.kind == "category"
+    texts = [None if v is None else str(v) for v in pa.array(values).to_pylist()]
+    assert sorted(column.categories) == sorted({text for text in texts if text is not None})
+    assert encoded(values) == texts
+
+
+@pytest.mark.parametrize(
+    ("values", "note"),
+    [
+        ([None] * 4, "every value is missing"),
+        (["NA", "", "?", " "], "every value is missing"),
+        ([math.nan] * 4, "every value is missing"),
+        ([3] * 4, "always the same: 3"),
+        (["x"] * 4, "always the same: x"),
+        ([[1], [2], [3], [4]], "holds list<.*>, which models cannot use"),
+        ([{"a": 1}] * 4, "holds struct<.*>, which models cannot use"),
+        (
+            [f"name {i}" for i in range(30)],
+            "another value, as a name has; to use it, list it in categorical",
+        ),
+    ],
+)
+def test_columns_of_no_use(values, note):
+    column = kind_of(values)
+    assert column.kind == "unused"
+    assert re.search(note, column.note)
+
+
+def test_one_value_beside_missing_ones_is_of_use():
+    assert kind_of([1, None, 1, None]).kind == "number"
+    assert kind_of(["x", None, "x", None]).kind == "category"
+
+
+@pytest.mark.parametrize(
+    "name", ["id", "ID", "PassengerId", "customerID", "row_id", "index", "column 1"]
+)
+def test_numbers_of_rows_are_not_used(name):
+    table = labelled(**{name: list(range(100, 130)), "x": [i % 3 for i in range(30)]})
+    assert Schema.infer(table, "y").columns[0].kind == "unused"
+    assert Schema.infer(table, "y", numeric=[name]).columns[0].kind == "number"
+
+
+@pytest.mark.parametrize("name", ["x", "grid", "humid", "paid", "identity"])
+def test_other_numbers_are_used_even_if_all_differ(name):
+    assert Schema.infer(labelled(**{name: list(range(30))}), "y").columns[0].kind == "number"
+
+
+def test_kinds_can_be_said():
+    numbers = [3.0, 1.0, None, 3.0]
+    assert encoded(numbers, categorical=["x"]) == ["3", "1", None, "3"]
+    assert encoded(["10", "9.0", None, "9"], categorical=["x"]) == ["10", "9", None, "9"]
+    assert kind_of(["10", "9", None, "9"], categorical=["x"]).categories == ("9", "10")
+    names = [f"n{i}" for i in range(30)]
+    assert encoded(names, categorical=["x"]) == names
+    assert encoded(pa.array(["1", "2", None, "1"]).dictionary_encode(), numeric=["x"]) == [
+        1,
+        2,
+        None,
+        1,
+    ]
+    assert encoded(["1", "true", "0", "3"], numeric=["x"]) == [1, 1, 0, 3]
+    assert kind_of([None] * 4, numeric=["x"]).note == "every value is missing"
+    with pytest.raises(ValueError, match=r"column 'x', row 3: 'two' is not a number\. Mend it"):
+        kind_of(["1", None, "two", "three"], numeric=["x"])
+
+
+def test_a_few_texts_among_numbers_are_pointed_out():
+    assert kind_of(["1", "2", "3", "4 kg", "5", "6"]).note == "mostly numbers, but row 4 is '4 kg'"
+
+
+def test_infinite_numbers_count_as_missing():
+    for values in ([1.0, math.inf, 2.0, -math.inf], ["1", "inf", "2", "-Infinity"]):
+        assert kind_of(values).note == "infinite values count as missing (2 rows)"
+        with pytest.warns(
+            RuntimeWarning, match="'x' holds infinite numbers, which count as missing"
+        ):
+            assert encoded(values) == [1, None, 2, None]
+
+
+def test_the_most_frequent_categories_are_kept():
+    rng = np.random.default_rng(0)
+    values = [f"c{i}" for i in rng.zipf(1.3, size=20_000)]
+    column = kind_of(values)
+    counts = Counter(values)
+    assert len(counts) > MOST_CATEGORIES == len(column.categories)
+    rarest = min(counts[text] for text in column.categories)
+    assert rarest >= max(n for text, n in counts.items() if text not in column.categories)
+    assert column.note == f"the 1000 most frequent of {len(counts)} categories; others as missing"
+    found = encoded(values)
+    assert found == [text if text in column.categories else None for text in values]
+
+
+@given(st.permutations(["red", "red", "blue", "10", "9", None, "9.0", " red"]))
+def test_the_order_of_rows_does_not_matter(values):
+    column = kind_of(values)
+    assert column.categories == ("10", "9", "blue", "red")
+    assert (column.n_missing, column.n_distinct) == (1, 4)
+
+
+# ---- classes, weights, groups ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "classes", "codes"),
+    [
+        ([10, 9, 10, 9], ("9", "10"), [1, 0, 1, 0]),
+        (["10", "9.0", "9", "10.00"], ("9", "10"), [1, 0, 0, 1]),
+        ([1.0, 0.0, 1.0, 0.0], ("0", "1"), [1, 0, 1, 0]),
+        (["+1", "-1", "1", "-1"], ("-1", "1"), [1, 0, 1, 0]),
+        ([True, False, True, True], ("False", "True"), [1, 0, 1, 1]),
+        (["true", "FALSE", "True", "TRUE"], ("False", "True"), [1, 0, 1, 1]),
+        (["yes", "no ", "yes", "None"], ("None", "no", "yes"), [2, 1, 2, 0]),
+        (["10", "9", "b", "b", "10", "9"], ("10", "9", "b"), [0, 1, 2, 2, 0, 1]),
+        ([0.5, 0.25, 0.5, 0.25], ("0.25", "0.5"), [1, 0, 1, 0]),
+        (pa.array(["b", "a", "a", "b"]).dictionary_encode(), ("a", "b"), [1, 0, 0, 1]),
+    ],
+)
+def test_classes(values, classes, codes):
+    table = pa.table({"x": [float(i) for i in range(len(codes))], "y": values})
+    twice = pa.concat_tables([table, table])  # so that no class has a single row
+    schema = Schema.infer(twice, "y")
+    assert schema.classes == classes
+    assert schema.labels(table).tolist() == codes
+    assert schema.labels(table).dtype == np.int64
+    assert schema.class_counts == tuple(2 * codes.count(i) for i in range(len(classes)))
+
+
+def test_labels_of_another_type_are_the_same():
+    table = pa.table({"x": [1.0, 2.0, 3.0], "y": [0, 1, 1]})
+    schema = Schema.infer(table, "y")
+    for values in (["0", "1.0", "1"], [0.0, 1.0, 1.0], pa.array([0, 1, 1], pa.int8())):
+        assert schema.labels(pa.table({"y": values})).tolist() == [0, 1, 1]
+
+
+def test_rows_without_a_label():
+    table = pa.table({"x": [1.0, 2.0, 3.0, 4.0], "y": ["a", None, "b", "NA"]})
+    schema = Schema.infer(table, "y")
+    assert schema.has_label(table).tolist() == [True, False, True, False]
+    assert schema.classes == ("a", "b")
+    assert schema.labels(table.filter(schema.has_label(table))).tolist() == [0, 1]
+    with pytest.raises(ValueError, match="target 'y', row 12 is missing: drop the rows"):
+        schema.labels(table, first_row=11)
+
+
+def test_a_class_of_a_single_row_is_noted():
+    table = pa.table({"x": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "y": ["a", "a", "b", "b", "b", "c"]})
+    schema = Schema.infer(table, "y")
+    assert schema.rare_classes == ("c",)
+    assert schema.class_counts == (2, 3, 1)
+    assert schema.table_of_kinds()[0]["note"] == "a single row: 'c'"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (["a"] * 50, "target 'y' is always 'a': there is nothing to learn"),
+        ([1.0] * 49 + [None], "target 'y' is always '1': there is nothing to learn"),
+        ([None] * 50, "target 'y' is missing in every row"),
+        (
+            [i / 7 for i in range(25)] * 4,
+            "25 different values in 100 rows, such as .* looks like a number",
+        ),
+        ([f"{i / 7:.3f}" for i in range(25)] * 4, "looks like a number to be measured"),
+        (list(range(1001)) * 2, "1001 different values.*looks like a number"),
+        ([f"name {i}" for i in range(50)], "classes need several rows each"),
+        ([[1], [2]] * 10, "target 'y' holds list<.*>, which cannot be a class"),
+    ],
+)
+def test_targets_that_cannot_be_learnt(values, message):
+    table = pa.table({"x": [float(i) for i in range(len(values))], "y": values})
+    with pytest.raises(ValueError, match=message):
+        Schema.infer(table, "y")
+
+
+def test_twenty_fractions_or_a_thousand_whole_numbers_may_be_classes():
+    for values in ([i / 2 for i in range(20)] * 4, list(range(1000)) * 2):
+        table = pa.table({"x": [float(i) for i in range(len(values))], "y": values})
+        assert len(Schema.infer(table, "y").classes) == len(set(values))
+
+
+def test_an_unseen_label_is_named():
+    schema = Schema.infer(pa.table({"x": [1, 2, 3], "y": ["a", "b", "b"]}), "y")
+    message = (
+        r"target 'y', row 2 is 'c', which training rows did not have: their classes are 'a', 'b'"
+    )
+    with pytest.raises(ValueError, match=message):
+        schema.labels(pa.table({"y": ["a", "c"]}))
+
+
+@pytest.mark.parametrize("values", [[0, 1.5, 2, 3], ["0", "1.5", "2.0", "3"]])
+def test_weights(values):
+    table = labelled(x=[1, 2, 3, 4], w=values)
+    schema = Schema.infer(table, "y", weight="w")
+    assert [column.name for column in schema.columns] == ["x"]
+    assert schema.weights(table).tolist() == [0, 1.5, 2, 3]
+    assert Schema.infer(table, "y").weights(table) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1, -2, 3, 4], "weight 'w', row 2 is -2: a weight says how often"),
+        ([1, 2, None, 4], "weight 'w', row 3 is missing"),
+        ([1, 2, math.nan, 4], "weight 'w', row 3 is nan"),
+        ([1, 2, 3, math.inf], "weight 'w', row 4 is inf"),
+        (["1", "2", "heavy", "4"], "weight 'w', row 3 is 'heavy'"),
+        ([0, 0, 0, 0], "weight 'w' is 0 in every row"),
+    ],
+)
+def test_bad_weights(values, message):
+    with pytest.raises(ValueError, match=message):
+        Schema.infer(labelled(x=[1, 2, 3, 4], w=values), "y", weight="w")
+
+
+def test_groups():
+    table = labelled(x=[1, 2, 3, 4], g=["b", "a", "b", "c"])
+    schema = Schema.infer(table, "y", group="g")
+    assert schema.groups(table).tolist() == [1, 0, 1, 2]
+    assert Schema.infer(table, "y").groups(table) is None
+    numbers = labelled(x=[1, 2, 3, 4], g=[7, 7, 5, 5])
+    found = Schema.infer(numbers, "y", group="g").groups(numbers)
+    assert [found[0] == found[1], found[2] == found[3], found[0] == found[2]] == [True, True, False]
+    with pytest.raises(
+        ValueError, match="group 'g', row 2 is missing: every row must belong to a group"
+    ):
+        Schema.infer(labelled(x=[1, 2, 3, 4], g=["b", None, "b", "c"]), "y", group="g")
+
+
+def test_rows_without_a_label_may_lack_a_weight_and_a_group():
+    table = pa.table(
+        {"x": [1, 2, 3], "y": ["a", None, "b"], "w": [1, None, 2], "g": ["p", None, "q"]}
+    )
+    schema = Schema.infer(table, "y", weight="w", group="g")
+    rest = table.filter(schema.has_label(table))
+    assert schema.weights(rest).tolist() == [1, 2]
+    assert schema.groups(rest).tolist() == [0, 1]
+
+
+# ---- names -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"target": "Outcom"},
+            r"target is 'Outcom', but the table has no such column\. Did you mean 'outcome'\?",
+        ),
+        (
+            {"weight": "agge"},
+            "weight is 'agge'.*Did you mean 'age'.*The columns are 'age', 'outcome', 'size'",
+        ),
+        ({"group": "zzz"}, r"no such column\. The columns are"),
+        ({"drop": ["siz"]}, "drop is 'siz'.*Did you mean 'size'"),
+        ({"categorical": ["siz"]}, "categorical is 'siz'"),
+        ({"numeric": ["siz"]}, "numeric is 'siz'"),
+        ({"weight": "outcome"}, "'outcome' is both target and weight: name two columns"),
+        ({"weight": "age", "group": "age"}, "'age' is both weight and group"),
+        ({"drop": ["outcome"]}, "'outcome' is both target and drop: leave it out of drop"),
+        ({"drop": ["age"], "numeric": ["age"]}, "'age' is both drop and numeric"),
+        ({"categorical": ["age"], "numeric": ["age"]}, "'age' is both categorical and numeric"),
+        ({"drop": ["age", "size"]}, "no column to learn from.*'age': left out on request"),
+    ],
+)
+def test_names_that_are_wrong(options, message):
+    table = pa.table({"age": [1, 2, 3], "outcome": ["a", "b", "a"], "size": [3, 2, 1]})
+    with pytest.raises(ValueError, match=message):
+        Schema.infer(table, **{"target": "outcome"} | options)
+
+
+def test_a_text_is_no_list_of_names():
+    with pytest.raises(TypeError, match=r"drop is the text 'age': pass a list of names, \['age'\]"):
+        Schema.infer(labelled(age=[1, 2]), "y", drop="age")
+
+
+def test_names_of_other_tables():
+    table = labelled(age=[1, 2, 3], size=[1, 2, 4], same=[1, 1, 1], w=[1, 1, 1])
+    schema = Schema.infer(table, "y", weight="w")
+    assert schema.check_names(["size", "age"]) == []
+    assert schema.check_names(["new", "size", "age", "same", "w", "y"]) == ["new"]
+    with pytest.raises(
+        ValueError, match=r"lacks the column 'size', which the model needs\. Did you mean 'Size'\?"
+    ):
+        schema.check_names(["age", "Size"])
+    with pytest.raises(ValueError, match="lacks the columns 'age', 'size'"):
+        schema.check_names(["other"])
+    with pytest.raises(ValueError, match="lacks the column 'age'"):
+        schema.encode(table.drop_columns(["age"]))
+    with pytest.raises(ValueError, match="the target is 'y', but the table has no such column"):
+        schema.labels(table.drop_columns(["y"]))
+
+
+# ---- encoding --------------------------------------------------------------------------------------------
+
+
+def test_the_frame_is_what_models_expect():
+    table = labelled(c=["b", "a", None, "b"], n=["1", "2", "3", None], same=[1, 1, 1, 1])
+    schema = Schema.infer(table, "y")
+    frame = schema.encode(table.select(["n", "y", "c"]))
+    assert list(frame.columns) == ["c", "n"]
+    assert frame["c"].dtype == pd.CategoricalDtype([0, 1])
+    assert frame["n"].dtype == np.float64
+    assert frame["c"].cat.codes.tolist() == [1, 0, -1, 1]
+    assert len(schema.encode(table.slice(0, 0))) == 0
+
+
+def test_unseen_categories_are_missing_and_told():
+    table = labelled(c=["b", "a", None, "b"], n=[1, 2, 3, 4])
+    schema = Schema.infer(table, "y")
+    new = pa.table({"c": ["c", "a", "c", None, "d"], "n": [1, 2, 3, 4, 5]})
+    assert decoded(schema, schema.encode(new), "c") == [None, "a", None, None, None]
+    assert schema.unseen(new) == {"c": {"c": 2, "d": 1}}
+    assert schema.unseen(table) == {}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            ["1", "2", "two"],
+            "column 'x', row 103: 'two' is not a number. Mend it, or leave it empty",
+        ),
+        (
+            ["1", "2", "3,5"],
+            "'3,5' is not a number. Decimal commas are understood in files with semi",
+        ),
+        ([[1], [2], [3]], r"row 101: \[1\] is not a number"),
+        ([dt.date(2000, 1, 1)] * 3, "row 101: datetime.date.* is not a number"),
+    ],
+)
+def test_values_that_are_no_numbers(values, message):
+    schema = Schema.infer(labelled(x=[1, 2, 3, 4]), "y")
+    with pytest.raises(ValueError, match=message):
+        schema.encode(pa.table({"x": values}), first_row=101)
+
+
+def test_values_that_are_no_dates():
+    schema = Schema.infer(labelled(x=["2000-01-01", "2000-01-02"]), "y")
+    for values, row in ((["2000-01-01", "2000-13-01"], 2), ([1, 2], 1), (["1/2/2000"], 1)):
+        with pytest.raises(ValueError, match=f"row {row}: .* is not a date such as 2024-12-31"):
+            schema.encode(pa.table({"x": values}))
+    assert schema.encode(pa.table({"x": [dt.date(1970, 1, 3)]}))["x"].tolist() == [2]
+
+
+def test_truth_values_from_any_format():
+    schema = Schema.infer(labelled(x=[True, False, None, True]), "y")
+    for values in (["true", "False", "NA", "TRUE"], ["1", "0", "", "1.0"], [1, 0, None, 1]):
+        found = schema.encode(pa.table({"x": values}))["x"].tolist()
+        assert [None if math.isnan(v) else v for v in found] == [1, 0, None, 1]
+    forced = Schema.infer(labelled(x=[True, False, None, True]), "y", categorical=["x"])
+    assert forced.features[0].categories == ("False", "True")
+    assert forced.encode(pa.table({"x": ["true", "FALSE"]}))["x"].tolist() == [1, 0]
+
+
+def test_decimal_commas_in_files_with_semicolons(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x;n;y\n1,5;1;a\n-2,25e1;2;b\n;3;a\n,5;4;b\n")
+    table = open_table(path).read()
+    schema = Schema.infer(table, "y")
+    assert decoded(schema, schema.encode(table), "x") == [1.5, -22.5, None, 0.5]
+    floats = pa.table({"x": [1.5, -22.5, None, 0.5], "n": [1, 2, 3, 4]})
+    points = pa.table({"x": ["1.5", "-22.5", "", ".5"], "n": ["1", "2", "3", "4"]})
+    for other in (floats, points, table.slice(1).combine_chunks()):
+        skip = other.num_rows % 4 and 1
+        pd.testing.assert_frame_equal(
+            schema.encode(other), schema.encode(table)[skip:].reset_index(drop=True)
+        )
+    learnt = Schema.infer(floats.append_column("y", table["y"]), "y")  # the other way round
+    pd.testing.assert_frame_equal(learnt.encode(table), schema.encode(table))
+
+
+def test_commas_and_points_in_one_column_are_not_guessed(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x;n;y\n1,5;1;a\n1.234;2;b\n3,5;3;a\n")
+    table = open_table(path).read()
+    assert Schema.infer(table, "y").columns[0].kind == "category"
+    with pytest.raises(
+        ValueError, match="row 1: '1,5' is not a number. Decimal commas and points are mixed"
+    ):
+        Schema.infer(table, "y", numeric=["x"])
+
+
+# ---- any format, any chunks ------------------------------------------------------------------------------
+
+WORDS = st.sampled_from(["red", "Blue", "3 x", 'a "q"', "a,b;c", "new\nline", "é", "None", "x y"])
+CELLS = {
+    "whole": st.integers(-(10**6), 10**6),
+    "float": st.floats(allow_nan=False, allow_infinity=False),
+    "truth": st.booleans(),
+    "text": WORDS,
+    "date": st.dates(),
+    "time": st.datetimes(dt.datetime(1700, 1, 1), dt.datetime(2200, 1, 1)),
+    "decimal": st.decimals(-1000, 1000, places=2),
+    "single": st.floats(allow_nan=False, allow_infinity=False, width=32),
+}
+
+
+@st.composite
+def tables(draw):
+    """Return a table with columns of all types, some cells missing, and a target of up to three classes."""
+    n = draw(st.integers(4, 12))
+    columns = {}
+    for name, cells in CELLS.items():
+        columns[name] = draw(st.lists(st.none() | cells, min_size=n, max_size=n))
+    classes = draw(
+        st.sampled_from([("a", "b"), ("no", "yes", "maybe"), (0, 1), (True, False), (1.0, 2.0)])
+    )
+    target = draw(st.lists(st.sampled_from(classes), min_size=n, max_size=n))
+    assume(len(set(target)) > 1 and len(set(target)) <= n / 2)
+    types = [
+        pa.int64(),
+        pa.float64(),
+        pa.bool_(),
+        pa.string(),
+        pa.date32(),
+        pa.timestamp("us"),
+        pa.decimal128(9, 2),
+        pa.float32(),
+    ]
+    arrays = {
+        name: pa.array(columns[name], kind) for name, kind in zip(columns, types, strict=True)
+    }
+    return pa.table(arrays | {"y": pa.array(target)})
+
+
+def learn(table):
+    """Return the schema, if there is anything to learn from."""
+    usable = any(len(set(column.to_pylist()) - {None}) > 1 for column in table.columns[:-1])
+    assume(usable)
+    return Schema.infer(table, "y")
+
+
+SOME = settings(
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@SOME
+@given(tables())
+def test_every_format_gives_the_same(tmp_path, table):
+    """Learnt from any format and applied to any other."""
+    expected_schema = learn(table)
+    expected = expected_schema.encode(table)
+    for ending in ENDINGS:
+        other = through(tmp_path / f"t{ending}", table)
+        learnt = Schema.infer(other, "y")
+        assert [(c.name, c.kind, c.categories, c.form) for c in learnt.columns] == [
+            (c.name, c.kind, c.categories, c.form) for c in expected_schema.columns
+        ]
+        assert [(c.n_missing, c.n_distinct) for c in learnt.features] == [
+            (c.n_missing, c.n_distinct) for c in expected_schema.features
+        ]
+        for schema, rows in ((learnt, table), (learnt, other), (expected_schema, other)):
+            pd.testing.assert_frame_equal(schema.encode(rows), expected, check_exact=True)
+            assert schema.classes == expected_schema.classes
+            np.testing.assert_array_equal(schema.labels(rows), expected_schema.labels(table))
+
+
+@SOME
+@given(tables(), st.integers(1, 5))
+def test_chunks_give_the_same_as_the_whole(tmp_path, table, rows):
+    schema = learn(table)
+    for ending in (".csv", ".parquet"):
+        with create_table(tmp_path / f"t{ending}") as out:
+            out.write(table)
+        pieces = [
+            schema.encode(chunk) for chunk in open_table(tmp_path / f"t{ending}").chunks(rows=rows)
+        ]
+        whole = schema.encode(table)
+        pd.testing.assert_frame_equal(pd.concat(pieces, ignore_index=True), whole, check_exact=True)
+
+
+@SOME
+@given(tables())
+def test_storing_loses_nothing(table):
+    schema = learn(table)
+    again = Schema.from_dict(json.loads(json.dumps(schema.to_dict(), allow_nan=False)))
+    assert again == schema
+    pd.testing.assert_frame_equal(again.encode(table), schema.encode(table))
+
+
+@SOME
+@given(tables())
+def test_categories_against_pandas(table):
+    """Codes are those of pandas for the same texts, where it sorts them the same."""
+    schema = learn(table)
+    for column in schema.features:
+        if column.name == "text":
+            expected = pd.Categorical(table["text"].to_pandas())
+            assert schema.encode(table)["text"].cat.codes.tolist() == expected.codes.tolist()
+
+
+def test_categories_of_pandas_and_polars_from_parquet(tmp_path):
+    frame = pd.DataFrame(
+        {"c": pd.Categorical(["b", None, "a", "b"], ["z", "b", "a"]), "y": [0, 1, 0, 1]}
+    )
+    frame.to_parquet(tmp_path / "t.parquet")
+    table = open_table(tmp_path / "t.parquet").read()
+    schema = Schema.infer(table, "y")
+    assert schema.features[0].categories == ("a", "b")  # z never occurs
+    assert schema.encode(table)["c"].cat.codes.tolist() == [1, -1, 0, 1]
+    again = pl.DataFrame({"c": pl.Series(["b", None, "a", "b"], dtype=pl.Categorical)})
+    assert schema.encode(again.to_arrow())["c"].cat.codes.tolist() == [1, -1, 0, 1]
+
+
+def test_chunks_with_other_dictionaries():
+    parts = [pa.array(["a", "b"]).dictionary_encode(), pa.array(["c", "a"]).dictionary_encode()]
+    table = labelled(c=pa.chunked_array(parts))
+    schema = Schema.infer(table, "y")
+    assert decoded(schema, schema.encode(table), "c") == ["a", "b", "c", "a"]
+
+
+# ---- showing and storing ---------------------------------------------------------------------------------
+
+
+def test_the_table_for_people():
+    table = labelled(
+        x=[1, 2, None, 4],
+        d=["2000-01-01", None, "2000-01-03", None],
+        k=[1, 1, 1, 1],
+        w=[1, 2, 3, 4],
+    )
+    rows = Schema.infer(table, "y", weight="w", drop=["x"]).table_of_kinds()
+    assert [(row["name"], row["kind"], row["missing"], row["distinct"]) for row in rows] == [
+        ("y", "target", 0, 2),
+        ("w", "weight", "", ""),
+        ("x", "unused", 0, 0),
+        ("d", "date", 2, 2),
+        ("k", "unused", 0, 1),
+    ]
+    assert rows[2]["note"] == "left out on request"
+
+
+def stored():
+    return Schema.infer(labelled(x=[1, 2, 3, 4], c=["a", "b", "a", "b"]), "y").to_dict()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 2}, "version 2, this refinecal reads 1"),
+        ({"target": 3}, "target is 3, not a text"),
+        ({"weight": 3}, "weight is 3, not a text"),
+        ({"classes": ["a"]}, "classes must be two or more"),
+        ({"classes": ["a", "a"]}, "classes must be texts, each once"),
+        ({"classes": [1, 2]}, "classes must be texts"),
+        ({"classes": "ab"}, "classes is 'ab', not a list"),
+        ({"class_counts": [1]}, "classes must be two or more, each with a count"),
+        ({"n_rows": -1}, "n_rows has -1, not a whole number"),
+        ({"n_rows": True}, "n_rows has True"),
+        ({"columns": {}}, "columns is {}, not a list"),
+        ({"columns": [3]}, "columns hold 3, which is no column"),
+        ({"columns": []}, "columns are all unused"),
+        ({"group": "x"}, "columns name 'x' twice"),
+    ],
+)
+def test_a_damaged_schema_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        Schema.from_dict(stored() | change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "code"}, "column 'x' is 'code' as 'plain': known are"),
+        ({"kind": ["number"]}, "kind is .*, not a text"),
+        ({"form": "roman"}, "as 'roman'"),
+        ({"categories": ["a"]}, "column 'x' is a number with 1 categories"),
+        ({"kind": "category"}, "column 'x' is a category with 0 categories"),
+        ({"name": None}, "name is None, not a text"),
+        ({"note": 3}, "note is 3"),
+        ({"n_missing": 0.5}, "n_missing has 0.5"),
+    ],
+)
+def test_a_damaged_column_is_refused(change, message):
+    state = stored()
+    state["columns"][0] |= change
+    with pytest.raises(ValueError, match=f"damaged: {message}|{message}"):
+        Schema.from_dict(state)
+
+
+@pytest.mark.parametrize("state", [None, [], "schema", {}, {"classes": ["a", "b"]}])
+def test_what_is_no_schema(state):
+    with pytest.raises(ValueError, match="must be what Schema.to_dict"):
+        Schema.from_dict(state)
+
+
+def test_a_column_is_plain_data():
+    assert Column("x", "number") == Column("x", "number", (), "", 0, 0, "plain")
