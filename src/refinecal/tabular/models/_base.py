@@ -1,0 +1,209 @@
+"""What every model of a table can do: be trained while a monitor looks on, predict, be saved and loaded."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal.stopping import RefinementMonitor
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Weights = NDArray[np.float64] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """All that a training is given."""
+
+    X: pd.DataFrame
+    y: NDArray[np.int64]
+    X_val: pd.DataFrame
+    y_val: NDArray[np.int64]
+    n_classes: int
+    monitor: RefinementMonitor
+    max_steps: int
+    params: dict[str, Any]
+    weights: Weights
+    weights_val: Weights
+    seed: int
+    n_threads: int | None
+    on_step: Callable[[int], None] | None
+
+    def show(self, logits: NDArray[Any], step: int) -> bool:
+        """Show the validation logits of one step to the monitor; return whether to go on."""
+        self.monitor.update(self.y_val, logits=logits, step=step, sample_weight=self.weights_val)
+        if self.on_step is not None:
+            self.on_step(step)
+        return not self.monitor.should_stop
+
+
+class TableModel(ABC):
+    """A classifier of the rows of a table, at every step of its training that may be wanted.
+
+    A subclass provides the four methods with an underscore.
+
+    Attributes
+    ----------
+    n_classes, n_features : int
+        Of the training data.
+    n_steps : int
+        How many steps the model has.
+    step : int or None
+        The step that predicts unless another is asked for: the monitor's best, or the one that was saved.
+    """
+
+    name: ClassVar[str]
+    extra: ClassVar[str | None] = None
+    step_name: ClassVar[str] = "round"
+    file_name: ClassVar[str]
+    default_steps: ClassVar[int] = 1000
+    default_patience: ClassVar[int | None] = 100
+
+    n_classes: int
+    n_features: int
+    n_steps: int
+    step: int | None = None
+
+    @classmethod
+    def train(
+        cls,
+        X: pd.DataFrame,
+        y: NDArray[np.int64],
+        X_val: pd.DataFrame,
+        y_val: NDArray[np.int64],
+        *,
+        n_classes: int,
+        monitor: RefinementMonitor,
+        max_steps: int,
+        params: Mapping[str, Any] | None = None,
+        weights: Weights = None,
+        weights_val: Weights = None,
+        seed: int = 0,
+        n_threads: int | None = None,
+        on_step: Callable[[int], None] | None = None,
+    ) -> Self:
+        """Train until the monitor says stop, or for ``max_steps``.
+
+        Parameters
+        ----------
+        X, X_val : DataFrame
+            Numbers as float64, NaN where missing; categories as pandas categories of whole numbers.
+        y, y_val : ndarray of int64
+            Labels 0..n_classes-1; ``y`` has every class.
+        n_classes : int
+            How many classes there are.
+        monitor : RefinementMonitor
+            A new one; sees the validation logits after each step, counted from 1.
+        max_steps : int
+            The last step, if the monitor does not stop before.
+        params : mapping, optional
+            The model's own parameters, such as ``refinecal.tabular.spaces.draw`` returns.
+        weights, weights_val : ndarray, optional
+            How often each row counts.
+        seed : int, default 0
+            The same seed gives the same model.
+        n_threads : int, optional
+            By default the library's own choice.
+        on_step : callable, optional
+            Called with the number of steps done, for a progress bar.
+        """
+        if max_steps < 1:
+            raise ValueError(f"max_steps is {max_steps}: train for at least one {cls.step_name}")
+        if monitor.history:
+            raise ValueError(
+                f"monitor has seen {len(monitor.history)} steps already: each training needs a new one"
+            )
+        given = dict(params or {})
+        y, y_val = np.asarray(y, np.int64), np.asarray(y_val, np.int64)
+        job = Job(
+            X,
+            y,
+            X_val,
+            y_val,
+            n_classes,
+            monitor,
+            max_steps,
+            given,
+            weights,
+            weights_val,
+            seed,
+            n_threads,
+            on_step,
+        )
+        model = cls._train(job)
+        model.step = monitor.best_step
+        return model
+
+    def logits(self, X: pd.DataFrame, step: int | None = None) -> NDArray[Any]:
+        """Return ``(n,)`` log-odds of class 1 for two classes, else ``(n, k)`` logits.
+
+        Parameters
+        ----------
+        X : DataFrame
+            With the columns of the training data, in the same order.
+        step : int, optional
+            Which step predicts; by default :attr:`step`.
+        """
+        if X.shape[1] != self.n_features:
+            raise ValueError(
+                f"X has {X.shape[1]} columns, but the model was trained with {self.n_features}: pass the "
+                "same columns in the same order"
+            )
+        return self._logits(X, self._check_step(step))
+
+    def save(self, folder: Path, step: int | None = None) -> None:
+        """Write the model as it is at a step, by default :attr:`step`, to ``folder / file_name``."""
+        self._save(Path(folder) / self.file_name, self._check_step(step))
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read a model that :meth:`save` wrote; nothing in the file is ever run.
+
+        Raises
+        ------
+        ValueError
+            If the file is anything else.
+        """
+        path = Path(folder) / cls.file_name
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"there is no {cls.file_name} in {folder}: the model is missing"
+            )
+        model = cls._load(path)
+        model.step = model.n_steps
+        return model
+
+    def _check_step(self, step: int | None) -> int:
+        step = self.step if step is None else step
+        if step is None:
+            raise ValueError(
+                "the monitor found no best step, since its metric was never a number: other validation rows "
+                "are needed, or training has diverged"
+            )
+        if not 1 <= step <= self.n_steps:
+            raise ValueError(
+                f"step is {step}: the model has the {self.step_name}s 1..{self.n_steps}"
+            )
+        return step
+
+    @classmethod
+    @abstractmethod
+    def _train(cls, job: Job) -> Self: ...
+
+    @abstractmethod
+    def _logits(self, X: pd.DataFrame, step: int) -> NDArray[Any]: ...
+
+    @abstractmethod
+    def _save(self, path: Path, step: int) -> None: ...
+
+    @classmethod
+    @abstractmethod
+    def _load(cls, path: Path) -> Self: ...

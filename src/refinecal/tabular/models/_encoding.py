@@ -1,0 +1,159 @@
+"""Tables for models that add and multiply: numbers on one scale, missing ones marked, categories one-hot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal.tabular.models._inputs import (
+    category_mask,
+    most_frequent,
+    positions_in,
+    to_codes,
+    to_numbers,
+)
+from refinecal.tabular.models._storage import Arrays, check, check_arrays
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCALINGS = ("standard", "quantile")
+MOST_CATEGORIES = 1000  # of a column that get one of their own; the others count as missing
+ROWS_PER_QUANTILE, FEWEST_QUANTILES, MOST_QUANTILES = 30, 10, 1000
+LEAST_SHARE = 1e-7  # the normal quantile of a number beyond all others is +-5.2
+LIKE = {
+    "is_category": ("bool", 1),
+    "medians": ("float64", 1),  # of all numbers, in place of missing ones
+    "marked": ("int64", 1),  # which numbers get a column that is 1 where they are missing
+    "kept": ("int64", 1),  # which numbers vary at all
+    "centre": ("float64", 1),  # of those kept
+    "spread": ("float64", 1),
+    "quantiles": ("float64", 2),  # of those kept, by row; no rows with standard scaling
+    "codes": ("int64", 1),  # of all categorical columns, one behind the other
+    "code_starts": ("int64", 1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """What was learned about the columns; the meaning of each array is beside its name in ``LIKE``."""
+
+    is_category: NDArray[np.bool_]
+    medians: NDArray[np.float64]
+    marked: NDArray[np.int64]
+    kept: NDArray[np.int64]
+    centre: NDArray[np.float64]
+    spread: NDArray[np.float64]
+    quantiles: NDArray[np.float64]
+    codes: NDArray[np.int64]
+    code_starts: NDArray[np.int64]
+
+    @classmethod
+    def learn(cls, X: pd.DataFrame, scaling: str) -> Self:
+        """Learn from training rows. ``scaling`` is "standard", or "quantile" for a normal distribution."""
+        mask = category_mask(X)
+        numbers = _numbers(X, mask)
+        is_missing = np.isnan(numbers)
+        medians = np.array([_median(column) for column in numbers.T], dtype=np.float64)
+        share = is_missing.mean(axis=0)
+        filled = np.where(is_missing, medians, numbers)
+        kept = np.flatnonzero(np.ptp(filled, axis=0) > 0)
+        filled = filled[:, kept]
+        n = np.clip(len(X) // ROWS_PER_QUANTILE, FEWEST_QUANTILES, MOST_QUANTILES)
+        shares = np.linspace(0, 1, n if scaling == "quantile" else 0)
+        known = [
+            most_frequent(to_codes(X.iloc[:, j]), MOST_CATEGORIES) for j in np.flatnonzero(mask)
+        ]
+        return cls(
+            mask,
+            medians,
+            np.flatnonzero((share > 0) & (share < 1)),
+            kept,
+            filled.mean(axis=0),
+            filled.std(axis=0),
+            np.quantile(filled, shares, axis=0),
+            np.concatenate([np.empty(0, np.int64), *known]),
+            np.cumsum([0, *map(len, known)], dtype=np.int64),
+        )
+
+    @property
+    def n_numbers(self) -> int:
+        """How many columns the numbers have, with those that mark missing ones."""
+        return len(self.kept) + len(self.marked)
+
+    @property
+    def n_codes(self) -> int:
+        """How many columns the categories would have one-hot."""
+        return len(self.codes)
+
+    def numbers(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        """Return numbers on one scale, then 1 for each marked number that is missing, else 0."""
+        numbers = _numbers(X, self.is_category)
+        is_missing = np.isnan(numbers)
+        filled = np.where(is_missing, self.medians, numbers)[:, self.kept]
+        if len(self.quantiles):
+            scaled = np.empty_like(filled)
+            for j in range(filled.shape[1]):
+                scaled[:, j] = _normal(filled[:, j], self.quantiles[:, j])
+        else:
+            scaled = (filled - self.centre) / self.spread
+        return np.concatenate([scaled, is_missing[:, self.marked].astype(np.float64)], axis=1)
+
+    def positions(self, X: pd.DataFrame) -> NDArray[np.int64]:
+        """Return, for each categorical column, which of the one-hot columns is 1; ``n_codes`` if none."""
+        columns = np.flatnonzero(self.is_category)
+        found = np.empty((len(X), len(columns)), dtype=np.int64)
+        for i, j in enumerate(columns):
+            start, end = self.code_starts[i], self.code_starts[i + 1]
+            places = positions_in(self.codes[start:end], to_codes(X.iloc[:, j]))
+            found[:, i] = np.where(places < 0, self.n_codes, places + start)
+        return found
+
+    def to_arrays(self) -> Arrays:
+        """Return everything as arrays by name, for a file."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def checked(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return what was read from a file, if it makes sense."""
+        check_arrays(arrays, LIKE)
+        self = cls(**{name: arrays[name] for name in LIKE})
+        n, kept, starts = len(self.medians), len(self.kept), self.code_starts
+        check(n == np.sum(~self.is_category), "the number of medians differs")
+        for places in (self.kept, self.marked):
+            check(((places >= 0) & (places < n)).all(), "there is no such number")
+        check(len(self.centre) == len(self.spread) == kept, "the number of scales differs")
+        check(self.quantiles.shape[1] == kept, "the number of quantiles differs")
+        check(len(starts) == np.sum(self.is_category) + 1, "the number of categories differs")
+        check(starts[0] == 0 and starts[-1] == self.n_codes, "codes are missing")
+        check((np.diff(starts) >= 0).all(), "codes are in disorder")
+        return self
+
+
+def _numbers(X: pd.DataFrame, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
+    columns = np.flatnonzero(~mask)
+    numbers = np.empty((len(X), len(columns)), dtype=np.float64)
+    for i, j in enumerate(columns):
+        numbers[:, i] = to_numbers(X.iloc[:, j])
+    return numbers
+
+
+def _median(column: NDArray[np.float64]) -> float:
+    """Return the median of what is there; 0 if nothing is."""
+    there = column[~np.isnan(column)]
+    return float(np.median(there)) if len(there) else 0.0
+
+
+def _normal(x: NDArray[np.float64], quantiles: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the normal quantile of each number's rank; of numbers that are equal, that of their middle."""
+    from scipy.special import ndtri
+
+    shares = np.linspace(0, 1, len(quantiles))
+    from_below = np.interp(x, quantiles, shares)
+    from_above = -np.interp(-x, -quantiles[::-1], -shares[::-1])
+    ranks = (from_below + from_above) / 2
+    return np.asarray(ndtri(np.clip(ranks, LEAST_SHARE, 1 - LEAST_SHARE)))

@@ -1,0 +1,155 @@
+r"""Logistic regression along a path of penalties, from strong to weak.
+
+With rows on one scale, step s minimises
+:math:`\frac1n \sum_i \ell(z_i, y_i) + \frac{\lambda_s}{2} \|w\|^2` over weights w and intercepts, where
+:math:`\lambda_s` falls from 100 to :math:`10^{-6}`. Strong penalties give timid probabilities, which
+calibration mends: that is why refinement may prefer them where the loss does not.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._checks import fail_choice
+from refinecal.tabular.models._base import Job, TableModel
+from refinecal.tabular.models._encoding import LIKE as ENCODING_LIKE
+from refinecal.tabular.models._encoding import SCALINGS, Encoding
+from refinecal.tabular.models._storage import check, read_npz, reading, write_npz
+from refinecal.tabular.models._threads import limited
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+STRONGEST, WEAKEST = 1e2, 1e-6
+TOLERANCE = (
+    1e-5  # on the largest slope of the mean loss; 1e-4 is felt in the fourth digit of refinement
+)
+MOST_ITERATIONS = 300  # per strength, each starting from the one before
+DENSE_CELLS = 20_000_000  # a larger matrix with categories is stored sparse
+LIKE = ENCODING_LIKE | {"weights": ("float64", 2), "intercepts": ("float64", 1)}
+
+logger = logging.getLogger(__name__)
+
+
+class LogisticModel(TableModel):
+    """Multinomial logistic regression with an L2 penalty; a step is one strength of the penalty."""
+
+    name = "logistic"
+    step_name = "strength"
+    file_name = "model.npz"
+    default_steps = 30
+    default_patience = None
+
+    def __init__(
+        self, encoding: Encoding, path: list[tuple[NDArray[np.float64], NDArray[np.float64]]]
+    ) -> None:
+        self.encoding = encoding
+        self.path = path  # weights by output and column, intercepts by output
+        self.n_classes = max(2, len(path[0][1]))
+        self.n_features = len(encoding.is_category)
+        self.n_steps = len(path)
+
+    @classmethod
+    def _train(cls, job: Job) -> Self:
+        from sklearn.exceptions import ConvergenceWarning
+
+        encoding = Encoding.learn(job.X, _scaling(job.params))
+        rows = encoding.numbers(job.X_val), encoding.positions(job.X_val)
+        path: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
+        with limited(job.n_threads), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # _solutions logs it
+            for step, solution in enumerate(_solutions(job, encoding), start=1):
+                path.append(solution)
+                if not job.show(_predict(*rows, *solution), step):
+                    break
+        return cls(encoding, path)
+
+    def _logits(self, X: pd.DataFrame, step: int) -> NDArray[Any]:
+        encoding = self.encoding
+        return _predict(encoding.numbers(X), encoding.positions(X), *self.path[step - 1])
+
+    def _save(self, path: Path, step: int) -> None:
+        weights, intercepts = self.path[step - 1]
+        own = {"weights": weights, "intercepts": intercepts}
+        write_npz(path, self.encoding.to_arrays() | own)
+
+    @classmethod
+    def _load(cls, path: Path) -> Self:
+        with reading(path, "a model of logistic"):
+            arrays = read_npz(path, LIKE)
+            encoding = Encoding.checked(arrays)
+            weights, intercepts = arrays["weights"], arrays["intercepts"]
+            width = encoding.n_numbers + encoding.n_codes
+            check(weights.shape == (len(intercepts), width), "the number of weights differs")
+            check(len(intercepts), "there are no intercepts")
+        return cls(encoding, [(weights, intercepts)])
+
+
+def _scaling(params: dict[str, Any]) -> str:
+    for name in params:
+        if name != "scaling":
+            fail_choice("a parameter of logistic", name, ["scaling"], "left out")
+    scaling = params.get("scaling", "standard")
+    if scaling not in SCALINGS:
+        fail_choice("scaling", scaling, list(SCALINGS), "left out")
+    return str(scaling)
+
+
+def _solutions(job: Job, encoding: Encoding) -> Any:
+    """Yield weights and intercepts for each strength, each search starting from the last result."""
+    from sklearn.linear_model import LogisticRegression
+
+    matrix = _matrix(encoding.numbers(job.X), encoding.positions(job.X), encoding.n_codes)
+    outputs = 1 if job.n_classes == 2 else job.n_classes
+    if matrix.shape[1] == 0:  # no column varies: only the shares of the classes are left to learn
+        yield np.zeros((outputs, 0)), _shares_only(job)
+        return
+    total = len(job.y) if job.weights is None else float(np.sum(job.weights))
+    model = LogisticRegression(tol=TOLERANCE, max_iter=MOST_ITERATIONS, warm_start=True)
+    for strength in np.geomspace(STRONGEST, WEAKEST, job.max_steps):
+        model.set_params(C=1 / (strength * total)).fit(matrix, job.y, sample_weight=job.weights)
+        if model.n_iter_.max() >= MOST_ITERATIONS:
+            logger.info("penalty %.3g: stopped after %d iterations", strength, MOST_ITERATIONS)
+        yield model.coef_.copy(), model.intercept_.copy()
+
+
+def _shares_only(job: Job) -> NDArray[np.float64]:
+    counts = np.bincount(job.y, weights=job.weights, minlength=job.n_classes)
+    logs = np.log(np.maximum(counts, np.finfo(np.float64).tiny))
+    return logs[1:] - logs[:1] if job.n_classes == 2 else logs - logs.mean()
+
+
+def _matrix(numbers: NDArray[Any], positions: NDArray[Any], n_codes: int) -> Any:
+    """Return numbers and one-hot categories side by side."""
+    from scipy import sparse
+
+    n, columns = positions.shape
+    if not columns:
+        return numbers
+    ones = np.ones(positions.size)
+    starts = np.arange(n + 1) * columns
+    one_hot = sparse.csr_matrix((ones, positions.ravel(), starts), shape=(n, n_codes + 1))
+    one_hot = one_hot[:, :n_codes]  # without the column of those that have none
+    if n * (numbers.shape[1] + n_codes) <= DENSE_CELLS:
+        return np.concatenate([numbers, one_hot.toarray()], axis=1)
+    return sparse.hstack([sparse.csr_matrix(numbers), one_hot], format="csr")
+
+
+def _predict(
+    numbers: NDArray[Any],
+    positions: NDArray[Any],
+    weights: NDArray[np.float64],
+    intercepts: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    n_numbers = numbers.shape[1]
+    logits = numbers @ weights[:, :n_numbers].T + intercepts
+    of_code = np.concatenate([weights[:, n_numbers:].T, np.zeros((1, len(weights)))])
+    for column in positions.T:
+        logits += of_code[column]
+    return np.asarray(logits[:, 0] if len(intercepts) == 1 else logits)

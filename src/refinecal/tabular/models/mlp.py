@@ -1,0 +1,258 @@
+"""The paper's multi-layer perceptron: four hidden layers of 256, AdamW, quantile transform and one-hot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._checks import fail_choice
+from refinecal._optional import needs_extra
+from refinecal.tabular.models._base import Job, TableModel
+from refinecal.tabular.models._encoding import Encoding
+from refinecal.tabular.models._storage import check, check_arrays, reading
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+with needs_extra("mlp", package="torch"):
+    import torch
+    from torch.nn.functional import cross_entropy, embedding_bag, linear, relu
+with needs_extra("mlp", package="safetensors"):
+    from safetensors.numpy import load_file, save_file
+
+DEFAULTS = {  # the paper's table of default hyper-parameters
+    "n_layers": 4,
+    "hidden_size": 256,
+    "learning_rate": 1e-3,
+    "dropout": 0.0,
+    "weight_decay": 0.0,
+    "batch_size": 256,
+}
+CHUNK = 8192  # rows that are predicted at once
+LARGEST_SEED = 2**63
+
+Net = dict[str, torch.Tensor]
+Batch = tuple[torch.Tensor, torch.Tensor]  # numbers, and which one-hot columns are 1
+
+
+class MLPModel(TableModel):
+    """A multi-layer perceptron in torch; a step is an epoch, saved as safetensors.
+
+    Kept are the weights of the best epoch by each metric of the monitor.
+    """
+
+    name = "mlp"
+    extra = "mlp"
+    step_name = "epoch"
+    file_name = "model.safetensors"
+    default_steps = 256
+    default_patience = 64
+
+    def __init__(
+        self, encoding: Encoding, nets: dict[int, Net], n_steps: int, n_threads: int | None = None
+    ) -> None:
+        self.encoding = encoding
+        self.nets = nets
+        self.n_steps = n_steps
+        self.n_features = len(encoding.is_category)
+        self.n_classes = 0 if not nets else len(next(iter(nets.values()))["bias_out"])
+        self.n_threads = n_threads
+
+    @classmethod
+    def _train(cls, job: Job) -> Self:
+        options = _options(job.params)
+        encoding = Encoding.learn(job.X, "quantile")
+        rows, rows_val = _tensors(encoding, job.X), _tensors(encoding, job.X_val)
+        nets: dict[int, Net] = {}
+        with _threads(job.n_threads):
+            step = 0
+            for net in _epochs(job, options, rows, encoding):
+                step += 1
+                goes_on = job.show(_predict(net, rows_val), step)
+                wanted = {best.step for best in job.monitor.bests.values()}
+                now = {step: {name: w.detach().clone() for name, w in net.items()}}
+                nets = {at: kept for at, kept in (nets | now).items() if at in wanted}
+                if not goes_on or step == job.max_steps:
+                    break
+        return cls(encoding, nets, step, job.n_threads)
+
+    def _logits(self, X: pd.DataFrame, step: int) -> NDArray[Any]:
+        with _threads(self.n_threads):
+            return _predict(self._net(step), _tensors(self.encoding, X))
+
+    def _net(self, step: int) -> Net:
+        if step not in self.nets:
+            raise ValueError(
+                f"step is {step}: only the weights of epochs {sorted(self.nets)} were kept, the best by "
+                "each metric of the monitor"
+            )
+        return self.nets[step]
+
+    def _save(self, path: Path, step: int) -> None:
+        net = {f"net.{name}": w.numpy() for name, w in self._net(step).items()}
+        stored = self.encoding.to_arrays() | net | {"epoch": np.array([step], np.int64)}
+        save_file({name: np.ascontiguousarray(each) for name, each in stored.items()}, path)
+
+    @classmethod
+    def _load(cls, path: Path) -> Self:
+        with reading(path, "a model of mlp"):
+            arrays = load_file(path)
+            encoding = Encoding.checked(arrays)
+            check_arrays(arrays, {"epoch": ("int64", 1)})
+            step = int(arrays["epoch"][0])
+            check(step >= 1, "the epoch is not a number from 1 on")
+            named = {name[4:]: each for name, each in arrays.items() if name.startswith("net.")}
+            _check_net(named, encoding)
+            net = {name: torch.from_numpy(each) for name, each in named.items()}
+        return cls(encoding, {step: net}, step)
+
+
+# ---- the network ------------------------------------------------------------------------------------------
+
+
+def _new_net(
+    encoding: Encoding, n_classes: int, options: dict[str, Any], random: torch.Generator
+) -> Net:
+    """Return weights as torch.nn.Linear would draw them, the first layer's in two parts.
+
+    One-hot columns times a matrix are rows of that matrix: its transpose is a table to look them up in,
+    with a last row of zeros for categories that have no column.
+    """
+    n_numbers, n_codes, width = encoding.n_numbers, encoding.n_codes, options["hidden_size"]
+
+    def uniform(fan_in: int, *shape: int) -> torch.Tensor:
+        bound = max(1, fan_in) ** -0.5
+        return torch.empty(shape).uniform_(-bound, bound, generator=random)
+
+    fan_in = n_numbers + n_codes
+    net = {
+        "numbers": uniform(fan_in, width, n_numbers),
+        "codes": uniform(fan_in, n_codes + 1, width),
+        "bias_0": uniform(fan_in, width),
+    }
+    net["codes"][-1] = 0.0
+    for layer in range(1, options["n_layers"]):
+        net[f"weight_{layer}"] = uniform(width, width, width)
+        net[f"bias_{layer}"] = uniform(width, width)
+    net["weight_out"] = uniform(width, n_classes, width)
+    net["bias_out"] = uniform(width, n_classes)
+    return net
+
+
+def _forward(
+    net: Net, batch: Batch, dropout: float = 0.0, random: torch.Generator | None = None
+) -> torch.Tensor:
+    numbers, positions = batch
+    hidden = linear(numbers, net["numbers"], net["bias_0"])
+    if positions.shape[1]:
+        table = net["codes"]
+        hidden = hidden + embedding_bag(positions, table, mode="sum", padding_idx=len(table) - 1)
+    hidden = _dropped(relu(hidden), dropout, random)
+    layer = 1
+    while f"weight_{layer}" in net:
+        hidden = relu(linear(hidden, net[f"weight_{layer}"], net[f"bias_{layer}"]))
+        hidden = _dropped(hidden, dropout, random)
+        layer += 1
+    return linear(hidden, net["weight_out"], net["bias_out"])
+
+
+def _dropped(hidden: torch.Tensor, dropout: float, random: torch.Generator | None) -> torch.Tensor:
+    """Apply dropout with random numbers of our own, since torch's takes the global ones."""
+    if not dropout:
+        return hidden
+    stays = torch.rand(hidden.shape, generator=random) >= dropout
+    return hidden * stays / (1 - dropout)
+
+
+def _predict(net: Net, rows: Batch) -> NDArray[Any]:
+    with torch.no_grad():
+        numbers, positions = rows
+        starts = range(0, max(1, len(numbers)), CHUNK)
+        parts = [(numbers[i : i + CHUNK], positions[i : i + CHUNK]) for i in starts]
+        outputs = torch.cat([_forward(net, part) for part in parts])
+        log_odds = outputs[:, 1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs
+    return np.asarray(log_odds.numpy())
+
+
+def _check_net(arrays: dict[str, NDArray[Any]], encoding: Encoding) -> None:
+    """Complain of weights that do not fit together."""
+    check(all(each.dtype == np.float32 for each in arrays.values()), "weights are not float32")
+    width, n_classes = len(arrays["bias_0"]), len(arrays["bias_out"])
+    shapes = {
+        "numbers": (width, encoding.n_numbers),
+        "codes": (encoding.n_codes + 1, width),
+        "bias_0": (width,),
+        "weight_out": (n_classes, width),
+        "bias_out": (n_classes,),
+    }
+    n_layers = sum(name.startswith("weight_") for name in arrays)  # weight_0 has two other names
+    for layer in range(1, n_layers):
+        shapes |= {f"weight_{layer}": (width, width), f"bias_{layer}": (width,)}
+    found = {name: each.shape for name, each in arrays.items()}
+    check(found == shapes, "weights do not fit together")
+    check(n_classes >= 2, "there are fewer than two classes")
+
+
+# ---- training ---------------------------------------------------------------------------------------------
+
+
+def _options(params: dict[str, Any]) -> dict[str, Any]:
+    for name in params:
+        if name not in DEFAULTS:
+            fail_choice("a parameter of mlp", name, list(DEFAULTS), "left out")
+    return DEFAULTS | params
+
+
+def _tensors(encoding: Encoding, X: pd.DataFrame) -> Batch:
+    numbers = encoding.numbers(X).astype(np.float32)
+    return torch.from_numpy(numbers), torch.from_numpy(encoding.positions(X))
+
+
+def _epochs(job: Job, options: dict[str, Any], rows: Batch, encoding: Encoding) -> Iterator[Net]:
+    """Train for as long as anyone asks; yield the net, which goes on changing, after each epoch."""
+    random = torch.Generator().manual_seed(job.seed % LARGEST_SEED)
+    net = _new_net(encoding, job.n_classes, options, random)
+    for weight in net.values():
+        weight.requires_grad_()
+    rate, decay = options["learning_rate"], options["weight_decay"]
+    optimizer = torch.optim.AdamW(net.values(), lr=rate, weight_decay=decay, foreach=True)
+    labels, weights = torch.from_numpy(job.y), _mean_one(job.weights)
+    while True:
+        order = torch.randperm(len(labels), generator=random)
+        for start in range(0, len(order), options["batch_size"]):
+            batch = order[start : start + options["batch_size"]]
+            part = (rows[0][batch], rows[1][batch])
+            outputs = _forward(net, part, options["dropout"], random)
+            if weights is None:
+                loss = cross_entropy(outputs, labels[batch])
+            else:
+                losses = cross_entropy(outputs, labels[batch], reduction="none")
+                loss = (losses * weights[batch]).mean()
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        yield net
+
+
+def _mean_one(weights: Any) -> torch.Tensor | None:
+    """Return weights whose mean is 1, so that their unit does not change the learning rate."""
+    if weights is None:
+        return None
+    return torch.from_numpy((np.asarray(weights) / np.mean(weights)).astype(np.float32))
+
+
+@contextmanager
+def _threads(n_threads: int | None) -> Iterator[None]:
+    """Let torch use so many threads for the time of a block."""
+    before = torch.get_num_threads()
+    if n_threads is not None:
+        torch.set_num_threads(n_threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

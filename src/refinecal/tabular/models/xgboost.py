@@ -1,0 +1,97 @@
+"""XGBoost, with its own default parameters as in the paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._optional import needs_extra
+from refinecal.tabular.models._base import Job, TableModel, Weights
+from refinecal.tabular.models._inputs import category_mask, to_matrix
+from refinecal.tabular.models._storage import check, reading
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+with needs_extra("xgboost", package="xgboost"):
+    import xgboost as xgb
+
+
+class XGBoostModel(TableModel):
+    """Boosted trees of XGBoost; a step is a round, saved in XGBoost's UBJSON format."""
+
+    name = "xgboost"
+    extra = "xgboost"
+    file_name = "model.ubj"
+
+    def __init__(self, booster: xgb.Booster, n_classes: int, n_threads: int | None = None) -> None:
+        self.booster = booster
+        self.n_classes = n_classes
+        self.n_features = booster.num_features()
+        self.n_steps = booster.num_boosted_rounds()
+        self.n_threads = n_threads
+
+    @classmethod
+    def _train(cls, job: Job) -> Self:
+        data = _data(job.X, job.n_threads, job.y, job.weights)
+        data_val = _data(job.X_val, job.n_threads)
+        # In the cache, the predictions of a data set grow by one tree per round.
+        booster = xgb.Booster(_params(job), cache=[data, data_val])
+        for step in range(1, job.max_steps + 1):
+            booster.update(data, step - 1)
+            margins = booster.predict(data_val, output_margin=True, iteration_range=(0, step))
+            if not job.show(margins, step):
+                break
+        return cls(booster, job.n_classes, job.n_threads)
+
+    def _logits(self, X: pd.DataFrame, step: int) -> NDArray[Any]:
+        margins = self.booster.predict(
+            _data(X, self.n_threads), output_margin=True, iteration_range=(0, step)
+        )
+        return np.asarray(margins)
+
+    def _save(self, path: Path, step: int) -> None:
+        self.booster[:step].save_model(path)
+
+    @classmethod
+    def _load(cls, path: Path) -> Self:
+        with reading(path, "an XGBoost model"):
+            booster = xgb.Booster(model_file=path)
+            check(booster.feature_types is not None, "it does not say what its columns are")
+            k = booster.num_boosted_rounds() and _n_classes(booster)
+            check(k, "it holds no trees")
+        return cls(booster, k)
+
+
+def _params(job: Job) -> dict[str, Any]:
+    several = {"objective": "multi:softprob", "num_class": job.n_classes}
+    objective = {"objective": "binary:logistic"} if job.n_classes == 2 else several
+    threads = {} if job.n_threads is None else {"nthread": job.n_threads}
+    return {"tree_method": "hist", "seed": job.seed, **job.params, **objective, **threads}
+
+
+def _data(
+    X: pd.DataFrame, n_threads: int | None, y: Any = None, weights: Weights = None
+) -> xgb.DMatrix:
+    """Return a table of codes, since XGBoost loses the names of categories when a model is cut."""
+    return xgb.DMatrix(
+        to_matrix(X).astype(np.float32),
+        y,
+        weight=weights,
+        feature_types=["c" if is_category else "q" for is_category in category_mask(X)],
+        enable_categorical=True,
+        nthread=n_threads,
+    )
+
+
+def _n_classes(booster: xgb.Booster) -> int:
+    """Return the number of classes, as one row's prediction shows it."""
+    row = np.full((1, booster.num_features()), np.nan, np.float32)
+    margins = booster.predict(
+        xgb.DMatrix(row, feature_types=booster.feature_types, enable_categorical=True),
+        output_margin=True,
+    )
+    return 2 if margins.ndim == 1 else int(margins.shape[1])

@@ -1,0 +1,829 @@
+"""Every model of the command line, trained for real: what the monitor sees, what is kept, what is saved."""
+
+import os
+import pickle
+import subprocess
+import sys
+from itertools import pairwise
+
+import catboost
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import xgboost as xgb
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import log_softmax
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.preprocessing import QuantileTransformer
+
+import refinecal as rc
+from refinecal.tabular.models import MODELS, get_model
+from refinecal.tabular.models._encoding import Encoding
+from refinecal.tabular.models._inputs import most_frequent, positions_in, to_matrix
+
+STEPS = {"logistic": 8, "mlp": 6}  # 25 rounds of the others
+SMALL = {"mlp": {"n_layers": 2, "hidden_size": 16, "learning_rate": 0.01}}
+BOOSTING = ("xgboost", "lightgbm", "catboost", "hist-gb")
+METRICS = ("refinement", "log_loss", "brier", "accuracy")
+
+
+def category(codes, n):
+    """Return codes, -1 where missing, as Schema.encode does."""
+    return pd.Categorical.from_codes(np.asarray(codes), categories=range(n))
+
+
+def mixed(n=500, k=2, seed=0):
+    """Return a table with numbers, categories and missing values, and labels that depend on both."""
+    rng = np.random.default_rng(seed)
+    size, colour, shop = rng.normal(size=n), rng.integers(0, 3, n), rng.integers(0, 30, n)
+    score = size + (colour == 1) + 0.7 * (shop % k) + rng.normal(size=n)
+    y = np.digitize(score, np.quantile(score, np.linspace(0, 1, k + 1)[1:-1])).astype(np.int64)
+    X = pd.DataFrame(
+        {
+            "size": np.where(rng.random(n) < 0.1, np.nan, size),
+            "colour": category(np.where(rng.random(n) < 0.1, -1, colour), 4),  # 3 is never seen
+            "noise": rng.exponential(size=n),
+            "shop": category(shop, 30),
+        }
+    )
+    return X, y
+
+
+def halves(X, y):
+    half = len(y) // 2
+    return X[:half].reset_index(drop=True), y[:half], X[half:].reset_index(drop=True), y[half:]
+
+
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return halves(pd.DataFrame(X.astype(np.float64)), y.astype(np.int64))
+
+
+def letters(k=26, n=520):
+    rng = np.random.default_rng(3)
+    y = np.arange(n) % k
+    X = pd.DataFrame(rng.normal(size=(k, 4))[y] + rng.normal(size=(n, 4)))
+    return halves(X, y.astype(np.int64))
+
+
+def new_monitor(patience=None):
+    return rc.RefinementMonitor(also=METRICS[1:], patience=patience, stop_on="all")
+
+
+def train(name, data, monitor=None, max_steps=None, **options):
+    X, y, X_val, y_val = data
+    k = options.pop("n_classes", int(y.max()) + 1)
+    options = {"params": SMALL.get(name, {}), "n_threads": 1, **options}
+    return get_model(name).train(
+        X,
+        y,
+        X_val,
+        y_val,
+        n_classes=k,
+        monitor=new_monitor() if monitor is None else monitor,
+        max_steps=STEPS.get(name, 25) if max_steps is None else max_steps,
+        **options,
+    )
+
+
+def odd_rows(X):
+    """Return rows with values that training never saw: all missing, unseen categories, huge numbers."""
+    odd = X[:6].copy()
+    for name in X:
+        if hasattr(X[name].dtype, "categories"):
+            top = X[name].cat.categories.max()
+            odd[name] = category([-1, top, top, 0, -1, 0], top + 1)
+        else:
+            odd[name] = [np.nan, np.nan, 1e300, -1e300, np.inf, -np.inf]
+    return pd.concat([X, odd], ignore_index=True)
+
+
+def risk(y, logits, weights=None):
+    """Return the mean log loss."""
+    z = np.stack([np.zeros(len(y)), logits], axis=1) if logits.ndim == 1 else logits
+    return np.average(-log_softmax(z.astype(float), axis=1)[np.arange(len(y)), y], weights=weights)
+
+
+# ---- what the monitor sees -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [2, 4])
+@pytest.mark.parametrize("name", MODELS)
+def test_the_monitor_sees_every_step(name, k):
+    data = halves(*mixed(k=k))
+    monitor, seen = new_monitor(), []
+    model = train(name, data, monitor, on_step=seen.append)
+    n = STEPS.get(name, 25)
+    assert [record["step"] for record in monitor.history] == list(range(1, n + 1)) == seen
+    assert model.n_steps == n
+    assert model.step == monitor.best_step
+    for best in monitor.bests.values():
+        logits = model.logits(data[2], best.step)
+        assert logits.shape == ((250,) if k == 2 else (250, k))
+        assert np.isclose(risk(data[3], logits), best.record["log_loss"], rtol=1e-5)
+    assert np.array_equal(model.logits(data[2]), model.logits(data[2], monitor.best_step))
+
+
+@pytest.mark.parametrize("name", BOOSTING)
+def test_boosting_keeps_every_round(name):
+    data = halves(*mixed(k=3))
+    monitor = new_monitor()
+    model = train(name, data, monitor, max_steps=20)
+    for record in monitor.history:
+        logits = model.logits(data[2], int(record["step"]))
+        assert np.isclose(risk(data[3], logits), record["log_loss"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_training_stops_when_all_metrics_are_out_of_patience(name):
+    data = halves(*mixed(seed=1))
+    monitor, seen = new_monitor(patience=3), []
+    most = {"mlp": 60, "logistic": 30}.get(name, 300)
+    params = {"learning_rate": 0.5}
+    if name == "mlp":
+        params = SMALL["mlp"] | {"learning_rate": 0.03}
+    elif name == "logistic":
+        params = {}
+    model = train(name, data, monitor, most, params=params, on_step=seen.append)
+    assert monitor.should_stop
+    assert len(monitor.history) < most
+    last = max(best.step for best in monitor.bests.values())
+    assert seen[-1] == model.n_steps == last + 3
+    assert model.logits(data[2], last).shape == (250,)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_learning_beats_chance_on_real_data(name):
+    X, y = load_breast_cancer(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    two = halves(pd.DataFrame(X[order]), y[order].astype(np.int64))
+    for data, k in ((two, 2), (digits(), 10)):
+        options = {"params": {}} if name == "mlp" else {}
+        model = train(name, data, max_steps=STEPS.get(name, 12), **options)
+        assert risk(data[3], model.logits(data[2])) < 0.6 * np.log(k)
+
+
+# ---- the same as the library gives without us -------------------------------------------------------------
+
+
+def replay(name, data, step, weights, model):
+    """Train the library's own model for so many steps, and return its validation logits."""
+    X, y, X_val, _ = data
+    A, B = to_matrix(X), to_matrix(X_val)
+    k, columns = int(y.max()) + 1, [1, 3]
+    if name == "xgboost":
+        types = ["q", "c", "q", "c"]
+        kind = {"objective": "binary:logistic"}
+        if k > 2:
+            kind = {"objective": "multi:softprob", "num_class": k}
+        rows = xgb.DMatrix(A, y, weight=weights, feature_types=types, enable_categorical=True)
+        booster = xgb.train({**kind, "tree_method": "hist", "nthread": 1}, rows, step)
+        rows = xgb.DMatrix(B, feature_types=types, enable_categorical=True)
+        return booster.predict(rows, output_margin=True)
+    if name == "lightgbm":
+        kind = {"objective": "multiclass", "num_class": k} if k > 2 else {"objective": "binary"}
+        params = {**kind, "verbosity": -1, "num_threads": 1, "force_col_wise": True, "seed": 0}
+        rows = lgb.Dataset(A, y, weight=weights, categorical_feature=columns, params=params)
+        return lgb.train(params | {"deterministic": True}, rows, step).predict(B, raw_score=True)
+    if name == "catboost":
+        frames = [
+            pd.DataFrame({j: M[:, j] if j % 2 == 0 else _whole(M[:, j]) for j in range(4)})
+            for M in (A, B)
+        ]
+        again = catboost.CatBoostClassifier(
+            iterations=step,
+            # By default CatBoost fits it to the number of rounds.
+            learning_rate=model.model.get_all_params()["learning_rate"],
+            loss_function="Logloss" if k == 2 else "MultiClass",
+            verbose=False,
+            allow_writing_files=False,
+            random_seed=0,
+            thread_count=1,
+        )
+        again.fit(frames[0], y, cat_features=columns, sample_weight=weights)
+        return again.predict(frames[1], prediction_type="RawFormulaVal")
+    again = HistGradientBoostingClassifier(
+        max_iter=step, early_stopping=False, categorical_features=columns, random_state=0
+    )
+    return again.fit(A, y, sample_weight=weights).decision_function(B)
+
+
+def _whole(column):
+    return np.where(np.isnan(column), -1, column).astype(np.int64)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("k", [2, 4])
+@pytest.mark.parametrize("name", BOOSTING)
+def test_replay_without_a_monitor(name, k, weighted):
+    data = halves(*mixed(k=k))
+    weights = np.random.default_rng(5).uniform(0.2, 3, len(data[1])) if weighted else None
+    monitor = new_monitor()
+    model = train(name, data, monitor, weights=weights)
+    again = replay(name, data, monitor.best_step, weights, model)
+    assert np.allclose(model.logits(data[2]), again, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [2, 4])
+def test_replay_of_logistic_regression(k):
+    data = halves(*mixed(k=k))
+    monitor = new_monitor()
+    model = train("logistic", data, monitor, max_steps=30)
+    X = pd.get_dummies(data[0], columns=["colour", "shop"], dtype=float)
+    X_val = pd.get_dummies(data[2], columns=["colour", "shop"], dtype=float)
+    for one in (X, X_val):
+        one["is_missing"] = one["size"].isna() * 1.0
+        one["size"] = one["size"].fillna(data[0]["size"].median())
+    for name in ("size", "noise"):
+        X_val[name] = (X_val[name] - X[name].mean()) / X[name].std(ddof=0)
+        X[name] = (X[name] - X[name].mean()) / X[name].std(ddof=0)
+    for step in (1, 10, 20):
+        strength = 100 * 1e-8 ** ((step - 1) / 29)  # from 100 to 1e-6 in 30 equal factors
+        again = LogisticRegression(C=1 / (strength * len(X)), tol=1e-8, max_iter=10_000)
+        again.fit(X, data[1])
+        found = model.logits(data[2], step)
+        assert np.allclose(found, again.decision_function(X_val), atol=0.01)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_replay_of_the_mlp(dropout):
+    data = halves(*mixed(k=3))
+    monitor, params = new_monitor(), SMALL["mlp"] | {"dropout": dropout, "weight_decay": 1e-3}
+    before = torch.get_rng_state(), torch.get_num_threads()
+    model = train("mlp", data, monitor, 8, params=params)
+    again = train("mlp", data, max_steps=monitor.best_step, params=params)
+    found = again.logits(data[2], max(again.nets)), model.logits(data[2], max(again.nets))
+    assert np.array_equal(*found)
+    other = train("mlp", data, max_steps=monitor.best_step, params=params, seed=1)
+    assert not np.array_equal(other.logits(data[2], max(other.nets)), found[0])
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert torch.get_num_threads() == before[1]
+
+
+def test_the_mlp_is_the_one_that_torch_layers_make():
+    data = halves(*mixed(k=3))
+    model = train("mlp", data, max_steps=3, params={"n_layers": 3, "hidden_size": 16})
+    net, encoding = model.nets[model.step], model.encoding
+    one_hot = np.zeros((len(data[2]), encoding.n_codes + 1))
+    for column in encoding.positions(data[2]).T:
+        one_hot[np.arange(len(column)), column] = 1
+    inputs = np.concatenate([encoding.numbers(data[2]), one_hot[:, :-1]], axis=1)
+    layers = [torch.nn.Linear(inputs.shape[1], 16), torch.nn.ReLU()]
+    layers += [torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.Linear(16, 16), torch.nn.ReLU()]
+    twin = torch.nn.Sequential(*layers, torch.nn.Linear(16, 3))
+    first = torch.cat([net["numbers"], net["codes"][:-1].T], dim=1)
+    names = [("bias_0", first), ("bias_1", net["weight_1"]), ("bias_2", net["weight_2"])]
+    with torch.no_grad():
+        for layer, (bias, weight) in zip(
+            [*twin[::2]], [*names, ("bias_out", net["weight_out"])], strict=True
+        ):
+            layer.weight.copy_(weight)
+            layer.bias.copy_(net[bias])
+        expected = twin(torch.from_numpy(inputs.astype(np.float32))).numpy()
+    assert np.allclose(model.logits(data[2]), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_default_mlp_is_the_papers():
+    model = train("mlp", halves(*mixed()), max_steps=1, params={})
+    shapes = {name: tuple(weight.shape) for name, weight in model.nets[1].items()}
+    hidden = [shapes[f"weight_{i}"] for i in (1, 2, 3)]
+    assert hidden == [(256, 256)] * 3
+    assert shapes["numbers"] == (256, 3)  # two numbers, one of them with a mark where it is missing
+    assert shapes["codes"] == (3 + 30 + 1, 256)
+    assert "weight_4" not in shapes
+    assert get_model("mlp").default_steps == 256
+
+
+# ---- files ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [2, 5])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_saved_model_predicts_the_same(name, k, tmp_path):
+    data = halves(*mixed(k=k))
+    monitor = new_monitor()
+    model, rows = train(name, data, monitor), odd_rows(data[2])
+    for best in monitor.bests.values():
+        model.save(tmp_path, best.step)
+        loaded = get_model(name).load(tmp_path)
+        assert os.listdir(tmp_path) == [model.file_name]
+        expected = model.logits(rows, best.step)
+        assert np.isfinite(expected).all()
+        assert np.array_equal(loaded.logits(rows), expected)
+        assert loaded.step == loaded.n_steps
+        assert (loaded.n_classes, loaded.n_features) == (k, 4)
+    model.save(tmp_path)
+    loaded = get_model(name).load(tmp_path)
+    assert np.array_equal(loaded.logits(rows), model.logits(rows))
+    assert np.array_equal(loaded.logits(rows[:1]), model.logits(rows[:1]))
+
+
+@pytest.mark.parametrize("name", BOOSTING)
+def test_a_saved_model_is_cut(name, tmp_path):
+    model = train(name, halves(*mixed()))
+    model.save(tmp_path, 7)
+    loaded = get_model(name).load(tmp_path)
+    assert loaded.n_steps == 7
+    with pytest.raises(ValueError, match="step is 8: the model has the rounds 1..7"):
+        loaded.logits(mixed()[0], 8)
+    loaded.save(tmp_path, 3)  # and can be cut again
+    again = get_model(name).load(tmp_path)
+    assert np.array_equal(again.logits(mixed()[0]), model.logits(mixed()[0], 3))
+
+
+class Hostile:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
+def wrong_files(tmp_path, victim):
+    pickled = pickle.dumps(Hostile(victim))
+    objects = tmp_path / "objects.npz"
+    np.savez(objects, weights=np.array([Hostile(victim)], dtype=object), allow_pickle=True)
+    torch_file = tmp_path / "torch.pt"
+    torch.save({"weights": Hostile(victim)}, torch_file)
+    yield from (pickled, objects.read_bytes(), torch_file.read_bytes(), b"", b"tree\n", b"{}")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_hostile_file_is_refused_and_runs_nothing(name, tmp_path):
+    victim, model = tmp_path / "victim", get_model(name)
+    for content in wrong_files(tmp_path, victim):
+        (tmp_path / model.file_name).write_bytes(content)
+        with pytest.raises(ValueError, match=f"{model.file_name} is not a"):
+            model.load(tmp_path)
+        assert not victim.exists()
+    pickle.loads(pickle.dumps(Hostile(victim))).close()  # it would have worked
+    assert victim.exists()
+
+
+@pytest.mark.parametrize("name", ["hist-gb", "logistic", "mlp"])
+def test_arrays_of_objects_under_the_right_names_are_refused(name, tmp_path):
+    victim = tmp_path / "victim"
+    model = train(name, halves(*mixed()))
+    model.save(tmp_path)
+    path = tmp_path / model.file_name
+    if name == "mlp":  # safetensors has no objects: the whole file would have to be another one
+        with path.open("wb") as file:
+            np.savez(file, codes=np.array([Hostile(victim)], dtype=object), allow_pickle=True)
+    else:
+        with np.load(path) as stored:
+            arrays = dict(stored)
+        arrays["codes"] = np.array([Hostile(victim)] * 3, dtype=object)
+        with path.open("wb") as file:
+            np.savez(file, **arrays, allow_pickle=True)
+    with pytest.raises(ValueError, match="is not a model of .* damaged"):
+        get_model(name).load(tmp_path)
+    assert not victim.exists()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_truncated_file_is_refused(name, tmp_path):
+    model = train(name, halves(*mixed()), max_steps=3)
+    model.save(tmp_path)
+    path = tmp_path / model.file_name
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(ValueError, match="damaged"):
+        get_model(name).load(tmp_path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=f"there is no {model.file_name} in"):
+        get_model(name).load(tmp_path)
+
+
+@given(st.data())
+def test_trees_from_a_stranger_never_leave_their_arrays(data):
+    """Arrays that pass the check can be walked: a loop or a step outside would hang or crash."""
+    from refinecal.tabular.models._trees import NODE, Trees
+
+    n = data.draw(st.integers(1, 6))
+    small = st.integers(-2, 7)
+    arrays = {
+        name: np.array(data.draw(st.lists(small, min_size=n, max_size=n))).astype(dtype)
+        for name, dtype in NODE.items()
+    }
+    arrays["starts"] = np.array(sorted(data.draw(st.lists(st.integers(0, n), max_size=4))))
+    arrays["starts"] = arrays["starts"].astype(np.int64)
+    arrays["bitsets"] = np.zeros((data.draw(st.integers(0, 3)), 8), np.uint32)
+    try:
+        trees = Trees.checked(arrays, 2)
+    except ValueError:
+        return
+    out = np.zeros((3, 1))
+    trees.add(np.array([[0.0, np.nan], [1e300, -1.0], [300.0, 0.5]]), 0, len(trees), out)
+    leaves = arrays["value"][arrays["feature"] < 0]
+    assert np.abs(out).max() <= len(trees) * np.abs(leaves).max()
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("left", lambda a: a * 0),  # a loop
+        ("right", lambda a: a + 1_000_000),
+        ("feature", lambda a: a + 4),
+        ("bitset", lambda a: a + 1000),
+        ("starts", lambda a: a[::-1]),
+        ("code_starts", lambda a: a - 1),
+        ("codes", lambda a: a[::-1]),
+        ("baseline", lambda a: a[:0]),
+        ("value", lambda a: a.astype(np.float32)),
+        ("threshold", lambda a: a[:-1]),
+    ],
+)
+def test_damaged_trees_are_refused(name, change, tmp_path):
+    model = train("hist-gb", halves(*mixed()), max_steps=5)
+    model.save(tmp_path)
+    with np.load(tmp_path / "model.npz") as stored:
+        arrays = dict(stored)
+    arrays[name] = change(arrays[name])
+    np.savez(tmp_path / "model.npz", **arrays)
+    with pytest.raises(ValueError, match="damaged"):
+        get_model("hist-gb").load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("kept", lambda a: a + 100),
+        ("medians", lambda a: a[:-1]),
+        ("spread", lambda a: a[:-1]),
+        ("quantiles", lambda a: a[:, :-1]),
+        ("code_starts", lambda a: a[::-1]),
+        ("weights", lambda a: a[:, :-1]),
+        ("intercepts", lambda a: a[:0]),
+    ],
+)
+def test_damaged_encodings_are_refused(name, change, tmp_path):
+    model = train("logistic", halves(*mixed()), max_steps=3)
+    model.save(tmp_path)
+    with np.load(tmp_path / "model.npz") as stored:
+        arrays = dict(stored)
+    arrays[name] = change(arrays[name])
+    np.savez(tmp_path / "model.npz", **arrays)
+    with pytest.raises(ValueError, match="damaged"):
+        get_model("logistic").load(tmp_path)
+
+
+def test_damaged_weights_of_the_mlp_are_refused(tmp_path):
+    from safetensors.numpy import load_file, save_file
+
+    model = train("mlp", halves(*mixed()), max_steps=2)
+    model.save(tmp_path)
+    path = tmp_path / "model.safetensors"
+    arrays = load_file(path)
+    for changed in (
+        {"net.bias_1": arrays["net.bias_1"][:-1]},
+        {"net.numbers": arrays["net.numbers"].astype(np.float64)},
+        {"net.weight_9": arrays["net.weight_1"]},
+        {"epoch": np.array([0])},
+        {"epoch": np.array([], dtype=np.int64)},
+        {"codes": arrays["codes"][:-1]},
+    ):
+        save_file({name: np.ascontiguousarray(a) for name, a in (arrays | changed).items()}, path)
+        with pytest.raises(ValueError, match="damaged"):
+            get_model("mlp").load(tmp_path)
+
+
+# ---- tables of all kinds ----------------------------------------------------------------------------------
+
+
+def tables():
+    X, y = mixed(300)
+    n = len(y)
+    rng = np.random.default_rng(1)
+    wide = category(rng.integers(0, 90_000, n), 90_000)
+    yield "numbers", X[["size", "noise"]]
+    yield "categories", X[["colour", "shop"]]
+    yield "one number", X[["size"]]
+    yield "one category", X[["shop"]]
+    yield "all missing", X.assign(nothing=np.nan, none=category(np.full(n, -1), 5))
+    yield "constant", X.assign(same=3.0, one=category(np.zeros(n, int), 1))
+    yield "wide codes", X.assign(wide=wide)
+    yield "no categories", X.assign(empty=category(np.full(n, -1), 0))
+    yield "many columns", pd.DataFrame(rng.normal(size=(n, 400)) + y[:, None] / 5)
+    yield "same names", X.set_axis(["a", "a", "b", "b"], axis=1)
+    yield "numbers as names", X.set_axis([3, 1, 2, 0], axis=1)
+    yield "huge", X.assign(huge=np.where(y == 1, 1e300, -np.inf))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("kind", list(dict(tables())))
+def test_tables_of_all_kinds(name, kind, tmp_path):
+    data = halves(dict(tables())[kind], mixed(300)[1])
+    model = train(name, data, max_steps=3)
+    logits = model.logits(data[2])
+    assert np.isfinite(logits).all()
+    model.save(tmp_path)
+    assert np.array_equal(get_model(name).load(tmp_path).logits(data[2]), logits)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_many_classes_and_a_class_that_validation_rows_lack(name, tmp_path):
+    X, y, X_val, y_val = letters()
+    keep = y_val != 7
+    data = X, y, X_val[keep].reset_index(drop=True), y_val[keep]
+    model = train(name, data, max_steps=5)
+    logits = model.logits(data[2])
+    assert logits.shape == (keep.sum(), 26)
+    assert risk(data[3], logits) < np.log(26)
+    model.save(tmp_path)
+    assert np.array_equal(get_model(name).load(tmp_path).logits(data[2]), logits)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_validation_rows_of_one_class(name):
+    X, y, X_val, y_val = halves(*mixed())
+    rows = y_val == 1
+    model = train(name, (X, y, X_val[rows], y_val[rows]), max_steps=3)
+    assert model.logits(X_val).shape == (len(y_val),)
+
+
+@pytest.mark.parametrize("name", ["xgboost", "lightgbm", "hist-gb", "logistic", "mlp"])
+def test_nothing_to_learn_from(name, tmp_path):
+    _, y = mixed()
+    X = pd.DataFrame({"same": np.ones(len(y)), "nothing": np.nan})
+    data = halves(X, y)
+    model = train(name, data, max_steps=3, params={})
+    logits = model.logits(data[2])
+    assert len(np.unique(logits)) == 1
+    share = data[1].mean()
+    if name != "mlp":  # which comes close only after many epochs
+        assert np.allclose(logits, np.log(share / (1 - share)), atol=1e-4)
+    model.save(tmp_path)
+    assert np.array_equal(get_model(name).load(tmp_path).logits(data[2]), logits)
+
+
+def test_catboost_says_that_there_is_nothing_to_learn_from():
+    _, y = mixed()
+    X = pd.DataFrame({"same": np.ones(len(y))})
+    with pytest.raises(ValueError, match="CatBoost cannot be trained on these rows: .*constant"):
+        train("catboost", halves(X, y))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_tiny_tables(name):
+    X = mixed(12)[0]
+    data = halves(X, np.arange(12) % 2)
+    model = train(name, data, max_steps=3)
+    assert np.isfinite(model.logits(odd_rows(X))).all()
+
+
+# ---- weights ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_validation_weights_reach_the_monitor(name):
+    data = halves(*mixed())
+    weights = np.random.default_rng(2).uniform(0, 3, len(data[3]))
+    monitor = new_monitor()
+    model = train(name, data, monitor, weights_val=weights, max_steps=4)
+    best = monitor.best
+    found = risk(data[3], model.logits(data[2]), weights)
+    assert np.isclose(found, best.record["log_loss"], rtol=1e-5)
+    assert not np.isclose(found, risk(data[3], model.logits(data[2])), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_rows_of_weight_zero_do_not_teach(name):
+    """Half of the labels are turned round, and those rows weigh nothing: as if they were right."""
+    X, y, X_val, y_val = halves(*mixed(1000))
+    turned = np.arange(len(y)) % 2 == 0
+    wrong = np.where(turned, 1 - y, y)
+    weights = np.where(turned, 0.0, 1.0)
+    model = train(name, (X, wrong, X_val, y_val), weights=weights)
+    lost = train(name, (X, wrong, X_val, y_val))
+    assert risk(y_val, model.logits(X_val)) < risk(y_val, lost.logits(X_val)) - 0.02
+    assert risk(y_val, model.logits(X_val)) < np.log(2)
+
+
+def test_logistic_weights_are_repetitions():
+    X, y, X_val, y_val = halves(*mixed(200))
+    X, X_val = (
+        X[["colour"]],
+        X_val[["colour"]],
+    )  # scales would be those of the rows, not of the weights
+    counts = np.random.default_rng(0).integers(1, 4, len(y))
+    rows = np.repeat(np.arange(len(y)), counts)
+    weighted = train("logistic", (X, y, X_val, y_val), weights=counts.astype(float))
+    repeated = train("logistic", (X.iloc[rows], y[rows], X_val, y_val))
+    for step in (1, 4, 8):
+        assert np.allclose(weighted.logits(X_val, step), repeated.logits(X_val, step), atol=1e-3)
+
+
+# ---- each model's own ways --------------------------------------------------------------------------------
+
+
+def test_catboost_with_as_many_validation_rows_and_the_same_labels():
+    """The metric is shown both sets; labels are sorted, so that only their number can tell them apart."""
+    X, y = mixed(400)
+    order = np.argsort(y, kind="stable")
+    X, y = X.iloc[order].reset_index(drop=True), y[order]
+    data = X[::2], y[::2], X[1::2], y[1::2].copy()
+    data[3][:] = data[1]
+    monitor = new_monitor()
+    model = train("catboost", data, monitor, max_steps=10)
+    for record in monitor.history:
+        logits = model.logits(data[2], int(record["step"]))
+        assert np.isclose(risk(data[3], logits), record["log_loss"], rtol=1e-9)
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_error_of_on_step_comes_out_as_it_is(name):
+    def stop(step):
+        if step == 2:
+            raise Stop
+
+    with pytest.raises(Stop):
+        train(name, halves(*mixed()), on_step=stop)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_hist_gb_with_more_categories_than_bins(k):
+    """The most frequent 254 keep their code, the others are missing: as if that were so in the table."""
+    rng = np.random.default_rng(0)
+    n = 4000
+    codes = np.minimum(rng.geometric(0.01, n) - 1, 599)
+    X = pd.DataFrame({"x": rng.normal(size=n), "many": category(codes, 600)})
+    y = ((codes % k) + (X["x"] > 1)).to_numpy() % k
+    data = halves(X, y.astype(np.int64))
+    counts = data[0]["many"].value_counts()
+    assert (counts > 0).sum() > 255
+    model = train("hist-gb", data, max_steps=20)
+    frequent = np.sort(counts.sort_index().sort_values(ascending=False, kind="stable").index[:254])
+    A, B = to_matrix(data[0]), to_matrix(data[2])
+    for M in (A, B):
+        M[~np.isin(M[:, 1], frequent.astype(int)), 1] = np.nan
+    twin = HistGradientBoostingClassifier(
+        max_iter=20, early_stopping=False, categorical_features=[1], random_state=0
+    ).fit(A, data[1])
+    expected = twin.decision_function(B)
+    assert np.allclose(model.logits(data[2], 20), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_hist_gb_in_one_run_with_random_columns():
+    data = halves(*mixed())
+    params = {"max_features": 0.5, "l2_regularization": 1.0}
+    model = train("hist-gb", data, params=params, max_steps=40)
+    twin = HistGradientBoostingClassifier(
+        max_iter=40, early_stopping=False, categorical_features=[0, 1], random_state=0, **params
+    ).fit(to_matrix(data[0])[:, [1, 3, 0, 2]], data[1])
+    expected = twin.decision_function(to_matrix(data[2])[:, [1, 3, 0, 2]])
+    assert np.allclose(model.logits(data[2], 40), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_the_path_goes_from_the_shares_of_the_classes_to_no_penalty():
+    data = digits()
+    model = train("logistic", data, max_steps=30)
+    norms = [np.linalg.norm(weights) for weights, _ in model.path]
+    # The last penalties may be too weak to be felt within the tolerance.
+    assert all(a < b for a, b in pairwise(norms[:20]))
+    assert all(a <= b for a, b in pairwise(norms))
+    shares = np.bincount(data[1]) / len(data[1])
+    entropy = -(shares * np.log(shares)).sum()
+    assert np.isclose(risk(data[1], model.logits(data[0], 1)), entropy, rtol=0.2)
+    assert risk(data[1], model.logits(data[0], 30)) < 1e-3
+
+
+def test_refinement_prefers_a_stronger_penalty_than_the_loss():
+    monitor = new_monitor()
+    train("logistic", halves(*mixed(400, seed=4)), monitor, max_steps=30)
+    assert monitor.bests["refinement"].step <= monitor.bests["log_loss"].step
+
+
+def test_sparse_and_dense_matrices_give_the_same(monkeypatch):
+    data = halves(*mixed())
+    dense = train("logistic", data)
+    monkeypatch.setattr("refinecal.tabular.models.logistic.DENSE_CELLS", 0)
+    sparse = train("logistic", data)
+    assert np.allclose(dense.logits(data[2], 4), sparse.logits(data[2], 4), atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["logistic", "mlp"])
+def test_unknown_parameters_are_named(name):
+    with pytest.raises(ValueError, match=f"a parameter of {name} is 'drop_out': it must be one of"):
+        train(name, halves(*mixed()), params={"drop_out": 0.1})
+    with pytest.raises(ValueError, match="scaling is 'min-max': it must be one of 'standard'"):
+        train("logistic", halves(*mixed()), params={"scaling": "min-max"})
+
+
+def test_an_mlp_that_diverges_says_so():
+    monitor = new_monitor()
+    params = SMALL["mlp"] | {"learning_rate": 1e30}
+    with pytest.warns(RuntimeWarning, match="training has diverged"):
+        model = train("mlp", halves(*mixed()), monitor, params=params)
+    assert monitor.diverged
+    if monitor.best_step is None:
+        with pytest.raises(ValueError, match="the monitor found no best step"):
+            model.logits(mixed()[0])
+
+
+def test_the_mlp_names_the_epochs_that_it_kept():
+    monitor = new_monitor()
+    model = train("mlp", halves(*mixed()), monitor, max_steps=12)
+    kept = sorted({best.step for best in monitor.bests.values()})
+    assert sorted(model.nets) == kept
+    other = next(step for step in range(1, 13) if step not in kept)
+    with pytest.raises(ValueError, match=f"step is {other}: only the weights of epochs"):
+        model.logits(mixed()[0], other)
+
+
+# ---- inputs -----------------------------------------------------------------------------------------------
+
+
+def test_quantile_scaling_is_that_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.exponential(size=900), "b": np.round(rng.normal(size=900), 1)})
+    new = pd.DataFrame({"a": rng.exponential(size=50), "b": np.round(rng.normal(size=50), 1)})
+    twin = QuantileTransformer(n_quantiles=30, output_distribution="normal").fit(X.to_numpy())
+    inside = (new > X.min()).all(axis=1) & (new < X.max()).all(axis=1)
+    found = Encoding.learn(X, "quantile").numbers(new[inside])
+    assert np.allclose(found, twin.transform(new[inside].to_numpy()), atol=1e-6)
+
+
+def test_scaled_numbers():
+    X = pd.DataFrame({"a": [1.0, 2.0, 3.0, np.nan], "b": [5.0] * 4, "c": [np.nan] * 4})
+    found = Encoding.learn(X, "standard").numbers(X)
+    spread = np.sqrt(2 / 4)  # of 1, 2, 3 and their median 2
+    expected = np.array([[-1, 0], [0, 0], [1, 0], [0, 1]]) / [spread, 1]
+    assert np.allclose(found, expected)
+
+
+@given(st.lists(st.integers(-1, 8), min_size=1, max_size=30), st.integers(1, 5))
+def test_most_frequent_codes(codes, most):
+    codes = np.array(codes)
+    kept = most_frequent(codes, most)
+    counts = {code: int((codes == code).sum()) for code in set(codes.tolist()) - {-1}}
+    assert len(kept) == min(most, len(counts))
+    assert (np.diff(kept) > 0).all()
+    left = [counts[code] for code in counts if code not in kept]
+    assert min([counts[code] for code in kept.tolist()], default=0) >= max(left, default=0)
+    places = positions_in(kept, codes)
+    for code, place in zip(codes.tolist(), places.tolist(), strict=True):
+        assert (kept[place] == code) if place >= 0 else (code not in kept)
+
+
+def test_categories_must_be_whole_numbers():
+    X = pd.DataFrame({"colour": pd.Categorical(["red", "blue"])})
+    with pytest.raises(TypeError, match="column 'colour' has categories such as 'blue'"):
+        to_matrix(X)
+
+
+def test_wrong_calls_are_explained():
+    data = halves(*mixed())
+    with pytest.raises(ValueError, match="max_steps is 0: train for at least one round"):
+        train("xgboost", data, max_steps=0)
+    monitor = new_monitor()
+    model = train("xgboost", data, monitor, max_steps=2)
+    with pytest.raises(ValueError, match="monitor has seen 2 steps already"):
+        train("xgboost", data, monitor)
+    with pytest.raises(ValueError, match="X has 3 columns, but the model was trained with 4"):
+        model.logits(data[0].iloc[:, :3])
+    with pytest.raises(ValueError, match="step is 0: the model has the rounds 1..2"):
+        model.logits(data[0], 0)
+    with pytest.raises(ValueError, match="model is 'xgbost'.* Did you mean 'xgboost'?"):
+        get_model("xgbost")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_say_what_they_are(name):
+    model = get_model(name)
+    assert model.name == name
+    assert model.step_name == {"mlp": "epoch", "logistic": "strength"}.get(name, "round")
+    assert model.default_patience is None or 0 < model.default_patience < model.default_steps
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_nothing_is_printed(name, capfd, tmp_path):
+    data = halves(*mixed(60))
+    model = train(name, data, max_steps=4, n_threads=None)
+    model.save(tmp_path)
+    get_model(name).load(tmp_path).logits(data[2])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_asking_for_one_model_loads_no_other_library():
+    code = (
+        "import sys; from refinecal.tabular.models import get_model; get_model('logistic');"
+        "loaded = {'xgboost', 'lightgbm', 'catboost', 'torch'} & set(sys.modules); assert not loaded, loaded"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_scikit_learn_agrees_on_the_log_loss():
+    """The helper of these tests, against another."""
+    y, logits = np.array([0, 1, 2, 1]), np.random.default_rng(0).normal(size=(4, 3))
+    assert np.isclose(risk(y, logits), log_loss(y, np.exp(log_softmax(logits, axis=1))))
