@@ -1,0 +1,129 @@
+"""How numbers and names look in a table, and what it is sorted by."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import SupportsFloat, TypeGuard
+
+from refinecal.report.page import Cell, Column
+
+MISSING = "–"
+MINUS = "\N{MINUS SIGN}"  # as wide as a digit, unlike the hyphen
+GAP = "\N{NARROW NO-BREAK SPACE}"  # between thousands, and before the percent sign
+SIGNIFICANT = 4
+SPREAD = 100.0  # a column whose numbers differ by no more than this factor has common decimals
+MOST_DECIMALS = 7  # numbers that need more are written with a power of ten
+LONGEST = 80  # characters of a name that are shown
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A cell as it is shown: ``value`` is the number behind it, ``full`` the name if it was cut."""
+
+    text: str
+    value: str = ""
+    full: str = ""
+    missing: bool = False
+
+
+def show_column(column: Column, cells: Sequence[Cell]) -> list[Shown]:
+    """Return the cells of one column as text, its numbers with common decimals where that makes sense."""
+    digits = column.digits
+    if digits is None:
+        digits = 1 if column.percent else _common_decimals(cells)
+    return [show(cell, digits, column.percent) for cell in cells]
+
+
+def show(cell: Cell, digits: int | None = None, percent: bool = False) -> Shown:
+    """Return one cell as text; without ``digits``, a number has 4 significant digits.
+
+    >>> show(12345.678).text.replace(GAP, "_"), show(-0.00001, digits=4).text, show(float("nan")).text
+    ('12_346', '0.0000', '–')
+    """
+    if is_missing(cell):
+        return Shown(MISSING, missing=True)
+    if isinstance(cell, bool):
+        return Shown("yes" if cell else "no")
+    if not _is_number(cell):
+        text = str(cell)
+        return Shown(shorten(text), full=text if len(text) > LONGEST else "")
+    if not percent:
+        return Shown(number(cell, digits), value=_value(cell))
+    return Shown(number(100 * float(cell), digits) + f"{GAP}%", value=_value(cell))
+
+
+def number(value: SupportsFloat, digits: int | None = None) -> str:
+    """Return a number with so many decimals, or with 4 significant digits.
+
+    >>> number(0.25), number(1e-9), number(3), number(float("inf"))
+    ('0.2500', '1.000e−9', '3', '∞')
+    """
+    if isinstance(value, Integral):
+        return f"{int(value):,}".replace(",", GAP).replace("-", MINUS)
+    plain = float(value)
+    if math.isinf(plain):
+        return "∞" if plain > 0 else f"{MINUS}∞"
+    if digits is None:
+        digits = _decimals(plain)
+        if digits > MOST_DECIMALS or abs(plain) >= 1e15:
+            return _power_of_ten(plain)
+    plain = round(plain, digits) + 0.0  # never -0.0000
+    return f"{plain:,.{digits}f}".replace(",", GAP).replace("-", MINUS)
+
+
+def is_missing(cell: Cell) -> bool:
+    """Return whether there is nothing to show: ``None``, NaN, or no text."""
+    return cell is None or cell == "" or (_is_float(cell) and math.isnan(cell))
+
+
+def is_numeric(cells: Sequence[Cell]) -> bool:
+    """Return whether a column is mostly numbers, which are set flush right."""
+    found = [cell for cell in cells if not is_missing(cell)]
+    return 2 * sum(_is_number(cell) for cell in found) > len(found)
+
+
+def shorten(name: str, width: int = LONGEST) -> str:
+    """Return a name of at most ``width`` characters, its middle left out: ends tell long names apart."""
+    if len(name) <= width:
+        return name
+    kept = width - 1
+    return f"{name[: kept - kept // 3].rstrip()}…{name[-(kept // 3) :].lstrip()}"
+
+
+def _is_number(cell: object) -> TypeGuard[Real]:
+    """Return whether it is a number of Python's or NumPy's; ``True`` and ``False`` are words here."""
+    return isinstance(cell, Real) and not isinstance(cell, bool)
+
+
+def _is_float(cell: object) -> TypeGuard[Real]:
+    return isinstance(cell, Real) and not isinstance(cell, Integral)
+
+
+def _value(value: SupportsFloat) -> str:
+    """Return a number as JavaScript reads it."""
+    if isinstance(value, Integral):
+        return str(int(value))
+    return repr(float(value)).replace("inf", "Infinity")
+
+
+def _decimals(value: float) -> int:
+    """Return how many decimals show 4 significant digits."""
+    if value == 0:
+        return 0
+    return max(0, SIGNIFICANT - 1 - math.floor(math.log10(abs(value))))
+
+
+def _common_decimals(cells: Sequence[Cell]) -> int | None:
+    """Return decimals that suit every number which is not whole by type; ``None`` if they differ too much."""
+    floats = [float(cell) for cell in cells if _is_float(cell)]
+    above = [abs(value) for value in floats if math.isfinite(value) and value != 0]
+    if not above or max(above) > SPREAD * min(above):
+        return None
+    digits = _decimals(max(above))
+    return None if digits > MOST_DECIMALS or max(above) >= 1e15 else digits
+
+
+def _power_of_ten(value: float) -> str:
+    digits, power = f"{value:.{SIGNIFICANT - 1}e}".split("e")
+    return f"{digits}e{int(power)}".replace("-", MINUS)

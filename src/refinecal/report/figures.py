@@ -1,0 +1,180 @@
+"""From a drawing to an SVG that lives in a page: its own ids, the page's colours, no fixed size."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+from refinecal._optional import needs_extra
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+    from refinecal.report.page import Figure
+
+FONT_SIZE = 8.0  # points: 11 to 12 pixels both on a phone and on a screen
+NUMBER = re.compile(r"-?\d+\.\d+")
+COLOUR = re.compile(r"#[0-9a-f]{6}\b")
+REFERENCE = re.compile(r"#([\w.-]+)")
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # no XML allows these
+MISSING_GLYPH = r"Glyph \d+ .* missing from font"
+
+
+def to_svg(
+    figure: Figure,
+    size: tuple[float, float],
+    prefix: str,
+    palette: Mapping[str, str] | None = None,
+) -> str:
+    """Draw a figure at a size in inches; return the SVG for the inside of an HTML page.
+
+    The same figure gives the same text, always. A figure with very many points makes a large file: ``draw``
+    should bin them, or draw them with ``rasterized=True``.
+
+    Parameters
+    ----------
+    figure : Figure
+        What to draw.
+    size : tuple of float
+        Width and height, in inches.
+    prefix : str
+        Put before every id, so that several figures on a page do not share any.
+    palette : mapping of str to str, optional
+        Colours by name, lower-case hexadecimal, by default those of ``refinecal.plots``. Each becomes
+        ``var(--plot-NAME, COLOUR)``, so that the page can show it in another tone.
+    """
+    if palette is None:
+        from refinecal.plots._style import PALETTE
+
+        palette = PALETTE
+    root = ET.fromstring(CONTROL.sub("", _drawn(figure, size, palette)))
+    _strip(root)
+    _rename_ids(root, prefix)
+    names = {
+        colour: name for name, colour in reversed(list(palette.items()))
+    }  # the first name wins
+    for element in root.iter():
+        _restyle(element, names)
+    del root.attrib["width"], root.attrib["height"]  # the viewBox keeps their ratio
+    root.attrib |= {"role": "img", "aria-label": figure.alt}
+    return ET.tostring(root, encoding="unicode")
+
+
+# ---- drawing ---------------------------------------------------------------------------------------------
+
+
+def _drawn(figure: Figure, size: tuple[float, float], palette: Mapping[str, str]) -> str:
+    """Return matplotlib's SVG: letters as paths, or as text if matplotlib's font lacks some of them."""
+    with needs_extra("cli", package="matplotlib"):
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure as Canvas
+    with rc_context(_settings(palette)):
+        canvas = Canvas(figsize=size, layout="constrained")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", MISSING_GLYPH)
+            try:
+                figure.draw(canvas)
+                return _saved(canvas)
+            except UserWarning as warning:
+                if not re.match(MISSING_GLYPH, str(warning)):
+                    raise
+        with warnings.catch_warnings(), rc_context({"svg.fonttype": "none"}):
+            warnings.filterwarnings("ignore", MISSING_GLYPH)  # the browser has a font for them
+            canvas = Canvas(figsize=size, layout="constrained")
+            figure.draw(canvas)
+            return _saved(canvas)
+
+
+def _settings(palette: Mapping[str, str]) -> Any:
+    text, axis = palette.get("text", "#000000"), palette.get("axis", "#000000")
+    return {
+        "svg.fonttype": "path",
+        "svg.hashsalt": "refinecal",  # ids that do not change from run to run
+        "font.size": FONT_SIZE,
+        "text.color": text,
+        "axes.labelcolor": text,
+        "axes.titlecolor": text,
+        "axes.edgecolor": axis,
+        "xtick.color": axis,
+        "ytick.color": axis,
+        "xtick.labelcolor": text,
+        "ytick.labelcolor": text,
+        "grid.color": palette.get("grid", "#b0b0b0"),
+        "figure.facecolor": "none",
+        "axes.facecolor": "none",
+        "legend.facecolor": "none",
+        "legend.frameon": False,
+        "savefig.facecolor": "auto",
+        "savefig.bbox": "standard",  # a tight box would change the size
+    }
+
+
+def _saved(canvas: Canvas) -> str:
+    buffer = io.StringIO()
+    canvas.savefig(buffer, format="svg", metadata={"Date": None})
+    return buffer.getvalue()
+
+
+# ---- rewriting -------------------------------------------------------------------------------------------
+
+
+def _strip(root: ET.Element) -> None:
+    """Leave only what HTML needs: no namespaces, no metadata, no style that would rule the whole page."""
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if child.tag.endswith(("}metadata", "}style")):
+                parent.remove(child)
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+        for name in list(element.attrib):
+            element.set(name.rpartition("}")[2], element.attrib.pop(name))
+        element.tail = None
+        if element.tag not in ("text", "tspan"):
+            element.text = None
+        if "d" in element.attrib:  # a hundredth of a point is finer than any screen
+            path = NUMBER.sub(lambda found: f"{float(found[0]):.2f}", element.attrib["d"])
+            element.set("d", " ".join(path.split()))
+
+
+def _rename_ids(root: ET.Element, prefix: str) -> None:
+    """Prefix the ids that are referred to; drop the others, but say which groups are text."""
+    used = {
+        name
+        for element in root.iter()
+        for attribute in ("href", "clip-path", "style", "mask", "filter")
+        for name in REFERENCE.findall(element.get(attribute, ""))
+    }
+    for element in root.iter():
+        own = element.attrib.pop("id", "")
+        if own in used:
+            element.set("id", prefix + own)
+        elif own.startswith("text_"):
+            element.set("class", "text")
+        for attribute in ("href", "clip-path", "style", "mask", "filter"):
+            if attribute in element.attrib:
+                text = _renamed(element.attrib[attribute], prefix, attribute)
+                element.set(attribute, text)
+
+
+def _renamed(text: str, prefix: str, attribute: str) -> str:
+    if attribute == "href":
+        return f"#{prefix}{text[1:]}" if text.startswith("#") else text
+    return text.replace("url(#", f"url(#{prefix}")
+
+
+def _restyle(element: ET.Element, names: Mapping[str, str]) -> None:
+    """Let the page choose the tone of each colour that has a name."""
+    style = element.get("style", "")
+    for attribute in ("fill", "stroke"):  # which take no var() as attributes
+        if COLOUR.fullmatch(element.get(attribute, "")):
+            style = f"{attribute}: {element.attrib.pop(attribute)}; {style}".rstrip("; ")
+    if style:
+        element.set("style", COLOUR.sub(lambda found: _variable(found[0], names), style))
+
+
+def _variable(colour: str, names: Mapping[str, str]) -> str:
+    return f"var(--plot-{names[colour]}, {colour})" if colour in names else colour
