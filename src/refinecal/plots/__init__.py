@@ -1,5 +1,29 @@
-"""Figures: one class each, which holds the data and draws it on a given Axes."""
+"""Figures: one class each, which holds the data and draws it on given Axes.
 
+Constructors and functions that return data need no matplotlib; ``plot`` and the methods called ``from_...``
+draw at once, on ``ax`` or on a new figure.
+"""
+
+from refinecal.plots._bins import Reliability, reliability_curve
+from refinecal.plots._map import CalibrationMap, map_probabilities
+from refinecal.plots.calibration_map import CalibrationMapDisplay
+from refinecal.plots.class_grid import draw_classes
+from refinecal.plots.early_stopping import EarlyStoppingDisplay
+from refinecal.plots.reliability import ReliabilityDisplay
+from refinecal.plots.stopping_metrics import StoppingMetricsDisplay
 from refinecal.plots.training_curve import TrainingCurveDisplay
+from refinecal.plots.waterfall import WaterfallDisplay
 
-__all__ = ["TrainingCurveDisplay"]
+__all__ = [
+    "CalibrationMap",
+    "CalibrationMapDisplay",
+    "EarlyStoppingDisplay",
+    "Reliability",
+    "ReliabilityDisplay",
+    "StoppingMetricsDisplay",
+    "TrainingCurveDisplay",
+    "WaterfallDisplay",
+    "draw_classes",
+    "map_probabilities",
+    "reliability_curve",
+]

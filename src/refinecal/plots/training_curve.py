@@ -2,31 +2,47 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from refinecal._optional import needs_extra
 from refinecal._text import shortened
+from refinecal.plots._curves import (
+    apart,
+    check_curve,
+    check_step,
+    check_steps,
+    cut_above,
+    heights,
+    last,
+    line_look,
+    lowest,
+    set_heights,
+    set_steps,
+)
+from refinecal.plots._style import (
+    PALETTE,
+    decimals,
+    dressed,
+    inches,
+    is_narrow,
+    lines_of,
+    loss_name,
+    new_axes,
+    sizes,
+)
 from refinecal.stopping import RefinementMonitor
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.text import Text
 
-# Okabe and Ito's colours, which colour-blind people tell apart, nearest to those of the paper.
-COLOURS = {"risk": "#009E73", "refinement": "#D55E00", "calibration": "#0072B2"}
-AXIS_NAMES = {"log": "log loss", "brier": "Brier score"}
-MOST_DOTS = 30  # so many steps can be told apart as dots
 DOT_SIZE = 7
-CHOSEN = "0.35"  # a grey that is read on white and stays behind the curves
-CROP = 3.0  # the first steps may leave the picture above this many times the smallest risk
 ROOM = 1.6  # inches for the labels, right of the curves
-GAP = 0.13  # between labels, as a part of the height: they have two lines
-HEADROOM = 0.1  # above the curves for what is written there, as a part of the height
+GAP = 2.3  # lines from label to label: each has two
 
 
 class TrainingCurveDisplay:
@@ -37,7 +53,7 @@ class TrainingCurveDisplay:
     Parameters
     ----------
     steps : array-like of int
-        The number of each step, increasing.
+        The number of each step, increasing; one at least.
     risk, calibration, refinement : array-like of float
         Their values; NaN and infinite ones leave a gap.
     loss : str, default "log"
@@ -46,6 +62,8 @@ class TrainingCurveDisplay:
         The step that was chosen, to be marked.
     chosen_by : str, default "refinement"
         The metric that chose it.
+    step_name : str, default "step"
+        What a step is: "round", "epoch" ...
 
     Attributes
     ----------
@@ -86,30 +104,24 @@ class TrainingCurveDisplay:
         loss: str = "log",
         chosen: int | None = None,
         chosen_by: str = "refinement",
+        step_name: str = "step",
     ) -> None:
-        self.steps = np.asarray(steps, dtype=np.int64)
+        self.steps = check_steps(steps)
         given = {"risk": risk, "refinement": refinement, "calibration": calibration}
-        self.curves = {name: self._check(name, values) for name, values in given.items()}
-        self.loss = loss
-        self.chosen, self.chosen_by = chosen, chosen_by
+        self.curves = {name: check_curve(name, given[name], self.steps) for name in given}
+        self.loss, self.step_name = loss, step_name
+        self.chosen = check_step("chosen", chosen, self.steps)
+        self.chosen_by = chosen_by
         self.smallest = {
             name: (int(self.steps[at]), float(self.curves[name][at]))
             for name in self.curves
-            if (at := _argmin(self.curves[name])) is not None
+            if (at := lowest(self.curves[name])) is not None
         }
 
-    def _check(self, name: str, given: ArrayLike) -> NDArray[np.float64]:
-        """Return one value per step, NaN where it is not finite."""
-        values = np.asarray(given, dtype=np.float64)
-        if values.shape != self.steps.shape:
-            raise ValueError(
-                f"{name} has shape {values.shape}, but steps has {self.steps.shape}: pass one value per "
-                "step"
-            )
-        return np.where(np.isfinite(values), values, np.nan)
-
     @classmethod
-    def from_monitor(cls, monitor: RefinementMonitor, ax: Axes | None = None) -> Self:
+    def from_monitor(
+        cls, monitor: RefinementMonitor, ax: Axes | None = None, *, step_name: str = "step"
+    ) -> Self:
         """Draw what a monitor has seen, and mark the step that it chose.
 
         Parameters
@@ -118,6 +130,8 @@ class TrainingCurveDisplay:
             After one step at least.
         ax : matplotlib Axes, optional
             Where to draw; by default a new figure.
+        step_name : str, default "step"
+            What a step is: "round", "epoch" ...
 
         Returns
         -------
@@ -131,7 +145,7 @@ class TrainingCurveDisplay:
         }
         given |= {"chosen": monitor.best_step, "chosen_by": monitor.metric.name}
         steps = [record["step"] for record in monitor.history]
-        return cls(steps, **given, loss=monitor.loss.name).plot(ax)
+        return cls(steps, **given, loss=monitor.loss.name, step_name=step_name).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw the curves.
@@ -145,137 +159,109 @@ class TrainingCurveDisplay:
         -------
         self
         """
-        if ax is None:
-            with needs_extra("plot", package="matplotlib"):
-                import matplotlib.pyplot as plt
-            ax = plt.subplots(figsize=(7, 4.2), layout="constrained")[1]
-        self.ax_, self.figure_ = ax, cast("Figure", ax.get_figure(root=True))
-        self._draw_curves(ax)
+        self.ax_ = ax = new_axes((7, 4.2)) if ax is None else ax
+        self.figure_ = dressed(ax)
+        shade = self._draw_curves(ax)
         self._set_limits(ax)
+        cut_above(ax, [shade, *self.lines_.values()])
         self._write_labels(ax)
         return self
 
-    def _draw_curves(self, ax: Axes) -> None:
-        dot = "." if len(self.steps) <= MOST_DOTS else ""
-        ax.fill_between(
+    def _draw_curves(self, ax: Axes) -> Artist:
+        """Draw the curves and their lowest points; return the shade between two of them."""
+        shade = ax.fill_between(
             self.steps,
             self.curves["refinement"],
             self.curves["risk"],  # above refinement by the calibration error
-            color=COLOURS["calibration"],
+            color=PALETTE["calibration"],
             alpha=0.12,
             linewidth=0,
         )
         self.lines_, self.marks_ = {}, {}
         for name, values in self.curves.items():
-            look: dict[str, Any] = {"color": COLOURS[name], "label": name, "marker": dot}
-            (self.lines_[name],) = ax.plot(self.steps, values, **look)
+            look = line_look(self.steps, PALETTE[name])
+            (self.lines_[name],) = ax.plot(self.steps, values, label=name, **look)
         for name, (step, value) in self.smallest.items():
-            look = {"color": COLOURS[name], "markersize": DOT_SIZE, "clip_on": False}
+            look = {"color": PALETTE[name], "markersize": DOT_SIZE, "clip_on": False}
             if name == "refinement" and self.smallest.get("risk") == (step, value):
-                look |= {
+                look |= {  # a half for each
                     "fillstyle": "right",
-                    "markerfacecoloralt": COLOURS["risk"],
-                }  # a half for each
+                    "markerfacecoloralt": PALETTE["risk"],
+                }
             (self.marks_[name],) = ax.plot(step, value, "o", markeredgewidth=0, **look)
+        return shade
 
     def _set_limits(self, ax: Axes) -> None:
-        """Leave room for labels right of the last step, and none for the heights of the first steps."""
-        first, last = int(self.steps[0]), int(self.steps[-1])
-        width, (low, high) = max(last - first, 1), self._heights()
-        inches = ax.get_window_extent().width / self.figure_.dpi
-        room = ROOM / max(inches - ROOM, ROOM)  # as a part of the width of the curves
-        ax.set_xlim(first - 0.03 * width, last + room * width)
-        above = 0.03 if self.chosen is None else HEADROOM
-        ax.set_ylim(low - 0.03 * (high - low), high + above * (high - low))
-        ax.set_xticks(_whole_ticks(first, last))
-        ax.spines["bottom"].set_bounds(first - 0.03 * width, last)
-        ax.spines[["top", "right"]].set_visible(False)
-
-    def _heights(self) -> tuple[float, float]:
-        """Return the lowest and highest value to show."""
+        """Leave room for the labels right of the last step; on narrow axes above the curves."""
+        width = inches(ax)[0]
+        room = 0.0 if is_narrow(ax) else ROOM / max(width - ROOM, ROOM)
+        set_steps(ax, self.steps, self.step_name, room)
         main = self.smallest.get("risk") or self.smallest.get("refinement")
-        if main is None:
-            return 0.0, 1.0
-        values = np.array(list(self.curves.values()))
-        late = np.nanmax(values[:, self.steps >= main[0]])
-        high = min(np.nanmax(values), max(late, CROP * main[1]))
-        return min(0.0, np.nanmin(values)), float(high) or 1.0
+        low, high = (0.0, 1.0) if main is None else heights(self.steps, self.curves.values(), main)
+        self._above = lines_of(ax, self._lines(ax))
+        set_heights(ax, low, high, self._above)
+        ax.set_ylabel(loss_name(self.loss))
+
+    def _lines(self, ax: Axes) -> float:
+        """Return how many lines are written above the curves."""
+        return 0.4 + (self.chosen is not None) + (len(self.smallest) if is_narrow(ax) else 0)
 
     def _write_labels(self, ax: Axes) -> None:
-        """Write each curve's name beside its end, and the step where it is lowest."""
-        left, right = ax.get_xlim()
-        middle = (self.steps[0] + self.steps[-1]) / 2
-        ax.set_xlabel("step", x=(middle - left) / (right - left))
-        ax.set_ylabel(AXIS_NAMES.get(self.loss, f"{self.loss} loss"))
-        ends = {
-            name: _last(values) for name, values in self.curves.items() if name in self.smallest
-        }
         self.texts_ = {}
-        for name, height in _apart(ends, ax.get_ylim()[0], self._top(ax)).items():
-            step, value = self.smallest[name]
+        (self._label_above if is_narrow(ax) else self._label_ends)(ax)
+        if self.chosen is not None:
+            self._mark_chosen(ax, self.chosen)
+
+    def _label(self, name: str, between: str) -> str:
+        step, value = self.smallest[name]
+        return f"{name}{between}min {decimals(value)} at {self.step_name} {step}"
+
+    def _label_ends(self, ax: Axes) -> None:
+        """Write each curve's name beside its end, and the step where it is lowest."""
+        ends = {name: last(values) for name, values in self.curves.items() if name in self.smallest}
+        low, high = ax.get_ylim()
+        gap = lines_of(ax, GAP) * (high - low)
+        for name, height in apart(ends, low, self._top(ax), gap).items():
             self.texts_[name] = ax.annotate(
-                f"{name}\nmin {round(value, 4) + 0.0:.4f} at step {step}",  # never -0.0000
+                self._label(name, "\n"),
                 (self.steps[-1], height),
                 xytext=(10, 0),
                 textcoords="offset points",
                 verticalalignment="center",
-                color=COLOURS[name],
-                fontsize="small",
+                color=PALETTE[name],
+                fontsize=sizes(ax)[1],
             )
-        if self.chosen is not None:
-            self._mark_chosen(ax, self.chosen)
+
+    def _label_above(self, ax: Axes) -> None:
+        """Write the same in lines above the curves."""
+        for line, name in enumerate(self.smallest):
+            self.texts_[name] = ax.text(
+                0.03,
+                1 - lines_of(ax, line),
+                self._label(name, ": "),
+                transform=ax.transAxes,
+                verticalalignment="top",
+                color=PALETTE[name],
+                fontsize=sizes(ax)[1],
+            )
 
     def _top(self, ax: Axes) -> float:
-        """Return the height above which only the chosen step is named."""
+        """Return the height above which nothing but text is drawn."""
         low, high = ax.get_ylim()
-        return high if self.chosen is None else high - 0.6 * HEADROOM * (high - low)
+        return high - (self._above - lines_of(ax, 0.4)) * (high - low)
 
     def _mark_chosen(self, ax: Axes, step: int) -> None:
         """Draw a thin line at the chosen step, and write above the curves what chose it."""
         low, top = ax.get_ylim()[0], self._top(ax)
-        look: dict[str, Any] = {"color": CHOSEN, "linewidth": 0.8, "zorder": 0.5}
+        look: dict[str, Any] = {"color": PALETTE["axis"], "linewidth": 0.8, "zorder": 0.5}
         (self.lines_["chosen"],) = ax.plot([step, step], [low, top], **look)
         place = (step - self.steps[0]) / max(self.steps[-1] - self.steps[0], 1)
         self.texts_["chosen"] = ax.annotate(
-            f"step {step}, chosen by {shortened(self.chosen_by, 20)}",
+            f"{self.step_name} {step}, chosen by {shortened(self.chosen_by, 20)}",
             (step, top),
             xytext=(0, 2),
             textcoords="offset points",
             horizontalalignment="left" if place < 0.3 else "right" if place > 0.7 else "center",
-            color=CHOSEN,
-            fontsize="small",
+            color=PALETTE["axis"],
+            fontsize=sizes(ax)[1],
         )
-
-
-def _argmin(values: NDArray[np.float64]) -> int | None:
-    """Return where the smallest number is, the first of several; ``None`` if all are NaN."""
-    return None if np.isnan(values).all() else int(np.nanargmin(values))
-
-
-def _last(values: NDArray[np.float64]) -> float:
-    """Return the last number that is not NaN."""
-    return float(values[~np.isnan(values)][-1])
-
-
-def _whole_ticks(first: int, last: int) -> list[int]:
-    from matplotlib.ticker import MaxNLocator
-
-    if first == last:
-        return [first]
-    ticks = MaxNLocator(6, steps=[1, 2, 2.5, 5, 10], integer=True).tick_values(first, last)
-    return [int(tick) for tick in ticks if first <= tick <= last]
-
-
-def _apart(heights: dict[str, float], low: float, high: float) -> dict[str, float]:
-    """Return heights for labels that overlap neither each other nor the ends of the axis."""
-    gap = GAP * (high - low)
-    names = list(heights)[::-1]  # so that refinement stays below a risk that equals it
-    names.sort(key=lambda name: heights[name])
-    found: dict[str, float] = {}
-    below = low - gap / 2
-    for name in names:
-        found[name] = below = max(heights[name], below + gap)
-    above = high + gap / 2
-    for name in reversed(names):
-        found[name] = above = min(found[name], above - gap)
-    return found

@@ -1,0 +1,129 @@
+"""Small reliability diagrams, one for each class against the rest."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from refinecal._checks import check_sample
+from refinecal._sample import Sample
+from refinecal._text import shortened
+from refinecal.plots import _square
+from refinecal.plots._bins import Strategy, check_bins, class_names, curve_of
+from refinecal.plots._style import PALETTE, dressed
+from refinecal.plots.reliability import ReliabilityDisplay, calibrated_sample
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+
+MOST = 12  # diagrams that a page holds
+PANEL = 1.15  # inches: the least width of one
+SMALL, LABEL = 7.5, 8.5  # sizes of letters in points
+
+
+def draw_classes(
+    figure: Figure | SubFigure,
+    y_true: Any,
+    probs: Any = None,
+    *,
+    logits: Any = None,
+    sample_weight: Any = None,
+    classes: ArrayLike | None = None,
+    calibrated: Any = None,
+    n_bins: int = 10,
+    strategy: Strategy = "uniform",
+) -> list[ReliabilityDisplay]:
+    """Fill a figure with reliability diagrams, one per class; of more than 12 the most frequent.
+
+    Each has the class for its title, followed by its expected calibration error, before and after.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure or SubFigure
+        An empty one. It gets matplotlib's constrained layout.
+    y_true, probs, logits, sample_weight, classes, n_bins, strategy
+        As for :func:`reliability_curve`; here bins have equal width by default, for the probability of
+        one class of many is near 0 in most rows.
+    calibrated : array-like or calibrator, optional
+        As for :meth:`ReliabilityDisplay.from_predictions`.
+
+    Returns
+    -------
+    list of ReliabilityDisplay
+        From the most frequent class to the least.
+    """
+    check_bins(n_bins, strategy)
+    sample = check_sample(y_true, probs, logits, sample_weight, classes)
+    after = None if calibrated is None else calibrated_sample(sample, calibrated)
+    names = class_names(sample)
+    chosen = [names[column] for column in np.argsort(-sample.frequencies, kind="stable")[:MOST]]
+    displays = [
+        ReliabilityDisplay(
+            *(curve_of(rows, label, n_bins, strategy) for rows in (sample, after) if rows)
+        )
+        for label in chosen
+    ]
+    for display, ax in zip(displays, _panels(figure, len(chosen)), strict=True):
+        _draw_panel(display, ax)
+    _write_around(figure, displays, sample)
+    return displays
+
+
+def _panels(figure: Figure | SubFigure, count: int) -> list[Axes]:
+    """Return axes side by side, as many in a row as the figure is wide; ticks are named on the outer ones."""
+    root = figure.get_figure(root=True)
+    assert root is not None
+    root.set_layout_engine("constrained")
+    across = max(1, min(count, int(figure.bbox.width / figure.dpi / PANEL)))
+    across = math.ceil(count / math.ceil(count / across))  # no row much shorter than the others
+    grid = figure.subplots(math.ceil(count / across), across, squeeze=False)
+    for unused in grid.flat[count:]:
+        unused.remove()
+    panels = list(grid.flat[:count])
+    for place, ax in enumerate(panels):
+        ax.tick_params(labelleft=place % across == 0, labelbottom=place + across >= count)
+    return panels
+
+
+def _draw_panel(display: ReliabilityDisplay, ax: Axes) -> None:
+    display.ax_, display.figure_ = ax, dressed(ax)
+    _square.lay_out(ax, True, 0)
+    ax.set_aspect("equal", adjustable="box")
+    display.draw(ax)
+    for points in display.points_.values():
+        points.set_sizes(points.get_sizes() / 3)
+    ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+    ax.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
+    ax.tick_params(labelsize=SMALL)
+    errors = " → ".join(f"{curve.ece:.3f}" for curve in display.curves.values())
+    label = shortened(str(display.curves["before"].label), 14)
+    ax.set_title(f"{label}\n{errors}", fontsize=SMALL, color=PALETTE["text"], pad=2)
+
+
+def _write_around(
+    figure: Figure | SubFigure, displays: list[ReliabilityDisplay], sample: Sample
+) -> None:
+    """Name the axes once for all diagrams; say if classes were left out, and which curve is which."""
+    look: dict[str, Any] = {"fontsize": LABEL, "color": PALETTE["text"]}
+    figure.supxlabel("probability of the class", **look)
+    figure.supylabel("share of the class", **look)
+    said = "expected calibration error"
+    if sample.k > len(displays):
+        said = f"{len(displays)} most frequent of {sample.k} classes\n{said}"
+    if len(displays[0].curves) == 1:
+        figure.suptitle(said, **look)
+        return
+    legend = figure.legend(
+        handles=displays[0].handles(),
+        title=f"{said} before → after",
+        loc="outside upper center",
+        ncols=2,
+        frameon=False,
+        fontsize=SMALL,
+        labelcolor=PALETTE["text"],
+    )
+    legend.get_title().set(**look, horizontalalignment="center")

@@ -1,0 +1,246 @@
+"""Which metric to stop on: the loss at the step that each one chose, before and after calibration."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from refinecal._text import shortened
+from refinecal.plots._style import (
+    PALETTE,
+    decimals,
+    dressed,
+    inches,
+    key,
+    lines_of,
+    loss_name,
+    new_axes,
+    sizes,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
+    from matplotlib.lines import Line2D
+    from matplotlib.text import Text
+
+Floats = NDArray[np.float64]
+
+DOT_SIZE = 6.0
+NUMBERS = 0.75  # inches right of the dots, for what is written there
+FAR = 3.0  # losses before calibration leave the picture if so many times further off than half of them
+
+
+class StoppingMetricsDisplay:
+    """A dot plot: hollow before calibration, filled after it; the best metric first.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The metrics.
+    steps : array-like of int
+        The step that each metric chose.
+    before, after : array-like of float
+        The loss there, on rows that took no part in the choice, before and after calibration. An infinite
+        loss before calibration is drawn as an arrow.
+    loss : str, default "log"
+        The name of the loss, for the axis.
+    errors : array-like of float, optional
+        Standard errors of ``after``, drawn as bars of one standard error either way.
+    step_name : str, default "step"
+        What a step is: "round", "epoch" ...
+
+    Attributes
+    ----------
+    names, steps, before, after, errors
+        As given, from the smallest loss after calibration to the largest.
+    best : str
+        The name of the first.
+    figure_, ax_ : Figure, Axes
+        Where it was drawn.
+    before_, after_ : Line2D
+        The hollow and the filled dots.
+    texts_ : dict
+        The loss after calibration as it is written, by name; "... before" is a loss off the picture.
+    legend_ : Legend
+
+    Examples
+    --------
+    >>> display = StoppingMetricsDisplay(
+    ...     ["log loss", "refinement"], steps=[12, 40], before=[0.5, 0.6], after=[0.45, 0.4]
+    ... )
+    >>> display.best, display.names
+    ('refinement', ['refinement', 'log loss'])
+    """
+
+    figure_: Figure
+    ax_: Axes
+    before_: Line2D
+    after_: Line2D
+    texts_: dict[str, Text]
+    legend_: Legend
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        steps: ArrayLike,
+        before: ArrayLike,
+        after: ArrayLike,
+        loss: str = "log",
+        errors: ArrayLike | None = None,
+        step_name: str = "step",
+    ) -> None:
+        given = [str(name) for name in names]
+        if not given:
+            raise ValueError("names is empty: pass one metric at least")
+        if len(set(given)) < len(given):
+            raise ValueError("names holds a metric twice: each must have one row")
+        after = _check("after", after, len(given))
+        order = np.argsort(np.nan_to_num(after, nan=np.inf), kind="stable")
+        self.names = [given[row] for row in order]
+        self.steps = _check("steps", steps, len(given))[order].astype(np.int64)
+        self.before = _check("before", before, len(given))[order]
+        self.after = after[order]
+        self.errors = None if errors is None else _check("errors", errors, len(given))[order]
+        if self.errors is not None and (self.errors < 0).any():
+            raise ValueError(
+                f"errors holds {self.errors.min()}: standard errors are never negative"
+            )
+        if not np.isfinite(self.after[0]):
+            raise ValueError("after is never finite: there is nothing to compare")
+        self.best = self.names[0]
+        self.loss, self.step_name = loss, step_name
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw the dots.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+
+        Returns
+        -------
+        self
+        """
+        self.ax_ = ax = new_axes((7, 1.3 + 0.42 * len(self.names))) if ax is None else ax
+        self.figure_ = dressed(ax)
+        self.texts_ = {}
+        self._set_limits(ax)
+        self._draw_dots(ax)
+        self._write(ax)
+        return self
+
+    def _set_limits(self, ax: Axes) -> None:
+        """Leave room for numbers right of the dots, and for the key above them."""
+        low, high = self._extent()
+        margin = 0.05 * ((high - low) or 1.0)
+        self._left, self._right = low - margin, high + margin
+        room = min(NUMBERS / inches(ax)[0], 0.4)
+        ax.set_xlim(self._left, self._left + (self._right - self._left) / (1 - room))
+        above = lines_of(ax, 2.8)
+        rows = len(self.names)
+        ax.set_ylim(rows - 0.4, -0.6 - above / (1 - above) * rows)
+
+    def _extent(self) -> tuple[float, float]:
+        """Return the smallest and largest value to show; losses far above the others go off."""
+        errors = np.zeros(len(self.names)) if self.errors is None else np.nan_to_num(self.errors)
+        shown = np.concatenate([self.after - errors, self.after + errors])
+        shown = shown[np.isfinite(shown)]
+        before = sorted(self.before[np.isfinite(self.before)])
+        if before:
+            usual = before[(len(before) - 1) // 2]
+            far = max(usual + FAR * (usual - shown.min()), shown.max())
+            shown = np.append(shown, [value for value in before if value <= far])
+        return float(shown.min()), float(shown.max())
+
+    def _draw_dots(self, ax: Axes) -> None:
+        rows = np.arange(len(self.names))
+        grey: dict[str, Any] = {"color": PALETTE["axis"], "linewidth": 0.8, "zorder": 1}
+        ax.plot([self.after[0]] * 2, [-0.5, rows[-1] + 0.5], linestyle=":", **grey)
+        self._draw_links(ax)
+        if self.errors is not None:
+            bars: Any = {"color": PALETTE["after"], "elinewidth": 1.2, "capsize": 2.5}
+            ax.errorbar(self.after, rows, xerr=self.errors, fmt="none", zorder=2, **bars)
+        dot: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": DOT_SIZE, "zorder": 3}
+        shown = np.where(self.before <= self._right, self.before, np.nan)
+        hollow: dict[str, Any] = {"color": PALETTE["before"], "markerfacecolor": PALETTE["paper"]}
+        (self.before_,) = ax.plot(shown, rows, **dot, **hollow, label="before calibration")
+        label = "after calibration"
+        (self.after_,) = ax.plot(self.after, rows, **dot, color=PALETTE["after"], label=label)
+
+    def _draw_links(self, ax: Axes) -> None:
+        """Join the two dots of each metric; an arrow leads to a loss that is off the picture."""
+        for row, (before, after) in enumerate(zip(self.before, self.after, strict=True)):
+            if not np.isfinite(after) or np.isnan(before):
+                continue
+            style = "-" if before <= self._right else "-|>"
+            look = {"arrowstyle": style, "color": PALETTE["before"], "shrinkA": 0, "shrinkB": 0}
+            ends = (min(before, self._right), row), (after, row)
+            ax.annotate("", *ends, arrowprops={**look, "linewidth": 1.0}, zorder=1)
+            if before > self._right:
+                self._name_far(ax, row)
+
+    def _name_far(self, ax: Axes, row: int) -> None:
+        """Write a loss that is off the picture above its arrow."""
+        self.texts_[f"{self.names[row]} before"] = ax.annotate(
+            decimals(self.before[row]),
+            (self._right, row),
+            xytext=(-2, 3),
+            textcoords="offset points",
+            horizontalalignment="right",
+            color=PALETTE["before"],
+            fontsize=sizes(ax)[1],
+        )
+
+    def _write(self, ax: Axes) -> None:
+        small, right = sizes(ax)[1], ax.get_xlim()[1]
+        for row, name in enumerate(self.names):
+            self.texts_[name] = ax.text(
+                right,
+                row,
+                decimals(self.after[row]),
+                horizontalalignment="right",
+                verticalalignment="center",
+                color=PALETTE["text"],
+                fontsize=small,
+                fontweight="bold" if row == 0 else "normal",
+            )
+        ax.set_yticks(range(len(self.names)), self._row_names(ax))
+        ax.get_yticklabels()[0].set_fontweight("bold")
+        ax.tick_params(axis="y", length=0)
+        ax.spines["left"].set_visible(False)
+        self._name_losses(ax)
+        self.legend_ = key(ax, [self.before_, self.after_])
+
+    def _row_names(self, ax: Axes) -> list[str]:
+        """Return metrics with their steps, in two lines where these fit."""
+        low, high = ax.get_ylim()
+        roomy = 1 / (low - high) > lines_of(ax, 2.2)
+        between, end = ("\n", "") if roomy else (" (", ")")
+        return [
+            f"{shortened(name, 18)}{between}{self.step_name} {step}{end}"
+            for name, step in zip(self.names, self.steps, strict=True)
+        ]
+
+    def _name_losses(self, ax: Axes) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        ticks = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]).tick_values(self._left, self._right)
+        ax.set_xticks([tick for tick in ticks if self._left <= tick <= self._right])
+        ax.spines["bottom"].set_bounds(self._left, self._right)
+        ax.set_xlabel(loss_name(self.loss))
+
+
+def _check(name: str, given: ArrayLike, count: int) -> Floats:
+    """Return one number per metric."""
+    values = np.asarray(given, dtype=np.float64)
+    if values.shape != (count,):
+        raise ValueError(
+            f"{name} has shape {values.shape}, but there are {count} names: pass one value per metric"
+        )
+    return values

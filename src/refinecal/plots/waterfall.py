@@ -1,0 +1,307 @@
+"""From uncertainty to risk: what the model knows, and what its probabilities lose of it."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from refinecal._text import shortened
+from refinecal.plots._style import (
+    PALETTE,
+    decimals,
+    dressed,
+    inches,
+    key,
+    lines_of,
+    loss_name,
+    new_axes,
+    sizes,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
+    from matplotlib.patches import Rectangle
+    from matplotlib.text import Text
+
+NEEDED = ("risk", "refinement", "uncertainty")
+THICKNESS = 0.62  # of a bar, as a part of the distance between bars
+THIN = 0.34  # of a bar with its text above
+BEYOND = 1.15  # times the largest finite value: how far an infinite bar goes
+LETTER = 0.62  # width of a letter, in sizes
+
+
+class Terms(NamedTuple):
+    """What a waterfall is drawn from: all other terms are differences of these."""
+
+    risk: float
+    refinement: float
+    uncertainty: float
+
+    @property
+    def calibration(self) -> float:
+        return 0.0 if self.risk == self.refinement else self.risk - self.refinement
+
+
+class WaterfallDisplay:
+    """The terms of a decomposition as bars, each beginning where the one before it ends.
+
+    Several decompositions are drawn one below the other, each as one bar: refinement, then
+    calibration, together the risk.
+
+    Parameters
+    ----------
+    decompositions : dict
+        For each model by name a :class:`refinecal.Decomposition`, or what its ``to_dict`` returned.
+    after : float, optional
+        The risk after calibration, for a last bar; with a single decomposition only.
+
+    Attributes
+    ----------
+    terms : dict
+        For each model by name, its risk, refinement and uncertainty.
+    figure_, ax_ : Figure, Axes
+        Where it was drawn.
+    bars_, texts_ : dict
+        The bars and the text beside them: by term for a single decomposition, else by (name, term) and name.
+    legend_ : Legend
+        Only for several decompositions.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> d = rc.decompose([0, 0, 0, 1], [[0.9, 0.1]] * 4)
+    >>> display = WaterfallDisplay({"model": d})
+    >>> display.terms["model"].calibration == d.calibration
+    True
+    """
+
+    figure_: Figure
+    ax_: Axes
+    bars_: dict[Any, Rectangle]
+    texts_: dict[Any, Text]
+    legend_: Legend
+
+    def __init__(self, decompositions: Mapping[str, Any], *, after: float | None = None) -> None:
+        if not decompositions:
+            raise ValueError("there is no decomposition to draw: pass one at least")
+        self.terms = {str(name): _terms(given) for name, given in decompositions.items()}
+        losses = {_get(given, "loss") or "log" for given in decompositions.values()}
+        if len(losses) > 1:
+            raise ValueError(
+                f"the decompositions are of different losses ({', '.join(sorted(losses))}): "
+                "draw those of one loss together"
+            )
+        self.loss = str(losses.pop())
+        if after is not None and len(self.terms) > 1:
+            raise ValueError(
+                "after= goes with a single decomposition: leave it out, or draw each alone"
+            )
+        self.after = after
+
+    @classmethod
+    def from_decomposition(
+        cls, decomposition: Any, *, after: Any = None, ax: Axes | None = None
+    ) -> Self:
+        """Draw a decomposition, or several.
+
+        Parameters
+        ----------
+        decomposition : Decomposition or dict
+            One, or for several ``{name: decomposition}``.
+        after : Decomposition or float, optional
+            The same predictions after calibration, or their risk: one more bar.
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+
+        Returns
+        -------
+        WaterfallDisplay
+        """
+        several = isinstance(decomposition, Mapping) and "risk" not in decomposition
+        risk = after if after is None or isinstance(after, float | int) else _terms(after).risk
+        return cls(decomposition if several else {"": decomposition}, after=risk).plot(ax)
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw the bars.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+
+        Returns
+        -------
+        self
+        """
+        several = len(self.terms) > 1
+        height = 1.3 + 0.55 * len(self.terms) if several else 3.0
+        self.ax_ = ax = new_axes((7, height)) if ax is None else ax
+        self.figure_ = dressed(ax)
+        self.bars_, self.texts_ = {}, {}
+        (self._draw_several if several else self._draw_one)(ax)
+        ax.set_xlabel(loss_name(self.loss))
+        return self
+
+    # ---- one decomposition -------------------------------------------------------------------------------
+
+    def _draw_one(self, ax: Axes) -> None:
+        (terms,) = self.terms.values()
+        rows = _rows(terms, self.after)
+        ends = [end for row in rows for end in (row.start, row.end)]
+        low, high, far = _range(ends)
+        width, small = inches(ax)[0], sizes(ax)[1]
+        room = min(9 * LETTER * small / 72 / width, 0.4)  # right of the bars, for numbers
+        ax.set_xlim(low, low + (high - low) / (1 - room))
+        ax.set_ylim(len(rows) - 0.4, -0.6)
+        for place, row in enumerate(rows):
+            self._draw_row(ax, place, row, far)
+        for place, row in enumerate(rows[:-1]):  # where it ends, the next begins
+            if math.isfinite(row.end) and row.joined:
+                look: Any = {"color": PALETTE["axis"], "linewidth": 0.8}
+                ax.plot([row.end] * 2, [place + THICKNESS / 2, place + 1 - THICKNESS / 2], **look)
+        ax.set_yticks(range(len(rows)), [row.name for row in rows])
+        _tidy(ax, low, high)
+
+    def _draw_row(self, ax: Axes, place: int, row: _Row, far: float) -> None:
+        start, end = min(row.start, far), min(row.end, far)
+        (bar,) = ax.barh(
+            place, end - start, THICKNESS, left=start, color=PALETTE[row.term], linewidth=0
+        )
+        self.bars_[row.term] = bar
+        self.texts_[row.term] = ax.annotate(
+            row.text,
+            (max(start, end, 0.0), place),
+            xytext=(4, 0),
+            textcoords="offset points",
+            verticalalignment="center",
+            color=PALETTE["text"],
+            fontsize=sizes(ax)[1],
+        )
+
+    # ---- several -----------------------------------------------------------------------------------------
+
+    def _draw_several(self, ax: Axes) -> None:
+        ends = [value for terms in self.terms.values() for value in terms]
+        low, high, far = _range([0.0, *ends])
+        ax.set_xlim(low, high + 0.02 * (high - low))
+        above = lines_of(ax, 4.0)
+        rows = len(self.terms)
+        ax.set_ylim(rows - 0.3, -0.7 - above / (1 - above) * (rows + 0.4))
+        for place, (name, terms) in enumerate(self.terms.items()):
+            self._draw_model(ax, place, name, terms, far)
+        ax.set_yticks([])
+        ax.spines["left"].set_visible(False)
+        _tidy(ax, low, high)
+        self.legend_ = key(
+            ax, _handles(any(terms.calibration < 0 for terms in self.terms.values()))
+        )
+
+    def _draw_model(self, ax: Axes, place: int, name: str, terms: Terms, far: float) -> None:
+        """Draw refinement and calibration in one bar; a negative calibration as a hollow piece at its end."""
+        knot, end = min(terms.refinement, far), min(terms.risk, far)
+        bar: dict[str, Any] = {"y": place, "height": THIN, "zorder": 2}
+        pieces: dict[str, tuple[float, float, dict[str, Any]]] = {
+            "refinement": (0.0, min(knot, end), {"color": PALETTE["refinement"], "linewidth": 0}),
+            "calibration": (knot, end, {"color": PALETTE["calibration"], "linewidth": 0}),
+        }
+        if terms.calibration < 0:
+            pieces["calibration"][2].update(
+                facecolor="none", edgecolor=PALETTE["calibration"], linewidth=1.2
+            )
+            pieces["calibration"][2].pop("color")
+        for term, (start, stop, look) in pieces.items():
+            (self.bars_[name, term],) = ax.barh(width=stop - start, left=start, **bar, **look)
+        sure = terms.uncertainty
+        look = {"color": PALETTE["uncertainty"], "linewidth": 2.0, "solid_capstyle": "butt"}
+        ax.plot([sure, sure], [place - THIN, place + THIN], zorder=3, **look)
+        self.texts_[name] = ax.annotate(
+            _sum(name, terms),
+            (0.0, place - THIN / 2),
+            xytext=(0, 2.5),
+            textcoords="offset points",
+            color=PALETTE["text"],
+            fontsize=sizes(ax)[1],
+        )
+
+
+class _Row(NamedTuple):
+    """One bar of a waterfall: where it begins and ends, and what is written beside it."""
+
+    term: str
+    name: str
+    start: float
+    end: float
+    text: str
+    joined: bool = True  # the next bar begins where this one ends
+
+
+def _rows(terms: Terms, after: float | None) -> list[_Row]:
+    risk, refinement, uncertainty = terms
+    sharpness, calibration = refinement - uncertainty, terms.calibration
+    rows = [
+        _Row("uncertainty", "uncertainty", 0.0, uncertainty, decimals(uncertainty)),
+        _Row("sharpness", "− sharpness", uncertainty, refinement, decimals(sharpness, sign=True)),
+        _Row("refinement", "= refinement", 0.0, refinement, decimals(refinement)),
+        _Row("calibration", "+ calibration", refinement, risk, decimals(calibration, sign=True)),
+        _Row("risk", "= risk", 0.0, risk, decimals(risk), joined=False),
+    ]
+    if after is not None:
+        rows.append(_Row("after", "after calibration", 0.0, after, decimals(after)))
+    return rows
+
+
+def _sum(name: str, terms: Terms) -> str:
+    sign = "−" if terms.calibration < 0 else "+"
+    parts = f"{decimals(terms.refinement)} {sign} {decimals(abs(terms.calibration))}"
+    return f"{shortened(name, 20)}: {parts} = {decimals(terms.risk)}"
+
+
+def _range(ends: list[float]) -> tuple[float, float, float]:
+    """Return the lowest and highest place to show, and how far an infinite bar goes."""
+    finite = [end for end in ends if math.isfinite(end)]
+    largest = max(finite) or 1.0
+    far = largest * BEYOND if len(finite) < len(ends) else largest
+    return min(0.0, *finite), far, far
+
+
+def _tidy(ax: Axes, low: float, high: float) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    ticks = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+    ax.set_xticks([tick for tick in ticks if low <= tick <= high])
+    ax.spines["bottom"].set_bounds(low, high)
+    ax.tick_params(axis="y", length=0)
+
+
+def _handles(negative: bool) -> list[Any]:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    label = "calibration (hollow: negative)" if negative else "calibration"
+    look: dict[str, Any] = {"color": PALETTE["uncertainty"], "linewidth": 2.0}
+    return [
+        Patch(color=PALETTE["refinement"], linewidth=0, label="refinement"),
+        Patch(color=PALETTE["calibration"], linewidth=0, label=label),
+        Line2D([], [], label="uncertainty: what guessing would cost", **look),
+    ]
+
+
+def _get(given: Any, name: str) -> Any:
+    return given.get(name) if isinstance(given, Mapping) else getattr(given, name, None)
+
+
+def _terms(given: Any) -> Terms:
+    """Return the terms of a decomposition, or of a dict of them."""
+    found = [_get(given, name) for name in NEEDED]
+    missing = [name for name, value in zip(NEEDED, found, strict=True) if value is None]
+    if missing:
+        raise TypeError(
+            f"decomposition is {given!r}, which has no {missing[0]}: pass what rc.decompose returned"
+        )
+    bad = [name for name, value in zip(NEEDED, found, strict=True) if math.isnan(value)]
+    if bad:
+        raise ValueError(f"the {bad[0]} of a decomposition is NaN: there is nothing to draw")
+    return Terms(*map(float, found))
