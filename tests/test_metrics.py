@@ -18,7 +18,7 @@ from refinecal.metrics import BUILT_IN, Metric, get_metric, get_metrics
 
 FUNCTIONS = ("log_loss", "brier_score", "accuracy", "auroc")
 examples = settings(deadline=None, max_examples=40)
-every_function = pytest.mark.parametrize("name", FUNCTIONS)
+every_function = pytest.mark.parametrize("name", [*FUNCTIONS, "ece"])
 
 
 def call(name, *args, **options):
@@ -235,6 +235,174 @@ def test_wrong_arguments_are_refused_as_by_decompose(name):
         call(name, [0, 1])
     with pytest.raises(ValueError, match=r"y_true\[1\] is 3, but probs has 2 columns"):
         call(name, [0, 3], [0.2, 0.7])
+
+
+# ---- areas of many rows ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [2, 3, 7])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("digits", [None, 3, 1])  # few digits: many ties
+@pytest.mark.parametrize(
+    "sharpness", [0.1, 3.0, 30.0, 300.0]
+)  # the last: most are 0 or 1 to the last bit
+def test_auroc_of_probabilities_is_scikit_learns(k, weighted, digits, sharpness):
+    labels, logits = drawn(5000, k, seed=k, confidence=sharpness)
+    probs = softmax(logits, axis=1)
+    if digits is not None:
+        probs = np.round(probs, digits)
+        probs[:, 0] = 1 - probs[:, 1:].sum(axis=1)
+        keep = (probs >= 0).all(axis=1)
+        labels, probs = labels[keep], probs[keep]
+    weights = np.random.default_rng(0).integers(0, 4, len(labels)) if weighted else None
+    areas = [
+        sk.roc_auc_score(labels == j, ranks_of(probs, j), sample_weight=weights) for j in range(k)
+    ]
+    expected = areas[1] if k == 2 else np.mean(areas)
+    assert call("auroc", labels, probs, sample_weight=weights) == pytest.approx(expected, abs=1e-12)
+
+
+def ranks_of(probs, j):
+    """Return the order of one class's probabilities; near 1, that of what the others leave."""
+    rest = np.delete(probs, j, axis=1).sum(axis=1)
+    sure = 1 - probs[:, j] < 2.0**-20
+    pairs = np.stack([sure, np.where(sure, -rest, probs[:, j])], axis=1)
+    return np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-300, 1e-12, 0.5, 1.0])
+def test_auroc_of_a_constant_score_is_one_half(value):
+    labels = np.arange(300) % 3 == 0
+    assert call("auroc", labels, np.full(300, value)) == 0.5
+
+
+def test_auroc_of_scores_crowded_together_is_scikit_learns():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=20_000)
+    for centre, width in ((0.1, 1e-9), (1e-40, 1e-41), (0.5, 1e-12), (1 - 1e-7, 1e-8)):
+        probs = centre + width * (rng.random(20_000) + 0.3 * labels)
+        assert call("auroc", labels, probs) == pytest.approx(sk.roc_auc_score(labels, probs))
+
+
+def test_minus_zero_is_zero():
+    assert call("auroc", [0, 1, 1, 0], [0.0, -0.0, 0.5, -0.0]) == 0.75  # (1/2 + 1/2 + 1 + 1) / 4
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_auroc_does_not_depend_on_threads(threads, monkeypatch):
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet(np.ones(8), 2**18 + 5)  # enough numbers to be shared out
+    labels = rng.integers(8, size=len(probs))
+    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    areas = [sk.roc_auc_score(labels == j, probs[:, j]) for j in range(8)]
+    assert call("auroc", labels, probs) == pytest.approx(np.mean(areas), abs=1e-12)
+
+
+# ---- the calibration error -------------------------------------------------------------------------------
+
+
+def by_hand(scores, hits, weights, bins):
+    """Return the mass of each bin times the distance of its means, added up."""
+    error = 0.0
+    for one in np.unique(bins):
+        here = bins == one
+        mass = weights[here].sum()
+        if mass > 0:
+            mean, share = (np.average(v[here], weights=weights[here]) for v in (scores, hits))
+            error += mass * abs(mean - share)
+    return error / weights.sum()
+
+
+def uniform(scores, n_bins):
+    """Return bins of equal width by their edges, each closed above."""
+    edges = np.arange(1, n_bins) / n_bins
+    return np.searchsorted(edges, scores, side="left")
+
+
+@pytest.mark.parametrize("k", [2, 5])
+@pytest.mark.parametrize("n_bins", [1, 7, 15, 100])
+@pytest.mark.parametrize("use_weights", [False, True])
+def test_ece_is_that_of_its_definition(k, n_bins, use_weights):
+    labels, logits = drawn(3000, k, confidence=2.0)
+    probs = softmax(logits, axis=1)
+    weights = np.random.default_rng(0).random(3000) if use_weights else np.ones(3000)
+    options = {"n_bins": n_bins, "sample_weight": weights if use_weights else None}
+    each = [by_hand(p, labels == j, weights, uniform(p, n_bins)) for j, p in enumerate(probs.T)]
+    top = probs.max(axis=1)
+    top_label = by_hand(top, probs.argmax(axis=1) == labels, weights, uniform(top, n_bins))
+    found = {
+        kind: call("ece", labels, probs, kind=kind, **options)
+        for kind in ("class-wise", "top-label")
+    }
+    assert found == pytest.approx({"class-wise": np.mean(each), "top-label": top_label}, rel=1e-10)
+    assert call("ece", labels, probs, **options) == pytest.approx(each[1] if k == 2 else top_label)
+
+
+def test_a_bin_is_closed_above():
+    labels, probs = [0, 1, 0, 1, 1], [0.2, 0.2, 0.4, 0.0, 1.0]
+    bins = np.array([0, 0, 1, 0, 4])  # 0.2 and 0.4 are upper ends
+    expected = by_hand(np.array(probs), np.array(labels), np.ones(5), bins)
+    assert call("ece", labels, probs, n_bins=5) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("n_bins", [1, 4, 10])
+def test_quantile_bins_hold_equally_many_rows(n_bins):
+    labels, logits = drawn(200, 2, confidence=3.0)
+    probs = softmax(logits, axis=1)[:, 1]
+    bins = np.empty(200, dtype=int)
+    bins[np.argsort(probs)] = np.repeat(np.arange(n_bins), 200 // n_bins)
+    expected = by_hand(probs, labels, np.ones(200), bins)
+    assert call("ece", labels, probs, strategy="quantile", n_bins=n_bins) == pytest.approx(expected)
+
+
+@examples
+@given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=40))
+def test_equal_scores_are_never_in_two_quantile_bins(rows):
+    """With more bins than scores, each score is its own bin, or shares it with whole others."""
+    votes, labels = np.array(rows).T
+    probs = votes / 4
+    found = call("ece", labels, probs, strategy="quantile", n_bins=1000)
+    assert found == pytest.approx(by_hand(probs, labels, np.ones(len(votes)), votes), abs=1e-12)
+
+
+@examples
+@given(
+    weighted(),
+    st.sampled_from(["uniform", "quantile"]),
+    st.sampled_from(["top-label", "class-wise"]),
+)
+def test_ece_weighs_rows_whatever_the_bins(sample, strategy, kind):
+    labels, logits, weights = sample
+    options = {"strategy": strategy, "kind": kind, "n_bins": 4}
+    found = call("ece", labels, logits=logits, sample_weight=weights, **options)
+    repeated = call(
+        "ece", np.repeat(labels, weights), logits=np.repeat(logits, weights, axis=0), **options
+    )
+    assert found == pytest.approx(repeated, abs=1e-12)
+    assert 0 <= found <= 1
+
+
+def test_ece_of_right_probabilities_is_small_and_of_wrong_ones_is_not():
+    labels, logits = drawn(100_000, 3)
+    assert call("ece", labels, logits=logits) < 0.01 < call("ece", labels, logits=3 * logits)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_bins": 0}, r"n_bins is 0: it must be a whole number of at least 1"),
+        ({"n_bins": 2.5}, r"n_bins is 2\.5"),
+        (
+            {"strategy": "quantiles"},
+            r"strategy is 'quantiles': it must be one of 'uniform', or 'quantile'",
+        ),
+        ({"kind": "toplabel"}, r"kind is 'toplabel': it must be one of .*'top-label'"),
+        ({"kind": "binary"}, r"kind is 'binary', but there are 3 classes"),
+    ],
+)
+def test_ece_refuses_what_it_does_not_know(options, message):
+    with pytest.raises(ValueError, match=message):
+        call("ece", [0, 1, 2], np.eye(3), **options)
 
 
 # ---- the table of stopping metrics -----------------------------------------------------------------------

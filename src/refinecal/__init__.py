@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from refinecal import calibrators as calibrators
+    from refinecal import evaluation as evaluation
     from refinecal import losses as losses
     from refinecal import metrics as metrics
     from refinecal import plots as plots
@@ -50,7 +51,7 @@ _HOME = {
     "refinement_scorer": "scoring",
     "select": "selection",
 }
-_MODULES = ("calibrators", "losses", "metrics", "plots")
+_MODULES = ("calibrators", "evaluation", "losses", "metrics", "plots")
 __all__ = [*sorted(_HOME), *_MODULES]  # noqa: PLE0604
 
 

@@ -283,6 +283,9 @@ def _infer_classes(labels: Array, k: int, name: str, scores_name: str) -> Array:
 
 def _positions(labels: Array, names: Array, name: str) -> NDArray[np.int64]:
     """Return the column of each label."""
+    numbered = labels.dtype.kind in "iu" and names.tolist() == list(range(len(names)))
+    if numbered and labels.min() >= 0 and labels.max() < len(names):  # as they are, without sorting
+        return np.ascontiguousarray(labels, dtype=np.int64)
     column = {value: j for j, value in enumerate(names.tolist())}
     found, inverse = np.unique(labels, return_inverse=True)
     codes = np.array([column.get(value, -1) for value in found.tolist()], dtype=np.int64)

@@ -7,6 +7,7 @@ Every function is called as ``metric(y_true, probs)`` or ``metric(y_true, logits
 from __future__ import annotations  # so that help() shows types by name
 
 import math
+import numbers
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,17 +15,20 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp
 
+from refinecal._binned import KINDS, STRATEGIES, binned_error
 from refinecal._checks import check_sample, fail_choice
+from refinecal._ranking import areas_of_logits, mean_area
+from refinecal._readers import check_threads
 from refinecal._sample import Sample, on_cpu
+from refinecal._scored import N_BINS, Scored, check_scored
 from refinecal._softmax import log_softmax
 from refinecal.decomposition import Decomposition
 from refinecal.losses import get_loss
 from refinecal.resampling import losses_at
 from refinecal.temperature import fit_sample, risk_of
 
-__all__ = ["Metric", "accuracy", "auroc", "brier_score", "log_loss"]
+__all__ = ["Metric", "accuracy", "auroc", "brier_score", "ece", "log_loss"]
 
 
 class Inputs(TypedDict, total=False):
@@ -123,7 +127,69 @@ def auroc(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
     >>> rc.metrics.auroc([0, 1, 0, 1], [0.1, 0.4, 0.35, 0.8])
     1.0
     """
-    return _auroc(check_sample(y_true, probs, **inputs))
+    threads = check_threads(None)
+    return mean_area(_check(y_true, probs, threads, **inputs).areas(threads))
+
+
+def ece(
+    y_true: Any,
+    probs: Any = None,
+    *,
+    n_bins: int = N_BINS,
+    strategy: str = "uniform",
+    kind: str = "auto",
+    **inputs: Unpack[Inputs],
+) -> float:
+    r"""Return the expected calibration error: how far probabilities are from frequencies, in bins.
+
+    With the rows of bin b weighing :math:`w_b`, having mean probability :math:`\bar p_b` and the class in a
+    share :math:`\bar y_b` of them, it is :math:`\sum_b w_b |\bar p_b - \bar y_b| / \sum_b w_b`.
+
+    Parameters
+    ----------
+    y_true, probs, **inputs
+        As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too.
+    n_bins : int, default 15
+        Number of bins.
+    strategy : {"uniform", "quantile"}
+        Bins of equal width, bin b holding b/n_bins < p <= (b + 1)/n_bins; or of equal mass, equal
+        probabilities never in two bins.
+    kind : {"auto", "binary", "top-label", "class-wise"}
+        Of the second of two classes, of the likeliest class, or the mean over the errors of all classes;
+        by default the first for two classes, else the second.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> round(rc.metrics.ece([0, 1, 1, 1], [0.5] * 4), 12)  # says 1/2, and 3/4 happens
+    0.25
+    """
+    _check_choices(n_bins, strategy, kind)
+    scored = _check(y_true, probs, check_threads(None), **inputs)
+    kind = ("binary" if scored.sample.k == 2 else "top-label") if kind == "auto" else kind
+    if kind == "binary" and scored.sample.k != 2:
+        raise ValueError(
+            f"kind is 'binary', but there are {scored.sample.k} classes: use 'top-label' or 'class-wise'"
+        )
+    return binned_error(scored.columns, scored.labels, scored.weights, n_bins, strategy, kind)
+
+
+def _check(y_true: Any, probs: Any, threads: int, **inputs: Unpack[Inputs]) -> Scored:
+    logits, weights = inputs.get("logits"), inputs.get("sample_weight")
+    return check_scored(y_true, probs, logits, weights, inputs.get("classes"), threads)
+
+
+def _check_choices(n_bins: Any, strategy: str, kind: str) -> None:
+    if isinstance(n_bins, bool) or not isinstance(n_bins, numbers.Integral) or n_bins < 1:
+        raise ValueError(f"n_bins is {n_bins!r}: it must be a whole number of at least 1")
+    for name, value, known in (("strategy", strategy, STRATEGIES), ("kind", kind, KINDS)):
+        if value not in known:
+            fail_choice(name, value, list(known[:-1]), repr(known[-1]))
 
 
 def _brier(sample: Sample) -> float:
@@ -138,62 +204,7 @@ def _accuracy(sample: Sample) -> float:
 
 
 def _auroc(sample: Sample) -> float:
-    from sklearn.metrics import roc_auc_score
-
-    weights = np.ones(sample.n) if sample.weights is None else sample.weights
-    shares = np.eye(sample.k)[sample.labels] if sample.soft is None else sample.soft
-    odds = _log_odds(sample.logits.astype(np.float64))
-    rounding = _rounding(sample.logits)
-    areas = []
-    for j in range(1, 2) if sample.k == 2 else range(sample.k):
-        mass = np.concatenate([weights * (1 - shares[:, j]), weights * shares[:, j]])
-        used = mass > 0
-        truth = np.repeat([0, 1], sample.n)[used]
-        if 0 < truth.sum() < truth.size:
-            ranks = np.tile(_ranks(odds[:, j], rounding), 2)[used]
-            areas.append(roc_auc_score(truth, ranks, sample_weight=mass[used]))
-    return float(np.mean(areas)) if areas else math.nan
-
-
-def _log_odds(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the log-odds of each class against the rest, exact for the surest predictions too."""
-    if logits.shape[1] == 2:
-        return logits - logits[:, ::-1]
-    rows, top = np.arange(len(logits)), logits.argmax(axis=1)
-    gaps = logits - logits[rows, top][:, None]
-    rest = gaps.copy()  # beside the likeliest class, which has 0
-    rest[rows, top] = -np.inf
-    odds = np.exp(rest)
-    against = np.log1p(odds.sum(axis=1)[:, None] - odds)
-    against[rows, top] = logsumexp(rest, axis=1)
-    return np.asarray(gaps - against)
-
-
-def _rounding(logits: NDArray[Any]) -> NDArray[np.float64]:
-    """Return how far apart rounding may put equal log-odds of each row: relative to its largest logit."""
-    sizes = np.abs(np.where(np.isfinite(logits), logits, 0)).max(axis=1).astype(np.float64)
-    if logits.dtype != np.float64:
-        sizes *= 1e7  # times the rounding of float64 is 8 units in the last place of float32
-    if logits.shape[1] > 2:
-        sizes = np.maximum(sizes, 1)  # sums of exponentials are of this size
-    return np.asarray(1e-13 * sizes)
-
-
-def _ranks(scores: NDArray[np.float64], rounding: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Number scores by size; those that rounding alone tells apart have the same number."""
-    order = np.argsort(scores)
-    ordered, rounding = scores[order], rounding[order]
-    with np.errstate(invalid="ignore"):  # infinite scores are equal: their gap, NaN, is not above 0
-        gaps = np.diff(ordered)
-        near = ~(gaps > np.minimum(rounding[1:], rounding[:-1]))
-        first = np.flatnonzero(np.r_[True, ~near])  # of each run of near neighbours
-        last = np.r_[first[1:], len(scores)] - 1
-        # A run wider than rounding is no tie: these scores only lie close.
-        wide = ordered[last] - ordered[first] > np.minimum.reduceat(rounding, first)
-    in_wide = np.repeat(wide, last - first + 1)[1:]
-    ranks = np.zeros(len(scores), dtype=np.int64)
-    ranks[order[1:]] = np.cumsum(~near | (in_wide & (gaps > 0)))
-    return ranks
+    return mean_area(areas_of_logits(sample))
 
 
 # ---- the table of stopping metrics -----------------------------------------------------------------------

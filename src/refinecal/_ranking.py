@@ -1,0 +1,206 @@
+"""Areas under ROC curves, one class against the rest: of probabilities as they are, of logits by log-odds.
+
+Probabilities tie where they are equal, as in scikit-learn. Log-odds of logits are sums of exponentials: those
+that rounding alone tells apart tie too.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._readers import NOTHING, THREAD_ELEMENTS, _frozen
+from refinecal._sample import Sample
+
+Floats = NDArray[np.float64]
+FEW = 2**12  # rows whose log-odds are computed together: they stay in the nearest cache
+
+
+def in_threads(
+    function: Callable[[Any], Any], items: Iterable[Any], size: int, threads: int
+) -> list[Any]:
+    """Return the function of each item, in several threads if there are numbers enough to pay for them."""
+    if threads == 1 or size < THREAD_ELEMENTS:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(function, items))
+
+
+@cache
+def _loops() -> Any:
+    """Import the compiled loops, and Numba with them, on first use."""
+    return import_module("refinecal._pairs")
+
+
+def mean_area(areas: Floats) -> float:
+    """Return the mean over the classes that have an area, NaN if none has."""
+    if len(areas) == 2:
+        return float(areas[1])
+    known = areas[~np.isnan(areas)]
+    return float(known.mean()) if known.size else math.nan
+
+
+# ---- probabilities ---------------------------------------------------------------------------------------
+
+
+def areas_of_probs(
+    columns: Floats,
+    rest: Floats,
+    labels: NDArray[np.int64],
+    weights: Floats | None = None,
+    threads: int = 1,
+) -> Floats:
+    """Return the area of each class; NaN for a class that has no rows, or nothing beside it.
+
+    ``columns`` are probabilities (k, n), ``rest`` what each row leaves beside its likeliest class; all are
+    read-only, so that one compiled loop serves.
+    """
+    k = len(columns)
+    rows, begin = _loops().by_class(labels, k)
+    total = float(len(labels)) if weights is None else float(weights.sum())
+
+    def area(j: int) -> float:
+        own = rows[begin[j] : begin[j + 1]]
+        if not own.size:
+            return math.nan
+        return _area(j, columns[j], rest, labels, own, weights, total)
+
+    if k == 2:
+        return np.full(2, area(1))  # the other class's score is 1 - p: the same pairs
+    return np.array(in_threads(area, range(k), columns.size, threads))
+
+
+def _area(
+    j: int,
+    scores: Floats,
+    rest: Floats,
+    labels: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    weights: Floats | None,
+    total: float,
+) -> float:
+    r"""Return :math:`1 - \sum_{i \in -} w_i (\text{mass of + below i} + \frac12 \text{equal}) / W_+ W_-`."""
+    loops = _loops()
+    keys = loops.keys_of(scores, rest, rows)
+    frame = loops.window(keys)
+    keys, mass = _sorted(keys, frame, None if weights is None else weights[rows])
+    own = float(len(keys)) if mass is NOTHING else float(mass[-1])
+    other = total - own if weights is None else float(np.delete(weights, rows).sum())
+    if not (own > 0 and other > 0):
+        return math.nan
+    cut, starts = loops.table_of(keys, frame)
+    given = NOTHING if weights is None else weights
+    twice = loops.mass_below(scores, rest, given, labels, j, keys, mass, cut, starts, frame)
+    return float(1 - twice / (2 * own * other))
+
+
+def _sorted(
+    keys: NDArray[np.int64], frame: Any, weights: Floats | None
+) -> tuple[NDArray[np.int64], Floats]:
+    """Return the different keys in order, and the mass of the first t of them; nothing if that is t."""
+    if weights is None:
+        ordered = _loops().arranged(keys, frame)
+        ordered = np.sort(keys) if not ordered.size else ordered
+    else:
+        order = np.argsort(keys)
+        ordered, weights = keys[order], weights[order]
+    new = np.r_[True, ordered[1:] != ordered[:-1]]
+    if weights is None and new.all():
+        return ordered, NOTHING
+    first = np.flatnonzero(new)
+    if weights is None:
+        return ordered[first], _frozen(np.r_[first, len(ordered)].astype(np.float64))
+    mass = np.r_[0.0, np.cumsum(np.add.reduceat(weights, first))]
+    return ordered[first], _frozen(mass)
+
+
+# ---- logits ----------------------------------------------------------------------------------------------
+
+
+def areas_of_logits(sample: Sample, threads: int = 1) -> Floats:
+    """Return the area of each class by its log-odds, as :func:`areas_of_probs` does; labels may be soft."""
+    odds, rounding = np.empty((sample.k, sample.n)), np.empty(sample.n)
+
+    def fill(start: int) -> None:
+        few = slice(start, start + FEW)
+        odds[:, few] = log_odds(sample.logits[few].astype(np.float64)).T
+        rounding[few] = _rounding(sample.logits[few])
+
+    in_threads(fill, range(0, sample.n, FEW), odds.size, threads)
+
+    def area(j: int) -> float:
+        order = np.argsort(odds[j])
+        own, others = _masses(sample, j, order)
+        pairs = float(own.sum()) * float(others.sum())
+        if not pairs > 0:
+            return math.nan
+        first = _first_of_ties(odds[j][order], rounding, order)
+        if len(first) < sample.n:
+            own, others = np.add.reduceat(own, first), np.add.reduceat(others, first)
+        return float(own @ (np.cumsum(others) - others / 2) / pairs)  # ties count half
+
+    if sample.k == 2:
+        return np.full(2, area(1))
+    return np.array(in_threads(area, range(sample.k), odds.size, threads))
+
+
+def _masses(sample: Sample, j: int, order: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Return what each row weighs for class j and what against it, in the given order."""
+    share = sample.labels == j if sample.soft is None else sample.soft[:, j]
+    own = share[order].astype(np.float64)
+    if sample.weights is None:
+        return own, 1 - own
+    weights = sample.weights[order]
+    return weights * own, weights * (1 - own)
+
+
+def log_odds(logits: Floats) -> Floats:
+    """Return the log-odds of each class against the rest, exact for the surest predictions too."""
+    if logits.shape[1] == 2:
+        return logits - logits[:, ::-1]
+    rows, top = np.arange(len(logits)), logits.argmax(axis=1)
+    gaps = logits - logits[rows, top][:, None]
+    rest = gaps.copy()  # beside the likeliest class, which has 0
+    rest[rows, top] = -np.inf
+    odds = np.exp(rest)
+    against = np.log1p(odds.sum(axis=1)[:, None] - odds)
+    second = np.maximum(rest.max(axis=1), np.finfo(np.float64).min)  # finite even if alone
+    with np.errstate(divide="ignore"):
+        against[rows, top] = second + np.log(np.exp(rest - second[:, None]).sum(axis=1))
+    return np.asarray(gaps - against)
+
+
+def _rounding(logits: NDArray[Any]) -> Floats:
+    """Return how far apart rounding may put equal log-odds of each row: relative to its largest logit."""
+    sizes = np.abs(np.where(np.isfinite(logits), logits, 0)).max(axis=1).astype(np.float64)
+    if logits.dtype != np.float64:
+        sizes *= 1e7  # times the rounding of float64 is 8 units in the last place of float32
+    if logits.shape[1] > 2:
+        sizes = np.maximum(sizes, 1)  # sums of exponentials are of this size
+    return np.asarray(1e-13 * sizes)
+
+
+def _first_of_ties(
+    ordered: Floats, rounding: Floats, order: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return where each run of equal scores begins; equal are those that rounding alone tells apart.
+
+    ``rounding`` is that of each row, and ``order`` says which row each score is of.
+    """
+    with np.errstate(invalid="ignore"):  # infinite scores are equal: their gap, NaN, is not above 0
+        gaps = np.diff(ordered)
+        if (gaps > rounding.max()).all():
+            return np.arange(len(ordered))
+        rounding = rounding[order]
+        near = ~(gaps > np.minimum(rounding[1:], rounding[:-1]))
+        first = np.flatnonzero(np.r_[True, ~near])  # of each run of near neighbours
+        last = np.r_[first[1:], len(ordered)] - 1
+        # A run wider than rounding is no tie: these scores only lie close.
+        wide = ordered[last] - ordered[first] > np.minimum.reduceat(rounding, first)
+    in_wide = np.repeat(wide, last - first + 1)[1:]
+    return np.flatnonzero(np.r_[True, ~near | (in_wide & (gaps > 0))])

@@ -1,0 +1,17 @@
+"""What predictions are worth: every number about one model, and several models on the same rows."""
+
+from refinecal.evaluation._compare import Comparison, compare_models
+from refinecal.evaluation._paired import Difference, paired_difference, row_losses
+from refinecal.evaluation._single import evaluate
+from refinecal.evaluation._summary import ClassSummary, Evaluation
+
+__all__ = [
+    "ClassSummary",
+    "Comparison",
+    "Difference",
+    "Evaluation",
+    "compare_models",
+    "evaluate",
+    "paired_difference",
+    "row_losses",
+]

@@ -1,0 +1,278 @@
+"""Several models on the same rows, side by side."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from refinecal._calibrator import Calibrator
+from refinecal._readers import check_threads
+from refinecal._scored import Scored, check_scored, rows_at
+from refinecal._text import fixed, shortened
+from refinecal.decomposition import Decomposition, _losses
+from refinecal.evaluation._paired import Difference, paired_difference
+from refinecal.evaluation._single import check_groups, check_titles, evaluate_scored
+from refinecal.evaluation._summary import Evaluation
+from refinecal.losses import get_loss
+from refinecal.temperature import TemperatureScaling
+
+__all__ = ["Comparison", "compare_models"]
+
+Floats = NDArray[np.float64]
+KINDS = ("log", "brier", "refinement", "brier_refinement")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Several models on the same rows.
+
+    Attributes
+    ----------
+    evaluations : dict of str to Evaluation
+        By model, in the order given.
+    ranking : tuple of str
+        The models, the lowest log loss first.
+    log, brier : dict of str to Difference
+        By model, loss minus that of the best, row by row.
+    refinement, brier_refinement : dict of str to Difference
+        The same after each model's own calibration; negative if calibrating puts the model ahead.
+    groups : dict of str to Comparison
+        The same for each subgroup.
+    """
+
+    evaluations: dict[str, Evaluation]
+    ranking: tuple[str, ...]
+    log: dict[str, Difference]
+    brier: dict[str, Difference]
+    refinement: dict[str, Difference]
+    brier_refinement: dict[str, Difference]
+    groups: dict[str, Comparison] = field(default_factory=dict)
+
+    @property
+    def best(self) -> str:
+        """The model with the lowest log loss."""
+        return self.ranking[0]
+
+    @property
+    def verdict(self) -> str:
+        """What the differences say, in a sentence or two."""
+        return _verdict(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON; what is not finite is ``None``."""
+        found: dict[str, Any] = {
+            "ranking": list(self.ranking),
+            "evaluations": {name: one.to_dict() for name, one in self.evaluations.items()},
+            "differences": {
+                name: {kind: getattr(self, kind)[name].to_dict() for kind in KINDS}
+                for name in self.ranking[1:]
+            },
+        }
+        if self.groups:
+            found["groups"] = {name: one.to_dict() for name, one in self.groups.items()}
+        return found
+
+    def __repr__(self) -> str:
+        first = self.evaluations[self.best]
+        lines = [
+            f"Comparison of {len(self.ranking)} models, {first.n} rows, {first.k} classes",
+            f"  {'':<16}{'log loss':>10}{'calibr.':>10}{'refinem.':>10}"
+            f"{'above the best':>18}{'calibrated':>14}",
+        ]
+        lines += [self._line(name) for name in self.ranking]
+        return "\n".join([*lines, *(f"  {line}" for line in _wrapped(self.verdict))])
+
+    def _line(self, name: str) -> str:
+        log = self.evaluations[name].log
+        terms = (log.risk, log.calibration, log.refinement)
+        line = f"  {shortened(name, 15):<16}" + "".join(f" {fixed(term)}" for term in terms)
+        if name == self.best:
+            return line
+        gap, after = self.log[name], self.refinement[name]
+        shown = f"{gap.mean:+.4f} ± {gap.standard_error:.4f}"
+        return f"{line}{shown:>18}{after.mean:>+14.4f}"
+
+
+def compare_models(
+    y_true: Any,
+    predictions: Mapping[str, Any],
+    *,
+    logits: bool = False,
+    sample_weight: Any = None,
+    classes: ArrayLike | None = None,
+    names: Sequence[Any] | None = None,
+    by: Any = None,
+    calibrator: Any = "temperature",
+    n_threads: int | None = None,
+) -> Comparison:
+    """Evaluate several models on the same rows, and say how sure the differences are.
+
+    Parameters
+    ----------
+    y_true, sample_weight, classes, names, by, calibrator, n_threads
+        As for :func:`evaluate`.
+    predictions : mapping of str to array-like
+        By model, probabilities of the same rows in the same order.
+    logits : bool, default False
+        They are logits.
+
+    Returns
+    -------
+    Comparison
+        With ``evaluations``, ``ranking``, ``best``, differences to the best, and ``verdict``.
+
+    Examples
+    --------
+    >>> from refinecal.evaluation import compare_models
+    >>> found = compare_models([0, 1, 1, 0], {"sure": [0.1, 0.9, 0.8, 0.1], "coin": [0.5] * 4})
+    >>> found.ranking
+    ('sure', 'coin')
+    >>> found.log["coin"].mean > 0
+    True
+    """
+    threads = check_threads(n_threads)
+    _check_models(predictions)
+    scored = {}
+    for name, given in predictions.items():
+        probs, odds = (None, given) if logits else (given, None)
+        try:
+            scored[name] = check_scored(y_true, probs, odds, sample_weight, classes, threads)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"predictions[{name!r}]: {error}") from error
+    _check_same(scored)
+    titles = check_titles(names, next(iter(scored.values())))
+    groups = {} if by is None else check_groups(by, next(iter(scored.values())).sample.n)
+    whole = _compare(scored, titles, calibrator, threads)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # said once, of all rows
+        for name, rows in groups.items():
+            part = {model: one.take(rows, threads) for model, one in scored.items()}
+            if next(iter(part.values())).sums.total > 0:
+                whole.groups[name] = _compare(part, titles, calibrator, threads)
+    return whole
+
+
+class _Rows(NamedTuple):
+    """The loss of each row of one model."""
+
+    log: Floats
+    brier: Floats
+    refinement: Floats
+    brier_refinement: Floats
+
+
+def _compare(
+    scored: Mapping[str, Scored], titles: tuple[Any, ...], calibrator: Any, threads: int
+) -> Comparison:
+    evaluations, rows = {}, {}
+    for name, one in scored.items():
+        evaluations[name], fitted = evaluate_scored(one, titles, calibrator, threads)
+        rows[name] = _rows_of(one, evaluations[name], fitted, threads)
+    ranking = tuple(sorted(scored, key=lambda name: _rank(evaluations[name])))
+    weights, best = scored[ranking[0]].sample.weights, rows[ranking[0]]
+
+    def above_best(kind: str) -> dict[str, Difference]:
+        reference = getattr(best, kind)
+        return {
+            name: paired_difference(getattr(rows[name], kind), reference, weights)
+            for name in ranking
+        }
+
+    return Comparison(evaluations, ranking, **{kind: above_best(kind) for kind in KINDS})  # type: ignore[arg-type]
+
+
+def _rank(found: Evaluation) -> tuple[float, float]:
+    """Order by log loss; models whose loss is infinite by Brier's score."""
+    return found.log.risk, found.brier.risk
+
+
+def _rows_of(scored: Scored, found: Evaluation, fitted: Calibrator, threads: int) -> _Rows:
+    """Return the losses of each row, and those whose means are the refinement errors."""
+    sample = scored.sample
+    brier, log = rows_at(sample, 1.0, threads)
+    if isinstance(fitted, TemperatureScaling):
+        brier_after, log_after = rows_at(sample, fitted.beta_, threads)
+    else:
+        log_after, brier_after = (
+            _losses(fitted, sample, get_loss(name)) for name in ("log", "brier")
+        )
+    return _Rows(
+        log,
+        brier,
+        log if _is_best_as_is(found.log) else log_after,
+        brier if _is_best_as_is(found.brier) else brier_after,
+    )
+
+
+def _is_best_as_is(parts: Decomposition) -> bool:
+    """Tell whether no calibration was found to help, so that the refinement is the risk."""
+    return parts.refinement == parts.risk
+
+
+# ---- arguments and words -----------------------------------------------------------------------------------
+
+
+def _check_models(predictions: Any) -> None:
+    if not isinstance(predictions, Mapping):
+        raise TypeError(
+            f"predictions is {type(predictions).__name__}: pass a mapping from the name of each model to "
+            "its predictions, such as {'forest': probs_a, 'boosting': probs_b}"
+        )
+    if len(predictions) < 2:
+        raise ValueError(
+            f"predictions has {len(predictions)} models: it takes two to compare; evaluate takes one"
+        )
+    for name in predictions:
+        if not isinstance(name, str) or not name.strip():
+            raise ValueError(f"predictions has a model called {name!r}: its name must be a text")
+
+
+def _check_same(scored: Mapping[str, Scored]) -> None:
+    """Refuse models that do not predict the same classes; their rows and labels are those of y_true."""
+    (first, one), *others = scored.items()
+    for name, other in others:
+        if other.sample.k != one.sample.k:
+            raise ValueError(
+                f"predictions[{name!r}] has {other.sample.k} classes, but {first!r} has "
+                f"{one.sample.k}: compare models of the same classes"
+            )
+        if not _same(one.sample.classes, other.sample.classes):
+            raise ValueError(
+                f"predictions[{name!r}] has its classes in another order than {first!r}: pass classes=, "
+                "the label of each column in order"
+            )
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is None or other is None:
+        return one is other
+    return bool(one.tolist() == other.tolist())
+
+
+def _verdict(found: Comparison) -> str:
+    second = found.ranking[1]
+    gap = found.log[second]
+    if not math.isfinite(gap.mean):
+        return f"{found.best!r} is best; the others call something impossible that happened."
+    if gap.is_sure:
+        text = f"{found.best!r} is better than {second!r} by more than chance would explain."
+    else:
+        text = f"{found.best!r} and {second!r} are too close to tell on these rows."
+    after = min(found.ranking, key=lambda name: found.evaluations[name].log.refinement)
+    if after == found.best:
+        return text
+    ahead = found.refinement[after]
+    sure = "" if ahead.is_sure else ", though not surely"
+    return f"{text} After calibration {after!r} would be best{sure}."
+
+
+def _wrapped(text: str) -> list[str]:
+    from textwrap import wrap
+
+    return wrap(text, 76)

@@ -1,0 +1,173 @@
+"""Losses row by row, and the mean difference of two models with its error."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from refinecal._arrays import to_floats
+from refinecal._checks import check_sample, check_weights
+from refinecal._json import plain
+from refinecal._readers import check_threads
+from refinecal._scored import rows_at
+from refinecal.losses import BrierLoss, LogLoss, ProperLoss, get_loss
+from refinecal.resampling import losses_at
+
+__all__ = ["Difference", "paired_difference", "row_losses"]
+
+NORMAL_95 = 1.959963984540054  # the normal distribution's 97.5 % quantile
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The mean of a - b over rows, and how far chance may have moved it.
+
+    Attributes
+    ----------
+    mean : float
+        Negative if a is better.
+    standard_error : float
+        Of the mean; NaN for fewer than two rows, and if the mean is not finite.
+    low, high : float
+        The interval that covers the true mean 95 times out of 100.
+    n : int
+        Number of rows that count.
+    """
+
+    mean: float
+    standard_error: float
+    low: float
+    high: float
+    n: int
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.low > 0 or self.high < 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON; what is not finite is ``None``."""
+        names = ("mean", "standard_error", "low", "high", "n")
+        return {name: plain(getattr(self, name)) for name in names}
+
+    def __repr__(self) -> str:
+        interval = f"95 % between {self.low:.6g} and {self.high:.6g}"
+        return (
+            f"Difference {self.mean:+.6g} ± {self.standard_error:.3g} per row, {interval} "
+            f"({self.n} rows)"
+        )
+
+
+def row_losses(
+    y_true: Any,
+    probs: Any = None,
+    *,
+    logits: Any = None,
+    classes: ArrayLike | None = None,
+    loss: str | ProperLoss = "log",
+    beta: float = 1.0,
+    n_threads: int | None = None,
+) -> NDArray[np.float64]:
+    """Return the loss of each row, whose mean is the risk.
+
+    Parameters
+    ----------
+    y_true, probs, logits, classes, loss, n_threads
+        As for :func:`refinecal.decompose`.
+    beta : float, default 1.0
+        Inverse temperature by which the logits are multiplied first.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Infinite where the label has probability 0 and the loss is logarithmic.
+
+    Examples
+    --------
+    >>> from refinecal.evaluation import row_losses
+    >>> row_losses([0, 1], [[0.5, 0.5], [1.0, 0.0]], loss="brier")
+    array([0.5, 2. ])
+    """
+    threads, loss = check_threads(n_threads), get_loss(loss)
+    if not (isinstance(beta, int | float) and 0 <= beta < math.inf):
+        raise ValueError(f"beta is {beta!r}: it must be a finite number of at least 0")
+    sample = check_sample(y_true, probs, logits, None, classes)
+    if type(loss) is LogLoss:
+        return np.asarray(rows_at(sample, beta, threads)[1])
+    if type(loss) is BrierLoss:
+        return np.asarray(rows_at(sample, beta, threads, log=False)[0])
+    return losses_at(sample, beta, loss)
+
+
+def paired_difference(losses_a: Any, losses_b: Any, sample_weight: Any = None) -> Difference:
+    r"""Return the mean of a - b over rows with its standard error.
+
+    With :math:`d_i = a_i - b_i`, weights :math:`w_i` and :math:`\bar d = \sum w_i d_i / \sum w_i`,
+
+    .. math:: \text{standard error}^2 =
+        \frac{n}{n-1} \frac{\sum_i w_i^2 (d_i - \bar d)^2}{\left(\sum_i w_i\right)^2},
+
+    where n counts the rows of positive weight: without weights, the variance of d divided by n. A weight says
+    how much a row counts, not that it was drawn more than once, so multiplying all of them changes nothing.
+
+    Parameters
+    ----------
+    losses_a, losses_b : array-like of shape (n,)
+        Losses of two models on the same rows, as :func:`row_losses` gives them.
+    sample_weight : array-like, optional
+        How much each row counts.
+
+    Returns
+    -------
+    Difference
+        A row on which both losses are infinite counts as no difference. If only one is, the mean is
+        infinite and its error NaN; if each has such rows, the mean is NaN too.
+
+    Examples
+    --------
+    >>> from refinecal.evaluation import paired_difference
+    >>> found = paired_difference([1.0, 2.0, 3.0], [1.0, 1.0, 1.0])
+    >>> found.mean, round(found.standard_error, 6)  # sqrt(1 / 3)
+    (1.0, 0.57735)
+    """
+    a, b = (_check_losses(*pair) for pair in ((losses_a, "losses_a"), (losses_b, "losses_b")))
+    if a.shape != b.shape:
+        raise ValueError(
+            f"losses_a has {len(a)} rows, but losses_b has {len(b)}: both models must be judged on the "
+            "same rows"
+        )
+    weights = check_weights(sample_weight, len(a), "losses_a")
+    weights = np.ones(len(a)) if weights is None else weights / weights.max()
+    gaps = np.zeros(len(a))
+    np.subtract(a, b, out=gaps, where=(a != b) & (weights > 0))
+    n, total = int(np.count_nonzero(weights)), float(weights.sum())
+    low, high = float(gaps.min()), float(gaps.max())
+    if math.isinf(low) or math.isinf(high):
+        return Difference(_infinite(low, high), math.nan, math.nan, math.nan, n)
+    mean = float(weights @ gaps) / total
+    error = math.nan
+    if n > 1:
+        error = math.sqrt(n / (n - 1) * float(((weights * (gaps - mean)) ** 2).sum())) / total
+    reach = NORMAL_95 * error
+    return Difference(mean, error, mean - reach, mean + reach, n)
+
+
+def _infinite(low: float, high: float) -> float:
+    """Return the mean of differences some of which are infinite."""
+    if math.isinf(low) and math.isinf(high) and low != high:
+        return math.nan
+    return high if math.isinf(high) else low
+
+
+def _check_losses(given: Any, name: str) -> NDArray[np.float64]:
+    losses = to_floats(given, name).astype(np.float64, copy=False)
+    if losses.ndim != 1 or not losses.size:
+        raise ValueError(f"{name} has shape {losses.shape}: it must be (n,), one loss for each row")
+    bad = np.flatnonzero(np.isnan(losses))
+    if bad.size:
+        raise ValueError(f"{name}[{bad[0]}] is NaN: drop the rows without a prediction")
+    return losses

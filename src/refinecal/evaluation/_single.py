@@ -1,0 +1,239 @@
+"""Evaluate the predictions of one model."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from refinecal._arrays import is_missing, to_numpy
+from refinecal._calibrator import Calibrator
+from refinecal._ranking import mean_area
+from refinecal._readers import check_threads
+from refinecal._scored import Scored, check_scored, rows_at
+from refinecal.decomposition import Decomposition, _in_sample, decompose_sample, prepare
+from refinecal.evaluation._summary import ClassSummary, Evaluation
+from refinecal.losses import get_loss
+from refinecal.temperature import TemperatureScaling
+
+__all__ = ["evaluate"]
+
+MOST_GROUPS = 1000
+MISSING = "(missing)"
+
+
+def evaluate(
+    y_true: Any,
+    probs: Any = None,
+    *,
+    logits: Any = None,
+    sample_weight: Any = None,
+    classes: ArrayLike | None = None,
+    names: Sequence[Any] | None = None,
+    by: Any = None,
+    calibrator: Any = "temperature",
+    n_threads: int | None = None,
+) -> Evaluation:
+    """Return every number about a model's predictions: losses and their terms, metrics, classes, groups.
+
+    Parameters
+    ----------
+    y_true, probs, logits, sample_weight, classes
+        As for :func:`refinecal.decompose`.
+    names : sequence, optional
+        What to call the classes, one name for each column; by default their labels.
+    by : array-like, optional
+        One value for each row: rows of the same value are also evaluated by themselves.
+    calibrator : {"temperature", "isotonic"} or an object with ``fit`` and ``predict_proba``
+        Defines the terms, as for :func:`refinecal.decompose`. Fitted once, by log loss, for both losses.
+    n_threads : int, optional
+        As for :func:`refinecal.fit_temperature`.
+
+    Returns
+    -------
+    Evaluation
+        With ``log``, ``brier``, ``beta``, ``accuracy``, ``auroc``, ``ece``, ``per_class``, ``groups``, a
+        readable ``repr`` and ``to_dict()``.
+
+    Notes
+    -----
+    Calibration errors and areas under ROC curves are those of the probabilities as given; losses are those of
+    rows divided by their sums.
+
+    Examples
+    --------
+    >>> from refinecal.evaluation import evaluate
+    >>> found = evaluate([0, 1, 1, 1], [0.2, 0.9, 0.6, 0.4], by=["a", "a", "b", "b"])
+    >>> found.accuracy, found.auroc
+    (0.75, 1.0)
+    >>> {name: group.accuracy for name, group in found.groups.items()}
+    {'a': 1.0, 'b': 0.5}
+    """
+    threads = check_threads(n_threads)
+    scored = check_scored(y_true, probs, logits, sample_weight, classes, threads)
+    titles = check_titles(names, scored)
+    groups = {} if by is None else check_groups(by, scored.sample.n)
+    whole = evaluate_scored(scored, titles, calibrator, threads)[0]
+    if not groups:
+        return whole
+    found = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # said once, of all rows
+        for name, rows in groups.items():
+            part = scored.take(rows, threads)
+            if part.sums.total > 0:
+                found[name] = evaluate_scored(part, titles, calibrator, threads)[0]
+    return replace(whole, groups=found)
+
+
+def evaluate_scored(
+    scored: Scored, titles: tuple[Any, ...], calibrator: Any, threads: int
+) -> tuple[Evaluation, Calibrator]:
+    """Return the evaluation of checked predictions, and the fitted calibrator."""
+    sums, (k, n) = scored.sums, (scored.sample.k, scored.sample.n)
+    fitted = prepare(calibrator)
+    log, brier = _decompositions(scored, fitted, threads)
+    areas = scored.areas(threads)
+    errors = np.abs(sums.bins - sums.hits).sum(axis=1) / sums.total
+    top = float(np.abs(sums.tops[0] - sums.tops[1]).sum() / sums.total)
+    found = Evaluation(
+        n=n,
+        k=k,
+        classes=titles,
+        log=log,
+        brier=brier,
+        accuracy=float(sums.right.sum() / sums.total),
+        auroc=mean_area(areas),
+        ece=float(errors[1]) if k == 2 else top,
+        per_class=_per_class(scored, titles, areas, errors),
+        smooth_ece=_smooth_ece(scored),
+    )
+    return found, fitted
+
+
+def _decompositions(
+    scored: Scored, fitted: Calibrator, threads: int
+) -> tuple[Decomposition, Decomposition]:
+    """Return the terms of both losses, fitting the calibrator once."""
+    sample, sums = scored.sample, scored.sums
+    logarithmic, squared = get_loss("log"), get_loss("brier")
+    risk = float(sums.brier.sum() / sums.total)
+    if isinstance(fitted, TemperatureScaling):
+        fitted._fit_sample(sample, threads)
+        loss = float(sums.log.sum() / sums.total)
+        uncertainty = float(logarithmic.entropy(sample.frequencies))
+        least = min(fitted.loss_, loss)
+        log = Decomposition(loss, least, uncertainty, fitted, "log", sample.n, sample.k)
+        after = sample.mean(rows_at(sample, fitted.beta_, threads, log=False)[0])
+    else:
+        log = decompose_sample(sample, fitted, logarithmic, threads=threads)
+        after = _in_sample(fitted, sample, squared)
+    uncertainty = float(squared.entropy(sample.frequencies))
+    least = min(after, risk)
+    brier = Decomposition(risk, least, uncertainty, log.calibrator, "brier", sample.n, sample.k)
+    return log, brier
+
+
+def _per_class(
+    scored: Scored,
+    titles: tuple[Any, ...],
+    areas: NDArray[np.float64],
+    errors: NDArray[np.float64],
+) -> tuple[ClassSummary, ...]:
+    sums = scored.sums
+    counts = np.bincount(scored.sample.labels, minlength=scored.sample.k)
+    with np.errstate(invalid="ignore"):  # a class without rows has neither recall nor loss
+        recall, loss = sums.right / sums.mass, sums.log / sums.mass
+    columns = (
+        *(counts, sums.mass / sums.total, sums.bins.sum(axis=1) / sums.total),
+        *(recall, areas, errors, loss),
+    )
+    numbers = zip(*(column.tolist() for column in columns), strict=True)
+    return tuple(ClassSummary(title, *row) for title, row in zip(titles, numbers, strict=True))
+
+
+def _smooth_ece(scored: Scored) -> float | None:
+    from refinecal import metrics
+
+    function = getattr(metrics, "smooth_ece", None)
+    if function is None:
+        return None
+    weights = scored.weights if scored.weights.size else None
+    classes = np.arange(scored.sample.k)
+    return float(function(scored.labels, scored.columns.T, sample_weight=weights, classes=classes))
+
+
+# ---- arguments -------------------------------------------------------------------------------------------
+
+
+def check_titles(names: Sequence[Any] | None, scored: Scored) -> tuple[Any, ...]:
+    """Return what to call the classes."""
+    sample = scored.sample
+    if names is None:
+        return tuple(range(sample.k) if sample.classes is None else sample.classes.tolist())
+    titles = tuple(names)
+    if len(titles) != sample.k:
+        raise ValueError(f"names has {len(titles)} names, but there are {sample.k} classes")
+    return titles
+
+
+def check_groups(by: Any, n: int) -> dict[str, NDArray[np.int64]]:
+    """Return the rows of each group, sorted by value; those without one are a group of their own."""
+    values = to_numpy(by, "by")
+    if values.shape not in ((n,), (n, 1)):
+        raise ValueError(
+            f"by has shape {values.shape}, but there are {n} rows: pass one value for each, ({n},)"
+        )
+    values = values.reshape(-1)
+    found, codes = _distinct(values)
+    if len(found) > MOST_GROUPS:
+        raise ValueError(
+            f"by has {len(found)} different values, such as {found[0]!r}: each is a group, and more than "
+            f"{MOST_GROUPS} are too many to read. Cut it into ranges first."
+        )
+    rows = np.argsort(codes, kind="stable")
+    cuts = np.cumsum(np.bincount(codes, minlength=len(found)))[:-1]
+    return dict(zip(found, np.split(rows, cuts), strict=True))
+
+
+def _distinct(values: NDArray[Any]) -> tuple[list[str], NDArray[np.int64]]:
+    """Return the different values as sorted texts, and the place of each row's."""
+    if values.dtype.kind == "O":
+        listed = values.tolist()
+        places: dict[Any, int] = {}
+        codes = np.array(
+            [places.setdefault(None if is_missing(v) else v, len(places)) for v in listed]
+        )
+        found = list(places)
+    else:
+        unique, codes = np.unique(values, return_inverse=True)
+        found = [None if is_missing(v) else v for v in unique.tolist()]
+    texts = [_written(value) for value in found]
+    order = sorted(range(len(found)), key=lambda i: _sort_key(found[i]))
+    names: dict[str, int] = {}  # values that are written alike are one group
+    target = np.empty(len(found), np.int64)
+    for i in order:
+        target[i] = names.setdefault(texts[i], len(names))
+    return list(names), target[codes.reshape(-1)]
+
+
+def _written(value: Any) -> str:
+    if value is None:
+        return MISSING
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _sort_key(value: Any) -> tuple[int, float, str]:
+    """Order numbers by size, also those written as text, then texts, then what is missing."""
+    if value is None:
+        return 2, 0.0, ""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    return (1, 0.0, str(value)) if math.isnan(number) else (0, number, str(value))

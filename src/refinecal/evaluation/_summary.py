@@ -1,0 +1,189 @@
+"""The numbers about a model's predictions, and how they look as a table and as JSON."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from refinecal._json import plain
+from refinecal._text import fixed, shortened
+from refinecal.decomposition import Decomposition
+
+__all__ = ["ClassSummary", "Evaluation"]
+
+TERMS = ("risk", "calibration", "refinement", "sharpness", "uncertainty")
+MOST_LINES = 20  # of classes or groups that are printed
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSummary:
+    """One class among the predictions.
+
+    Attributes
+    ----------
+    label : object
+        Its name.
+    n : int
+        Number of rows that have this label; of soft labels, those to which it is the likeliest.
+    share : float
+        Share of the rows, weighted.
+    mean_probability : float
+        What the model gives it on average.
+    recall : float
+        Of its rows, the share whose likeliest class it is; NaN without rows.
+    auroc : float
+        Area under the ROC curve of its probability, against the rest.
+    ece : float
+        Calibration error of its probability, in 15 bins of equal width.
+    log_loss : float
+        Mean log loss of its rows; ``part`` is what they add to that of all rows.
+    """
+
+    label: Any
+    n: int
+    share: float
+    mean_probability: float
+    recall: float
+    auroc: float
+    ece: float
+    log_loss: float
+
+    @property
+    def part(self) -> float:
+        """Its part of the log loss: ``share * log_loss``; the parts of all classes add up to it."""
+        return self.share * self.log_loss if self.share > 0 else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON; what is not finite is ``None``."""
+        names = [name for name in self.__dataclass_fields__ if name != "label"]
+        label = self.label.item() if hasattr(self.label, "item") else self.label
+        values = {name: getattr(self, name) for name in (*names, "part")}
+        return {"label": label, **{name: plain(value) for name, value in values.items()}}
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Every number about one model's predictions.
+
+    Attributes
+    ----------
+    n, k : int
+        Number of rows and of classes.
+    classes : tuple
+        The name of each column.
+    log, brier : Decomposition
+        The terms of the log loss and of Brier's score, both with the calibrator that fits the log loss best.
+    accuracy : float
+        Share of rows whose likeliest class is the label.
+    auroc : float
+        Area under the ROC curve; for several classes the mean over one against the rest.
+    ece : float
+        Calibration error in 15 bins of equal width: of the second of two classes, else of the likeliest.
+    per_class : tuple of ClassSummary
+    smooth_ece : float or None
+        Smooth calibration error, where ``refinecal.metrics`` has it.
+    groups : dict of str to Evaluation
+        The same for each subgroup, each with a calibrator of its own.
+    """
+
+    n: int
+    k: int
+    classes: tuple[Any, ...]
+    log: Decomposition
+    brier: Decomposition
+    accuracy: float
+    auroc: float
+    ece: float
+    per_class: tuple[ClassSummary, ...]
+    smooth_ece: float | None = None
+    groups: dict[str, Evaluation] = field(default_factory=dict)
+
+    @property
+    def beta(self) -> float | None:
+        """Inverse temperature, if the calibrator is temperature scaling."""
+        return self.log.beta
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON; what is not finite is ``None``."""
+        numbers = {name: getattr(self, name) for name in ("beta", "accuracy", "auroc", "ece")}
+        found: dict[str, Any] = {
+            "n": self.n,
+            "k": self.k,
+            "classes": [one.item() if hasattr(one, "item") else one for one in self.classes],
+            "log": {term: plain(getattr(self.log, term)) for term in TERMS},
+            "brier": {term: plain(getattr(self.brier, term)) for term in TERMS},
+            **plain(numbers),
+            "smooth_ece": plain(self.smooth_ece),
+            "per_class": [one.to_dict() for one in self.per_class],
+        }
+        if self.groups:
+            found["groups"] = {name: one.to_dict() for name, one in self.groups.items()}
+        return found
+
+    def __repr__(self) -> str:
+        lines = [f"Evaluation of {self.n} rows, {self.k} classes", *_terms(self), _metrics(self)]
+        lines += _table("class", self.per_class, CLASS_COLUMNS, lambda one: str(one.label))
+        if self.groups:
+            pairs = tuple(self.groups.items())
+            lines += _table("group", pairs, GROUP_COLUMNS, lambda pair: pair[0])
+        return "\n".join(lines)
+
+
+# ---- for people ------------------------------------------------------------------------------------------
+
+Columns = dict[str, Callable[[Any], float]]  # heading, and where the number comes from
+
+CLASS_COLUMNS: Columns = {
+    "share": lambda one: one.share,
+    "mean p": lambda one: one.mean_probability,
+    "recall": lambda one: one.recall,
+    "AUROC": lambda one: one.auroc,
+    "ECE": lambda one: one.ece,
+    "log loss": lambda one: one.log_loss,
+}
+GROUP_COLUMNS: Columns = {
+    "log loss": lambda pair: pair[1].log.risk,
+    "calibr.": lambda pair: pair[1].log.calibration,
+    "refinem.": lambda pair: pair[1].log.refinement,
+    "accuracy": lambda pair: pair[1].accuracy,
+    "AUROC": lambda pair: pair[1].auroc,
+    "ECE": lambda pair: pair[1].ece,
+}
+
+
+def _terms(found: Evaluation) -> list[str]:
+    lines = [f"  {'':<14}{'log loss':>10}{'Brier':>10}"]
+    signs = {"calibration": "= ", "refinement": "+ "}
+    for term in TERMS:
+        name = signs.get(term, "") + term
+        values = (getattr(parts, term) for parts in (found.log, found.brier))
+        lines.append(f"  {name:<14}" + "".join(f" {fixed(value)}" for value in values))
+    return lines
+
+
+def _metrics(found: Evaluation) -> str:
+    values = {"accuracy": found.accuracy, "AUROC": found.auroc, "ECE": found.ece}
+    if found.smooth_ece is not None:
+        values["smooth ECE"] = found.smooth_ece
+    if found.beta is not None:
+        values = {"beta": found.beta, **values}
+    return "  " + ", ".join(f"{name} {value:.4g}" for name, value in values.items())
+
+
+def _table(
+    first: str, rows: Sequence[Any], columns: Columns, name: Callable[[Any], str]
+) -> list[str]:
+    """Return one line for each row, at most 80 characters wide."""
+    lines = [f"  {first:<12}{'rows':>10}" + "".join(f"{title:>9}" for title in columns)]
+    for row in rows[:MOST_LINES]:
+        n = row[1].n if isinstance(row, tuple) else row.n
+        numbers = "".join(f"{_short(number(row)):>9}" for number in columns.values())
+        lines.append(f"  {shortened(name(row), 12):<12}{n:>10}{numbers}")
+    if len(rows) > MOST_LINES:
+        lines.append(f"  ... and {len(rows) - MOST_LINES} more")
+    return lines
+
+
+def _short(value: float) -> str:
+    return f"{value:.4f}" if not abs(value) >= 1000 else f"{value:.2g}"

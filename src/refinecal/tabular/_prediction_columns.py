@@ -1,0 +1,190 @@
+"""Which columns of a file are predictions, and of which class: by their names, or as the user says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, NoReturn
+
+from refinecal.tabular._names import check_column, listed
+
+WORDS = {  # what stands before or after the class in the name of a column
+    "probs": ("p", "prob", "probs", "proba", "probas", "probability", "predict_proba", "y_prob"),
+    "logits": ("logit", "logits", "margin", "z"),
+    "either": ("score", "scores", "pred", "predicted", "output", "yhat", "y_hat"),
+}
+ALONE = {  # names of the only column of two classes
+    "probs": (*WORDS["probs"], "positive", "p_positive", "prob_positive", "y_score"),
+    "logits": (*WORDS["logits"], "log_odds", "logodds", "decision_function"),
+    "either": ("score", "y_score", "pred", "output", "yhat", "y_hat"),
+}
+PAIRS = ({"0", "1"}, {"-1", "1"}, {"False", "True"})  # a label of these tells what the other is
+WHOLE = re.compile(r"\+?(-?\d+)(?:\.0*)?")
+
+
+class Choice(NamedTuple):
+    """The classes in order, and the column of each; a single column is that of the second class."""
+
+    classes: tuple[str, ...]
+    columns: tuple[str, ...]
+    flipped: bool = False  # the single column is that of the first class
+
+
+def choose_columns(
+    names: Sequence[str],
+    labels: Sequence[str],
+    columns: Sequence[str] | None,
+    logits: bool,
+    where: str,
+) -> Choice:
+    """Return the columns of the predictions among ``names``; ``labels`` are those that occur."""
+    if columns is not None:
+        return _given(names, labels, [name.strip() for name in columns], logits, where)
+    families = _families(names, labels, logits)
+    for family in families:
+        if len(family) > 1 and set(labels) <= set(family):
+            classes = tuple(sorted_labels(family))
+            return Choice(classes, tuple(family[each] for each in classes))
+    alone = _alone(names, labels, families, logits)
+    if alone is not None:
+        return alone
+    _fail(names, labels, families, where)
+
+
+def same_label(text: str) -> str:
+    """Return a class's name written one way: '1.0' and '+1' are '1', 'true' is 'True'.
+
+    >>> same_label("1.0"), same_label("true"), same_label("a b")
+    ('1', 'True', 'a b')
+    """
+    text = text.strip()
+    whole = WHOLE.fullmatch(text)
+    if whole:
+        return "0" if whole[1] == "-0" else whole[1]
+    return text.capitalize() if text.lower() in ("true", "false") else text
+
+
+def sorted_labels(labels: Iterable[str]) -> list[str]:
+    """Return labels sorted: by value if all are numbers, else as texts.
+
+    >>> sorted_labels(["10", "9"])
+    ['9', '10']
+    """
+    labels = list(labels)
+    if all(WHOLE.fullmatch(label) for label in labels):
+        return sorted(labels, key=int)
+    from refinecal.tabular._columns import in_order
+
+    return in_order(labels)
+
+
+# ---- as the user says --------------------------------------------------------------------------------------
+
+
+def _given(
+    names: Sequence[str], labels: Sequence[str], columns: list[str], logits: bool, where: str
+) -> Choice:
+    for name in columns:
+        check_column(name, names, "columns", where)
+    if len(set(columns)) < len(columns):
+        raise ValueError(f"columns names a column twice: {listed(columns)}")
+    if len(columns) == 1:
+        return _one(columns[0], labels, logits)
+    for family in _families(columns, labels, logits):
+        if len(family) == len(columns) and set(labels) <= set(family):
+            classes = tuple(sorted_labels(family))
+            return Choice(classes, tuple(family[each] for each in classes))
+    if len(columns) != len(labels):
+        raise ValueError(
+            f"columns has {len(columns)} names, but the target has {len(labels)} classes "
+            f"({listed(labels)}): name one column for each class in this order, or columns that have the "
+            "classes in their names"
+        )
+    return Choice(tuple(labels), tuple(columns))
+
+
+def _one(name: str, labels: Sequence[str], logits: bool) -> Choice:
+    """Return the only column of two classes: of the one that it names, else of the second."""
+    classes = _two_classes(labels)
+    if classes is None:
+        raise ValueError(
+            f"columns has one name, but the target has {len(labels)} classes ({listed(labels)}): name one "
+            "column for each class"
+        )
+    named = {label for family in _families([name], classes, logits) for label in family}
+    return Choice(classes, (name,), flipped=classes[0] in named and classes[1] not in named)
+
+
+def _two_classes(labels: Sequence[str]) -> tuple[str, ...] | None:
+    if len(labels) == 2:
+        return tuple(labels)
+    pair = next((pair for pair in PAIRS if len(labels) == 1 and set(labels) <= pair), None)
+    return None if pair is None else tuple(sorted_labels(pair))
+
+
+# ---- by their names ----------------------------------------------------------------------------------------
+
+
+def _families(names: Iterable[str], labels: Sequence[str], logits: bool) -> list[dict[str, str]]:
+    """Return, for each way to name columns, the classes with their columns; the likeliest way first."""
+    names, known = list(names), set(labels)
+    found: dict[str, dict[str, str]] = {"": {}}
+    whole = all(WHOLE.fullmatch(label) for label in labels)
+    for name in names:
+        label = same_label(name)
+        if label in known or (whole and WHOLE.fullmatch(name)):
+            found[""].setdefault(label, name)
+        for way, rest in _ways(name, logits):
+            found.setdefault(way, {}).setdefault(same_label(rest), name)
+    return sorted(
+        (family for family in found.values() if family),
+        key=lambda family: -len(known & set(family)),
+    )
+
+
+def _ways(name: str, logits: bool) -> Iterable[tuple[str, str]]:
+    """Yield how a name may be cut into a word for predictions and a class, the likeliest words first."""
+    for word in _words(WORDS, logits):
+        start = re.fullmatch(rf"(?i)({re.escape(word)})([_ .:(\[=-])(.+?)[)\]]?", name)
+        if start:
+            yield f"{start[1]}{start[2]}", start[3]
+        end = re.fullmatch(rf"(?i)(.+?)([_ .:-])({re.escape(word)})", name)
+        if end:
+            yield f"{end[2]}{end[3]} after", end[1]
+
+
+def _words(words: dict[str, tuple[str, ...]], logits: bool) -> tuple[str, ...]:
+    first = "logits" if logits else "probs"
+    return (*words[first], *words["either"])
+
+
+def _alone(
+    names: Sequence[str], labels: Sequence[str], families: list[dict[str, str]], logits: bool
+) -> Choice | None:
+    """Return the single column of two classes: named after one of them, or simply 'probability'."""
+    classes = _two_classes(labels)
+    if classes is None:
+        return None
+    for family in families:
+        (label, name), *others = family.items()
+        if label in classes and not others and name not in labels:
+            return Choice(classes, (name,), flipped=label == classes[0])
+    known = _words(ALONE, logits)
+    usual = [name for name in names if name.strip().lower() in known]
+    return Choice(classes, (usual[0],)) if len(usual) == 1 else None
+
+
+def _fail(
+    names: Sequence[str], labels: Sequence[str], families: list[dict[str, str]], where: str
+) -> NoReturn:
+    some = next((each for each in families if len(each) > 1 and set(labels) & set(each)), None)
+    if some is not None:
+        lost = [label for label in labels if label not in some]
+        raise ValueError(
+            f"the target has the class {lost[0]!r}, but {where} has no column for it: there are "
+            f"{listed(list(some.values()))}. Name all columns of predictions with --columns."
+        )
+    raise ValueError(
+        f"{where} has no column named after the classes {listed(labels)}, such as 'p_{labels[-1]}': name "
+        f"those of the predictions with --columns. The columns are {listed(names)}."
+    )
