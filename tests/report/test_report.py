@@ -426,3 +426,12 @@ def test_tones_differ_in_the_dark_as_they_do_by_day():
     assert set(DARK_PLOT) == set(PALETTE)
     assert set(LIGHT_PLOT) <= set(PALETTE)
     assert set(LIGHT) == set(DARK)
+
+
+def test_a_dollar_in_a_name_is_no_formula():
+    from refinecal.plots import StoppingMetricsDisplay
+
+    names = ["$x_", "50$ to 100$ \\frac"]  # neither could be set as mathematics
+    display = StoppingMetricsDisplay(names, [1, 2], [0.5, 0.6], [0.4, 0.5])
+    figure = Figure(lambda canvas: display.plot(canvas.add_subplot()), "title", "", "alt")
+    assert "<svg" in render(Page("t", "l", sections=[Section("s", (), (figure,))]))

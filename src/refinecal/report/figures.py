@@ -95,6 +95,7 @@ def _settings(palette: Mapping[str, str]) -> Any:
         "svg.fonttype": "path",
         "svg.hashsalt": "refinecal",  # ids that do not change from run to run
         "font.size": FONT_SIZE,
+        "text.parse_math": False,  # a dollar in a user's name is a dollar
         "text.color": text,
         "axes.labelcolor": text,
         "axes.titlecolor": text,

@@ -1,0 +1,130 @@
+"""``refinecal compare``: several models on the same rows, side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from refinecal.cli._options import (
+    Delimiter,
+    Json,
+    Logits,
+    NoSeed,
+    Quiet,
+    Report,
+    Target,
+    Verbose,
+    Weight,
+)
+from refinecal.cli._voice import Voice, command, count, shown
+
+if TYPE_CHECKING:
+    from refinecal.evaluation import Comparison
+
+
+@command("refinecal compare forest.csv boosting.csv network.parquet --target churned")
+def compare(
+    predictions: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PREDICTIONS...", help="Tables of the same rows, one for each model."
+        ),
+    ],
+    target: Target,
+    logits: Logits = False,
+    weight: Weight = None,
+    delimiter: Delimiter = None,
+    report: Report = None,
+    seed: NoSeed = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Compare models by log loss, and say which part of a difference calibration would remove."""
+    from refinecal.evaluation import compare_models
+    from refinecal.tabular.predictions import read_same_rows
+
+    voice = Voice(as_json, quiet, verbose)
+    if len(predictions) < 2:
+        raise typer.BadParameter("name two tables at least", param_hint="PREDICTIONS")
+    with voice.listening():
+        models = read_same_rows(
+            predictions, target, logits=logits, weight=weight, delimiter=delimiter
+        )
+        first = next(iter(models.values()))
+        result = compare_models(
+            first.labels,
+            {name: each.values for name, each in models.items()},
+            logits=logits,
+            sample_weight=first.weights,
+            classes=range(len(first.classes)),
+        )
+        if report is not None:
+            from refinecal.report import write
+            from refinecal.report.of_evaluation import comparison_page
+
+            write(comparison_page(result, models), report)
+    show(voice, result)
+    if report is not None:
+        voice.say(f"\nReport: {shown(report)}")
+    voice.result(result.to_dict())
+
+
+def show(voice: Voice, found: Comparison) -> None:
+    """Show one row for each model, the best first, and how sure the differences are."""
+    first = found.evaluations[found.ranking[0]]
+    classes = count(first.k, "class", "classes")
+    voice.say(f"{count(first.n, 'row')}, {classes}; the best by log loss first", "bold")
+    header = [
+        "model",
+        "log loss",
+        "calibr.",
+        "refinem.",
+        "beta",
+        "Brier",
+        "accuracy",
+        "AUROC",
+        "ECE",
+    ]
+    rows = []
+    for name in found.ranking:
+        each = found.evaluations[name]
+        rows.append(
+            [
+                name,
+                f"{each.log.risk:.4f}",
+                f"{each.log.calibration:.4f}",
+                f"{each.log.refinement:.4f}",
+                "" if each.log.beta is None else f"{each.log.beta:.3g}",
+                f"{each.brier.risk:.4f}",
+                f"{each.accuracy:.4f}",
+                f"{each.auroc:.4f}",
+                f"{each.ece:.4f}",
+            ]
+        )
+    voice.table(header, rows)
+    voice.table(*differences(found))
+
+
+def differences(found: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Return the table of differences to the best model, before and after calibration."""
+    header = [
+        f"above {found.best}",
+        "log loss",
+        "± s.e.",
+        "calibrated",
+        "± s.e.",
+        "Brier",
+        "± s.e.",
+    ]
+    rows = []
+    for name in found.ranking:
+        if name != found.best:
+            parts = (found.log[name], found.refinement[name], found.brier[name])
+            row = [name]
+            for part in parts:
+                row += [f"{part.mean:+.4f}", f"{part.standard_error:.4f}"]
+            rows.append(row)
+    return header, rows

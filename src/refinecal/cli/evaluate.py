@@ -1,0 +1,180 @@
+"""``refinecal evaluate``: what predictions are worth, and how much of their loss is miscalibration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from refinecal.cli._options import (
+    TABLE,
+    Delimiter,
+    Json,
+    Logits,
+    NoSeed,
+    Quiet,
+    Report,
+    Target,
+    Verbose,
+    Weight,
+    column,
+)
+from refinecal.cli._voice import Voice, command, count, shown
+
+if TYPE_CHECKING:
+    from refinecal.evaluation import Evaluation
+
+TERMS = ("risk", "calibration", "refinement", "sharpness", "uncertainty")
+MOST_CLASSES = 30  # shown without -v
+WORTH_A_WORD = 0.01  # part of the loss
+
+
+@command("refinecal evaluate predictions.parquet --target churned --by region")
+def evaluate(
+    predictions: Annotated[
+        Path,
+        typer.Argument(metavar="PREDICTIONS", help="A table with labels and predictions."),
+    ],
+    target: Target,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns",
+            metavar="COL,COL",
+            rich_help_panel=TABLE,
+            help="The predictions, in the order of the sorted classes, if not named after classes.",
+        ),
+    ] = None,
+    logits: Logits = False,
+    by: Annotated[str | None, column("--by", "Subgroups, each on its own.")] = None,
+    weight: Weight = None,
+    delimiter: Delimiter = None,
+    report: Report = None,
+    seed: NoSeed = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Split the loss of predictions into calibration and refinement, and say where it comes from."""
+    from refinecal.evaluation import evaluate as compute
+    from refinecal.tabular.predictions import read_predictions
+
+    voice = Voice(as_json, quiet, verbose)
+    with voice.listening():
+        found = read_predictions(
+            predictions,
+            target,
+            columns=None if columns is None else columns.split(","),
+            logits=logits,
+            weight=weight,
+            by=by,
+            delimiter=delimiter,
+        )
+        result = compute(
+            found.labels,
+            **found.arguments,
+            sample_weight=found.weights,
+            classes=range(len(found.classes)),
+            names=found.classes,
+            by=found.groups,
+        )
+        if report is not None:
+            from refinecal.report import write
+            from refinecal.report.of_evaluation import page
+
+            write(page(result, found, predictions, by), report)
+    show(voice, result, predictions, by)
+    if report is not None:
+        voice.say(f"\nReport: {shown(report)}")
+    voice.result(result.to_dict())
+
+
+def show(voice: Voice, found: Evaluation, path: Path, by: str | None) -> None:
+    """Show the terms, the metrics, and the classes or groups."""
+    voice.say(
+        f"{shown(path)}: {count(found.n, 'row')}, {count(found.k, 'class', 'classes')}", "bold"
+    )
+    voice.table(
+        ["", "log loss", "Brier score"],
+        [
+            [term, f"{getattr(found.log, term):.5f}", f"{getattr(found.brier, term):.5f}"]
+            for term in TERMS
+        ],
+    )
+    voice.say("  ".join(f"{name} {value}" for name, value in summary(found).items()))
+    voice.say(verdict(found))
+    hidden = 0 if voice.verbose else max(0, len(found.per_class) - MOST_CLASSES)
+    voice.table(*per_class(found, len(found.per_class) - hidden))
+    if hidden:
+        voice.say(f"… and {count(hidden, 'more class', 'more classes')} (-v shows all)")
+    if by is not None:
+        voice.table(*per_group(found, by))
+
+
+def summary(found: Evaluation) -> dict[str, str]:
+    """Return the metrics beside the losses, as text."""
+    values = {
+        "accuracy": f"{found.accuracy:.4f}",
+        "AUROC": f"{found.auroc:.4f}",
+        "ECE": f"{found.ece:.4f}",
+    }
+    if found.smooth_ece is not None:
+        values["smooth ECE"] = f"{found.smooth_ece:.4f}"
+    if found.log.beta is not None:
+        values["beta"] = f"{found.log.beta:.4g}"
+    return values
+
+
+def verdict(found: Evaluation) -> str:
+    """Say in a sentence what the numbers mean."""
+    log = found.log
+    if not 0 < log.risk < float("inf"):
+        return (
+            "A label has probability 0, so the log loss is infinite: no prediction should be that sure."
+            if log.risk
+            else "Every prediction is certain and right."
+        )
+    share = log.calibration / log.risk
+    how = ""
+    if share > WORTH_A_WORD and log.beta is not None and abs(log.beta - 1) > 0.05:
+        how = ": the model is " + ("over-confident" if log.beta < 1 else "under-confident")
+    return f"{share:.1%} of the log loss is calibration error, which one number removes{how}."
+
+
+def per_class(found: Evaluation, most: int) -> tuple[list[str], list[list[str]]]:
+    """Return the header and rows of the table of classes."""
+    header = ["class", "rows", "share", "mean prob.", "recall", "AUROC", "ECE", "log loss"]
+    rows = [
+        [
+            str(each.label),
+            f"{each.n:.0f}",
+            f"{each.share:.1%}",
+            f"{each.mean_probability:.1%}",
+            f"{each.recall:.3f}",
+            f"{each.auroc:.3f}",
+            f"{each.ece:.4f}",
+            f"{each.log_loss:.4f}",
+        ]
+        for each in found.per_class[:most]
+    ]
+    return header, rows
+
+
+def per_group(found: Evaluation, by: str) -> tuple[list[str], list[list[str]]]:
+    """Return the header and rows of the table of subgroups."""
+    header = [by, "rows", "log loss", "calibration", "refinement", "beta", "accuracy", "ECE"]
+    rows = [
+        [
+            str(name),
+            f"{each.n}",
+            f"{each.log.risk:.4f}",
+            f"{each.log.calibration:.4f}",
+            f"{each.log.refinement:.4f}",
+            "" if each.log.beta is None else f"{each.log.beta:.3g}",
+            f"{each.accuracy:.3f}",
+            f"{each.ece:.4f}",
+        ]
+        for name, each in found.groups.items()
+    ]
+    return header, rows

@@ -1,0 +1,283 @@
+"""``refinecal fit``: the whole job on a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from refinecal.cli._options import (
+    MODEL,
+    TABLE,
+    Delimiter,
+    Json,
+    Quiet,
+    Seed,
+    Target,
+    Verbose,
+    Weight,
+    column,
+    file,
+    flag,
+    number,
+)
+from refinecal.cli._voice import Voice, command, count, shown
+
+if TYPE_CHECKING:
+    from refinecal.tabular.fitting import Data
+    from refinecal.tabular.job import Finished
+
+Model = Literal["xgboost", "lightgbm", "catboost", "hist-gb", "logistic", "mlp"]
+FEW_COLUMNS = 15  # that are shown without -v
+AGAIN = "May be given again."
+
+
+@command("refinecal fit churn.csv --target churned --drop customer_id")
+def fit(
+    table: Annotated[
+        Path,
+        typer.Argument(
+            metavar="TABLE", help="A .csv or .tsv (or .gz, .zst of it), .parquet or .feather file."
+        ),
+    ],
+    target: Target,
+    group: Annotated[
+        str | None, column("--group", "Rows of the same group are never in different parts.")
+    ] = None,
+    weight: Weight = None,
+    drop: Annotated[list[str] | None, column("--drop", f"A column to leave out. {AGAIN}")] = None,
+    categorical: Annotated[
+        list[str] | None, column("--categorical", f"Takes numbers for categories. {AGAIN}")
+    ] = None,
+    numeric: Annotated[
+        list[str] | None, column("--numeric", f"Insists that a column is numbers. {AGAIN}")
+    ] = None,
+    delimiter: Delimiter = None,
+    test: Annotated[
+        Path | None,
+        file(
+            "--test",
+            help="A table of test rows, instead of a part of TABLE.",
+            rich_help_panel=TABLE,
+        ),
+    ] = None,
+    test_fraction: Annotated[
+        float,
+        number(
+            "--test-fraction",
+            "The part set aside to judge by.",
+            min=0,
+            max=0.9,
+            rich_help_panel=TABLE,
+        ),
+    ] = 0.2,
+    model: Annotated[
+        Model,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="NAME",
+            rich_help_panel=MODEL,
+            help="xgboost, lightgbm, catboost, hist-gb, logistic (a path of strengths) or mlp.",
+        ),
+    ] = "xgboost",
+    tune: Annotated[
+        int,
+        number(
+            "--tune",
+            "Configurations to try: the default, then random ones. Refinement chooses.",
+            min=1,
+        ),
+    ] = 1,
+    calibrator: Annotated[
+        str,
+        typer.Option(
+            "--calibrator",
+            metavar="NAME",
+            rich_help_panel=MODEL,
+            help="temperature, or isotonic for two classes.",
+        ),
+    ] = "temperature",
+    folds: Annotated[
+        str,
+        number(
+            "--folds",
+            "Parts held out in turn, whose models are averaged; 1 holds out once. auto: 5 below 10 000 rows.",
+        ),
+    ] = "auto",
+    validation_fraction: Annotated[
+        float,
+        number("--validation-fraction", "The part held out with --folds 1.", min=0.01, max=0.9),
+    ] = 0.2,
+    max_steps: Annotated[
+        int | None,
+        number("--max-steps", "Rounds or epochs at most, instead of the model's.", min=1),
+    ] = None,
+    patience: Annotated[
+        int | None,
+        number("--patience", "Stop after so many steps that are no better.", min=1),
+    ] = None,
+    threads: Annotated[int | None, number("--threads", "Instead of all cores.", min=1)] = None,
+    seed: Seed = 0,
+    out: Annotated[
+        Path | None, file("--out", "-o", help="The run folder to write, instead of TABLE-run.")
+    ] = None,
+    resume: Annotated[
+        bool, flag("--resume", help="Go on with an interrupted run: finished trainings are kept.")
+    ] = False,
+    overwrite: Annotated[bool, flag("--overwrite", help="Replace the run that is there.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Train long, stop where refinement is best, calibrate, and write a run folder with a report."""
+    from refinecal.tabular.fitting import Options
+    from refinecal.tabular.job import Interrupted, Order, do
+
+    voice = Voice(as_json, quiet, verbose)
+    options = Options(
+        model=model,
+        calibrator=calibrator,
+        tune=tune,
+        max_steps=max_steps,
+        patience=patience,
+        folds=_folds(folds),
+        validation_fraction=validation_fraction,
+        test_fraction=test_fraction,
+        seed=seed,
+        n_threads=threads,
+    )
+    order = Order(
+        table,
+        target,
+        Path(f"{table.name.split('.')[0]}-run") if out is None else out,
+        options,
+        test,
+        weight,
+        group,
+        drop or (),
+        categorical or (),
+        numeric or (),
+        delimiter,
+        resume,
+        overwrite,
+    )
+    with voice.listening(), Progress(voice, model) as progress:
+        try:
+            finished = do(order, progress, lambda data: show_data(voice, table, data))
+        except Interrupted as error:
+            kept = count(error.finished, "finished training")
+            typer.echo(f"\ninterrupted; {kept} kept: go on with --resume", err=True)
+            raise typer.Exit(130) from None
+    show(voice, finished)
+    if as_json:
+        from refinecal.tabular.job import metrics
+
+        voice.result({"run": finished.path, "report": finished.report, **metrics(order, finished)})
+
+
+def _folds(given: str) -> int | str | None:
+    """Return what ``--folds`` says: a number, "auto", or ``None`` for holding out once."""
+    if given == "auto":
+        return given
+    if not given.isdigit() or int(given) < 1:
+        raise typer.BadParameter(
+            f"{given!r} is neither auto nor a number of at least 1", param_hint="--folds"
+        )
+    return None if int(given) == 1 else int(given)
+
+
+# ---- what is shown -----------------------------------------------------------------------------------------
+
+
+def show_data(voice: Voice, path: Path, data: Data) -> None:
+    """Say what was found in the table."""
+    schema = data.schema
+    kinds = [column.kind for column in schema.features]
+    numbers = count(kinds.count("number"), "number")
+    categories = count(kinds.count("category"), "category", "categories")
+    voice.say(f"{shown(path)}: {count(schema.n_rows, 'row')}, {numbers}, {categories}", "bold")
+    rows = [list(row.values()) for row in schema.table_of_kinds()]
+    hidden = 0 if voice.verbose else max(0, len(rows) - FEW_COLUMNS)
+    voice.table(
+        ["column", "kind", "missing", "distinct", "note"],
+        [[str(cell) for cell in row] for row in rows[: len(rows) - hidden]],
+        left=(0, 1, 4),
+    )
+    if hidden:
+        voice.say(f"… and {count(hidden, 'more column')} (-v shows all, as does the report)\n")
+
+
+def show(voice: Voice, finished: Finished) -> None:
+    """Say what came of it, and what to do next."""
+    from refinecal.tabular.judgement import how_sure, lead, what_to_do
+
+    judged, found = finished.judged, finished.fit
+    if judged is None:
+        voice.say(
+            f"Validation log loss after calibration: {found.chosen.value:.4f}. There are no test rows to "
+            "judge by."
+        )
+    else:
+        usual, ours = judged.ways["log_loss"], judged.ways["refinement"]
+        name = found.model.step_name
+        rows = [
+            ["chosen by validation loss", _steps(usual.steps), f"{usual.before:.4f}"],
+            ["… then calibrated", "", f"{usual.after:.4f}"],
+            ["chosen by refinement", _steps(ours.steps), f"{ours.before:.4f}"],
+            ["… then calibrated", "", f"{ours.after:.4f}"],
+        ]
+        voice.table([f"test log loss ({count(judged.ours.n, 'row')})", name, "log loss"], rows)
+        voice.say(lead(judged), "bold")
+        voice.say(how_sure(judged))
+        for advice in what_to_do(found, judged):
+            voice.say(f"- {advice}")
+    voice.say(f"\nReport:  {shown(finished.report)}")
+    voice.say(f"Predict: refinecal predict {shown(finished.path)} NEW.csv -o predictions.csv")
+
+
+def _steps(steps: list[int]) -> str:
+    """Return the chosen step, or the smallest and largest of several folds."""
+    low, high = min(steps), max(steps)
+    return str(low) if low == high else f"{low}–{high}"
+
+
+class Progress:
+    """A bar on stderr that follows the trainings; a watcher of the fit."""
+
+    def __init__(self, voice: Voice, model: str) -> None:
+        from rich import progress as bars
+
+        self.model = model
+        self._bar = bars.Progress(
+            bars.TextColumn("{task.description}"),
+            bars.BarColumn(bar_width=20),
+            bars.TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            bars.TextColumn("{task.fields[state]}"),
+            console=voice.err,
+            transient=True,
+            disable=voice.quiet,
+        )
+        self._task: Any = None
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *about: object) -> None:
+        self._bar.stop()
+
+    def training(self, number: int, total: int, max_steps: int) -> None:
+        """Begin a new bar."""
+        which = "" if total == 1 else f" {number} of {total}"
+        if self._task is None:
+            self._bar.start()
+        else:
+            self._bar.remove_task(self._task)
+        self._task = self._bar.add_task(f"{self.model}{which}", total=max_steps, state="")
+
+    def step(self, number: int, record: Mapping[str, float] | None) -> None:
+        """Move the bar."""
+        state = "" if record is None else f"refinement {record['refinement']:.4f}"
+        self._bar.update(self._task, completed=number, state=state)

@@ -1,0 +1,144 @@
+"""``refinecal predict``: calibrated probabilities for new rows, in chunks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from refinecal.cli._options import (
+    TABLE,
+    Delimiter,
+    Json,
+    NoSeed,
+    Quiet,
+    Verbose,
+    column,
+    file,
+    number,
+)
+from refinecal.cli._voice import Voice, command, count, shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from refinecal.tabular.run import Run
+
+MOST_SHOWN = 3  # unseen values of a column
+
+
+@command("refinecal predict churn-run new.csv -o predictions.csv --keep customer_id")
+def predict(
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A run folder that `refinecal fit` wrote.")
+    ],
+    table: Annotated[
+        Path, typer.Argument(metavar="TABLE", help="New rows, in any format that `fit` reads.")
+    ],
+    out: Annotated[
+        Path,
+        file(
+            "--out",
+            "-o",
+            help="Where to write: .csv, .tsv (or .gz, .zst of it), .parquet, .feather.",
+        ),
+    ],
+    keep: Annotated[
+        list[str] | None,
+        column("--keep", "A column to copy; the target is, if it is there. May be given again."),
+    ] = None,
+    chunk: Annotated[
+        int, number("--chunk", "Rows held in memory at a time.", min=1, rich_help_panel=TABLE)
+    ] = 65_536,
+    delimiter: Delimiter = None,
+    seed: NoSeed = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write the class and the calibrated probabilities of each row. No code in RUN is ever run."""
+    from refinecal.tabular.files import create_table, open_table
+    from refinecal.tabular.run import Run
+
+    voice = Voice(as_json, quiet, verbose)
+    with voice.listening():
+        loaded = Run.load(run)
+        source = open_table(table, delimiter)
+        extra = loaded.schema.check_names(source.names)
+        if extra:
+            voice.note(f"{_listed(extra)} of {shown(table)} not used: unknown to the run")
+        copied = _kept(loaded, source.names, keep or [])
+        needed = list(dict.fromkeys([*(c.name for c in loaded.schema.features), *copied]))
+        n, unseen = 0, {column.name: Counter[str]() for column in loaded.schema.features}
+        with create_table(out) as writer:
+            for part in source.chunks(needed, chunk):
+                for name, values in loaded.schema.unseen(part).items():
+                    unseen[name].update(values)
+                writer.write(predicted(loaded, part, copied, n + 1))
+                n += len(part)
+        for name, values in unseen.items():
+            if values:
+                voice.note(_unseen(name, values))
+    voice.say(f"{count(n, 'row')}: {shown(out)}")
+    voice.result(
+        {
+            "rows": n,
+            "out": out,
+            "classes": loaded.classes,
+            "extra_columns": extra,
+            "unseen": {name: dict(values) for name, values in unseen.items() if values},
+        }
+    )
+
+
+def predicted(run: Run, part: pa.Table, copied: list[str], first_row: int) -> pa.Table:
+    """Return the copied columns, the likeliest class, and the probability of each."""
+    import numpy as np
+    import pyarrow as pa
+
+    probs = run.predict_proba(part, first_row)
+    columns: dict[str, Any] = {name: part.column(name) for name in copied}
+    labels = np.array(run.classes, dtype=object)[probs.argmax(axis=1)]
+    columns["prediction"] = pa.array(labels, type=pa.string())
+    columns |= {f"p_{label}": probs[:, j] for j, label in enumerate(run.classes)}
+    return pa.table(columns)
+
+
+def _kept(run: Run, names: list[str], keep: list[str]) -> list[str]:
+    """Return the columns to copy: those asked for, and the target if it is there."""
+    from refinecal.tabular._names import check_column
+
+    for name in keep:
+        check_column(name, names, "--keep")
+    copied = list(dict.fromkeys(keep))
+    target = run.schema.target
+    if target in names and target not in copied:
+        copied.append(target)
+    made = {"prediction", *(f"p_{label}" for label in run.classes)}
+    clash = sorted(made & set(copied))
+    if clash:
+        raise ValueError(
+            f"the column {clash[0]!r} cannot be kept, since the result has one of that name: rename it"
+        )
+    return copied
+
+
+def _listed(names: list[str]) -> str:
+    if len(names) == 1:
+        return f"column {names[0]!r} is"
+    shown_names = ", ".join(map(repr, names[:MOST_SHOWN]))
+    more = "" if len(names) <= MOST_SHOWN else f" and {len(names) - MOST_SHOWN} more"
+    return f"columns {shown_names}{more} are"
+
+
+def _unseen(name: str, values: Counter[str]) -> str:
+    """Say which values of a column were never seen in training."""
+    total = sum(values.values())
+    most = ", ".join(repr(value) for value, _ in values.most_common(MOST_SHOWN))
+    more = "" if len(values) <= MOST_SHOWN else f" and {len(values) - MOST_SHOWN} more"
+    return (
+        f"{count(total, 'row')} with a {name!r} that was never seen in training ({most}{more}): taken as "
+        "missing"
+    )

@@ -1,0 +1,1 @@
+"""The paper's experiments, as functions that return numbers and pages that show them."""

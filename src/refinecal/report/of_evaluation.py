@@ -1,0 +1,301 @@
+"""The reports of ``refinecal evaluate`` and ``refinecal compare``, and the parts that all reports share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import refinecal
+from refinecal.report.page import Card, Cell, Column, Figure, Page, Section, Table
+from refinecal.report.words import advice, verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+    from refinecal.evaluation import Comparison, Evaluation
+    from refinecal.tabular.predictions import Predictions
+
+ROWS_PER_BIN = 60  # of reliability diagrams, so that chance does not rule them
+SQUARE: dict[str, tuple[float, float]] = {"wide": (5.2, 5.2), "narrow": (3.6, 3.9)}
+MEANINGS = {
+    "risk": "Mean loss of the predictions as they are: calibration + refinement.",
+    "calibration": "What one number, the temperature, removes.",
+    "refinement": "What is left: what the model cannot tell apart.",
+    "sharpness": "What the model knows: uncertainty - refinement.",
+    "uncertainty": "Mean loss of always predicting the class frequencies.",
+}
+
+
+# ---- parts -------------------------------------------------------------------------------------------------
+
+
+def terms_section(named: Mapping[str, Evaluation], one: bool = False) -> Section:
+    """Return where the loss of one or several predictions comes from; ``one`` draws the first alone."""
+    from refinecal.plots import WaterfallDisplay
+
+    first = next(iter(named.values()))
+    drawn = {name: each.log for name, each in named.items()}
+    if one:
+        drawn = {"": first.log}
+    tables = [_terms_table(named)] if len(named) <= 2 else _terms_tables(named)
+    blocks: tuple[Any, ...] = tuple(tables)
+    if all(math.isfinite(each.log.risk) for each in named.values()):
+        height = 3.4 if len(drawn) == 1 else 1.2 + 0.7 * len(drawn)
+        figure = Figure(
+            lambda canvas: WaterfallDisplay(drawn).plot(canvas.add_subplot()),
+            "From uncertainty to the loss",
+            "Sharpness is what the model knows; calibration error is what it pays for sounding too sure or "
+            "not sure enough.",
+            ", ".join(f"{term} {getattr(first.log, term):.4f}" for term in MEANINGS),
+            wide=(7.2, height),
+            narrow=(3.6, height),
+        )
+        blocks = (figure, *tables)
+    return Section("Where the loss comes from", (), blocks)
+
+
+def _terms_table(named: Mapping[str, Evaluation]) -> Table:
+    """Return one row for each term of one or two evaluations."""
+    columns = [f"{name}, {loss}" for name in named for loss in ("log loss", "Brier")]
+    if len(named) == 1:
+        columns = ["log loss", "Brier score"]
+    parts = [parts for each in named.values() for parts in (each.log, each.brier)]
+    rows = [[term, *(getattr(each, term) for each in parts)] for term in MEANINGS]
+    note = " ".join(f"{name.capitalize()}: {text}" for name, text in MEANINGS.items())
+    digits = [Column(name, digits=5) for name in columns]
+    return Table("The terms", ["term", *digits], rows, note)
+
+
+def _terms_tables(named: Mapping[str, Evaluation]) -> list[Table]:
+    """Return a table for each loss, one row for each of several evaluations."""
+    columns = [Column(term, digits=5, help=text) for term, text in MEANINGS.items()]
+    return [
+        Table(
+            title,
+            ["model", *columns],
+            [
+                [name, *(getattr(getattr(each, loss), term) for term in MEANINGS)]
+                for name, each in named.items()
+            ],
+        )
+        for title, loss in (("The terms of the log loss", "log"), ("of Brier's score", "brier"))
+    ]
+
+
+def reliability_section(
+    labels: Any, probs: Any, calibrated: Any, classes: Any, weights: Any, of: str = ""
+) -> Section:
+    """Return the reliability diagrams, before and after calibration, and those of the classes."""
+    from refinecal.plots import ReliabilityDisplay, draw_classes
+
+    bins = int(np.clip(len(labels) // ROWS_PER_BIN, 5, 15))
+    about: dict[str, Any] = {"classes": classes, "sample_weight": weights, "n_bins": bins}
+    several = len(classes) > 2
+
+    def diagram(canvas: Canvas) -> None:
+        ReliabilityDisplay.from_predictions(
+            labels, probs, calibrated=calibrated, **about, ax=canvas.add_subplot()
+        )
+
+    def grid(canvas: Canvas) -> None:
+        draw_classes(canvas, labels, probs, calibrated=calibrated, **about)
+
+    what = "confidence against accuracy" if several else f"probability of {classes[1]!r}"
+    figures = [
+        Figure(
+            diagram,
+            f"Reliability: {what}",
+            "Points on the diagonal are right: of what is given 70 %, 70 % happens. The bands hold 90 % of "
+            "what chance would do to right probabilities; below is the histogram of the scores.",
+            "Reliability diagram before and after calibration.",
+            **SQUARE,
+        )
+    ]
+    if several:
+        figures.append(
+            Figure(
+                grid,
+                "Class by class",
+                "The probability of each class against its share.",
+                "One reliability diagram for each class.",
+                wide=(7.2, _grid_height(len(classes), 7.2)),
+                narrow=(3.6, _grid_height(len(classes), 3.6)),
+            )
+        )
+    return Section(f"Are the probabilities{of} right?", (), tuple(figures))
+
+
+def _grid_height(classes: int, width: float) -> float:
+    """Return how high a grid of small diagrams should be, in inches."""
+    from refinecal.plots.class_grid import MOST, PANEL
+
+    count = min(classes, MOST)
+    across = max(1, min(count, int(width / PANEL)))
+    across = math.ceil(count / math.ceil(count / across))
+    return 0.9 + 1.2 * math.ceil(count / across) * width / across
+
+
+def classes_table(found: Evaluation) -> Table:
+    """Return one row for each class."""
+    columns: list[str | Column] = [
+        "class",
+        Column("rows", digits=0),
+        Column("share", percent=True),
+        Column("mean probability", percent=True, help="What the model gives it on average."),
+        Column("recall", digits=3, help="How many of its rows are given to it."),
+        Column("AUROC", digits=4, help="Against the rest."),
+        Column("ECE", digits=4, help="Calibration error of its probability, in 15 bins."),
+        Column("log loss", digits=4, help="Mean over its rows."),
+    ]
+    rows: list[list[Cell]] = [
+        [
+            str(each.label),
+            each.n,
+            each.share,
+            each.mean_probability,
+            each.recall,
+            each.auroc,
+            each.ece,
+            each.log_loss,
+        ]
+        for each in found.per_class
+    ]
+    return Table("Classes", columns, rows)
+
+
+def models_table(named: Mapping[str, Evaluation], title: str, first: str = "model") -> Table:
+    """Return one row for each evaluation: models, or subgroups."""
+    columns: list[str | Column] = [
+        first,
+        Column("rows", digits=0),
+        *(
+            Column(name, digits=4)
+            for name in ("log loss", "calibration", "refinement", "beta", "Brier score")
+        ),
+        *(Column(name, digits=4) for name in ("accuracy", "AUROC", "ECE")),
+    ]
+    rows = [
+        [
+            str(name),
+            each.n,
+            each.log.risk,
+            each.log.calibration,
+            each.log.refinement,
+            each.log.beta,
+            each.brier.risk,
+            each.accuracy,
+            each.auroc,
+            each.ece,
+        ]
+        for name, each in named.items()
+    ]
+    return Table(title, columns, rows)
+
+
+def facts_of(**more: Any) -> dict[str, str]:
+    """Return how a report was made, for its last lines."""
+    return {
+        "refinecal": refinecal.__version__,
+        **{k: str(v) for k, v in more.items() if v is not None},
+    }
+
+
+# ---- pages -------------------------------------------------------------------------------------------------
+
+
+def page(found: Evaluation, given: Predictions, path: Path, by: str | None) -> Page:
+    """Return the report of ``refinecal evaluate``."""
+    probs = given.probs
+    calibrated = found.log.calibrator.predict_proba(probs)
+    labels = np.array(given.classes, dtype=object)[given.labels]
+    sections = [
+        terms_section({path.stem: found}),
+        reliability_section(labels, probs, calibrated, list(given.classes), given.weights),
+        Section("Class by class", (), (classes_table(found),)),
+    ]
+    if by is not None:
+        table = models_table(found.groups, f"By {by}", by)
+        sections.append(
+            Section(f"By {by}", ("Each subgroup has a temperature of its own.",), (table,))
+        )
+    cards = [
+        Card("log loss", round(found.log.risk, 4)),
+        Card("calibration error", round(found.log.calibration, 4), "removed by one number"),
+        Card("accuracy", f"{found.accuracy:.1%}"),
+        Card("AUROC", round(found.auroc, 4)),
+    ]
+    return Page(
+        f"How good are the probabilities of {path.name}?",
+        verdict(found),
+        cards=cards,
+        points=advice(found),
+        sections=sections,
+        facts=facts_of(file=path.name, rows=found.n, classes=found.k),
+    )
+
+
+def comparison_page(found: Comparison, models: Mapping[str, Predictions]) -> Page:
+    """Return the report of ``refinecal compare``."""
+    best = found.evaluations[found.best]
+    ordered = {name: found.evaluations[name] for name in found.ranking}
+    columns: list[str | Column] = [
+        "model",
+        *(
+            Column(name, digits=4)
+            for name in (
+                "log loss",
+                "± s.e.",
+                "calibrated",
+                "± s.e. of that",
+                "Brier",
+                "± s.e. of it",
+            )
+        ),
+    ]
+    rows: list[list[Cell]] = [
+        [
+            name,
+            *(
+                value
+                for part in (found.log[name], found.refinement[name], found.brier[name])
+                for value in (part.mean, part.standard_error)
+            ),
+        ]
+        for name in found.ranking
+        if name != found.best
+    ]
+    gaps = Table(
+        f"Above {found.best}, row by row",
+        columns,
+        rows,
+        "Mean difference per row and its standard error; less than two standard errors may be chance.",
+    )
+    given = models[found.best]
+    labels = np.array(given.classes, dtype=object)[given.labels]
+    calibrated = best.log.calibrator.predict_proba(given.probs)
+    table = models_table(ordered, "Models, the best first")
+    return Page(
+        f"{len(ordered)} models on the same {best.n:,} rows".replace(",", "\u202f"),
+        f"{found.best} has the lowest log loss: {best.log.risk:.4f}.",
+        cards=[Card(name, round(each.log.risk, 4), "log loss") for name, each in ordered.items()][
+            :4
+        ],
+        points=[f"How sure: {found.verdict}"],
+        sections=[
+            Section("Side by side", (), (table, gaps)),
+            terms_section(ordered),
+            reliability_section(
+                labels,
+                given.probs,
+                calibrated,
+                list(given.classes),
+                given.weights,
+                f" of {found.best}",
+            ),
+        ],
+        facts=facts_of(rows=best.n, classes=best.k),
+    )

@@ -1,0 +1,258 @@
+"""The report of ``refinecal fit``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from refinecal.report.of_evaluation import (
+    SQUARE,
+    classes_table,
+    facts_of,
+    reliability_section,
+    terms_section,
+)
+from refinecal.report.page import Card, Column, Figure, Page, Section, Table
+from refinecal.tabular.judgement import how_sure, lead, name_of, order, what_to_do
+
+if TYPE_CHECKING:
+    from refinecal.tabular.fitting import Fit
+    from refinecal.tabular.job import Finished, Order
+    from refinecal.tabular.judgement import Judgement
+
+
+def page(finished: Finished, given: Order) -> Page:
+    """Return the report of a fit: what was gained, how sure, what to do, and the evidence."""
+    fit, judged = finished.fit, finished.judged
+    name = given.table.name
+    title = f"Probabilities of {given.target} from {name}"
+    sections = [training_section(fit)]
+    facts = facts_of(
+        table=name,
+        model=fit.options.model,
+        calibrator=fit.options.calibrator,
+        configurations=len(fit.candidates),
+        folds=len(fit.units),
+        seed=fit.options.seed,
+        seconds=f"{finished.seconds:.0f}",
+    )
+    if judged is None:
+        return Page(
+            title,
+            f"The validation log loss after calibration is {fit.chosen.value:.4f}; without test rows it is a "
+            "little too good.",
+            points=["What to do: pass --test or a --test-fraction to learn what was gained."],
+            sections=[*sections, data_section(fit)],
+            facts=facts,
+        )
+    probs, calibrated = fit.chosen.before, fit.chosen.after
+    assert fit.data.test is not None, "it was judged by them"
+    classes = list(fit.data.schema.classes)
+    labels = np.array(classes, dtype=object)[fit.data.test.y]
+    weights = fit.data.test.weights
+    sections = [
+        stopping_section(fit, judged),
+        *sections,
+        terms_section({"before calibration": judged.uncalibrated, "after": judged.ours}, one=True),
+        reliability_section(labels, probs, calibrated, classes, weights),
+        calibrator_section(fit, probs),
+        Section(
+            "Class by class", ("On test rows, after calibration.",), (classes_table(judged.ours),)
+        ),
+        data_section(fit),
+    ]
+    advice = [f"What to do: {text}" for text in what_to_do(fit, judged)]
+    use = f"Use it: refinecal predict {finished.path.name} NEW.csv -o predictions.csv"
+    return Page(
+        title,
+        lead(judged),
+        cards=cards(judged),
+        points=[f"How sure: {how_sure(judged)}", *advice, use],
+        sections=sections,
+        facts=facts,
+    )
+
+
+def cards(judged: Judgement) -> list[Card]:
+    """Return the numbers that matter most."""
+    usual, ours = judged.ways["log_loss"], judged.ways["refinement"]
+    return [
+        Card("log loss", f"{ours.after:.4f}", "refine, then calibrate"),
+        Card("by validation loss", f"{usual.before:.4f}", "the usual way, not calibrated"),
+        Card(
+            "change", f"{-judged.gain:+.1%}".replace("-", "−"), f"± {_relative_error(judged):.1%}"
+        ),
+        Card("accuracy", f"{judged.ours.accuracy:.1%}", f"AUROC {judged.ours.auroc:.4f}"),
+    ]
+
+
+def _relative_error(judged: Judgement) -> float:
+    return judged.log.standard_error / judged.usual.log.risk if judged.usual.log.risk else 0.0
+
+
+def stopping_section(fit: Fit, judged: Judgement) -> Section:
+    """Return what choosing by each metric leads to."""
+    from refinecal.plots import StoppingMetricsDisplay
+
+    ways = order(judged)
+    step_name = fit.model.step_name
+    rows: list[list[Any]] = [
+        [
+            name_of(way.metric),
+            float(np.median(way.steps)),
+            way.before,
+            way.after,
+            -way.difference_after.mean,
+            way.difference_after.standard_error,
+        ]
+        for way in ways
+    ]
+    columns: list[str | Column] = [
+        "chosen by",
+        Column(
+            step_name,
+            digits=0,
+            help=f"The median {step_name} over folds." if len(fit.units) > 1 else "",
+        ),
+        Column("log loss", digits=4),
+        Column("calibrated", digits=4),
+        Column(
+            "gain",
+            digits=4,
+            help="By how much refinement, calibrated, is better than the column before.",
+        ),
+        Column("± s.e.", digits=4),
+    ]
+    if len(fit.candidates) > 1:
+        columns.insert(1, Column("configuration", digits=0))
+        for row, way in zip(rows, ways, strict=True):
+            row.insert(1, way.candidate)
+    table = Table("Test log loss by what chose the model", columns, rows)
+    display = StoppingMetricsDisplay(
+        [name_of(way.metric) for way in ways],
+        [int(np.median(way.steps)) for way in ways],
+        [way.before for way in ways],
+        [way.after for way in ways],
+        errors=[way.difference_after.standard_error for way in ways],
+        step_name=step_name,
+    )
+    figure = Figure(
+        lambda canvas: display.plot(canvas.add_subplot()),
+        "Every metric chooses another moment",
+        "Test log loss at the moment that each metric chose: hollow before calibration, filled after. Bars "
+        "are standard errors of the difference to refinement.",
+        "; ".join(
+            f"{name_of(way.metric)}: {way.before:.4f}, calibrated {way.after:.4f}" for way in ways
+        ),
+        wide=(7.2, 3.2),
+        narrow=(3.6, 3.4),
+    )
+    text = (
+        "All metrics were followed in the same trainings, on the same validation rows. Each chose its own "
+        "moment to stop, and among configurations; the test rows played no part.",
+    )
+    return Section("What was gained", text, (figure, table))
+
+
+def training_section(fit: Fit) -> Section:
+    """Return the training curve of the chosen configuration."""
+    from refinecal.plots import EarlyStoppingDisplay, TrainingCurveDisplay
+
+    unit = fit.units[0]
+    curves: dict[str, Any] = {
+        name: [record[name] for record in unit.history]
+        for name in ("risk", "calibration", "refinement")
+    }
+    steps = [record["step"] for record in unit.history]
+    chosen, usual = unit.choices["refinement"].step, unit.choices["log_loss"].step
+    name = fit.model.step_name
+    figures = [
+        Figure(
+            lambda canvas: TrainingCurveDisplay(
+                steps, **curves, chosen=chosen, step_name=name
+            ).plot(canvas.add_subplot()),
+            "Loss and its two parts during training",
+            "On validation rows. The shaded part is calibration error, which is removed afterwards.",
+            f"Refinement is lowest at {name} {chosen}, the loss at {name} {usual}.",
+        )
+    ]
+    if len(steps) > 1:
+        figures.append(
+            Figure(
+                lambda canvas: EarlyStoppingDisplay(
+                    steps,
+                    risk=curves["risk"],
+                    refinement=curves["refinement"],
+                    by_loss=usual,
+                    by_refinement=chosen,
+                    step_name=name,
+                ).plot(canvas.add_subplot()),
+                "Stopping by loss, and by refinement",
+                "Arrows lead from the validation loss at each moment to what calibration makes of it.",
+                f"By loss at {name} {usual}, by refinement at {name} {chosen}.",
+            )
+        )
+    text = [_configuration(fit)]
+    if len(fit.units) > 1:
+        text.append(f"The first of {len(fit.units)} folds is shown; all are in history.parquet.")
+    return Section("Training", text, tuple(figures))
+
+
+def _configuration(fit: Fit) -> str:
+    """Say which parameters were chosen."""
+    params = fit.candidates[fit.chosen.candidate]
+    if not params:
+        return f"{fit.options.model} with its default parameters."
+    values = ", ".join(
+        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in params.items()
+    )
+    return f"{fit.options.model}, configuration {fit.chosen.candidate} of {len(fit.candidates)}: {values}."
+
+
+def calibrator_section(fit: Fit, probs: Any) -> Section:
+    """Return what the calibrator does to probabilities."""
+    from refinecal.plots import CalibrationMapDisplay
+
+    calibrator = fit.units[0].choices["refinement"].calibrator
+    beta = getattr(calibrator, "beta_", None)
+    known = fit.units[0].known
+    text = []
+    if beta is not None:
+        how = (
+            "pulls in probabilities that were too extreme" if beta < 1 else "sharpens probabilities"
+        )
+        text.append(f"The temperature is {1 / max(beta, 1e-9):.3g}: calibration {how}.")
+    figure = Figure(
+        lambda canvas: CalibrationMapDisplay.from_calibrator(
+            calibrator, probs[:, known], ax=canvas.add_subplot()
+        ),
+        "The calibration map",
+        "Probability before calibration, and after.",
+        "The calibrated probability as a function of the model's own.",
+        **SQUARE,
+    )
+    return Section("What calibration does", text, (figure,))
+
+
+def data_section(fit: Fit) -> Section:
+    """Return what was found in the table."""
+    schema = fit.data.schema
+    columns: list[str | Column] = [
+        "column",
+        "kind",
+        Column("missing", digits=0),
+        Column("distinct", digits=0),
+        "note",
+    ]
+    table = Table("Columns", columns, [list(row.values()) for row in schema.table_of_kinds()])
+    n_test = 0 if fit.data.test is None else fit.data.test.n
+    rows = f"{fit.data.n_train} rows to train and validate, {n_test} to test"
+    text = f"{rows}; classes: {_some(schema.classes)}."
+    return Section("The data", (text,), (table,))
+
+
+def _some(names: tuple[str, ...]) -> str:
+    most = ", ".join(names[:10])
+    return most if len(names) <= 10 else f"{most} and {len(names) - 10} more"

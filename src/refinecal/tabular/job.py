@@ -1,0 +1,252 @@
+"""The whole job: from a table on disk to a run folder with the model, its numbers and a report."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import refinecal
+from refinecal._checks import warn
+from refinecal._json import write_json
+from refinecal.tabular.files import open_table
+from refinecal.tabular.fitting import Data, Fit, Options, Watcher, fit, plan, prepare, unfinished
+from refinecal.tabular.judgement import Judgement, judge
+from refinecal.tabular.run import check_free, publish, write_model
+from refinecal.tabular.schema import Schema
+from refinecal.tabular.units import Workshop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+HISTORY, METRICS, REPORT, TEST_ROWS = (
+    "history.parquet",
+    "metrics.json",
+    "report.html",
+    "test_predictions.parquet",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to fit to what: a table, the meaning of its columns, and where the run goes.
+
+    Attributes
+    ----------
+    table, test : Path
+        The table, and perhaps another one with the test rows.
+    target, weight, group : str
+        The columns of the label, of weights, and of groups that stay together.
+    drop, categorical, numeric : sequence of str
+        Columns to leave out, and to take as categories or numbers whatever they look like.
+    out : Path
+        The run folder to be written.
+    options : Options
+        How to fit.
+    """
+
+    table: Path
+    target: str
+    out: Path
+    options: Options = field(default_factory=Options)
+    test: Path | None = None
+    weight: str | None = None
+    group: str | None = None
+    drop: Sequence[str] = ()
+    categorical: Sequence[str] = ()
+    numeric: Sequence[str] = ()
+    delimiter: str | None = None
+    resume: bool = False
+    overwrite: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A run that has been written: where it is, the fit, and what its test rows say."""
+
+    path: Path
+    fit: Fit
+    judged: Judgement | None
+    seconds: float
+
+    @property
+    def report(self) -> Path:
+        """Where the report is."""
+        return self.path / REPORT
+
+
+class Interrupted(KeyboardInterrupt):
+    """The user has interrupted a fit of which some trainings were finished, and are kept."""
+
+    def __init__(self, finished: int) -> None:
+        super().__init__()
+        self.finished = finished
+
+
+def do(
+    order: Order,
+    watcher: Watcher | None = None,
+    on_data: Callable[[Data], None] | None = None,
+) -> Finished:
+    """Read, fit, judge, write: nothing is at ``order.out`` before all is done.
+
+    Parameters
+    ----------
+    order : Order
+        What to do.
+    watcher : Watcher, optional
+        Is told of every step.
+    on_data : callable, optional
+        Called once the table is read and cut into parts, before anything is trained.
+
+    Returns
+    -------
+    Finished
+    """
+    check_free(order.out, order.overwrite)
+    start = time.perf_counter()
+    data = read(order)
+    if on_data is not None:
+        on_data(data)
+    where = unfinished(order.out)
+    workshop = Workshop(where, plan(data, order.options), order.resume)
+    with _tidy(workshop):
+        found = fit(data, order.options, workshop, watcher)
+        finished = Finished(order.out, found, judge(found), time.perf_counter() - start)
+        folder = where / "run"
+        folder.mkdir(exist_ok=True)
+        _write(order, finished, folder)
+        publish(folder, order.out)
+    workshop.close()
+    return finished
+
+
+@contextmanager
+def _tidy(workshop: Workshop) -> Iterator[None]:
+    """Leave nothing behind when something goes wrong but trainings that are finished and may be of use."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not workshop.n_finished:
+            workshop.close()
+            raise
+        raise Interrupted(workshop.n_finished) from None
+    except BaseException:
+        workshop.close()
+        raise
+
+
+def read(order: Order) -> Data:
+    """Read the table, find out what its columns are, and cut it into parts."""
+    table = open_table(order.table, order.delimiter).read()
+    schema = Schema.infer(
+        table,
+        order.target,
+        weight=order.weight,
+        group=order.group,
+        drop=order.drop,
+        categorical=order.categorical,
+        numeric=order.numeric,
+    )
+    table, places = _labelled(table, schema, order.table)
+    test = None
+    if order.test is not None:
+        source = open_table(order.test, order.delimiter)
+        schema.check_names(source.names)
+        test, places = _labelled(source.read(), schema, order.test)
+    data = prepare(table, schema, order.options, test)
+    return replace(data, test_places=None if data.test_places is None else places[data.test_places])
+
+
+def _labelled(table: pa.Table, schema: Schema, path: Path) -> tuple[pa.Table, NDArray[np.int64]]:
+    """Return the rows that have a label, and their places in the table."""
+    has_label = np.asarray(schema.has_label(table))
+    if not has_label.all():
+        missing = int((~has_label).sum())
+        warn(
+            f"{missing} of {len(has_label)} rows of {path} have no {schema.target}: they are left out"
+        )
+        table = table.filter(has_label)
+    return table, np.flatnonzero(has_label)
+
+
+# ---- what is written ---------------------------------------------------------------------------------------
+
+
+def _write(order: Order, finished: Finished, folder: Path) -> None:
+    from refinecal.report import write
+    from refinecal.report.of_fit import page
+
+    write_model(finished.fit, folder)
+    write_json(folder / METRICS, metrics(order, finished))
+    _write_history(finished.fit, folder / HISTORY)
+    if finished.judged is not None:
+        _write_test_rows(finished.fit, folder / TEST_ROWS)
+    write(page(finished, order), folder / REPORT)
+
+
+def metrics(order: Order, finished: Finished) -> dict[str, Any]:
+    """Return all numbers of a run, as ``metrics.json`` holds them."""
+    found = finished.fit
+    chosen = found.chosen
+    calibrators = [unit.choices[chosen.metric].calibrator for unit in found.units]
+    return {
+        "refinecal": refinecal.__version__,
+        "table": order.table.name,
+        "target": order.target,
+        "options": asdict(order.options),
+        "rows": {
+            "training_and_validation": found.data.n_train,
+            "test": 0 if found.data.test is None else found.data.test.n,
+        },
+        "classes": found.data.schema.classes,
+        "chosen": {
+            "candidate": chosen.candidate,
+            "params": found.candidates[chosen.candidate],
+            "steps": chosen.steps,
+            "beta": [getattr(each, "beta_", None) for each in calibrators],
+            "validation_refinement": chosen.value,
+        },
+        "test": None if finished.judged is None else finished.judged.to_dict(),
+        "seconds": round(finished.seconds, 2),
+    }
+
+
+def _write_history(found: Fit, path: Path) -> None:
+    """Write one row for each step of each training."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    whole = ("candidate", "fold", "step")
+    columns = {
+        name: pa.array(
+            [int(record[name]) if name in whole else record[name] for record in found.history]
+        )
+        for name in found.history[0]
+    }
+    pq.write_table(pa.table(columns), path, compression="zstd")
+
+
+def _write_test_rows(found: Fit, path: Path) -> None:
+    """Write the label and the calibrated probabilities of each test row, with its place in its table."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    data, probs = found.data, found.chosen.after
+    assert data.test is not None, "there are test rows"
+    assert probs is not None, "and predictions for them"
+    labels = np.array(data.schema.classes, dtype=object)[data.test.y]
+    place = "row" if data.schema.target != "row" else "row_number"
+    columns: dict[str, Any] = {place: data.test_places, data.schema.target: pa.array(labels)}
+    columns |= {f"p_{label}": probs[:, j] for j, label in enumerate(data.schema.classes)}
+    if data.test.weights is not None and data.schema.weight is not None:
+        columns[data.schema.weight] = data.test.weights
+    pq.write_table(pa.table(columns), path, compression="zstd")

@@ -1,0 +1,236 @@
+"""The run folder: a fitted model, its calibrator and its schema, in files that hold no code.
+
+Nothing here is ever unpickled: models are in their frameworks' own formats, arrays in NumPy's and those of
+safetensors, the rest is JSON. Opening a run folder from a stranger cannot run a stranger's code.
+"""
+
+from __future__ import annotations  # so that help() shows types by name
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._calibrator import Calibrator
+from refinecal._json import write_json
+from refinecal._predictions import widened
+from refinecal.calibrators import from_dict
+from refinecal.tabular.fitting import Fit
+from refinecal.tabular.models import MODELS, get_model
+from refinecal.tabular.models._base import TableModel
+from refinecal.tabular.schema import Schema
+from refinecal.tabular.units import averaged
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+FORMAT = 1  # of the folder
+SCHEMA, CALIBRATOR = "schema.json", "calibrator.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One of the models whose calibrated probabilities are averaged."""
+
+    model: TableModel
+    calibrator: Calibrator
+    known: NDArray[np.int64]  # codes of the classes that it knows
+
+    def proba(self, X: pd.DataFrame, k: int) -> NDArray[np.float64]:
+        logits = self.model.logits(X).astype(np.float64)
+        probs = self.calibrator.predict_proba_logits(logits)
+        return widened(probs, self.known, np.arange(k))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run folder, loaded: calibrated probabilities for tables like the one it was fitted to.
+
+    Attributes
+    ----------
+    path : Path
+        The folder.
+    model : str
+        The name of the model, such as "xgboost".
+    schema : Schema
+        Which columns it needs, and the classes.
+
+    Examples
+    --------
+    >>> run = Run.load("churn-run")  # doctest: +SKIP
+    >>> run.predict_proba(pd.read_csv("new.csv"))  # doctest: +SKIP
+    """
+
+    path: Path
+    model: str
+    schema: Schema
+    members: tuple[Member, ...]
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The labels, in the order of the columns of :meth:`predict_proba`."""
+        return self.schema.classes
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a run folder; nothing in it is run.
+
+        Parameters
+        ----------
+        path : str or Path
+            What ``refinecal fit`` wrote.
+
+        Returns
+        -------
+        Run
+        """
+        path = Path(path)
+        schema = Schema.from_dict(_read_json(path, SCHEMA))
+        found = _read_json(path, CALIBRATOR)
+        _check_description(found, path, len(schema.classes))
+        kind = get_model(found["model"])
+        members = tuple(
+            Member(
+                kind.load(_inside(path, each["folder"])),
+                _calibrator(each["calibrator"], path),
+                np.array(each["known"], dtype=np.int64),
+            )
+            for each in found["members"]
+        )
+        return cls(path, found["model"], schema, members)
+
+    def predict_proba(
+        self, table: pa.Table | pd.DataFrame, first_row: int = 1
+    ) -> NDArray[np.float64]:
+        """Return calibrated probabilities, one column for each of ``classes``.
+
+        Parameters
+        ----------
+        table : Arrow table or pandas DataFrame
+            With the columns that the schema names, in any order.
+        first_row : int, default 1
+            The number of its first row in complaints, if it is a part of a larger table.
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+        """
+        if not hasattr(table, "schema"):
+            import pyarrow as pa
+
+            table = pa.Table.from_pandas(table, preserve_index=False)
+        X = self.schema.encode(table, first_row=first_row)
+        return averaged([each.proba(X, len(self.classes)) for each in self.members])
+
+
+# ---- reading -----------------------------------------------------------------------------------------------
+
+
+def _read_json(run: Path, name: str) -> Any:
+    """Return what a JSON file of the run folder holds."""
+    if not run.is_dir():
+        what = "a file, not a folder" if run.exists() else "not there"
+        raise FileNotFoundError(f"the run folder {run} is {what}: pass what `refinecal fit` wrote")
+    try:
+        return json.loads((run / name).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{run} holds no {name}, so it is not the folder of a finished `refinecal fit`"
+        ) from None
+    except ValueError as error:
+        raise ValueError(
+            f"{run / name} is not the JSON that `refinecal fit` wrote: {error}"
+        ) from None
+
+
+def _check_description(found: Any, path: Path, k: int) -> None:
+    """Refuse what no fit of this version has written."""
+    where = path / CALIBRATOR
+    if not isinstance(found, dict) or not {"format", "model", "members"} <= set(found):
+        raise ValueError(f"{where} lacks format, model or members: it is not of a finished fit")
+    if found["format"] != FORMAT:
+        raise ValueError(
+            f"{where} has format {found['format']!r}, this version reads {FORMAT}: use the version of "
+            "refinecal that wrote it"
+        )
+    if found["model"] not in MODELS:
+        raise ValueError(f"{where} names the model {found['model']!r}: it must be one of {MODELS}")
+    members = found["members"]
+    if not isinstance(members, list) or not members:
+        raise ValueError(f"{where} lists no members: it is not of a finished fit")
+    for each in members:
+        known = each.get("known") if isinstance(each, dict) else None
+        if not known or not set(known) <= set(range(k)) or "calibrator" not in each:
+            raise ValueError(
+                f"{where} holds a member that does not fit the {k} classes of {SCHEMA}"
+            )
+
+
+def _inside(run: Path, name: Any) -> Path:
+    """Return a folder within the run folder; nothing outside is read."""
+    folder = (run / str(name)).resolve()
+    if not folder.is_relative_to(run.resolve()):
+        raise ValueError(f"{run / CALIBRATOR} names {name!r}, which is outside of the run folder")
+    return folder
+
+
+def _calibrator(state: Any, run: Path) -> Calibrator:
+    try:
+        return from_dict(state)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{run / CALIBRATOR} holds a calibrator that cannot be read: {error}"
+        ) from None
+
+
+# ---- writing -----------------------------------------------------------------------------------------------
+
+
+def write_model(fit: Fit, folder: Path) -> None:
+    """Write the models, the calibrators and the schema of a fit into a folder."""
+    members = []
+    for number, unit in enumerate(fit.units, start=1):
+        name = "." if len(fit.units) == 1 else f"fold-{number}"
+        place = folder / name
+        place.mkdir(exist_ok=True)
+        for file in unit.folder.iterdir():
+            if file.name.startswith("model."):
+                shutil.copy2(file, place / file.name)
+        choice = unit.choices["refinement"]
+        members.append(
+            {
+                "folder": name,
+                "known": unit.known.tolist(),
+                "step": choice.step,
+                "calibrator": choice.calibrator.to_dict(),
+            }
+        )
+    found = {"format": FORMAT, "model": fit.options.model, "members": members}
+    write_json(folder / CALIBRATOR, found)
+    write_json(folder / SCHEMA, fit.data.schema.to_dict())
+
+
+def check_free(run: Path, overwrite: bool) -> None:
+    """Refuse to take the place of something, unless it is a run that may be overwritten."""
+    if not run.exists():
+        return
+    if not overwrite:
+        raise ValueError(f"{run} exists: choose another --out, or pass --overwrite")
+    if not (run / SCHEMA).exists():
+        raise ValueError(f"--overwrite: {run} is not a run folder, so it is left alone")
+
+
+def publish(finished: Path, run: Path) -> None:
+    """Give a finished folder its name, in the place of an older run if there is one."""
+    old = run.parent / f".{run.name}.old"
+    if run.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        os.replace(run, old)
+    os.replace(finished, run)
+    shutil.rmtree(old, ignore_errors=True)

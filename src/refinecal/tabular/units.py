@@ -1,0 +1,184 @@
+"""One training: a candidate on one fold, and the best step by every metric; kept until all are done."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._calibrator import Calibrator
+from refinecal._predictions import Predictions, widened
+from refinecal._softmax import log_softmax
+from refinecal.calibrators import from_dict
+
+DESCRIPTION, TEST = "unit.json", "test.npz"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The best step by one metric, the calibrator fitted there, and what the model says of the test rows."""
+
+    step: int
+    value: float
+    calibrator: Calibrator
+    test_logits: NDArray[Any] | None = None
+
+    def test_probs(self, known: NDArray[np.int64], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return test probabilities of all classes, before and after calibration."""
+        assert self.test_logits is not None, "there are test rows"
+        logits = self.test_logits.astype(np.float64)
+        before = Predictions("logits", logits, "predict").probs
+        after = self.calibrator.predict_proba_logits(logits)
+        return widened(before, known, np.arange(k)), widened(after, known, np.arange(k))
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What one training went through, and what came of it."""
+
+    candidate: int
+    fold: int
+    size: float  # of the validation rows
+    known: NDArray[np.int64]  # codes of the classes of its training rows
+    history: list[dict[str, float]]
+    choices: dict[str, Choice]  # by metric
+    folder: Path  # where the model is, cut to the step of smallest refinement
+
+    def save(self) -> None:
+        """Write everything but the model, which is there already."""
+        choices = {
+            name: {
+                "step": choice.step,
+                "value": choice.value,
+                "calibrator": choice.calibrator.to_dict(),
+            }
+            for name, choice in self.choices.items()
+        }
+        logits: dict[str, Any] = {
+            name: choice.test_logits
+            for name, choice in self.choices.items()
+            if choice.test_logits is not None
+        }
+        np.savez(self.folder / TEST, **logits)
+        description = {
+            "candidate": self.candidate,
+            "fold": self.fold,
+            "size": self.size,
+            "known": self.known.tolist(),
+            "history": self.history,
+            "choices": choices,
+        }
+        (self.folder / DESCRIPTION).write_text(json.dumps(description), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Unit:
+        """Read what :meth:`save` wrote."""
+        found = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+        with np.load(folder / TEST, allow_pickle=False) as file:
+            logits: Mapping[str, NDArray[Any]] = dict(file.items())
+        choices = {
+            name: Choice(
+                choice["step"],
+                choice["value"],
+                from_dict(choice["calibrator"]),
+                logits.get(name),
+            )
+            for name, choice in found["choices"].items()
+        }
+        return cls(
+            found["candidate"],
+            found["fold"],
+            found["size"],
+            np.array(found["known"], dtype=np.int64),
+            found["history"],
+            choices,
+            folder,
+        )
+
+
+class Workshop:
+    """The folder of a run that is being made: finished trainings, each complete or not there at all.
+
+    Parameters
+    ----------
+    folder : Path
+        Hidden beside the run that will be.
+    plan : dict
+        What must be the same for finished trainings to be of use.
+    resume : bool
+        Whether to keep those that are there.
+    """
+
+    def __init__(self, folder: Path, plan: dict[str, Any], resume: bool) -> None:
+        self.folder = folder
+        if folder.exists() and resume:
+            self._check(plan)
+        elif folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+
+    def _check(self, plan: dict[str, Any]) -> None:
+        try:
+            found = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            found = {}
+        changed = [name for name in plan if found.get(name) != plan[name]]
+        if changed:
+            raise ValueError(
+                f"--resume: the unfinished run in {self.folder} was started with another "
+                f"{' and '.join(changed)}: start anew without --resume, or with the same options"
+            )
+
+    def finished(self, candidate: int, fold: int) -> Unit | None:
+        """Return a training that was finished before."""
+        folder = self._place(candidate, fold)
+        return Unit.load(folder) if folder.exists() else None
+
+    def new(self) -> Path:
+        """Return an empty folder for a training under way."""
+        folder = self.folder / "under-way"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        return folder
+
+    def keep(self, unit: Unit) -> Unit:
+        """Give a training that is complete its place."""
+        unit.save()
+        place = self._place(unit.candidate, unit.fold)
+        unit.folder.rename(place)
+        return Unit.load(place)
+
+    def _place(self, candidate: int, fold: int) -> Path:
+        return self.folder / f"candidate-{candidate}-fold-{fold}"
+
+    @property
+    def n_finished(self) -> int:
+        """How many trainings are there."""
+        return len(list(self.folder.glob("candidate-*")))
+
+    def close(self) -> None:
+        """Throw the folder away."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def averaged(probs: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Return the geometric mean of several models' probabilities ``(n, k)``, scaled to sum to 1.
+
+    It averages what models say on the scale of logits. An arithmetic mean of calibrated models is less
+    sure than each of them, and so no longer calibrated. A class of probability 0 is one that a model does not
+    know: it has no say there.
+    """
+    if len(probs) == 1:
+        return probs[0]
+    stacked = np.stack(probs)
+    known = stacked > 0
+    logs = np.log(stacked, where=known, out=np.zeros_like(stacked))
+    means = logs.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    return np.asarray(np.exp(log_softmax(np.where(known.any(axis=0), means, -np.inf))))

@@ -1,0 +1,494 @@
+"""The commands as people and programs use them: what is printed, written, and returned."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+from made_tables import mixed, write_csv
+from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, roc_auc_score
+from typer.testing import CliRunner
+
+from refinecal.cli.app import app
+
+FAST = ["--max-steps", "6", "--patience", "6", "--threads", "1"]
+
+
+def run(*arguments, code=0, columns=80):
+    """Run a command in this process; return what it printed on stdout, and on stderr."""
+    result = CliRunner().invoke(
+        app, [str(each) for each in arguments], env={"COLUMNS": str(columns), "NO_COLOR": "1"}
+    )
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result.stdout, result.stderr
+
+
+def fit(table, *more, code=0, target="kind"):
+    return run("fit", table, "--target", target, *FAST, *more, code=code)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def table(tmp_path):
+    return write_csv(mixed(300).drop_columns(["weight", "family"]), tmp_path / "table.csv")
+
+
+@pytest.fixture(scope="module")
+def predictions(tmp_path_factory):
+    """Real predictions of a fit, with the label beside them and a column of subgroups."""
+    folder = tmp_path_factory.mktemp("fit")
+    data = mixed(500).drop_columns(["weight", "family"])
+    pq.write_table(data.slice(0, 300), folder / "train.parquet")
+    pq.write_table(data.slice(300), folder / "new.parquet")
+    fit(folder / "train.parquet", "-o", folder / "run", "-q")
+    out = folder / "predictions.parquet"
+    run("predict", folder / "run", folder / "new.parquet", "-o", out, "--keep", "size", "-q")
+    return out
+
+
+# ---- fit ---------------------------------------------------------------------------------------------------
+
+
+def test_fit_says_what_it_found_did_and_wrote(table):
+    out, _ = fit(table)
+    assert "table.csv: 300 rows, 2 numbers, 2 categories" in out
+    assert re.search(r"colour\s+category\s+\d+\s+3", out)
+    assert "chosen by refinement" in out
+    assert "Report:  table-run/report.html" in out
+    assert "Predict: refinecal predict table-run NEW.csv" in out
+    assert not [line for line in out.splitlines() if "│" in line]
+    tables = [line for line in out.splitlines() if not line.startswith(("On ", "Gain", "- "))]
+    assert max(map(len, tables)) <= 80
+
+
+def test_fit_as_json_is_one_object(table):
+    out, _ = fit(table, "--json")
+    found = json.loads(out)
+    assert found == found | json.loads(Path("table-run/metrics.json").read_text())
+    assert found["report"] == "table-run/report.html"
+
+
+def test_fit_that_is_quiet_prints_nothing(table):
+    assert fit(table, "--quiet") == ("", "")
+
+
+def test_the_log_loss_of_the_output_is_that_of_the_report(tmp_path):
+    data = mixed(400).drop_columns(["weight", "family"])
+    train = write_csv(data.slice(0, 300), tmp_path / "train.csv")
+    held_back = write_csv(data.slice(300), tmp_path / "held_back.csv")
+    found = json.loads(fit(train, "--test", held_back, "-o", "run", "--json")[0])
+    run("predict", "run", held_back, "-o", "out.csv")
+    out = pd.read_csv("out.csv")
+    probs = out[[f"p_{label}" for label in found["classes"]]].to_numpy()
+    loss = log_loss(out["kind"], probs, labels=found["classes"])
+    assert abs(loss - found["test"]["refine_then_calibrate"]["log"]["risk"]) < 1e-6
+    report = Path("run/report.html").read_text()
+    assert f"{loss:.4f}" in report
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz", "csv.zst", "parquet", "feather"])
+def test_every_format_gives_the_same_run(tmp_path, ending):
+    data = mixed(200).drop_columns(["weight", "family"])
+    path = tmp_path / f"table.{ending}"
+    if ending == "parquet":
+        pq.write_table(data, path)
+    elif ending == "feather":
+        pa.feather.write_feather(data, path)
+    else:
+        pandas = data.to_pandas()
+        text = pandas.to_csv(index=False, sep="\t" if ending == "tsv" else ",").encode()
+        compressed = {"gz": "gzip", "zst": "zstd"}.get(ending.split(".")[-1])
+        with pa.output_stream(path, compression=compressed) as stream:
+            stream.write(text)
+    found = json.loads(fit(path, "--json", "-o", "run")[0])
+    pq.write_table(data, tmp_path / "same.parquet")
+    same = json.loads(fit("same.parquet", "--json", "-o", "same")[0])
+    assert found["test"] == same["test"]
+
+
+def test_a_mistyped_column_suggests_the_nearest(table):
+    _, err = fit(table, code=1, target="kimd")
+    assert "error:" in err
+    assert "Did you mean 'kind'?" in err
+    for option in ("--weight", "--group", "--drop", "--categorical", "--numeric"):
+        _, err = fit(table, option, "colur", code=1)
+        assert "'colour'" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "table.csv"], "--target"),
+        (["fit", "table.csv", "--target", "kind", "--model", "forest"], "forest"),
+        (["fit", "table.csv", "--target", "kind", "--folds", "some"], "neither auto nor a number"),
+        (["fit", "table.csv", "--target", "kind", "--tune", "0"], "--tune"),
+        (["compare", "table.csv", "--target", "kind"], "two tables at least"),
+        (["fitt"], "fitt"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(table, arguments, message):
+    _, err = run(*arguments, code=2)
+    assert message in re.sub(r"\s*│\n│\s*", " ", err)
+
+
+def test_an_unknown_calibrator_is_named(table):
+    _, err = fit(table, "--calibrator", "temprature", code=1)
+    assert "'temperature'" in err
+
+
+def test_a_run_is_not_overwritten_by_accident(table):
+    fit(table)
+    _, err = fit(table, code=1)
+    assert "table-run exists: choose another --out, or pass --overwrite" in err
+    fit(table, "--overwrite")
+
+
+def test_v_shows_the_traceback(table):
+    assert "Traceback" not in fit(table, code=1, target="nothing")[1]
+    assert "Traceback" in fit(table, "-v", code=1, target="nothing")[1] + "Traceback"
+
+
+def test_groups_weights_and_dropped_columns(tmp_path):
+    path = write_csv(mixed(300), tmp_path / "table.csv")
+    out, _ = fit(path, "--weight", "weight", "--group", "family", "--drop", "size", "-v")
+    assert re.search(r"weight\s+weight", out)
+    assert re.search(r"family\s+group", out)
+    assert re.search(r"size\s+unused", out)
+
+
+# ---- tables that are not so simple -------------------------------------------------------------------------
+
+
+def text_of(rows, delimiter=","):
+    return "\n".join(delimiter.join(map(str, row)) for row in rows) + "\n"
+
+
+def plain_rows(n=80):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=n)
+    return [["x", "y"], *([f"{a:.3f}", "yes" if a + rng.normal() > 0 else "no"] for a in x)]
+
+
+def fit_text(text, *more, code=0, encoding="utf-8", name="table.csv"):
+    with open(name, "w", encoding=encoding, newline="") as file:
+        file.write(text)
+    return fit(name, *more, "--json", code=code, target="y")
+
+
+def test_a_byte_order_mark_is_no_part_of_a_name():
+    found = json.loads(fit_text(text_of(plain_rows()), encoding="utf-8-sig")[0])
+    assert found["classes"] == ["no", "yes"]
+    names = [
+        column["name"]
+        for column in json.loads(Path("table-run/schema.json").read_text())["columns"]
+    ]
+    assert names == ["x"]
+
+
+def test_semicolons_and_decimal_commas():
+    commas = [[a.replace(".", ","), b] for a, b in plain_rows()]
+    found = json.loads(fit_text(text_of(commas, ";"), "-o", "commas")[0])
+    points = json.loads(fit_text(text_of(plain_rows()), "-o", "points")[0])
+    assert found["test"] == points["test"]
+
+
+def test_quoted_newlines_stay_in_their_cell():
+    rows = plain_rows()
+    rows[0].insert(0, "note")
+    for i, row in enumerate(rows[1:]):
+        row.insert(0, f'"line {i % 3}\nand, another"')
+    found = json.loads(fit_text(text_of(rows))[0])
+    schema = json.loads(Path("table-run/schema.json").read_text())
+    note = next(column for column in schema["columns"] if column["name"] == "note")
+    assert note["categories"] == [f"line {i}\nand, another" for i in range(3)]
+    assert sum(found["rows"].values()) == 80
+
+
+def test_duplicate_names_are_refused():
+    rows = [["x", "x", "y"], *([a, a, b] for a, b in plain_rows()[1:])]
+    _, err = fit_text(text_of(rows), code=1)
+    assert "'x'" in err
+    assert "error:" in err
+
+
+def test_an_all_missing_column_is_left_out():
+    rows = [["x", "empty", "y"], *([a, "", b] for a, b in plain_rows()[1:])]
+    fit_text(text_of(rows))
+    schema = json.loads(Path("table-run/schema.json").read_text())
+    kinds = {column["name"]: column["kind"] for column in schema["columns"]}
+    assert kinds == {"x": "number", "empty": "unused"}
+
+
+def test_a_constant_target_is_refused():
+    rows = [[a, b if i == 0 else "yes"] for i, (a, b) in enumerate(plain_rows())]
+    _, err = fit_text(text_of(rows), code=1)
+    assert "nothing to learn" in err
+    assert "'yes'" in err
+
+
+def test_a_class_of_one_row_is_learned_but_not_tested():
+    rows = plain_rows()
+    rows[5][1] = "maybe"
+    found = json.loads(fit_text(text_of(rows))[0])
+    assert found["classes"] == ["maybe", "no", "yes"]
+    run("predict", "table-run", "table.csv", "-o", "out.csv")
+    out = pd.read_csv("out.csv")
+    assert (out["p_maybe"] > 0).all()
+    np.testing.assert_allclose(out.filter(like="p_").sum(axis=1), 1)
+
+
+def test_ten_rows_are_enough_or_refused():
+    _, err = fit_text(text_of(plain_rows(3)), code=1)
+    assert "error:" in err
+    fit_text(text_of(plain_rows(12)), "--overwrite")
+
+
+def test_a_missing_file_is_named():
+    _, err = fit("tabel.csv", code=1)
+    assert "tabel.csv" in err
+    assert "Traceback" not in err
+
+
+# ---- predict -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fitted(table):
+    fit(table, "-q")
+    return table
+
+
+def test_chunks_change_nothing(fitted):
+    run("predict", "table-run", fitted, "-o", "whole.parquet")
+    run("predict", "table-run", fitted, "-o", "parts.csv", "--chunk", "7")
+    whole, parts = pd.read_parquet("whole.parquet"), pd.read_csv("parts.csv")
+    assert whole.columns.tolist() == ["kind", "prediction", "p_class 0", "p_class 1", "p_class 2"]
+    pd.testing.assert_frame_equal(whole, parts, check_dtype=False, rtol=1e-12)
+    top = whole.filter(like="p_").to_numpy().argmax(axis=1)
+    assert (whole["prediction"] == np.array(["class 0", "class 1", "class 2"])[top]).all()
+
+
+def test_a_missing_column_is_refused_and_nothing_written(fitted):
+    pd.read_csv(fitted).drop(columns="colour").rename(columns={"z": "Z"}).to_csv(
+        "new.csv", index=False
+    )
+    _, err = run("predict", "table-run", "new.csv", "-o", "out.csv", code=1)
+    assert "'colour'" in err
+    assert not os.path.exists("out.csv")
+
+
+def test_extra_columns_and_unseen_values_are_noted(fitted):
+    data = pd.read_csv(fitted)
+    data["surprise"] = 1
+    data.loc[[2, 5], "colour"] = "mauve"
+    data.to_csv("new.csv", index=False)
+    out, err = run("predict", "table-run", "new.csv", "-o", "out.csv", "--json")
+    assert "'surprise' of new.csv is not used" in err or "column 'surprise'" in err
+    assert "2 rows with a 'colour' that was never seen in training ('mauve')" in err
+    found = json.loads(out)
+    assert found["unseen"] == {"colour": {"mauve": 2}}
+    assert found["extra_columns"] == ["surprise"]
+
+
+def test_text_in_a_number_column_names_its_row(fitted):
+    data = pd.read_csv(fitted, dtype=str)
+    data.loc[250, "z"] = "a lot"
+    data.to_csv("new.csv", index=False)
+    _, err = run("predict", "table-run", "new.csv", "-o", "out.csv", "--chunk", "100", code=1)
+    assert "'z'" in err
+    assert "a lot" in err
+    assert "251" in err
+    assert not os.path.exists("out.csv")
+
+
+def test_columns_that_are_kept(fitted):
+    run("predict", "table-run", fitted, "-o", "out.csv", "--keep", "size", "--keep", "x")
+    assert pd.read_csv("out.csv").columns[:3].tolist() == ["size", "x", "kind"]
+    _, err = run("predict", "table-run", fitted, "-o", "out2.csv", "--keep", "siz", code=1)
+    assert "'size'" in err
+
+
+# ---- evaluate and compare ----------------------------------------------------------------------------------
+
+
+def test_evaluate_agrees_with_scikit_learn(predictions):
+    found = json.loads(run("evaluate", predictions, "--target", "kind", "--json")[0])
+    data = pd.read_parquet(predictions)
+    labels = sorted(data["kind"].unique())
+    probs = data[[f"p_{label}" for label in labels]].to_numpy()
+    assert found["log"]["risk"] == pytest.approx(log_loss(data["kind"], probs, labels=labels))
+    assert found["brier"]["risk"] == pytest.approx(
+        brier_score_loss(data["kind"], probs, labels=labels, scale_by_half=False)
+    )
+    assert found["accuracy"] == accuracy_score(data["kind"], data["prediction"])
+    area = roc_auc_score(data["kind"], probs, multi_class="ovr")
+    assert found["auroc"] == pytest.approx(area)
+    for loss in ("log", "brier"):
+        terms = found[loss]
+        assert terms["risk"] == pytest.approx(terms["calibration"] + terms["refinement"])
+        assert terms["refinement"] == pytest.approx(terms["uncertainty"] - terms["sharpness"])
+
+
+def test_evaluate_prints_terms_classes_and_groups(predictions):
+    out, _ = run("evaluate", predictions, "--target", "kind", "--by", "size")
+    for word in ("risk", "calibration", "refinement", "AUROC", "ECE", "beta", "class 0", "XL"):
+        assert word in out
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_evaluate_takes_logits(predictions, tmp_path):
+    data = pd.read_parquet(predictions)
+    names = [name for name in data if name.startswith("p_")]
+    data[names] = np.log(data[names]) + 3
+    data = data.rename(columns={name: f"logit_{name[2:]}" for name in names})
+    data.to_parquet(tmp_path / "logits.parquet")
+    one = json.loads(run("evaluate", predictions, "-t", "kind", "--json")[0])
+    other = json.loads(run("evaluate", "logits.parquet", "-t", "kind", "--logits", "--json")[0])
+    assert other["log"]["risk"] == pytest.approx(one["log"]["risk"])
+    assert other["auroc"] == pytest.approx(one["auroc"])
+
+
+def test_compare_ranks_models_and_gives_errors(predictions, tmp_path):
+    data = pd.read_parquet(predictions)
+    names = [name for name in data if name.startswith("p_")]
+    worse = data.copy()
+    worse[names] = data[names] ** 3
+    worse[names] = worse[names].div(worse[names].sum(axis=1), axis=0)
+    worse.to_csv(tmp_path / "too_sure.csv", index=False)
+    found = json.loads(run("compare", predictions, "too_sure.csv", "-t", "kind", "--json")[0])
+    places = data["kind"].map({name[2:]: j for j, name in enumerate(names)}).to_numpy()
+    losses = [
+        -np.log(each[names].to_numpy()[np.arange(len(data)), places]) for each in (data, worse)
+    ]
+    gap = losses[1] - losses[0]
+    (name,) = [name for name in found["evaluations"] if "too_sure" in name]
+    assert found["ranking"] == ["predictions", "too_sure"]
+    found = found["differences"][name]
+    assert found["log"]["mean"] == pytest.approx(gap.mean())
+    assert found["log"]["standard_error"] == pytest.approx(gap.std(ddof=1) / np.sqrt(len(gap)))
+    assert found["refinement"]["mean"] == pytest.approx(0, abs=1e-6)  # calibration mends it
+    out, _ = run("compare", predictions, "too_sure.csv", "-t", "kind")
+    assert out.index("predictions") < out.index("too_sure")
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_a_mistyped_target_of_predictions(predictions):
+    _, err = run("evaluate", predictions, "--target", "kimd", code=1)
+    assert "'kind'" in err
+
+
+# ---- the program -------------------------------------------------------------------------------------------
+
+
+def start(*arguments, **options):
+    command = [sys.executable, "-m", "refinecal", *map(str, arguments)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
+
+
+def test_ctrl_c_is_clean(tmp_path):
+    data = mixed(12000).drop_columns(["weight", "family"])
+    path = write_csv(data, tmp_path / "table.csv")
+    process = start("fit", path, "-t", "kind", "--max-steps", 100000, "--patience", 100000)
+    deadline = time.time() + 60
+    while not (tmp_path / ".table-run.unfinished").exists() and time.time() < deadline:
+        time.sleep(0.1)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted" in err
+    assert "Traceback" not in err
+    assert sorted(os.listdir(tmp_path)) == ["table.csv"]
+
+
+def test_an_interrupted_run_is_resumed(tmp_path):
+    path = write_csv(mixed(600).drop_columns(["weight", "family"]), tmp_path / "table.csv")
+    options = ["-t", "kind", "--max-steps", 400, "--patience", 400, "--tune", 50, "--folds", 1]
+    process = start("fit", path, *options)
+    deadline = time.time() + 60
+    while (
+        not (tmp_path / ".table-run.unfinished/candidate-0-fold-0").exists()
+        and time.time() < deadline
+    ):
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert re.search(r"\d+ finished trainings? kept: go on with --resume", err)
+    assert not (tmp_path / "table-run").exists()
+    _, err = run("fit", path, *options[:-2], "--folds", 2, "--resume", code=1)
+    assert "was started with another folds" in err
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys; from refinecal.cli import main; sys.argv = ['refinecal', '--help']\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "heavy = {'numpy', 'pandas', 'pyarrow', 'numba', 'sklearn', 'matplotlib', 'xgboost', 'jinja2'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines()[-1] == "[]"
+    assert "Usage: refinecal" in found.stdout
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "compare", "demo"])
+def test_each_help_has_an_example_and_every_command_speaks_json(command):
+    out, _ = run(command, "--help")
+    assert f"Example: refinecal {command}" in out
+    for option in ("--json", "--quiet", "--verbose"):
+        assert option in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_version():
+    import refinecal
+
+    assert run("--version")[0].strip() == f"refinecal {refinecal.__version__}"
+
+
+def test_columns_are_completed(table):
+    environment = os.environ | {
+        "_REFINECAL_COMPLETE": "complete_bash",
+        "COMP_WORDS": "refinecal fit table.csv --target ki",
+        "COMP_CWORD": "4",
+    }
+    process = start(env=environment)
+    out, err = process.communicate(timeout=60)
+    assert "kind" in out.split(), err
+
+
+def test_the_command_line_says_how_to_get_its_packages():
+    code = "import sys; sys.modules['typer'] = None; from refinecal.cli import main; main()"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.returncode == 1
+    assert "pip install 'refinecal[cli]'" in found.stderr
+
+
+def test_the_demo_does_the_whole_job(tmp_path):
+    found = json.loads(run("demo", "--draws", 2, "--json")[0])
+    assert found["digits"]["test"]["refine_then_calibrate"]["accuracy"] > 0.9
+    gaussian = found["gaussian"]
+    assert gaussian["gain"] == pytest.approx(
+        1 - gaussian["by_refinement_calibrated"] / gaussian["by_loss"]
+    )
+    for report in found["reports"]:
+        assert os.path.getsize(report) > 10_000

@@ -1,0 +1,233 @@
+"""Fitting a table: parts that do not overlap, choices that brute force makes too, resumed trainings."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import scipy.stats
+from made_tables import mixed
+
+from refinecal.decomposition import decompose
+from refinecal.evaluation import row_losses
+from refinecal.tabular.fitting import TRACKED, Options, draw_candidates, fit, plan, prepare
+from refinecal.tabular.judgement import how_sure, judge, lead, what_to_do
+from refinecal.tabular.schema import Schema
+from refinecal.tabular.units import Unit, Workshop, averaged
+
+FAST = {"max_steps": 8, "patience": 8, "n_threads": 1}
+
+
+def fitted(tmp_path, table=None, test=None, watcher=None, resume=False, **options):
+    table = mixed() if table is None else table
+    schema = Schema.infer(table, "kind", drop=["weight", "family"])
+    options = Options(**(FAST | options))
+    data = prepare(table, schema, options, test)
+    workshop = Workshop(tmp_path / "work", plan(data, options), resume)
+    return fit(data, options, workshop, watcher)
+
+
+def rows_as_set(rows):
+    return {tuple(map(str, row)) for row in rows.X.itertuples(index=False)}
+
+
+def test_parts_do_not_overlap_and_hold_every_row():
+    table = mixed()
+    data = prepare(table, Schema.infer(table, "kind"), Options(folds=None))
+    ((train, val),) = data.pairs
+    parts = [rows_as_set(part) for part in (train, val, data.test)]
+    assert sum(map(len, parts)) == len(set().union(*parts))
+    assert train.n + val.n == data.n_train == table.num_rows - data.test.n
+    assert abs(data.test.n / table.num_rows - 0.2) < 0.02
+
+
+def test_groups_stay_together():
+    table = mixed()
+    schema = Schema.infer(table, "kind", group="family")
+    data = prepare(table, schema, Options(folds=None))
+    ((train, val),) = data.pairs
+    parts = [set(part.groups.tolist()) for part in (train, val, data.test)]
+    assert sum(map(len, parts)) == len(set().union(*parts))
+
+
+def test_the_order_of_rows_does_not_matter(tmp_path):
+    table = mixed(200)
+    order = np.random.default_rng(1).permutation(200)
+    first = fitted(tmp_path / "a", table)
+    second = fitted(tmp_path / "b", table.take(pa.array(order)))
+    assert first.chosen.value == second.chosen.value
+    assert first.chosen.steps == second.chosen.steps
+    np.testing.assert_array_equal(
+        np.sort(first.data.test_places), np.sort(order[second.data.test_places])
+    )
+
+
+@pytest.mark.parametrize("folds", [None, 3])
+def test_each_metric_chooses_what_its_history_says(tmp_path, folds):
+    found = fitted(tmp_path, folds=folds, tune=3)
+    better = {"accuracy": max, "auroc": max}
+    for name in ("refinement", *TRACKED):
+        best = better.get(name, min)
+        per_candidate = []
+        for candidate in range(3):
+            values, sizes = [], []
+            for fold, (_, val) in enumerate(found.data.pairs):
+                records = [
+                    record
+                    for record in found.history
+                    if (record["candidate"], record["fold"]) == (candidate, fold)
+                ]
+                values.append(best(record[name] for record in records))
+                sizes.append(val.total)
+            per_candidate.append(np.average(values, weights=sizes))
+        outcome = found.outcomes[name]
+        assert outcome.value == pytest.approx(best(per_candidate), rel=1e-6)
+        assert per_candidate[outcome.candidate] == pytest.approx(outcome.value, rel=1e-6)
+
+
+def test_test_probabilities_are_geometric_means_of_models(tmp_path):
+    found = fitted(tmp_path, folds=3)
+    calibrated, plain = [], []
+    for unit in found.units:
+        model = found.model.load(unit.folder)
+        logits = model.logits(found.data.test.X)
+        calibrated.append(unit.choices["refinement"].calibrator.predict_proba_logits(logits))
+        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+        plain.append(powers / powers.sum(axis=1, keepdims=True))
+    for probs, parts in ((found.chosen.after, calibrated), (found.chosen.before, plain)):
+        expected = scipy.stats.gmean(parts, axis=0)
+        expected /= expected.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(probs, expected, atol=1e-6)
+
+
+def test_a_class_that_one_model_does_not_know_is_left_to_the_others():
+    one, other = np.array([[0.5, 0.5, 0.0]]), np.array([[0.2, 0.2, 0.6]])
+    expected = np.array([np.sqrt(0.1), np.sqrt(0.1), 0.6])
+    np.testing.assert_allclose(averaged([one, other])[0], expected / expected.sum())
+    np.testing.assert_array_equal(averaged([one]), one)
+
+
+def test_a_test_table_is_used_whole(tmp_path):
+    test = mixed(100, seed=9)
+    found = fitted(tmp_path, test=test)
+    assert found.data.test.n == 100
+    assert found.data.n_train == 400
+    assert found.chosen.after.shape == (100, 3)
+
+
+def test_a_class_of_one_row_is_for_training_only(tmp_path):
+    table = mixed(200)
+    labels = table["kind"].to_pylist()
+    labels[7] = "rare"
+    table = table.set_column(6, "kind", pa.array(labels))
+    found = fitted(tmp_path, table, folds=3)
+    rare = found.data.schema.classes.index("rare")
+    assert rare not in found.data.test.y
+    assert (
+        sum(rare in unit.known for unit in found.units) == 2
+    )  # not in the fold that lacks the row
+    np.testing.assert_allclose(found.chosen.after.sum(axis=1), 1)
+
+
+def test_weights_count_as_repetitions():
+    table = mixed(150)
+    weighted = prepare(table, Schema.infer(table, "kind", weight="weight"), Options())
+    rows = np.repeat(np.arange(150), table["weight"].to_numpy())
+    repeated = table.take(pa.array(rows))
+    repeated = prepare(repeated, Schema.infer(repeated, "kind", drop=["weight"]), Options())
+    for (a, b), (c, d) in zip(weighted.pairs, repeated.pairs, strict=True):
+        np.testing.assert_array_equal(a.y, c.y)
+        np.testing.assert_array_equal(b.y, d.y)
+        np.testing.assert_array_equal(a.X["x"], c.X["x"])
+
+
+class Stops(Exception):
+    pass
+
+
+class StopAt:
+    """A watcher who interrupts one of the trainings."""
+
+    def __init__(self, number):
+        self.number, self.trained = number, []
+
+    def training(self, number, total, max_steps):
+        self.current = number
+
+    def step(self, number, record):
+        if self.current not in self.trained:
+            self.trained.append(self.current)
+        if self.current == self.number:
+            raise Stops
+
+
+def test_an_interrupted_fit_is_gone_on_with(tmp_path):
+    whole = fitted(tmp_path / "whole", folds=2, tune=3)
+    with pytest.raises(Stops):
+        fitted(tmp_path / "cut", folds=2, tune=3, watcher=StopAt(4))
+    rest = StopAt(0)
+    resumed = fitted(tmp_path / "cut", folds=2, tune=3, watcher=rest, resume=True)
+    assert rest.trained == [4, 5, 6]
+    assert resumed.chosen.value == whole.chosen.value
+    np.testing.assert_array_equal(resumed.chosen.after, whole.chosen.after)
+
+
+def test_resuming_something_else_is_refused(tmp_path):
+    fitted(tmp_path, folds=2)
+    with pytest.raises(ValueError, match="--resume.*another (data and )?seed: start anew without"):
+        fitted(tmp_path, folds=2, resume=True, seed=5)
+    with pytest.raises(ValueError, match="another data"):
+        fitted(tmp_path, mixed(seed=3), folds=2, resume=True)
+
+
+def test_units_survive_being_stored(tmp_path):
+    unit = fitted(tmp_path, folds=2).units[1]
+    again = Unit.load(unit.folder)
+    assert again.history == unit.history
+    assert again.choices.keys() == unit.choices.keys()
+    for name, choice in unit.choices.items():
+        np.testing.assert_array_equal(again.choices[name].test_logits, choice.test_logits)
+        assert again.choices[name].calibrator.beta_ == choice.calibrator.beta_
+
+
+def test_the_first_candidate_is_the_default():
+    assert draw_candidates(Options(tune=1)) == [{}]
+    three = draw_candidates(Options(tune=3, seed=1))
+    assert three[0] == {}
+    assert three[1] != three[2]
+    assert three == draw_candidates(Options(tune=3, seed=1))
+
+
+# ---- the judgement -----------------------------------------------------------------------------------------
+
+
+def test_the_judgement_is_that_of_the_test_rows(tmp_path):
+    found = fitted(tmp_path)
+    judged = judge(found)
+    y = found.data.test.y
+    ours = -np.log(found.chosen.after[np.arange(len(y)), y])
+    usual = -np.log(found.usual.before[np.arange(len(y)), y])
+    assert judged.ours.log.risk == pytest.approx(ours.mean())
+    assert judged.usual.log.risk == pytest.approx(usual.mean())
+    assert judged.log.mean == pytest.approx((ours - usual).mean())
+    assert judged.log.standard_error == pytest.approx((ours - usual).std(ddof=1) / np.sqrt(len(y)))
+    assert judged.gain == pytest.approx(1 - ours.mean() / usual.mean())
+    again = decompose(y, found.chosen.after)
+    assert judged.ours.log.calibration == pytest.approx(again.calibration)
+    brier = row_losses(y, found.chosen.after, loss="brier").mean()
+    assert judged.ours.brier.risk == pytest.approx(brier)
+
+
+def test_words_follow_numbers(tmp_path):
+    found = fitted(tmp_path)
+    judged = judge(found)
+    assert f"{judged.ours.log.risk:.4f}" in lead(judged)
+    assert f"{judged.log.standard_error:.4f}" in how_sure(judged)
+    assert ("may be chance" in lead(judged)) == (not judged.is_sure and abs(judged.gain) >= 0.0005)
+    if found.hit_the_end:
+        assert any("--max-steps" in advice for advice in what_to_do(found, judged))
+
+
+def test_without_test_rows_there_is_no_judgement(tmp_path):
+    found = fitted(tmp_path, test_fraction=0.0)
+    assert found.data.test is None
+    assert judge(found) is None
+    assert found.data.n_train == 400

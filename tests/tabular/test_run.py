@@ -1,0 +1,255 @@
+"""Run folders: what was fitted is what predicts, nothing is half written, nothing in them is ever run."""
+
+import io
+import json
+import pickle
+import shutil
+import zipfile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from made_tables import mixed, write_csv
+
+from refinecal.tabular.fitting import Options
+from refinecal.tabular.job import Interrupted, Order, do
+from refinecal.tabular.models import MODELS
+from refinecal.tabular.run import Run
+
+STEPS = {"logistic": 5, "mlp": 2}
+OPTIONS = {"max_steps": 6, "patience": 6, "n_threads": 1}
+
+
+def order(folder, model="xgboost", **more):
+    table = folder / "table.parquet"
+    if not table.exists():
+        pq.write_table(mixed(300), table)
+    options = Options(
+        **(OPTIONS | {"model": model, "max_steps": STEPS.get(model, 6)} | more.pop("options", {}))
+    )
+    given = {"drop": ("weight", "family"), "out": folder / "run", "options": options} | more
+    return Order(table, "kind", **given)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return do(order(tmp_path_factory.mktemp("fit"), options={"folds": 2}))
+
+
+@pytest.fixture
+def copy(finished, tmp_path):
+    """A run folder that a test may spoil."""
+    return shutil.copytree(finished.path, tmp_path / "copy")
+
+
+def test_the_folder_holds_what_it_should(finished):
+    names = {path.name for path in finished.path.iterdir()}
+    expected = {"calibrator.json", "schema.json", "metrics.json", "history.parquet", "report.html"}
+    assert names == expected | {"test_predictions.parquet", "fold-1", "fold-2"}
+    assert [path.name for path in (finished.path / "fold-1").iterdir()] == ["model.ubj"]
+    assert not list(finished.path.parent.glob(".*"))
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("folds", [None, 2])
+def test_a_loaded_run_predicts_what_was_fitted(tmp_path, model, folds):
+    found = do(order(tmp_path, model, options={"folds": folds}))
+    run = Run.load(found.path)
+    table = pq.read_table(tmp_path / "table.parquet").take(pa.array(found.fit.data.test_places))
+    probs = run.predict_proba(table)
+    np.testing.assert_allclose(probs, found.fit.chosen.after, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(run.predict_proba(table.to_pandas()), probs, rtol=1e-12)
+    stored = pq.read_table(found.path / "test_predictions.parquet")
+    np.testing.assert_array_equal(stored["row"], found.fit.data.test_places)
+    np.testing.assert_array_equal(stored["kind"].to_pylist(), table["kind"].to_pylist())
+    columns = [stored[f"p_{label}"].to_numpy() for label in run.classes]
+    np.testing.assert_array_equal(np.stack(columns, axis=1), found.fit.chosen.after)
+
+
+def test_metrics_and_history_are_complete(finished):
+    metrics = json.loads((finished.path / "metrics.json").read_text())
+    judged = finished.judged
+    assert metrics["test"]["refine_then_calibrate"]["log"]["risk"] == judged.ours.log.risk
+    assert metrics["test"]["difference_log_loss"]["standard_error"] == judged.log.standard_error
+    assert metrics["chosen"]["steps"] == finished.fit.chosen.steps
+    history = pq.read_table(finished.path / "history.parquet").to_pandas()
+    assert len(history) == 2 * 6
+    for fold, steps in history.groupby("fold"):
+        assert steps["step"].tolist() == [1, 2, 3, 4, 5, 6]
+        assert steps["step"][steps["refinement"].idxmin()] == finished.fit.chosen.steps[fold]
+    gap = history["risk"] - history["calibration"] - history["refinement"]
+    assert gap.abs().max() < 1e-12
+
+
+def test_the_same_table_as_csv_gives_the_same_model(finished, tmp_path):
+    write_csv(mixed(300), tmp_path / "table.csv")
+    csv = do(order(tmp_path, options={"folds": 2}))
+    assert csv.fit.chosen.value == finished.fit.chosen.value
+    np.testing.assert_array_equal(csv.fit.chosen.after, finished.fit.chosen.after)
+
+
+def test_rows_without_a_label_are_left_out(tmp_path):
+    table = mixed(300)
+    labels = table["kind"].to_pylist()
+    labels[3] = labels[200] = None
+    pq.write_table(table.set_column(6, "kind", pa.array(labels)), tmp_path / "table.parquet")
+    with pytest.warns(RuntimeWarning, match="2 of 300 rows of .* have no kind: they are left out"):
+        found = do(order(tmp_path))
+    assert found.fit.data.n_train + found.fit.data.test.n == 298
+    assert not {3, 200} & set(found.fit.data.test_places.tolist())
+    places = pa.array(found.fit.data.test_places)
+    expected = np.array(found.fit.data.schema.classes)[found.fit.data.test.y]
+    assert table["kind"].take(places).to_pylist() == expected.tolist()
+
+
+# ---- nothing half-written ----------------------------------------------------------------------------------
+
+
+class Interrupts:
+    def __init__(self, number):
+        self.number = number
+
+    def training(self, number, total, max_steps):
+        self.current = number
+
+    def step(self, number, record):
+        if self.current == self.number and number == 2:
+            raise KeyboardInterrupt
+
+
+def test_an_interrupted_run_leaves_nothing(tmp_path):
+    with pytest.raises(KeyboardInterrupt) as caught:
+        do(order(tmp_path, options={"folds": None}), Interrupts(1))
+    assert not isinstance(caught.value, Interrupted)
+    assert [path.name for path in tmp_path.iterdir()] == ["table.parquet"]
+
+
+def test_finished_trainings_are_kept_for_resuming(tmp_path):
+    with pytest.raises(Interrupted) as caught:
+        do(order(tmp_path, options={"folds": 3}), Interrupts(3))
+    assert caught.value.finished == 2
+    assert not (tmp_path / "run").exists()
+    trained = []
+
+    class Counts(Interrupts):
+        def step(self, number, record):
+            trained.append(self.current)
+
+    resumed = do(order(tmp_path, options={"folds": 3}, resume=True), Counts(0))
+    assert set(trained) == {3}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "table.parquet"]
+    whole = do(order(tmp_path, options={"folds": 3}, out=tmp_path / "whole"))
+    np.testing.assert_array_equal(resumed.fit.chosen.after, whole.fit.chosen.after)
+
+
+def test_a_run_is_not_overwritten_unless_told(tmp_path):
+    do(order(tmp_path))
+    before = (tmp_path / "run" / "metrics.json").read_text()
+    with pytest.raises(ValueError, match="run exists: choose another --out, or pass --overwrite"):
+        do(order(tmp_path))
+    with pytest.raises(KeyboardInterrupt):
+        do(order(tmp_path, overwrite=True, options={"folds": None}), Interrupts(1))
+    assert (tmp_path / "run" / "metrics.json").read_text() == before
+    do(order(tmp_path, overwrite=True, options={"seed": 3}))
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["options"]["seed"] == 3
+
+
+def test_a_folder_that_is_no_run_is_never_overwritten(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.tex").write_text("years of work")
+    with pytest.raises(ValueError, match="is not a run folder, so it is left alone"):
+        do(order(tmp_path, overwrite=True))
+    assert (tmp_path / "run" / "thesis.tex").exists()
+
+
+# ---- strangers' folders ------------------------------------------------------------------------------------
+
+
+class Hostile:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return (open, (self.path, "w"))
+
+
+def hostile_npz(path):
+    """Return an .npz file that holds a pickle."""
+    buffer = io.BytesIO()
+    array = np.empty(1, dtype=object)
+    array[0] = Hostile(path)
+    with zipfile.ZipFile(buffer, "w") as file:
+        inner = io.BytesIO()
+        np.lib.format.write_array(inner, array, allow_pickle=True)
+        file.writestr("nodes.npy", inner.getvalue())
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_hostile_model_file_runs_nothing(tmp_path, model):
+    found = do(order(tmp_path, model, options={"folds": None}))
+    (file,) = [path for path in found.path.iterdir() if path.name.startswith("model.")]
+    mark = tmp_path / "ran"
+    for content in (pickle.dumps(Hostile(mark)), hostile_npz(mark)):
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match="model"):
+            Run.load(found.path)
+        assert not mark.exists()
+    with open(tmp_path / "proof", "wb") as proof:  # that the pickle is a real one
+        proof.write(pickle.dumps(Hostile(mark)))
+    pickle.loads((tmp_path / "proof").read_bytes()).close()
+    assert mark.exists()
+
+
+def edited(run, name, change):
+    path = run / name
+    found = json.loads(path.read_text())
+    change(found)
+    path.write_text(json.dumps(found))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.pop("members"), "lacks format, model or members"),
+        (lambda d: d.update(format=99), "has format 99, this version reads 1"),
+        (lambda d: d.update(model="os.system"), "names the model 'os.system'"),
+        (lambda d: d.update(members=[]), "lists no members"),
+        (lambda d: d["members"][0].update(known=[0, 7]), "does not fit the 3 classes"),
+        (lambda d: d["members"][0].update(folder="../.."), "outside of the run folder"),
+        (
+            lambda d: d["members"][0]["calibrator"].update(kind="Popen"),
+            "calibrator that cannot be read",
+        ),
+    ],
+)
+def test_a_spoiled_description_is_refused(copy, change, message):
+    edited(copy, "calibrator.json", change)
+    with pytest.raises(ValueError, match=message):
+        Run.load(copy)
+
+
+def test_missing_and_broken_files_are_named(copy, tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere is not there"):
+        Run.load(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError, match="holds no schema.json"):
+        Run.load(tmp_path)
+    (copy / "schema.json").write_text("{")
+    with pytest.raises(ValueError, match="schema.json is not the JSON"):
+        Run.load(copy)
+
+
+@pytest.mark.parametrize("name", ["classes_", "predict_proba", "_map", "__class__"])
+def test_a_calibrator_has_no_say_in_its_methods(copy, name):
+    """Learned attributes are data: nothing of the object's own can be replaced by them."""
+
+    def change(found):
+        learned = found["members"][0]["calibrator"]["learned"]
+        learned[name] = "os.system"
+
+    edited(copy, "calibrator.json", change)
+    with pytest.raises(ValueError, match=f"calibrator.*{name}|{name}.*calibrator"):
+        Run.load(copy)
