@@ -37,8 +37,7 @@ def environment(extra: str) -> Path:
 
 def main() -> None:
     """Run the examples asked for, or all, and say which fail."""
-    scripts = {"demo", "fresh"}
-    paths = [p for p in sorted((ROOT / "examples").glob("*.py")) if p.stem not in scripts]
+    paths = [p for p in sorted((ROOT / "examples").glob("*.py")) if p.stem != "fresh"]
     wanted = sys.argv[1:] or [path.stem for path in paths]
     failed = []
     for path in paths:

@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-EXAMPLES = sorted(
-    path for path in (ROOT / "examples").glob("*.py") if path.stem not in ("demo", "fresh")
-)
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.stem != "fresh")
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
     "optional-dependencies"
 ]

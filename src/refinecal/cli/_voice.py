@@ -37,6 +37,11 @@ class Voice:
         if not (self.as_json or self.quiet):
             self.out.print(text, style=style, markup=False)
 
+    def tell(self, text: str, style: str | None = None) -> None:
+        """Write a sentence for people, wrapped at the width of the terminal."""
+        if not (self.as_json or self.quiet):
+            self.out.print(text, style=style, markup=False, soft_wrap=False)
+
     def note(self, text: str) -> None:
         """Write a line that is not part of the result."""
         if not self.quiet:
@@ -52,7 +57,8 @@ class Voice:
 
         if self.as_json or self.quiet:
             return
-        found = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+        look: Any = {"box": box.SIMPLE_HEAD, "pad_edge": False, "collapse_padding": True}
+        found = Table(**look, header_style="bold")
         for place, name in enumerate(columns):
             is_left = place in left
             found.add_column(
@@ -60,6 +66,9 @@ class Voice:
                 justify="left" if is_left else "right",
                 no_wrap=not is_left,
                 overflow="fold",
+                min_width=min(14, max(len(row[0]) for row in rows))
+                if place == 0 and rows
+                else None,
             )
         for row in rows:
             found.add_row(*(Text(cell) for cell in row))

@@ -77,17 +77,7 @@ def show(voice: Voice, found: Comparison) -> None:
     first = found.evaluations[found.ranking[0]]
     classes = count(first.k, "class", "classes")
     voice.say(f"{count(first.n, 'row')}, {classes}; the best by log loss first", "bold")
-    header = [
-        "model",
-        "log loss",
-        "calibr.",
-        "refinem.",
-        "beta",
-        "Brier",
-        "accuracy",
-        "AUROC",
-        "ECE",
-    ]
+    header = ["model", "log loss", "calibr.", "refin.", "beta", "Brier", "acc.", "AUROC", "ECE"]
     rows = []
     for name in found.ranking:
         each = found.evaluations[name]
@@ -106,6 +96,7 @@ def show(voice: Voice, found: Comparison) -> None:
         )
     voice.table(header, rows)
     voice.table(*differences(found))
+    voice.tell(found.verdict)
 
 
 def differences(found: Comparison) -> tuple[list[str], list[list[str]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,13 +21,13 @@ from refinecal.cli._options import (
     column,
 )
 from refinecal.cli._voice import Voice, command, count, shown
+from refinecal.report.words import verdict
 
 if TYPE_CHECKING:
     from refinecal.evaluation import Evaluation
 
 TERMS = ("risk", "calibration", "refinement", "sharpness", "uncertainty")
 MOST_CLASSES = 30  # shown without -v
-WORTH_A_WORD = 0.01  # part of the loss
 
 
 @command("refinecal evaluate predictions.parquet --target churned --by region")
@@ -71,9 +71,10 @@ def evaluate(
             by=by,
             delimiter=delimiter,
         )
+        given: Any = found.arguments
         result = compute(
             found.labels,
-            **found.arguments,
+            **given,
             sample_weight=found.weights,
             classes=range(len(found.classes)),
             names=found.classes,
@@ -103,7 +104,7 @@ def show(voice: Voice, found: Evaluation, path: Path, by: str | None) -> None:
         ],
     )
     voice.say("  ".join(f"{name} {value}" for name, value in summary(found).items()))
-    voice.say(verdict(found))
+    voice.tell(verdict(found))
     hidden = 0 if voice.verbose else max(0, len(found.per_class) - MOST_CLASSES)
     voice.table(*per_class(found, len(found.per_class) - hidden))
     if hidden:
@@ -124,22 +125,6 @@ def summary(found: Evaluation) -> dict[str, str]:
     if found.log.beta is not None:
         values["beta"] = f"{found.log.beta:.4g}"
     return values
-
-
-def verdict(found: Evaluation) -> str:
-    """Say in a sentence what the numbers mean."""
-    log = found.log
-    if not 0 < log.risk < float("inf"):
-        return (
-            "A label has probability 0, so the log loss is infinite: no prediction should be that sure."
-            if log.risk
-            else "Every prediction is certain and right."
-        )
-    share = log.calibration / log.risk
-    how = ""
-    if share > WORTH_A_WORD and log.beta is not None and abs(log.beta - 1) > 0.05:
-        how = ": the model is " + ("over-confident" if log.beta < 1 else "under-confident")
-    return f"{share:.1%} of the log loss is calibration error, which one number removes{how}."
 
 
 def per_class(found: Evaluation, most: int) -> tuple[list[str], list[list[str]]]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from refinecal.tabular.job import Finished
 
 Model = Literal["xgboost", "lightgbm", "catboost", "hist-gb", "logistic", "mlp"]
-FEW_COLUMNS = 15  # that are shown without -v
+FEW_COLUMNS = 10  # that are shown without -v
 AGAIN = "May be given again."
 
 
@@ -216,7 +216,7 @@ def show(voice: Voice, finished: Finished) -> None:
 
     judged, found = finished.judged, finished.fit
     if judged is None:
-        voice.say(
+        voice.tell(
             f"Validation log loss after calibration: {found.chosen.value:.4f}. There are no test rows to "
             "judge by."
         )
@@ -230,10 +230,10 @@ def show(voice: Voice, finished: Finished) -> None:
             ["… then calibrated", "", f"{ours.after:.4f}"],
         ]
         voice.table([f"test log loss ({count(judged.ours.n, 'row')})", name, "log loss"], rows)
-        voice.say(lead(judged), "bold")
-        voice.say(how_sure(judged))
+        voice.tell(lead(judged), "bold")
+        voice.tell(how_sure(judged))
         for advice in what_to_do(found, judged):
-            voice.say(f"- {advice}")
+            voice.tell(f"- {advice}")
     voice.say(f"\nReport:  {shown(finished.report)}")
     voice.say(f"Predict: refinecal predict {shown(finished.path)} NEW.csv -o predictions.csv")
 

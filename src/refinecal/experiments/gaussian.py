@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 SHIFT = 1e-3  # added to the eigenvalues, as in the paper
-LAMBDAS = np.logspace(-3, 1, 13)
+LAMBDAS = np.logspace(-3, 2, 16)
 N_EVALUATED = 5000  # rows to validate, and as many to test
 
 
@@ -178,6 +178,7 @@ def draw_curves(found: Experiment, canvas: Canvas) -> None:
         ax.plot(found.lams[lowest], values[lowest], "o", color=PALETTE[name], markersize=7)
         handles.append(line)
     ax.set_xscale("log")
+    ax.xaxis.set_major_formatter("{x:g}")
     ax.set_ylim(bottom=0, top=1.5 * found.curves["risk"].min() + 0.15)
     ax.set_xlabel("regularisation strength λ", fontsize=sizes(ax)[0])
     ax.set_ylabel("log loss", fontsize=sizes(ax)[0])
