@@ -2,12 +2,13 @@
 PYTHON ?= python3
 VENV := .venv
 BENCH := .venv-bench
+DEMO := refinecal-demo
 PIP_QUIET := --quiet --disable-pip-version-check
 
 .PHONY: help setup demo test lint format bench evidence examples clean
 
 help:
-	@echo "make demo    see what refinecal does, on data that comes with scikit-learn"
+	@echo "make demo    the whole job on data that comes with scikit-learn, with a report"
 	@echo "make test    run the tests (about seven minutes)"
 	@echo "make lint    check style and types"
 	@echo "make format  mend style"
@@ -24,7 +25,7 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	@touch $@
 
 demo: setup
-	@$(VENV)/bin/python examples/demo.py
+	@$(VENV)/bin/refinecal demo --out $(DEMO)
 
 test: setup
 	$(VENV)/bin/python -m pytest
@@ -41,6 +42,7 @@ format: setup
 bench: $(BENCH)/ready
 	$(BENCH)/bin/python -m benchmarks.run
 	$(BENCH)/bin/python -m benchmarks.boosting
+	$(BENCH)/bin/python -m benchmarks.evaluate
 
 $(BENCH)/ready: pyproject.toml benchmarks/requirements.txt
 	@test -x $(BENCH)/bin/pip || $(PYTHON) -m venv --clear $(BENCH)
@@ -56,4 +58,4 @@ evidence: setup
 	$(VENV)/bin/python -m benchmarks.evidence --data $(DATA)
 
 clean:
-	rm -rf $(VENV) $(BENCH) .venv-examples .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(DEMO) .venv-examples .mypy_cache .pytest_cache .ruff_cache .hypothesis
