@@ -8,7 +8,8 @@ from made_tables import mixed
 
 from refinecal.decomposition import decompose
 from refinecal.evaluation import row_losses
-from refinecal.tabular.fitting import TRACKED, Options, draw_candidates, fit, plan, prepare
+from refinecal.tabular.data import Options, prepare
+from refinecal.tabular.fitting import TRACKED, draw_candidates, fit, plan
 from refinecal.tabular.judgement import how_sure, judge, lead, what_to_do
 from refinecal.tabular.schema import Schema
 from refinecal.tabular.units import Unit, Workshop, averaged

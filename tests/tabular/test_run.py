@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from made_tables import mixed, write_csv
 
-from refinecal.tabular.fitting import Options
+from refinecal.tabular.data import Options
 from refinecal.tabular.job import Interrupted, Order, do
 from refinecal.tabular.models import MODELS
 from refinecal.tabular.run import Run

@@ -30,7 +30,7 @@ def demo(
     """Fit boosted trees to a real table, and choose a regularisation on the paper's Gaussian model."""
     from refinecal.cli.fit import Progress, show, show_data
     from refinecal.experiments.gaussian import run
-    from refinecal.tabular.fitting import Options
+    from refinecal.tabular.data import Options
     from refinecal.tabular.job import Order, do, metrics
 
     voice = Voice(as_json, quiet, verbose)

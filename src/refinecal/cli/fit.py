@@ -26,7 +26,7 @@ from refinecal.cli._options import (
 from refinecal.cli._voice import Voice, command, count, shown
 
 if TYPE_CHECKING:
-    from refinecal.tabular.fitting import Data
+    from refinecal.tabular.data import Data
     from refinecal.tabular.job import Finished
 
 Model = Literal["xgboost", "lightgbm", "catboost", "hist-gb", "logistic", "mlp"]
@@ -133,7 +133,7 @@ def fit(
     verbose: Verbose = False,
 ) -> None:
     """Train long, stop where refinement is best, calibrate, and write a run folder with a report."""
-    from refinecal.tabular.fitting import Options
+    from refinecal.tabular.data import Options
     from refinecal.tabular.job import Interrupted, Order, do
 
     voice = Voice(as_json, quiet, verbose)

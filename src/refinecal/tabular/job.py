@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 import refinecal
 from refinecal._checks import warn
 from refinecal._json import write_json
+from refinecal.tabular.data import Data, Options, prepare
 from refinecal.tabular.files import open_table
-from refinecal.tabular.fitting import Data, Fit, Options, Watcher, fit, plan, prepare, unfinished
+from refinecal.tabular.fitting import Fit, Watcher, fit, plan, unfinished
 from refinecal.tabular.judgement import Judgement, judge
 from refinecal.tabular.run import check_free, publish, write_model
 from refinecal.tabular.schema import Schema

@@ -1,0 +1,101 @@
+"""The rows of a fit: a table cut into parts to train on, to look at, and to judge by."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._rows import Rows, hold_out, parts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from refinecal.tabular.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to fit: the options of ``refinecal fit``; ``None`` leaves a choice to the model."""
+
+    model: str = "xgboost"
+    calibrator: str = "temperature"
+    tune: int = 1
+    max_steps: int | None = None
+    patience: int | None = None
+    folds: int | str | None = "auto"
+    validation_fraction: float = 0.2
+    test_fraction: float = 0.2
+    seed: int = 0
+    n_threads: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """A table cut into parts: to train on, to look at, to judge by."""
+
+    schema: Schema
+    pairs: list[tuple[Rows, Rows]]
+    n_train: int  # rows that are not test rows
+    test: Rows | None
+    test_places: NDArray[np.int64] | None  # of the test rows in their table
+    key: str  # a digest of it all
+
+    @property
+    def k(self) -> int:
+        return len(self.schema.classes)
+
+
+def prepare(
+    table: pa.Table, schema: Schema, options: Options, test_table: pa.Table | None = None
+) -> Data:
+    """Cut a table into parts; rows without a label must be gone.
+
+    Test rows are those of ``test_table``, or a part of the table: a fraction of each class, or of the
+    groups. Equal rows stay together, and the order of the rows does not matter.
+    """
+    rows = _rows(table, schema).keyed()
+    places: NDArray[np.int64] | None = None
+    test: Rows | None = None
+    if test_table is not None:
+        test = _rows(test_table, schema)
+        places = np.arange(test.n)
+    elif options.test_fraction > 0:
+        kept, places = _test_rows(rows, options)
+        test, rows = rows.take(places), rows.take(kept)
+    seed = options.seed + 1  # else the same draw would decide twice
+    pairs = parts(rows, options.folds, options.validation_fraction, seed)
+    return Data(schema, pairs, rows.n, test, places, _digest(rows, test))
+
+
+def _rows(table: pa.Table, schema: Schema) -> Rows:
+    return Rows(
+        schema.encode(table), schema.labels(table), schema.weights(table), schema.groups(table)
+    )
+
+
+def _test_rows(rows: Rows, options: Options) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    try:
+        return hold_out(rows, options.test_fraction, options.seed)
+    except ValueError as error:
+        raise ValueError(
+            f"the table has too few rows ({rows.n}) or groups to set some aside for the test: pass "
+            "--test TABLE, or --test-fraction 0 to do without"
+        ) from error
+
+
+def _digest(rows: Rows, test: Rows | None) -> str:
+    """Return a text that is another one if any row is."""
+    digest = blake2b(digest_size=16)
+    for each in (rows, test):
+        if each is not None:
+            keyed = each if each.keys is not None else each.keyed()
+            assert keyed.keys is not None, "just made"
+            digest.update(np.ascontiguousarray(keyed.keys).tobytes())
+            digest.update(np.ascontiguousarray(each.y).tobytes())
+            if each.weights is not None:
+                digest.update(each.weights.tobytes())
+    return digest.hexdigest()
