@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -225,3 +225,19 @@ def widened(probs: NDArray[Any], known: NDArray[Any], classes: NDArray[Any]) -> 
     wide = np.zeros((len(probs), len(classes)), dtype=probs.dtype)
     wide[:, np.searchsorted(classes, known)] = probs
     return wide
+
+
+def averaged(probs: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return the geometric mean of several models' probabilities ``(n, k)``, scaled to sum to 1.
+
+    It averages what models say on the scale of logits. An arithmetic mean of calibrated models is less
+    sure than each of them, and so no longer calibrated. A class of probability 0 is one that a model does not
+    know: it has no say there.
+    """
+    if len(probs) == 1:
+        return probs[0]
+    stacked = np.stack(probs)
+    known = stacked > 0
+    logs = np.log(stacked, where=known, out=np.zeros_like(stacked))
+    means = logs.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    return np.asarray(np.exp(log_softmax(np.where(known.any(axis=0), means, -np.inf))))

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from refinecal._checks import warn
 from refinecal._inputs import check_known, check_rows, check_table
 from refinecal._predictions import (
+    averaged,
     is_frozen,
     mended,
     predictions_of,
@@ -66,7 +67,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         The part held out if it is done once, stratified by label, or whole groups if ``groups`` are given.
         Equal rows stay together.
     n_folds : int, splitter, None or "auto", default "auto"
-        Hold out each of so many folds in turn, and average the probabilities of the models so made; a
+        Hold out each of so many folds in turn, and take the geometric mean of the models so made; a
         splitter of scikit-learn gets the rows in the order in which they came. ``None`` holds out once.
         "auto" takes 5 folds if there are fewer than 10 000 rows, where a single part held out is too few
         to choose by and too many to lose.
@@ -374,9 +375,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         """
         check_is_fitted(self)
         X = check_table(X)
-        return np.asarray(
-            np.mean([model.proba(X, self.classes_) for model in self._models], axis=0)
-        )
+        return averaged([model.proba(X, self.classes_) for model in self._models])
 
     def predict_log_proba(self, X: Any) -> NDArray[Any]:
         """Return the logarithms of :meth:`predict_proba`."""

@@ -6,13 +6,14 @@ import pytest
 import scipy.stats
 from made_tables import mixed
 
+from refinecal._predictions import averaged
 from refinecal.decomposition import decompose
 from refinecal.evaluation import row_losses
 from refinecal.tabular.data import Options, prepare
 from refinecal.tabular.fitting import TRACKED, draw_candidates, fit, plan
 from refinecal.tabular.judgement import how_sure, judge, lead, what_to_do
 from refinecal.tabular.schema import Schema
-from refinecal.tabular.units import Unit, Workshop, averaged
+from refinecal.tabular.units import Unit, Workshop
 
 FAST = {"max_steps": 8, "patience": 8, "n_threads": 1}
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal._predictions import averaged
 from refinecal._rows import Rows
 from refinecal.metrics import get_metric
 from refinecal.stopping import RefinementMonitor
@@ -17,7 +18,7 @@ from refinecal.tabular.data import Data, Options
 from refinecal.tabular.models import get_model
 from refinecal.tabular.models._base import TableModel
 from refinecal.tabular.spaces import draw
-from refinecal.tabular.units import Choice, Unit, Workshop, averaged
+from refinecal.tabular.units import Choice, Unit, Workshop
 
 CHOSEN_BY, USUAL = "refinement", "log_loss"  # how we choose, and how it is usually done
 FEW_NUMBERS = 200_000  # in a table that one thread trains on

@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
 from refinecal._json import write_json
-from refinecal._predictions import widened
+from refinecal._predictions import averaged, widened
 from refinecal.calibrators import from_dict
 from refinecal.tabular.fitting import Fit
 from refinecal.tabular.models import MODELS, get_model
 from refinecal.tabular.models._base import TableModel
 from refinecal.tabular.schema import Schema
-from refinecal.tabular.units import averaged
 
 if TYPE_CHECKING:
     import pandas as pd

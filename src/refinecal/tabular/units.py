@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
 from refinecal._predictions import Predictions, widened
-from refinecal._softmax import log_softmax
 from refinecal.calibrators import from_dict
 
 DESCRIPTION, TEST = "unit.json", "test.npz"
@@ -166,19 +165,3 @@ class Workshop:
     def close(self) -> None:
         """Throw the folder away."""
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def averaged(probs: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Return the geometric mean of several models' probabilities ``(n, k)``, scaled to sum to 1.
-
-    It averages what models say on the scale of logits. An arithmetic mean of calibrated models is less
-    sure than each of them, and so no longer calibrated. A class of probability 0 is one that a model does not
-    know: it has no say there.
-    """
-    if len(probs) == 1:
-        return probs[0]
-    stacked = np.stack(probs)
-    known = stacked > 0
-    logs = np.log(stacked, where=known, out=np.zeros_like(stacked))
-    means = logs.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    return np.asarray(np.exp(log_softmax(np.where(known.any(axis=0), means, -np.inf))))
