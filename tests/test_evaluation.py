@@ -717,3 +717,13 @@ def test_the_comparison_fits_a_terminal_and_is_json():
 def test_wrong_models_are_refused(models, error, message):
     with pytest.raises(error, match=message):
         compare_models([0, 1], models)
+
+
+def test_rows_of_a_group_count_once_in_the_error():
+    """Each row written five times, in a group of its own: as sure as without the copies."""
+    rng = np.random.default_rng(0)
+    a, b = rng.exponential(size=(2, 40))
+    plain = paired_difference(a, b)
+    copies = paired_difference(np.repeat(a, 5), np.repeat(b, 5), groups=np.repeat(np.arange(40), 5))
+    assert copies.mean == pytest.approx(plain.mean)
+    assert copies.standard_error == pytest.approx(plain.standard_error)

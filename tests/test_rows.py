@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from refinecal._rows import Rows, content, hold_out, joined, split_folds
+from refinecal._rows import Rows, content, hold_out, joined, parts, split_folds
 
 TABLE = np.array([[0.0, 1.5], [2.0, -1.0], [0.0, 0.0], [2.0, -1.0], [np.nan, 1.0]])
 
@@ -175,6 +175,47 @@ def test_copies_of_a_row_are_never_on_both_sides(fraction):
         assert not set(table.X[train, 0]) & set(table.X[val, 0])
 
 
+def test_equal_features_stay_together_whatever_their_labels():
+    X = np.repeat(np.arange(40.0), 3)[:, None]
+    table = Rows(X, np.tile([0, 0, 1], 40)).keyed()
+    for train, val in [hold_out(table, 0.3, 0), *split_folds(table, 4, 0)]:
+        assert not set(X[train, 0]) & set(X[val, 0])
+        assert np.mean(table.y[val]) == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_many_equal_rows_are_observations_and_spread_over_all_parts(seed):
+    """With few distinct rows, what is held out has the same labels for each as the rest has."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 6, size=3000).astype(float)
+    table = Rows(X[:, None], (rng.random(3000) < 0.1 + 0.15 * X).astype(int)).keyed()
+    for train, val in [hold_out(table, 0.3, seed), *split_folds(table, 5, seed)]:
+        for value in range(6):
+            shares = [table.y[part][X[part] == value].mean() for part in (train, val)]
+            assert abs(shares[0] - shares[1]) < 0.2  # more than 4 standard errors
+            assert np.mean(X[val] == value) == pytest.approx(np.mean(value == X), abs=0.06)
+
+
+def test_no_class_is_lost_among_equal_rows():
+    """The only row of class 2 equals rows of class 3, which is rarer than all others but has more units."""
+    X = np.r_[np.arange(40.0), 100, 100, 101, 102][:, None]
+    y = np.r_[np.arange(40) % 2, 2, 3, 3, 3]
+    for seed in range(20):
+        train, val = hold_out(Rows(X, y).keyed(), 0.4, seed)
+        assert set(y[train]) == {0, 1, 2, 3}
+        assert sorted([*train, *val]) == list(range(44))
+
+
+def test_parts_that_cannot_be_learned_from_are_avoided():
+    y = np.array([0] * 30 + [1])
+    table = Rows(np.arange(31.0)[:, None], y, None, np.r_[np.arange(30) % 3, 5]).keyed()
+    for train, val in parts(table, "auto", 0.2, 0):
+        assert set(train.y) == {0, 1}
+        assert val.n > 0
+    with pytest.raises(ValueError, match=r"part \d of 4 has (no val|a single).*: use fewer"):
+        parts(table, 4, 0.2, 0)
+
+
 def test_a_weight_holds_out_what_copies_would():
     weighted = rows(30, weights=np.full(30, 3.0))
     for split in (lambda r: hold_out(r, 0.3, 1), lambda r: split_folds(r, 4, 1)[2]):
@@ -193,7 +234,7 @@ def test_too_few_rows():
     table = Rows(np.arange(3.0)[:, None], np.arange(3)).keyed()
     with pytest.raises(ValueError, match=r"n_samples=3 is too few to hold some out"):
         hold_out(table, 0.2, 0)
-    same = Rows(np.zeros((9, 1)), np.repeat(np.arange(3), 3)).keyed()
+    same = Rows(np.zeros((9, 1)), np.repeat(np.arange(3), 3)).keyed()  # taken for copies
     with pytest.raises(ValueError, match=r"n_folds=5 is more than there are different rows"):
         split_folds(same, 5, 0)
 

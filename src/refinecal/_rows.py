@@ -1,13 +1,14 @@
 """Rows of a user's table: split for validation, repeated as weights say, ordered by what they hold.
 
 What is drawn at random is drawn among distinct rows, in an order that depends on their content alone. So
-neither the order of the table nor a row of weight 2 written as two rows changes a model, and copies of
-a row are never on both sides of a split.
+neither the order of the table nor a row of weight 2 written as two rows changes a model, and a few copies
+of a row are never on both sides of a split.
 """
 
 from __future__ import annotations
 
 import sys
+import warnings
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
@@ -17,6 +18,9 @@ from numpy.typing import NDArray
 
 FEW_ROWS = 10_000  # below, "auto" takes folds
 AUTO_FOLDS = 5
+MOST_COPIES = (
+    10  # equal rows that are taken for copies, not for observations of the same few values
+)
 MOST_REPEATED = 4  # whole weights are repeated literally up to this many times the rows
 
 Indices = NDArray[np.int64]
@@ -89,9 +93,12 @@ def _codes(y: NDArray[Any]) -> Indices:
 
 @dataclass(frozen=True, slots=True)
 class _Units:
-    """Distinct rows: what is drawn. Each has a label, a mass, and a place in a random order of its class.
+    """What is drawn: equal rows, whatever their labels. Each unit has a place in a random order of its class.
 
-    Places lie in 0..1, so that those below a fraction have that fraction of the mass of the class.
+    Rows that are there more than a few times are no copies but observations of the same few values: each is
+    a unit of its own. Else all that is known of some values would be on one side of a split. The class of
+    a unit is the rarest of its labels. Places lie in 0..1, so that those below a fraction have that fraction
+    of the mass of the class.
     """
 
     of_row: Indices  # the unit of each row; -1 for rows of weight 0
@@ -101,14 +108,8 @@ class _Units:
 
     @classmethod
     def drawn(cls, rows: Rows, seed: int) -> _Units:
-        assert rows.keys is not None, "keyed first"
         weights = np.ones(rows.n) if rows.weights is None else rows.weights
-        used = np.flatnonzero(weights)
-        pairs = np.stack([rows.keys[used], _codes(rows.y)[used].astype(np.uint64)])
-        distinct, unit = np.unique(pairs, axis=1, return_inverse=True)
-        of_row = np.full(rows.n, -1)
-        of_row[used] = unit.reshape(-1)
-        mass, label = np.bincount(of_row[used], weights[used]), distinct[1].astype(np.int64)
+        of_row, label, mass = _together(rows, weights)
         order = np.random.default_rng(seed).permutation(len(mass))
         order = order[np.argsort(label[order], kind="stable")]
         sizes = np.bincount(label)
@@ -128,10 +129,32 @@ class _Units:
         return np.flatnonzero(used & ~chosen), np.flatnonzero(used & chosen)
 
 
+def _together(
+    rows: Rows, weights: NDArray[np.float64]
+) -> tuple[Indices, Indices, NDArray[np.float64]]:
+    """Return the unit of each row, and the class and the mass of each unit."""
+    assert rows.keys is not None, "keyed first"
+    used = np.flatnonzero(weights)
+    keys, labels = rows.keys[used], _codes(rows.y)[used]
+    value = np.unique(keys, return_inverse=True)[1]
+    # A weight of 2 is two rows.
+    counts = np.bincount(value, weights[used] if rows.repeats() else None)
+    crowded = counts[value] > MOST_COPIES
+    order = np.lexsort([weights[used], labels, keys])  # of content alone
+    first = np.r_[True, keys[order][1:] != keys[order][:-1]] | crowded[order]
+    of_row: Indices = np.full(rows.n, -1, dtype=np.int64)
+    of_row[used[order]] = np.cumsum(first) - 1
+    by_rarity = np.argsort(np.bincount(labels, weights[used]), kind="stable")
+    rarity = np.argsort(by_rarity)
+    label = by_rarity[np.minimum.reduceat(rarity[labels[order]], np.flatnonzero(first))]
+    mass = np.bincount(of_row[used], weights[used]).astype(np.float64)
+    return of_row, label.astype(np.int64), mass
+
+
 def hold_out(rows: Rows, fraction: float, seed: int) -> tuple[Indices, Indices]:
     """Return training and validation rows: about this fraction of each class, or of the groups.
 
-    Equal rows stay together. A class of one distinct row is for training only.
+    Equal rows stay together, unless there are many. A class of one distinct row is for training only.
     """
     if rows.groups is not None:
         return _hold_out_groups(rows, fraction, seed)
@@ -143,6 +166,10 @@ def hold_out(rows: Rows, fraction: float, seed: int) -> tuple[Indices, Indices]:
             f"n_samples={rows.n} is too few to hold some out for validation: a class needs two different "
             "rows or more. Pass X_val= and y_val=."
         )
+    train, val = units.sides(held_out)
+    lost = np.setdiff1d(rows.y[val], rows.y[train])  # among equal rows of a rarer class
+    if lost.size:
+        held_out[units.of_row[val[np.isin(rows.y[val], lost)]]] = False
     return units.sides(held_out)
 
 
@@ -197,7 +224,9 @@ def split_folds(rows: Rows, n_folds: Any, seed: int) -> list[tuple[Indices, Indi
         from sklearn.model_selection import StratifiedGroupKFold
 
         splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed)
-        return list(splitter.split(np.zeros(rows.n), rows.y, rows.groups))
+        with warnings.catch_warnings():  # classes with fewer rows than folds are seen to below
+            warnings.filterwarnings("ignore", "The least populated class", UserWarning)
+            return list(splitter.split(np.zeros(rows.n), rows.y, rows.groups))
     units = _Units.drawn(rows, seed)
     fold = (units.places * n_folds).astype(np.int64)
     empty = np.setdiff1d(np.arange(n_folds), fold)
@@ -215,8 +244,17 @@ def parts(rows: Rows, n_folds: Any, fraction: float, seed: int) -> list[tuple[Ro
     "auto" takes five folds if there are few rows. What a fold's model cannot know, because a class has too
     few rows, is not among its validation rows.
     """
-    if isinstance(n_folds, str):
-        n_folds = None if rows.n >= FEW_ROWS else most_folds(rows, AUTO_FOLDS)
+    if not isinstance(n_folds, str):
+        return _checked(_parts(rows, n_folds, fraction, seed))
+    most = None if rows.n >= FEW_ROWS else most_folds(rows, AUTO_FOLDS)
+    for fewer in range(most or 1, 1, -1):
+        found = _parts(rows, fewer, fraction, seed)
+        if all(map(_can_learn, found)):
+            return found
+    return _checked(_parts(rows, None, fraction, seed))
+
+
+def _parts(rows: Rows, n_folds: Any, fraction: float, seed: int) -> list[tuple[Rows, Rows]]:
     splits = (
         [hold_out(rows, fraction, seed)] if n_folds is None else split_folds(rows, n_folds, seed)
     )
@@ -228,6 +266,22 @@ def parts(rows: Rows, n_folds: Any, fraction: float, seed: int) -> list[tuple[Ro
         seen = np.isin(theirs.y, ours.y)
         found.append((ours, theirs if seen.all() else theirs.take(np.flatnonzero(seen))))
     return found
+
+
+def _can_learn(pair: tuple[Rows, Rows]) -> bool:
+    """Tell whether a part has two classes to learn, and rows to look at."""
+    train, val = pair
+    return len(np.unique(train.y)) > 1 and val.n > 0
+
+
+def _checked(pairs: list[tuple[Rows, Rows]]) -> list[tuple[Rows, Rows]]:
+    for number, pair in enumerate(pairs, start=1):
+        if not _can_learn(pair):
+            what = "no validation row" if pair[1].n == 0 else "a single class to train on"
+            raise ValueError(
+                f"part {number} of {len(pairs)} has {what}: use fewer folds, other groups or more rows"
+            )
+    return pairs
 
 
 # ---- tables ------------------------------------------------------------------------------------------------

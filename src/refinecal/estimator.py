@@ -375,7 +375,8 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         """
         check_is_fitted(self)
         X = check_table(X)
-        return averaged([model.proba(X, self.classes_) for model in self._models])
+        known = [np.searchsorted(self.classes_, model.known) for model in self._models]
+        return averaged([model.proba(X, self.classes_) for model in self._models], known)
 
     def predict_log_proba(self, X: Any) -> NDArray[Any]:
         """Return the logarithms of :meth:`predict_proba`."""

@@ -133,6 +133,7 @@ class RefinementMonitor:
         self.metrics = _check_names(get_metrics([metric, *also]))
         self.patience = _check_patience(patience)
         self.min_delta = _check_min_delta(min_delta)
+        self.stop_on = stop_on
         self.followed = self._check_stop_on(stop_on)
         self.loss = get_loss(loss)
         self.family = prepare(calibrator)

@@ -103,7 +103,11 @@ def test_test_probabilities_are_geometric_means_of_models(tmp_path):
 def test_a_class_that_one_model_does_not_know_is_left_to_the_others():
     one, other = np.array([[0.5, 0.5, 0.0]]), np.array([[0.2, 0.2, 0.6]])
     expected = np.array([np.sqrt(0.1), np.sqrt(0.1), 0.6])
-    np.testing.assert_allclose(averaged([one, other])[0], expected / expected.sum())
+    known = [[0, 1], [0, 1, 2]]
+    np.testing.assert_allclose(averaged([one, other], known)[0], expected / expected.sum())
+    np.testing.assert_allclose(averaged([one, other])[0], [0.5, 0.5, 0])  # else 0 means impossible
+    sure = [np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])]
+    np.testing.assert_array_equal(averaged(sure), [[0.5, 0.5]])
     np.testing.assert_array_equal(averaged([one]), one)
 
 

@@ -5,6 +5,7 @@ import json
 import pickle
 import shutil
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -163,6 +164,64 @@ def test_a_folder_that_is_no_run_is_never_overwritten(tmp_path):
     assert (tmp_path / "run" / "thesis.tex").exists()
 
 
+def test_a_crash_between_two_renames_is_mended(tmp_path):
+    found = do(order(tmp_path))
+    found.path.rename(tmp_path / ".run.old")
+    with pytest.raises(ValueError, match="run exists"):
+        do(order(tmp_path))
+    assert Run.load(tmp_path / "run").classes == found.fit.data.schema.classes
+
+
+class Breaks(Interrupts):
+    def step(self, number, record):
+        if self.current == self.number:
+            raise OSError(28, "No space left on device", "/disk")
+
+
+def test_an_error_keeps_finished_trainings(tmp_path):
+    with pytest.raises(
+        OSError, match="/disk: No space left on device .finished trainings are kept: go on"
+    ):
+        do(order(tmp_path, options={"folds": 3}), Breaks(3))
+    assert (tmp_path / ".run.unfinished").exists()
+    do(order(tmp_path, options={"folds": 3}, resume=True))
+    with pytest.raises(OSError, match="No space left on device"):
+        do(order(tmp_path, options={"folds": 3}, out=tmp_path / "other"), Breaks(1))
+    assert not (tmp_path / ".other.unfinished").exists()
+
+
+def test_starting_anew_says_what_is_thrown_away(tmp_path):
+    with pytest.raises(Interrupted):
+        do(order(tmp_path, options={"folds": 3}), Interrupts(3))
+    with pytest.warns(RuntimeWarning, match="thrown away: --resume keeps them"):
+        do(order(tmp_path, options={"folds": 3}))
+
+
+def test_reports_and_metrics_name_the_classes(finished):
+    metrics = json.loads((finished.path / "metrics.json").read_text())
+    labels = ["class 0", "class 1", "class 2"]
+    for part in ("refine_then_calibrate", "before_calibration", "by_validation_loss"):
+        assert metrics["test"][part]["classes"] == labels
+        assert [each["label"] for each in metrics["test"][part]["per_class"]] == labels
+
+
+def test_test_rows_that_were_trained_on_are_noted(tmp_path):
+    given = order(tmp_path)
+    with pytest.warns(RuntimeWarning, match="100% of the test rows have the same features"):
+        do(replace(given, test=given.table))
+
+
+def test_other_groups_are_another_run(tmp_path):
+    table = mixed(200).append_column("other", pa.array(np.arange(200) % 50))
+    pq.write_table(table, tmp_path / "table.parquet")
+    one = order(tmp_path, options={"folds": 3}, group="family", drop=("weight", "other"))
+    with pytest.raises(Interrupted):
+        do(one, Interrupts(3))
+    other = replace(one, group="other", drop=("weight", "family"), resume=True)
+    with pytest.raises(ValueError, match="another data"):
+        do(other)
+
+
 # ---- strangers' folders ------------------------------------------------------------------------------------
 
 
@@ -219,6 +278,15 @@ def edited(run, name, change):
         (lambda d: d.update(model="os.system"), "names the model 'os.system'"),
         (lambda d: d.update(members=[]), "lists no members"),
         (lambda d: d["members"][0].update(known=[0, 7]), "does not fit the 3 classes"),
+        (lambda d: d["members"][0].update(known=[1, 0, 2]), "does not fit the 3 classes"),
+        (lambda d: d["members"][0].update(known=[0, 0, 1]), "does not fit the 3 classes"),
+        (lambda d: d["members"][0].update(known=[[0], [1]]), "does not fit the 3 classes"),
+        (lambda d: d["members"][0].update(known=[0, 1]), "the files are of several runs"),
+        (lambda d: d["members"][0].pop("folder"), "does not fit the 3 classes"),
+        (
+            lambda d: d["members"][0]["calibrator"]["learned"].update(beta_=float("nan")),
+            "beta_.*finite",
+        ),
         (lambda d: d["members"][0].update(folder="../.."), "outside of the run folder"),
         (
             lambda d: d["members"][0]["calibrator"].update(kind="Popen"),

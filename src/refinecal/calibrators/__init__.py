@@ -88,8 +88,18 @@ def from_dict(state: dict[str, Any]) -> Calibrator:
                 f"the state of a calibrator has no {name!r}: pass what to_dict() returned"
             )
         setattr(fitted, name, restored(value))
+        if not _is_finite(getattr(fitted, name)):
+            raise ValueError(
+                f"{name} of the state of a calibrator is not finite: it was never fitted so"
+            )
     if not isinstance(getattr(fitted, "classes_", None), np.ndarray):
         raise ValueError(
             "classes_ of the state of a calibrator is no array: pass what to_dict() returned"
         )
     return fitted
+
+
+def _is_finite(value: Any) -> bool:
+    """Tell numbers that are all finite, and what is no number, from NaN and infinities."""
+    values = np.asarray(value)
+    return values.dtype.kind not in "fc" or bool(np.isfinite(values).all())

@@ -103,7 +103,9 @@ def row_losses(
     return losses_at(sample, beta, loss)
 
 
-def paired_difference(losses_a: Any, losses_b: Any, sample_weight: Any = None) -> Difference:
+def paired_difference(
+    losses_a: Any, losses_b: Any, sample_weight: Any = None, groups: Any = None
+) -> Difference:
     r"""Return the mean of a - b over rows with its standard error.
 
     With :math:`d_i = a_i - b_i`, weights :math:`w_i` and :math:`\bar d = \sum w_i d_i / \sum w_i`,
@@ -113,6 +115,8 @@ def paired_difference(losses_a: Any, losses_b: Any, sample_weight: Any = None) -
 
     where n counts the rows of positive weight: without weights, the variance of d divided by n. A weight says
     how much a row counts, not that it was drawn more than once, so multiplying all of them changes nothing.
+    With groups, whose rows are alike, their sums :math:`\sum_{i \in g} w_i (d_i - \bar d)` take the place of
+    the rows.
 
     Parameters
     ----------
@@ -120,6 +124,8 @@ def paired_difference(losses_a: Any, losses_b: Any, sample_weight: Any = None) -
         Losses of two models on the same rows, as :func:`row_losses` gives them.
     sample_weight : array-like, optional
         How much each row counts.
+    groups : array-like, optional
+        The group of each row, if rows were not drawn one by one.
 
     Returns
     -------
@@ -150,10 +156,18 @@ def paired_difference(losses_a: Any, losses_b: Any, sample_weight: Any = None) -
         return Difference(_infinite(low, high), math.nan, math.nan, math.nan, n)
     mean = float(weights @ gaps) / total
     error = math.nan
-    if n > 1:
-        error = math.sqrt(n / (n - 1) * float(((weights * (gaps - mean)) ** 2).sum())) / total
+    parts = (weights * (gaps - mean))[weights > 0]
+    if groups is not None:
+        parts = _sums(parts, np.asarray(groups)[weights > 0])
+    if len(parts) > 1:
+        error = math.sqrt(len(parts) / (len(parts) - 1) * float((parts**2).sum())) / total
     reach = NORMAL_95 * error
     return Difference(mean, error, mean - reach, mean + reach, n)
+
+
+def _sums(values: NDArray[np.float64], groups: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the sum over each group."""
+    return np.bincount(np.unique(groups, return_inverse=True)[1].reshape(-1), values)
 
 
 def _infinite(low: float, high: float) -> float:

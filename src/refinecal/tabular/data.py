@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._rows import Rows, hold_out, parts
+from refinecal._checks import warn
+from refinecal._rows import Rows, content, hold_out, parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from refinecal.tabular.schema import Schema
+
+
+SEEN = 0.05  # part of the test rows that may be in the training table by chance
+FEW_FEATURES = 3  # with so few, rows are often equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +66,27 @@ def prepare(
     places: NDArray[np.int64] | None = None
     test: Rows | None = None
     if test_table is not None:
-        test = _rows(test_table, schema)
+        test = _rows(test_table, schema).keyed()
         places = np.arange(test.n)
+        _warn_if_seen(rows, test)
     elif options.test_fraction > 0:
         kept, places = _test_rows(rows, options)
         test, rows = rows.take(places), rows.take(kept)
     seed = options.seed + 1  # else the same draw would decide twice
     pairs = parts(rows, options.folds, options.validation_fraction, seed)
-    return Data(schema, pairs, rows.n, test, places, _digest(rows, test))
+    return Data(schema, pairs, rows.n, test, places, _digest(pairs, test))
+
+
+def _warn_if_seen(rows: Rows, test: Rows) -> None:
+    """Warn of test rows that are training rows too, on which every model looks good."""
+    assert rows.keys is not None, "keyed"
+    assert test.keys is not None, "keyed"
+    seen = np.isin(test.keys, rows.keys) & (rows.X.shape[1] > FEW_FEATURES)
+    if seen.mean() > SEEN:
+        warn(
+            f"{seen.mean():.0%} of the test rows have the same features as training rows: if they are the "
+            "same rows, the test is too easy"
+        )
 
 
 def _rows(table: pa.Table, schema: Schema) -> Rows:
@@ -87,15 +105,13 @@ def _test_rows(rows: Rows, options: Options) -> tuple[NDArray[np.int64], NDArray
         ) from error
 
 
-def _digest(rows: Rows, test: Rows | None) -> str:
-    """Return a text that is another one if any row is."""
+def _digest(pairs: list[tuple[Rows, Rows]], test: Rows | None) -> str:
+    """Return a text that is another one if any row of any part is."""
     digest = blake2b(digest_size=16)
-    for each in (rows, test):
-        if each is not None:
-            keyed = each if each.keys is not None else each.keyed()
-            assert keyed.keys is not None, "just made"
-            digest.update(np.ascontiguousarray(keyed.keys).tobytes())
-            digest.update(np.ascontiguousarray(each.y).tobytes())
-            if each.weights is not None:
-                digest.update(each.weights.tobytes())
+    for part in [*(part for pair in pairs for part in pair), *([] if test is None else [test])]:
+        keys = content(part.X) if part.keys is None else part.keys
+        for values in (keys, part.y, part.weights):
+            if values is not None:
+                digest.update(np.ascontiguousarray(values).tobytes())
+        digest.update(b"next part")
     return digest.hexdigest()

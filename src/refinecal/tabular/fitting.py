@@ -10,6 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+import refinecal
+from refinecal._checks import warn
 from refinecal._predictions import averaged
 from refinecal._rows import Rows
 from refinecal.metrics import get_metric
@@ -95,7 +97,8 @@ class Fit:
 
 def plan(data: Data, options: Options) -> dict[str, Any]:
     """Return what has to be the same for an unfinished fit to be gone on with."""
-    return {"data": data.key, **asdict(options)}
+    version = {"refinecal": refinecal.__version__}
+    return {"data": data.key, **version, **asdict(options)}
 
 
 def fit(data: Data, options: Options, workshop: Workshop, watcher: Watcher | None = None) -> Fit:
@@ -119,9 +122,9 @@ def fit(data: Data, options: Options, workshop: Workshop, watcher: Watcher | Non
     candidates = draw_candidates(options)
     chooser = Chooser(data)
     history: list[dict[str, float]] = []
-    for number, trained in enumerate(_trainings(data, options, candidates, workshop, watcher)):
+    for trained in _trainings(data, options, candidates, workshop, watcher):
         for unit in trained:
-            where = {"candidate": float(number), "fold": float(unit.fold)}
+            where = {"candidate": float(unit.candidate), "fold": float(unit.fold)}
             history += [where | record for record in unit.history]
         chooser.consider(trained)
     return Fit(
@@ -148,16 +151,23 @@ def _trainings(
     workshop: Workshop,
     watcher: Watcher | None,
 ) -> Iterator[list[Unit]]:
+    """Train every candidate on every fold; one that cannot be trained is left out if there are others."""
     watcher = Nobody() if watcher is None else watcher
     total = len(candidates) * len(data.pairs)
     for number, params in enumerate(candidates):
         units = []
-        for fold in range(len(data.pairs)):
-            watcher.training(number * len(data.pairs) + fold + 1, total, _max_steps(options))
-            unit = workshop.finished(number, fold)
-            if unit is None:
-                unit = _train(data, options, params, number, fold, workshop, watcher)
-            units.append(unit)
+        try:
+            for fold in range(len(data.pairs)):
+                watcher.training(number * len(data.pairs) + fold + 1, total, _max_steps(options))
+                unit = workshop.finished(number, fold)
+                if unit is None:
+                    unit = _train(data, options, params, number, fold, workshop, watcher)
+                units.append(unit)
+        except ValueError as error:
+            if number == 0:  # the default parameters: something is wrong with the table
+                raise
+            warn(f"configuration {number} is left out: {error}")
+            continue
         yield units
 
 
@@ -264,7 +274,8 @@ class Chooser:
         before = after = None
         if self.data.test is not None:
             found = [unit.choices[name].test_probs(unit.known, self.data.k) for unit in units]
-            before, after = (averaged(each) for each in zip(*found, strict=True))
+            known = [unit.known for unit in units]
+            before, after = (averaged(each, known) for each in zip(*found, strict=True))
         steps = [unit.choices[name].step for unit in units]
         return Outcome(name, units[0].candidate, steps, value, before, after)
 

@@ -125,6 +125,7 @@ def do(
         folder = where / "run"
         folder.mkdir(exist_ok=True)
         _write(order, finished, folder)
+        check_free(order.out, order.overwrite)  # much may have happened meanwhile
         publish(folder, order.out)
     workshop.close()
     return finished
@@ -140,9 +141,26 @@ def _tidy(workshop: Workshop) -> Iterator[None]:
             workshop.close()
             raise
         raise Interrupted(workshop.n_finished) from None
-    except BaseException:
-        workshop.close()
+    except BaseException as error:
+        if not workshop.n_finished:
+            workshop.close()
+        elif isinstance(error, Exception):
+            raise type_of(error)(
+                f"{said(error)} (finished trainings are kept: go on with --resume)"
+            ) from error
         raise
+
+
+def type_of(error: Exception) -> type[Exception]:
+    """Return the kind of error to raise in the place of another."""
+    return OSError if isinstance(error, OSError) else ValueError
+
+
+def said(error: Exception) -> str:
+    """Return what an error says, with the file that it is about."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
 
 
 def read(order: Order) -> Data:

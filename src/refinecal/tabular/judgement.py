@@ -12,6 +12,7 @@ from refinecal.tabular.fitting import CHOSEN_BY, TRACKED, Fit, Outcome
 NOTICEABLE = 0.1  # of the risk: calibration error that is worth a word
 SURE = 2.0  # standard errors
 SMALL = 0.0005  # a change that is none
+FEW_ROWS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,37 +99,36 @@ def judge(fit: Fit) -> Judgement | None:
     test = fit.data.test
     if test is None:
         return None
-    about: dict[str, Any] = {"sample_weight": test.weights}
-    names = {**about, "classes": range(fit.data.k)}
-    ours = fit.chosen.after
-    log = row_losses(test.y, ours, classes=range(fit.data.k))
-    brier = [
-        row_losses(test.y, probs, loss="brier", classes=range(fit.data.k))
-        for probs in (ours, fit.usual.before)
-    ]
+    columns = range(fit.data.k)
+    about: dict[str, Any] = {"sample_weight": test.weights, "groups": test.groups}
+    names: dict[str, Any] = {
+        "sample_weight": test.weights,
+        "classes": columns,
+        "names": fit.data.schema.classes,
+    }
+    ours, usual = fit.chosen.after, fit.usual.before
+    log = row_losses(test.y, ours, classes=columns)
+    brier = [row_losses(test.y, probs, loss="brier", classes=columns) for probs in (ours, usual)]
 
     def way(outcome: Outcome) -> Way:
         before, after = (
-            row_losses(test.y, probs, classes=range(fit.data.k))
-            for probs in (outcome.before, outcome.after)
+            row_losses(test.y, probs, classes=columns) for probs in (outcome.before, outcome.after)
         )
-        differences = [paired_difference(log, losses, **about) for losses in (before, after)]
-        plain = paired_difference(before, 0 * log, **about).mean
-        calibrated = paired_difference(after, 0 * log, **about).mean
         return Way(
             outcome.metric,
             outcome.candidate,
             outcome.steps,
             outcome.value,
-            plain,
-            calibrated,
-            *differences,
+            paired_difference(before, 0 * log, test.weights).mean,
+            paired_difference(after, 0 * log, test.weights).mean,
+            paired_difference(log, before, **about),
+            paired_difference(log, after, **about),
         )
 
     return Judgement(
         evaluate(test.y, ours, **names),
         evaluate(test.y, fit.chosen.before, **names),
-        evaluate(test.y, fit.usual.before, **names),
+        evaluate(test.y, usual, **names),
         {name: way(outcome) for name, outcome in fit.outcomes.items()},
         paired_difference(*brier, **about),
     )
@@ -149,9 +149,11 @@ def lead(judged: Judgement) -> str:
     change = f"{abs(judged.gain):.1%} {'lower' if judged.gain > 0 else 'higher'} than"
     doubt = "" if judged.is_sure else ", which may be chance"
     if abs(judged.gain) < SMALL:
-        change, doubt = "the same as", ""
-    versus = f"{change} by stopping on validation loss ({usual:.4f}){doubt}"
-    return f"{where} the log loss is {found:.4f}, {versus}."
+        change, doubt = "about the same as", ""
+    versus = (
+        f"{change} the usual way, stopping on validation loss without calibrating ({usual:.4f})"
+    )
+    return f"{where} the log loss is {found:.4f}, {versus}{doubt}."
 
 
 def how_sure(judged: Judgement) -> str:
@@ -166,22 +168,37 @@ def how_sure(judged: Judgement) -> str:
         verdict = "more than chance would explain" if judged.gain > 0 else "a loss, beyond chance"
     else:
         verdict = "within what chance explains; more test rows would tell"
-    return f"Gain per row in log loss: {gap} (standard error over test rows): {verdict}."
+    after = judged.ways[TRACKED[0]].difference_after
+    calibrated = f"{-after.mean:+.4f} ± {after.standard_error:.4f}"
+    return (
+        f"Gain per row in log loss: {gap} (standard error over test rows): {verdict}. Against the same, "
+        f"calibrated: {calibrated}."
+    )
 
 
 def what_to_do(fit: Fit, judged: Judgement) -> list[str]:
     """Return advice that the numbers support."""
     ours, before, advice = judged.ours.log, judged.uncalibrated.log, []
+    if judged.ours.n < FEW_ROWS:
+        advice.append(
+            f"There are only {judged.ours.n} test rows: take every number here with a pinch of salt."
+        )
+    if judged.gain < 0 and judged.is_sure:
+        advice.append(
+            "Here the usual way did better. On other rows that may turn: try another --seed, more validation "
+            "rows, or --calibrator temperature if it was another."
+        )
     if before.calibration > NOTICEABLE * before.risk and before.beta is not None:
         how = "over-confident" if before.beta < 1 else "under-confident"
         advice.append(
             f"Use the calibrated probabilities, not the model's own: those are {how} "
             f"({before.calibration / before.risk:.0%} of their loss is calibration error)."
         )
-    if ours.sharpness < 0.05 * ours.uncertainty:
+    if ours.risk > 0.95 * ours.uncertainty:
+        how = "worse than" if ours.risk > ours.uncertainty else "hardly better than"
         advice.append(
-            "The features say little about the target: the model is hardly better than the class "
-            "frequencies. Other features will help more than another model."
+            f"The features say little about the target: the model is {how} the class frequencies. Other "
+            "features will help more than another model."
         )
     if fit.hit_the_end:
         advice.append(

@@ -93,15 +93,7 @@ class Run:
         schema = Schema.from_dict(_read_json(path, SCHEMA))
         found = _read_json(path, CALIBRATOR)
         _check_description(found, path, len(schema.classes))
-        kind = get_model(found["model"])
-        members = tuple(
-            Member(
-                kind.load(_inside(path, each["folder"])),
-                _calibrator(each["calibrator"], path),
-                np.array(each["known"], dtype=np.int64),
-            )
-            for each in found["members"]
-        )
+        members = tuple(_member(path, found["model"], each, schema) for each in found["members"])
         return cls(path, found["model"], schema, members)
 
     def predict_proba(
@@ -120,12 +112,16 @@ class Run:
         -------
         ndarray of shape (n, k)
         """
-        if not hasattr(table, "schema"):
-            import pyarrow as pa
+        import pyarrow as pa
 
-            table = pa.Table.from_pandas(table, preserve_index=False)
+        if not isinstance(table, pa.Table):  # pandas, or what has Arrow's interface, such as polars
+            is_pandas = hasattr(table, "iloc")
+            table = (
+                pa.Table.from_pandas(table, preserve_index=False) if is_pandas else pa.table(table)
+            )
         X = self.schema.encode(table, first_row=first_row)
-        return averaged([each.proba(X, len(self.classes)) for each in self.members])
+        probs = [each.proba(X, len(self.classes)) for each in self.members]
+        return averaged(probs, [each.known for each in self.members])
 
 
 # ---- reading -----------------------------------------------------------------------------------------------
@@ -164,11 +160,21 @@ def _check_description(found: Any, path: Path, k: int) -> None:
     if not isinstance(members, list) or not members:
         raise ValueError(f"{where} lists no members: it is not of a finished fit")
     for each in members:
-        known = each.get("known") if isinstance(each, dict) else None
-        if not known or not set(known) <= set(range(k)) or "calibrator" not in each:
+        if not _is_member(each, k):
             raise ValueError(
-                f"{where} holds a member that does not fit the {k} classes of {SCHEMA}"
+                f"{where} holds a member that does not fit the {k} classes of {SCHEMA}: it is not of a "
+                "finished fit"
             )
+
+
+def _is_member(found: Any, k: int) -> bool:
+    """Tell whether an entry has a folder, a calibrator, and classes that are there, in order."""
+    if not isinstance(found, dict) or not {"folder", "known", "calibrator"} <= set(found):
+        return False
+    known = found["known"]
+    if not isinstance(known, list) or not all(type(code) is int for code in known):
+        return False
+    return len(known) > 1 and known == sorted(set(known)) and known[0] >= 0 and known[-1] < k
 
 
 def _inside(run: Path, name: Any) -> Path:
@@ -179,10 +185,30 @@ def _inside(run: Path, name: Any) -> Path:
     return folder
 
 
+def _member(run: Path, name: str, found: Any, schema: Schema) -> Member:
+    """Read one model with its calibrator, and see that they fit together."""
+    kind, folder = get_model(name), _inside(run, found["folder"])
+    _inside(run, Path(found["folder"]) / kind.file_name)  # which may be a link
+    model = kind.load(folder)
+    calibrator = _calibrator(found["calibrator"], run)
+    known = np.array(found["known"], dtype=np.int64)
+    if not len(known) == model.n_classes == len(calibrator.classes_):
+        raise ValueError(
+            f"{folder} has a model of {model.n_classes} classes and a calibrator of "
+            f"{len(calibrator.classes_)}, but {CALIBRATOR} names {len(known)}: the files are of several runs"
+        )
+    if model.n_features != len(schema.features):
+        raise ValueError(
+            f"{folder} has a model of {model.n_features} columns, but {SCHEMA} names "
+            f"{len(schema.features)}: the files are of several runs"
+        )
+    return Member(model, calibrator, known)
+
+
 def _calibrator(state: Any, run: Path) -> Calibrator:
     try:
         return from_dict(state)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"{run / CALIBRATOR} holds a calibrator that cannot be read: {error}"
         ) from None
@@ -218,16 +244,24 @@ def write_model(fit: Fit, folder: Path) -> None:
 def check_free(run: Path, overwrite: bool) -> None:
     """Refuse to take the place of something, unless it is a run that may be overwritten."""
     if not run.exists():
-        return
+        if _old(run).exists():  # a crash at the worst moment
+            os.replace(_old(run), run)
+        else:
+            return
     if not overwrite:
         raise ValueError(f"{run} exists: choose another --out, or pass --overwrite")
     if not (run / SCHEMA).exists():
         raise ValueError(f"--overwrite: {run} is not a run folder, so it is left alone")
 
 
+def _old(run: Path) -> Path:
+    """Return where an older run is while a newer one takes its place."""
+    return run.parent / f".{run.name}.old"
+
+
 def publish(finished: Path, run: Path) -> None:
     """Give a finished folder its name, in the place of an older run if there is one."""
-    old = run.parent / f".{run.name}.old"
+    old = _old(run)
     if run.exists():
         shutil.rmtree(old, ignore_errors=True)
         os.replace(run, old)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
+from refinecal._checks import warn
 from refinecal._predictions import Predictions, widened
 from refinecal.calibrators import from_dict
 
@@ -119,6 +120,10 @@ class Workshop:
         if folder.exists() and resume:
             self._check(plan)
         elif folder.exists():
+            if self.n_finished:
+                warn(
+                    "the finished trainings of an interrupted run are thrown away: --resume keeps them"
+                )
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
