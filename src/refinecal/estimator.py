@@ -65,7 +65,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         As for :func:`decompose`.
     validation_fraction : float, default 0.2
         The part held out if it is done once, stratified by label, or whole groups if ``groups`` are given.
-        Equal rows stay together.
+        Up to ten equal rows stay together.
     n_folds : int, splitter, None or "auto", default "auto"
         Hold out each of so many folds in turn, and take the geometric mean of the models so made; a
         splitter of scikit-learn gets the rows in the order in which they came. ``None`` holds out once.

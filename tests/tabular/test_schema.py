@@ -200,6 +200,53 @@ def test_a_few_texts_among_numbers_are_pointed_out():
     assert kind_of(["1", "2", "3", "4 kg", "5", "6"]).note == "mostly numbers, but row 4 is '4 kg'"
 
 
+@pytest.mark.parametrize(
+    "form", ["%d.%m.%Y", "%m/%d/%Y", "%Y/%m/%d", "%d %b %Y", "%d-%B-%Y", "%d.%m.%Y %H:%M:%S"]
+)
+def test_dates_in_another_order_are_pointed_out(form):
+    days = [dt.datetime(2024, 12, 1) + dt.timedelta(days=i) for i in range(30)]
+    texts = [day.strftime(form) for day in days]
+    note = f"to use dates as such, write {texts[0]!r} as in 2024-12-31"
+    assert kind_of([*texts[:4], None, "NA"] * 3).note == note
+    unused = kind_of(texts)
+    assert (unused.kind, unused.note.startswith(note)) == ("unused", True)
+    assert kind_of([*texts[:4], "soon", ""] * 3).note == ""
+
+
+@pytest.mark.parametrize("texts", [["1.2.3", "10.0.1"], ["10.0.0.1", "10.0.0.2"], ["1/2", "2/3"]])
+def test_other_texts_with_points_are_no_dates(texts):
+    assert kind_of(texts * 3).note == ""
+
+
+LABELS = [
+    "$a$",
+    "<b>x</b>",
+    "größe €",
+    "年齢",
+    'say "hi"',
+    "a,b;c",
+    "two\nlines",
+    "None",
+    "-",
+    "0,5",
+]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_odd_labels_and_names_come_through(tmp_path, ending):
+    codes = [i % len(LABELS) for i in range(40)]
+    columns = {name: [float((i * j) % 11) for i in codes] for j, name in enumerate(LABELS, 1)}
+    table = pa.table(
+        columns | {" cat ": [LABELS[i] for i in codes], "y": [LABELS[i] for i in codes]}
+    )
+    found = through(tmp_path / f"t{ending}", table)
+    schema = Schema.infer(found, "y")
+    schema = Schema.from_dict(json.loads(json.dumps(schema.to_dict())))
+    assert [schema.classes[i] for i in schema.labels(found)] == [LABELS[i] for i in codes]
+    assert schema.features[-1].categories == schema.classes == tuple(sorted(LABELS))
+    assert len(schema.features) == len(LABELS) + 1
+
+
 def test_infinite_numbers_count_as_missing():
     for values in ([1.0, math.inf, 2.0, -math.inf], ["1", "inf", "2", "-Infinity"]):
         assert kind_of(values).note == "infinite values count as missing (2 rows)"
@@ -286,7 +333,14 @@ def test_a_class_of_a_single_row_is_noted():
     ("values", "message"),
     [
         (["a"] * 50, "target 'y' is always 'a': there is nothing to learn"),
-        ([1.0] * 49 + [None], "target 'y' is always '1': there is nothing to learn"),
+        (
+            [1.0] * 49 + [None],
+            r"'y' is always '1', or missing \(.*\) in 1 of 50 rows: there is nothing",
+        ),
+        (
+            ["yes", ""] * 25,
+            r"'y' is always 'yes', or missing \(.*\) in 25 of 50 rows.*write a word for it",
+        ),
         ([None] * 50, "target 'y' is missing in every row"),
         (
             [i / 7 for i in range(25)] * 4,
@@ -356,6 +410,21 @@ def test_groups():
         ValueError, match="group 'g', row 2 is missing: every row must belong to a group"
     ):
         Schema.infer(labelled(x=[1, 2, 3, 4], g=["b", None, "b", "c"]), "y", group="g")
+
+
+def test_weight_and_group_may_be_absent_if_that_is_said():
+    table = labelled(x=[1, 2, 3, 4], w=[1, 2, 3, 4], g=["b", "a", "b", "c"])
+    schema = Schema.infer(table, "y", weight="w", group="g")
+    rest = table.select(["x"])
+    assert schema.check_names(rest.column_names) == []
+    assert schema.weights(rest, optional=True) is None
+    assert schema.groups(rest, optional=True) is None
+    assert schema.weights(table, optional=True).tolist() == [1, 2, 3, 4]
+    assert schema.groups(table, optional=True).tolist() == [1, 0, 1, 2]
+    with pytest.raises(ValueError, match="weight is 'w', but the table has no such column"):
+        schema.weights(rest)
+    with pytest.raises(ValueError, match="group is 'g', but the table has no such column"):
+        schema.groups(rest)
 
 
 def test_rows_without_a_label_may_lack_a_weight_and_a_group():
@@ -445,6 +514,21 @@ def test_unseen_categories_are_missing_and_told():
     assert schema.unseen(table) == {}
 
 
+@given(st.lists(st.sampled_from([*"abcd…", None, *map(str, range(150))]), max_size=600))
+def test_every_unseen_value_is_counted(values):
+    schema = Schema.infer(labelled(c=["a", "b", "a", "b"]), "y")
+    expected = Counter(v for v in values if v not in ("a", "b", None))
+    found = schema.unseen(pa.table({"c": pa.array(values, pa.string())})).get("c", {})
+    assert sum(found.values()) == expected.total()
+    assert all(found[v] == expected[v] for v in found if v != "…")
+    if len(expected) <= 100:
+        assert found == expected
+    else:
+        assert 100 <= len(found) <= 101
+        least = min(n for v, n in found.items() if v != "…")
+        assert all(n <= least for v, n in expected.items() if v not in found)
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -501,15 +585,104 @@ def test_decimal_commas_in_files_with_semicolons(tmp_path):
     pd.testing.assert_frame_equal(learnt.encode(table), schema.encode(table))
 
 
-def test_commas_and_points_in_one_column_are_not_guessed(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("x;n;y\n1,5;1;a\n1.234;2;b\n3,5;3;a\n")
-    table = open_table(path).read()
+def semicolons(path, rows, names="x;n;y"):
+    """Return a file with semicolons, opened."""
+    path.write_text("\n".join([names, *rows]) + "\n")
+    return open_table(path)
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (["1,5", "1.234", "3,5"], "row 2: '1.234' is not a number. Decimal commas and points are"),
+        (["1,5", "2.5", "3,5"], "row 1: '1,5' is not a number. Decimal commas and points are"),
+        (["1.234,5", "2.000,5", "3,5"], "row 1: '1.234,5' is not a number"),
+    ],
+)
+def test_commas_and_points_in_one_column_are_not_guessed(tmp_path, cells, message):
+    rows = [f"{x};{i};{'ab'[i % 2]}" for i, x in enumerate(cells)]
+    table = semicolons(tmp_path / "t.csv", rows).read()
     assert Schema.infer(table, "y").columns[0].kind == "category"
-    with pytest.raises(
-        ValueError, match="row 1: '1,5' is not a number. Decimal commas and points are mixed"
-    ):
+    with pytest.raises(ValueError, match=message):
         Schema.infer(table, "y", numeric=["x"])
+
+
+@pytest.mark.parametrize(
+    ("learnt", "new", "expected"),
+    [
+        # Decimal commas: a point is not one, whatever stands beside it.
+        ("1,5 2,5 3,5", "1,234 7 2e3", [1.234, 7, 2000]),
+        ("1,5 2,5 3,5", "1.234", "'1.234' is not a number. .* write all its numbers with commas"),
+        ("1,5 2,5 3,5", "2,5 1.5", "row 2: '1.5' is not a number"),
+        # Decimal points in a file with semicolons: the other way round.
+        ("1.5 2.5 3.5", "1.234 7 2.e3", [1.234, 7, 2000]),
+        ("1.5 2.5 3.5", "1,5", "'1,5' is not a number. .* write all its numbers with points"),
+        ("1.001 2.002 3.003", "1.234 7 0.5", [1.234, 7, 0.5]),
+        # Whole numbers: either, unless it may be a thousand.
+        ("1 2 3", "0.123 2,5 -1234.567 1,2345 12.34e5", [0.123, 2.5, -1234.567, 1.2345, 1.234e6]),
+        (
+            "1 2 3",
+            "1.234",
+            "'1.234' is not a number. In a file with semicolons it may be a thousand",
+        ),
+        ("1 2 3", "-12,345", "'-12,345' is not a number. In a file with semicolons"),
+    ],
+)
+def test_the_mark_before_decimals_is_learnt(tmp_path, learnt, new, expected):
+    rows = [f"{x};{i};{'ab'[i % 2]}" for i, x in enumerate(learnt.split())]
+    schema = Schema.infer(semicolons(tmp_path / "t.csv", rows).read(), "y")
+    schema = Schema.from_dict(json.loads(json.dumps(schema.to_dict())))
+    source = semicolons(tmp_path / "new.csv", [f"{x};1" for x in new.split()], "x;n")
+    if isinstance(expected, list):
+        assert schema.encode(source.read())["x"].tolist() == expected
+        return
+    with pytest.raises(ValueError, match=expected):
+        schema.encode(source.read())
+
+
+def test_other_files_have_points_whatever_was_learnt(tmp_path):
+    rows = ["1,5;1;a", "2,5;2;b", "3,25;3;a"]
+    schema = Schema.infer(semicolons(tmp_path / "t.csv", rows).read(), "y")
+    new = pa.table({"x": [1.234, 1000.5, 2.0], "n": [1, 2, 3]})
+    for ending in ENDINGS:
+        found = schema.encode(through(tmp_path / f"new{ending}", new))
+        assert found["x"].tolist() == [1.234, 1000.5, 2.0]
+    with pytest.raises(ValueError, match="Decimal commas are understood in files with semicolons"):
+        schema.encode(pa.table({"x": ["1,5"], "n": ["1"]}))
+
+
+def test_columns_that_do_not_tell_are_written_as_the_others(tmp_path):
+    """Thousands of a file with decimal commas are not taken as fractions."""
+    rows = [f"{i},5;{i};{i}.000;{'ab'[i % 2]}" for i in range(1, 5)]
+    schema = Schema.infer(semicolons(tmp_path / "t.csv", rows, "x;n;pay;y").read(), "y")
+    assert [(c.kind, c.decimal) for c in schema.columns] == [
+        ("number", ","),
+        ("number", ","),
+        ("category", ""),
+    ]
+    pointed = [row.replace(",", ".") for row in rows]
+    schema = Schema.infer(semicolons(tmp_path / "t.csv", pointed, "x;n;pay;y").read(), "y")
+    assert [(c.kind, c.decimal) for c in schema.columns] == [("number", ".")] * 3
+    for table in (labelled(x=["1.5", "2", "3", "4"]), labelled(x=[1.5, 2.0, 3.0, 4.0])):
+        assert Schema.infer(table, "y").columns[0].decimal == ""
+
+
+@pytest.mark.parametrize(("one", "two"), [("1,5", "1,234"), ("1.5", "1.234")])
+def test_weights_with_either_mark(tmp_path, one, two):
+    rows = [f"1;{one};a", f"2;{one};b"]
+    schema = Schema.infer(semicolons(tmp_path / "t.csv", rows, "n;w;y").read(), "y", weight="w")
+    schema = Schema.from_dict(json.loads(json.dumps(schema.to_dict())))
+    new = semicolons(tmp_path / "new.csv", [f"1;{two};a"], "n;w;y").read()
+    assert schema.weights(new).tolist() == [1.234]
+    mixed = semicolons(tmp_path / "new.csv", [f"1;{two};a", "1;7,5.5;b"], "n;w;y").read()
+    with pytest.raises(ValueError, match="weight 'w', row 2 is '7,5.5'"):
+        schema.weights(mixed)
+
+
+def test_the_first_bad_row_is_told_whichever_column_it_is_in():
+    schema = Schema.infer(labelled(a=[1, 2, 3, 4], b=[4, 3, 2, 1]), "y")
+    with pytest.raises(ValueError, match="column 'b', row 2: 'two'"):
+        schema.encode(pa.table({"a": ["1", "2", "three"], "b": ["1", "two", "3"]}))
 
 
 # ---- any format, any chunks ------------------------------------------------------------------------------
@@ -604,6 +777,60 @@ def test_chunks_give_the_same_as_the_whole(tmp_path, table, rows):
         pd.testing.assert_frame_equal(pd.concat(pieces, ignore_index=True), whole, check_exact=True)
 
 
+NUMBERS = st.sampled_from(
+    [
+        "1,5",
+        "1.5",
+        "1,234",
+        "1.234",
+        "7",
+        "",
+        "NA",
+        "-",
+        "+0.5",
+        " 2 ",
+        "1e3",
+        "1,5e3",
+        "true",
+        "-1.000",
+    ]
+)
+ODD = st.sampled_from(["x", "1.234.567", "1,2,3", "nan(1)", "0x1", "1_0", "1e", "2000-01-01"])
+
+
+def outcome(schema, source, rows):
+    """Return the encoded rows, or what was wrong."""
+    pieces, n = [], 0
+    try:
+        for chunk in source.chunks(rows=rows):
+            pieces.append(schema.encode(chunk, first_row=n + 1))
+            n += len(chunk)
+    except ValueError as error:
+        return str(error)
+    return pd.concat(pieces, ignore_index=True)
+
+
+@SOME
+@given(
+    st.sampled_from(["1,5 2,5 3,5", "1.5 2.5 3.5", "1 2 3"]),
+    st.lists(st.tuples(NUMBERS | NUMBERS | ODD, NUMBERS), min_size=1, max_size=8),
+    st.sampled_from(";|"),
+)
+def test_any_chunks_give_the_same_numbers_or_the_same_error(tmp_path, learnt, cells, delimiter):
+    rows = [f"{x};{i};{'ab'[i % 2]}" for i, x in enumerate(learnt.split())]
+    schema = Schema.infer(semicolons(tmp_path / "t.csv", rows).read(), "y")
+    lines = ["x;n", *(f"{x};{n}" for x, n in cells)]
+    (tmp_path / "new.csv").write_text("\n".join(lines).replace(";", delimiter) + "\n")
+    source = open_table(tmp_path / "new.csv", delimiter)
+    whole = outcome(schema, source, len(cells))
+    for size in range(1, len(cells)):
+        found = outcome(schema, source, size)
+        if isinstance(whole, str):
+            assert found == whole
+        else:
+            pd.testing.assert_frame_equal(found, whole, check_exact=True)
+
+
 @SOME
 @given(tables())
 def test_storing_loses_nothing(table):
@@ -675,6 +902,7 @@ def stored():
         ({"version": 2}, "version 2, this refinecal reads 1"),
         ({"target": 3}, "target is 3, not a text"),
         ({"weight": 3}, "weight is 3, not a text"),
+        ({"weight_decimal": None}, "weight_decimal is None, not one of"),
         ({"classes": ["a"]}, "classes must be two or more"),
         ({"classes": ["a", "a"]}, "classes must be texts, each once"),
         ({"classes": [1, 2]}, "classes must be texts"),
@@ -699,6 +927,8 @@ def test_a_damaged_schema_is_refused(change, message):
         ({"kind": "code"}, "column 'x' is 'code' as 'plain': known are"),
         ({"kind": ["number"]}, "kind is .*, not a text"),
         ({"form": "roman"}, "as 'roman'"),
+        ({"decimal": "·"}, "decimal is '·', not one of"),
+        ({"decimal": ["."]}, "decimal is .*, not one of"),
         ({"categories": ["a"]}, "column 'x' is a number with 1 categories"),
         ({"kind": "category"}, "column 'x' is a category with 0 categories"),
         ({"name": None}, "name is None, not a text"),
@@ -713,6 +943,15 @@ def test_a_damaged_column_is_refused(change, message):
         Schema.from_dict(state)
 
 
+def test_schemas_that_do_not_say_the_mark_are_read():
+    state = stored()
+    expected = Schema.from_dict(state)
+    del state["weight_decimal"]
+    for column in state["columns"]:
+        del column["decimal"]
+    assert Schema.from_dict(state) == expected
+
+
 @pytest.mark.parametrize("state", [None, [], "schema", {}, {"classes": ["a", "b"]}])
 def test_what_is_no_schema(state):
     with pytest.raises(ValueError, match="must be what Schema.to_dict"):
@@ -720,4 +959,4 @@ def test_what_is_no_schema(state):
 
 
 def test_a_column_is_plain_data():
-    assert Column("x", "number") == Column("x", "number", (), "", 0, 0, "plain")
+    assert Column("x", "number") == Column("x", "number", (), "", 0, 0, "plain", "")

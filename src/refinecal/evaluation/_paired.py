@@ -167,7 +167,8 @@ def paired_difference(
 
 def _sums(values: NDArray[np.float64], groups: NDArray[Any]) -> NDArray[np.float64]:
     """Return the sum over each group."""
-    return np.bincount(np.unique(groups, return_inverse=True)[1].reshape(-1), values)
+    places = np.unique(groups, return_inverse=True)[1].reshape(-1)
+    return np.bincount(places, values).astype(np.float64)
 
 
 def _infinite(low: float, high: float) -> float:

@@ -9,14 +9,15 @@ from typing import Literal, NoReturn, get_args
 import numpy as np
 
 from refinecal._optional import needs_extra
+from refinecal.tabular._days import DATE, days_of, looks_like_dates
 from refinecal.tabular._values import (
-    DATE,
+    Mark,
     Numbers,
     Texts,
-    days_of,
     is_date,
     is_number,
     is_text,
+    numbers_by,
     numbers_of,
     plain,
     texts_of,
@@ -34,6 +35,15 @@ DISTINCT = 0.9  # if more of the texts than this are different, they name the ro
 FEW = 20  # unless there are no more than so many
 ID_NAME = re.compile(r"(?:^|[\W_]|(?<=[a-z])(?=I))(?i:id|ids|idx|index|uuid|guid|row|rownum|key)$")
 UNNAMED = re.compile(r"column 1|Unnamed: 0")  # what others write before a table's first name
+CURES: dict[Mark | None, str] = {  # by what stands before decimals in a file with semicolons
+    None: "Decimal commas are understood in files with semicolons; use points elsewhere.",
+    ",": "Decimal commas and points are mixed, this column having commas when it was learnt: write all "
+    "its numbers with commas, none between thousands, or write a file without semicolons, with points.",
+    ".": "Decimal commas and points are mixed, this column having points when it was learnt: write all "
+    "its numbers with points, none between thousands.",
+    "": "In a file with semicolons it may be a thousand or have three decimals: write it without a mark, "
+    "or write a file without semicolons, with decimal points.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +62,9 @@ class Column:
         How many rows lack a value, and how many different values there are.
     form : {"plain", "date"}
         Numbers of a date are days since 1970-01-01.
+    decimal : {",", ".", ""}
+        What stands before decimals in files with semicolons, "" if that is not known. In other files it
+        is a point.
     """
 
     name: str
@@ -61,6 +74,7 @@ class Column:
     n_missing: int = 0
     n_distinct: int = 0
     form: Form = "plain"
+    decimal: Mark = ""
 
     @property
     def is_complete(self) -> bool:
@@ -74,9 +88,11 @@ class Column:
 
 
 def infer_column(
-    name: str, column: pa.ChunkedArray, forced: Kind | None = None, comma: bool = False
+    name: str, column: pa.ChunkedArray, forced: Kind | None = None, mark: Mark | None = None
 ) -> Column:
     """Return what a column is, or what it is said to be.
+
+    ``mark`` stands before decimals in a file with semicolons; elsewhere it is ``None``, and a point does.
 
     Numbers, truth values and lengths of time (in seconds) are numbers; dates are too, in days since 1970.
     Texts are numbers, truth values or dates if all of them are, else categories. A dictionary, which is
@@ -91,7 +107,7 @@ def infer_column(
     elif is_date(column.type):
         found = _number(name, days_of(column), "date")
     elif is_text(column.type):
-        found = _from_text(name, column, forced, comma)
+        found = _from_text(name, column, forced, mark)
     elif is_number(column.type):
         found = _number(name, numbers_of(column))
     elif pa.types.is_null(column.type):
@@ -103,24 +119,27 @@ def infer_column(
     return _unused_id(found) if numbers_the_rows else found
 
 
-def _from_text(name: str, column: pa.ChunkedArray, forced: Kind | None, comma: bool) -> Column:
-    numbers = numbers_of(column, comma)
+def _from_text(
+    name: str, column: pa.ChunkedArray, forced: Kind | None, mark: Mark | None
+) -> Column:
+    numbers = numbers_by(column, "." if mark is None else mark)
     n_numbers = int((~numbers.missing).sum())
     all_alike = numbers.words in (0, n_numbers)  # not 3 beside true
     if not numbers.bad.size and (forced == "number" or (n_numbers and all_alike)):
-        return _number(name, numbers)
+        return replace(_number(name, numbers), decimal=mark or "")
     first = column[int(numbers.bad[0])].as_py() if numbers.bad.size else ""
     if re.match(DATE, first.strip()):  # else there is no need to look at the others
         days = days_of(column)
         if not days.bad.size:
             return _number(name, days, "date")
     if forced == "number":
-        fail_number(name, column, int(numbers.bad[0]), 1, comma)
-    found = _category(name, column)
+        fail_number(name, column, int(numbers.bad[0]), 1, mark)
+    found, note = _category(name, column), ""
     if numbers.bad.size and n_numbers > len(numbers.bad):
         note = f"mostly numbers, but row {numbers.bad[0] + 1} is {first!r}"
-        return replace(found, note=f"{note}; {found.note}" if found.note else note)
-    return found
+    elif looks_like_dates(column):
+        note = f"to use dates as such, write {first!r} as in 2024-12-31"
+    return replace(found, note="; ".join(each for each in (note, found.note) if each))
 
 
 def _number(name: str, numbers: Numbers, form: Form = "plain") -> Column:
@@ -204,20 +223,21 @@ def _unused_id(column: Column) -> Column:
 
 
 def _unused(column: Column, note: str) -> Column:
-    return replace(column, kind="unused", categories=(), note=note, form="plain")
+    return replace(column, kind="unused", categories=(), note=note, form="plain", decimal="")
 
 
 def fail_number(
-    name: str, column: pa.ChunkedArray, row: int, first_row: int, comma: bool, form: Form = "plain"
+    name: str,
+    column: pa.ChunkedArray,
+    row: int,
+    first_row: int = 1,
+    mark: Mark | None = None,
+    form: Form = "plain",
 ) -> NoReturn:
     """Raise for a value that is not the number, or the date, that it should be."""
     value = column[row].as_py()
     wanted = "a number" if form == "plain" else "a date such as 2024-12-31"
     cure = "Mend it, or leave it empty if it is missing."
     if form == "plain" and isinstance(value, str) and re.fullmatch(r"\s*[+-]?[\d.,]+\s*", value):
-        cure = (
-            "Decimal commas and points are mixed: write all numbers one way."
-            if comma
-            else "Decimal commas are understood in files with semicolons; use points elsewhere."
-        )
+        cure = CURES[mark]
     raise ValueError(f"column {name!r}, row {first_row + row}: {value!r} is not {wanted}. {cure}")

@@ -48,3 +48,22 @@ The columns are 'age', 'income'.
     if name in names:
         return name
     raise ValueError(f"{what} is {name!r}, but {where} has no such column.{hint(name, names)}")
+
+
+def check_there(needed: Sequence[str], names: Sequence[str], unknown: Sequence[str]) -> None:
+    """Raise if a column is missing that a model needs, perhaps one of the unknown under another name.
+
+    >>> check_there(["age", "size"], ["age", "Size"], ["Size"])
+    Traceback (most recent call last):
+    ...
+    ValueError: the table lacks the column 'size', which the model needs. Did you mean 'Size'? \
+The columns are 'Size'.
+    """
+    given = set(names)
+    absent = [name for name in needed if name not in given]
+    if absent:
+        lacks = "column" if len(absent) == 1 else "columns"
+        raise ValueError(
+            f"the table lacks the {lacks} {listed(absent)}, which the model needs."
+            f"{hint(absent[0], unknown or names)}"
+        )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from refinecal._optional import needs_extra
 from refinecal.tabular._names import check_column
-from refinecal.tabular._values import has_decimal_comma, numbers_of, texts_of
+from refinecal.tabular._values import Mark, has_decimal_comma, numbers_by, texts_of
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa
@@ -54,11 +54,15 @@ def check_lists(
 
 
 def weights_of(
-    table: pa.Table, name: str, first_row: int = 1, used: NDArray[np.bool_] | None = None
+    table: pa.Table,
+    name: str,
+    first_row: int = 1,
+    used: NDArray[np.bool_] | None = None,
+    decimal: Mark = "",
 ) -> NDArray[np.float64]:
     """Return a column as weights, checked in the rows that are used."""
     check_column(name, table.column_names, "weight")
-    values = numbers_of(table[name], has_decimal_comma(table)).values
+    values = numbers_by(table[name], decimal if has_decimal_comma(table) else ".").values
     used = np.ones(len(values), np.bool_) if used is None else used
     bad = np.flatnonzero(used & ~(values >= 0))
     if bad.size:

@@ -1,4 +1,4 @@
-"""A stored schema, read with care: it may come from a stranger."""
+"""A schema as JSON, read with care: it may come from a stranger."""
 
 from __future__ import annotations
 
@@ -6,15 +6,34 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from refinecal.tabular._columns import FORMS, KINDS, Column
+from refinecal.tabular._values import MARKS
+
+VERSION = 1  # of what is written
+FIELDS = ("target", "classes", "class_counts", "weight", "weight_decimal", "group", "n_rows")
+COLUMN_FIELDS = (
+    *("name", "kind", "form", "decimal", "categories", "note"),
+    *("n_missing", "n_distinct"),
+)
 
 
-def read_schema(state: Any, version: int) -> dict[str, Any]:
+def write_schema(schema: Any) -> dict[str, Any]:
+    """Return a schema as plain texts, numbers and lists, for JSON."""
+    columns = [_fields(column, COLUMN_FIELDS) for column in schema.columns]
+    return {"version": VERSION, **_fields(schema, FIELDS), "columns": columns}
+
+
+def _fields(of: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    values = ((name, getattr(of, name)) for name in names)
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values}
+
+
+def read_schema(state: Any) -> dict[str, Any]:
     """Return the fields of a schema from JSON, each checked."""
     if not isinstance(state, Mapping) or "version" not in state:
         raise ValueError("the schema is not one: it must be what Schema.to_dict() returned")
-    if state["version"] != version:
+    if state["version"] != VERSION:
         raise ValueError(
-            f"the schema has version {state['version']!r}, this refinecal reads {version}: use the "
+            f"the schema has version {state['version']!r}, this refinecal reads {VERSION}: use the "
             "refinecal that wrote it"
         )
     found = {
@@ -22,6 +41,7 @@ def read_schema(state: Any, version: int) -> dict[str, Any]:
         "classes": _texts(state, "classes"),
         "class_counts": tuple(_count(n, "class_counts") for n in _list(state, "class_counts")),
         "weight": _text(state, "weight", optional=True),
+        "weight_decimal": _mark(state, "weight_decimal"),
         "group": _text(state, "group", optional=True),
         "n_rows": _count(state.get("n_rows"), "n_rows"),
         "columns": tuple(_column(each) for each in _list(state, "columns")),
@@ -53,7 +73,16 @@ def _column(state: Any) -> Column:
     if bool(categories) != (kind == "category"):
         _fail(f"column {name!r}", f"is a {kind} with {len(categories)} categories")
     n_missing, n_distinct = (_count(state.get(key), key) for key in ("n_missing", "n_distinct"))
-    return Column(name, kind, categories, _text(state, "note"), n_missing, n_distinct, form)
+    note, decimal = _text(state, "note"), _mark(state, "decimal")
+    return Column(name, kind, categories, note, n_missing, n_distinct, form, decimal)
+
+
+def _mark(state: Mapping[str, Any], key: str) -> Any:
+    """Return what stands before decimals: not known in schemas that do not say it."""
+    mark = state.get(key, "")
+    if mark not in MARKS:
+        _fail(key, f"is {mark!r}, not one of {MARKS}")
+    return mark
 
 
 def _list(state: Mapping[str, Any], key: str) -> list[Any]:

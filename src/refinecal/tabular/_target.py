@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+from numpy.typing import NDArray
+
 from refinecal._optional import needs_extra
 from refinecal.tabular._columns import in_order
+from refinecal.tabular._names import listed
 from refinecal.tabular._values import Texts, texts_of
 
 with needs_extra("cli", package="pyarrow"):
@@ -13,6 +17,7 @@ with needs_extra("cli", package="pyarrow"):
 
 MOST_FRACTIONS = 20  # so many different fractions may be classes; more are measurements
 MOST_WHOLE = 1000  # so many different whole numbers
+MOST_SHOWN = 10  # classes in an error
 FRACTION = re.compile(r"[+-]?(?:\d*[.,]\d+(?:[eE][+-]?\d+)?|\d+\.?[eE]-\d+)")
 WHOLE = re.compile(r"[+-]?\d+")
 
@@ -25,12 +30,25 @@ def infer_classes(name: str, column: pa.ChunkedArray) -> tuple[tuple[str, ...], 
         raise ValueError(f"target {name!r} holds {column.type}, which cannot be a class") from None
     values = texts.values.to_pylist()
     if len(values) < 2:
-        found = f"always {values[0]!r}" if values else "missing in every row"
-        raise ValueError(f"target {name!r} is {found}: there is nothing to learn")
+        raise ValueError(f"target {name!r} is {_alone(texts, values)}")
     _check_few(name, texts, values)
     counts = dict(zip(values, texts.counts().tolist(), strict=True))
     classes = tuple(in_order(values))
     return classes, tuple(counts[each] for each in classes)
+
+
+def _alone(texts: Texts, values: list[str]) -> str:
+    """Say what a target is that has no two classes."""
+    missing = int((texts.codes < 0).sum())
+    nothing = ": there is nothing to learn"
+    if not values:
+        return f"missing in every row{nothing}"
+    if not missing:
+        return f"always {values[0]!r}{nothing}"
+    return (
+        f"always {values[0]!r}, or missing (empty, NA and the like) in {missing} of {len(texts.codes)} "
+        f"rows{nothing}. If to be missing is a class, write a word for it."
+    )
 
 
 def _check_few(name: str, texts: Texts, values: list[str]) -> None:
@@ -49,3 +67,21 @@ def _check_few(name: str, texts: Texts, values: list[str]) -> None:
             f"{what}, such as {values[0]!r}: classes need several rows each. Name another target, or put "
             "rare classes together."
         )
+
+
+def labels_of(
+    texts: Texts, name: str, classes: tuple[str, ...], first_row: int
+) -> NDArray[np.int64]:
+    """Return the places of a target's values among its classes, or say which row has none."""
+    labels = texts.places(classes)
+    bad = np.flatnonzero(labels < 0)
+    if not bad.size:
+        return labels
+    row, where = bad[0], f"target {name!r}, row {first_row + bad[0]}"
+    if texts.codes[row] < 0:
+        raise ValueError(f"{where} is missing: drop the rows without a label")
+    value = texts.values[texts.codes[row]].as_py()
+    raise ValueError(
+        f"{where} is {value!r}, which training rows did not have: their classes are "
+        f"{listed(classes, MOST_SHOWN)}"
+    )

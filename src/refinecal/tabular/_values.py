@@ -1,13 +1,14 @@
-"""What the cells of a column say: numbers, days or texts, from text and from every Arrow type.
+"""What the cells of a column say: numbers or texts, from text and from every Arrow type.
 
 The same data give the same values whichever format they were stored in, and whichever way they are cut
-into chunks: what a cell means depends on this cell alone.
+into chunks: what a cell means depends on this cell, on its file and on what is known of its column, never
+on the cells beside it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,14 +37,12 @@ DECIMAL_COMMA = {b"refinecal.decimal": b","}  # metadata of tables where 3,14 is
 
 NUMBER = r"(?i)^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)$"
 WITH_COMMA = r"^([+-]?[0-9]*),([0-9]+(?:[eE][+-]?[0-9]+)?)$"
+GROUPED = r"^[+-]?[1-9][0-9]{0,2}[.,][0-9]{3}$"  # 1.234 may be a thousand, as 1,234 may be
 WHOLE = r"^\+?(-?[0-9]+)(?:\.0*)?$"
-ZONE = r":[0-9.:]*(?:Z|[+-][0-9]{2}:?[0-9]{2})$"
-DATE = (
-    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
-    r"(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?)?$"
-)
-MICROSECONDS = 86_400_000_000  # in a day
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+Mark = Literal[",", ".", ""]  # before decimals; "" if it is not known which of the two
+MARKS = get_args(Mark)
 
 
 def has_decimal_comma(table: pa.Table) -> bool:
@@ -107,14 +106,23 @@ class Numbers:
 
 
 def numbers_of(column: pa.ChunkedArray, comma: bool = False) -> Numbers:
-    """Return a column as numbers; with ``comma``, 3,14 is one."""
+    """Return a whole column as numbers; with ``comma``, 3,14 is one, unless 3.14 stands beside it."""
+    return numbers_by(column, (mark_of(column) or ".") if comma else ".")
+
+
+def numbers_by(column: pa.ChunkedArray, mark: Mark) -> Numbers:
+    """Return numbers that are written with this mark, each cell by itself.
+
+    If the mark is not known, 3,14 and 3.14 are the same number, and 1,234 and 1.234 are none: each may be
+    a thousand.
+    """
     column = plain(column)
     if is_text(column.type):
-        found = _parsed(column, comma)
+        found = _parsed(column, mark)
     elif is_number(column.type):
         found = Numbers(_typed(column))
     else:
-        found = Numbers(np.full(len(column), np.nan), _rows(column.is_valid()))
+        found = Numbers(np.full(len(column), np.nan), rows_where(column.is_valid()))
     infinite = np.isinf(found.values)
     if not infinite.any():
         return found
@@ -126,23 +134,21 @@ def _typed(column: pa.ChunkedArray) -> NDArray[np.float64]:
     kind = column.type
     if pa.types.is_decimal(kind) or pa.types.is_float32(kind):
         # By way of texts: 0.1 is then the same number as in CSV, down to the last bit.
-        return _floats(pc.cast(column, pa.string()))
+        return floats(pc.cast(column, pa.string()))
     if not (pa.types.is_duration(kind) or pa.types.is_time(kind)):
-        return _floats(column)
+        return floats(column)
     whole = pa.int32() if kind.bit_width == 32 else pa.int64()
-    return _floats(pc.cast(column, whole)) / PER_SECOND[kind.unit]
+    return floats(pc.cast(column, whole)) / PER_SECOND[kind.unit]
 
 
-def _parsed(column: pa.ChunkedArray, comma: bool) -> Numbers:
-    try:
-        return Numbers(_floats(column))  # the usual, and fastest
-    except pa.ArrowInvalid:
-        text = _present(column)
-    if comma:
-        text = _with_points(text)
-    good = pc.match_substring_regex(text, NUMBER)
-    values = _floats(pc.if_else(good, text, None))
-    rows = _rows(pc.invert(good))
+def _parsed(column: pa.ChunkedArray, mark: Mark) -> Numbers:
+    values = _cast(column, mark)
+    if values is not None:
+        return Numbers(values)
+    text = present(column)
+    good = _well_written(text, mark)
+    values = floats(_with_points(pc.if_else(good, text, None)))
+    rows = rows_where(pc.invert(good))
     others = text.take(pa.array(rows))
     yes, no, blank = (_among(others, texts) for texts in (TRUE, FALSE, BLANKS))
     values[rows[yes]], values[rows[no]] = 1.0, 0.0
@@ -150,21 +156,62 @@ def _parsed(column: pa.ChunkedArray, comma: bool) -> Numbers:
     return Numbers(values, rows[~(yes | no | blank)], int((yes | no).sum()), 0, tuple(seen))
 
 
+def _cast(column: pa.ChunkedArray, mark: Mark) -> NDArray[np.float64] | None:
+    """Return plain numbers, the usual and fastest; ``None`` if some need a closer look."""
+    if mark != "." and pc.any(pc.match_substring(column, ".")).as_py():
+        return None
+    try:
+        values = floats(column)
+    except pa.ArrowInvalid:
+        return None
+    # To Arrow, nan(x) is a number too.
+    return values if int(np.isnan(values).sum()) == column.null_count else None
+
+
+def _well_written(text: pa.ChunkedArray, mark: Mark) -> pa.ChunkedArray:
+    """Tell which texts are numbers with this mark; null where they are missing."""
+    if mark == ".":
+        return pc.match_substring_regex(text, NUMBER)
+    number = pc.match_substring_regex(_with_points(text), NUMBER)
+    other = pc.match_substring(text, ".") if mark else pc.match_substring_regex(text, GROUPED)
+    return pc.and_not(number, other)
+
+
 def _with_points(text: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Turn decimal commas into points, unless both occur: 1.234 beside 3,14 may well be a thousand."""
-    pointed = pc.and_(pc.match_substring(text, "."), pc.match_substring_regex(text, NUMBER))
-    if pc.any(pointed).as_py():
-        return text
     return pc.replace_substring_regex(text, WITH_COMMA, r"\1.\2")
 
 
-def _floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
+def mark_of(column: pa.ChunkedArray) -> Mark:
+    """Return what stands before the decimals of a whole column; "" if nothing in it tells.
+
+    A point does, but for those of 1.234, which may be a thousand; else a comma does.
+    """
+    column = plain(column)
+    if not is_text(column.type):
+        return ""
+    text = present(column)
+    if pc.any(pc.and_not(_pointed(text), pc.match_substring_regex(text, GROUPED))).as_py():
+        return "."
+    return "," if pc.any(pc.match_substring_regex(text, WITH_COMMA)).as_py() else ""
+
+
+def has_points(column: pa.ChunkedArray) -> bool:
+    """Tell whether a whole column has texts that are numbers with a point."""
+    column = plain(column)
+    return is_text(column.type) and bool(pc.any(_pointed(present(column))).as_py())
+
+
+def _pointed(text: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.and_(pc.match_substring(text, "."), pc.match_substring_regex(text, NUMBER))
+
+
+def floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
     """Return what can be cast as new float64, NaN where it is null."""
     floats = pc.cast(column, pa.float64(), safe=not pa.types.is_integer(column.type))
     return np.array(floats.to_numpy(), dtype=np.float64)
 
 
-def _rows(mask: pa.ChunkedArray) -> NDArray[np.int64]:
+def rows_where(mask: pa.ChunkedArray) -> NDArray[np.int64]:
     """Return the places where a mask is true, which it is not where it is null."""
     return np.flatnonzero(pc.fill_null(mask, False).to_numpy())
 
@@ -174,64 +221,11 @@ def _among(text: pa.ChunkedArray, texts: Iterable[str]) -> NDArray[np.bool_]:
     return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
-def _present(text: Any) -> Any:
+def present(text: Any) -> Any:
     """Return texts without spaces around them, null where they say that something is missing."""
     text = pc.utf8_trim_whitespace(text)
     absent = pc.is_in(text, value_set=pa.array(MISSING, pa.string()))
     return pc.if_else(absent, None, text)
-
-
-# ---- days ------------------------------------------------------------------------------------------------
-
-
-def days_of(column: pa.ChunkedArray) -> Numbers:
-    """Return points in time as days since 1970-01-01 in UTC; texts as in ISO 8601.
-
-    Exact to the microsecond. Times without a zone are taken as UTC.
-    """
-    column = plain(column)
-    if is_date(column.type):
-        return Numbers(_days(column))
-    if not is_text(column.type):
-        return Numbers(np.full(len(column), np.nan), _rows(column.is_valid()))
-    text = _present(column)
-    good = pc.match_substring_regex(text, DATE)
-    bad = _rows(pc.invert(good))
-    text = pc.replace_substring_regex(pc.if_else(good, text, None), r"(\.[0-9]{6})[0-9]+", r"\1")
-    zoned = pc.match_substring_regex(text, ZONE)
-    local, unread = _times(pc.if_else(zoned, None, text), pa.timestamp("us"))
-    world, unread_too = _times(pc.if_else(zoned, text, None), pa.timestamp("us", "UTC"))
-    values = np.where(np.isnan(local), world, local)
-    return Numbers(values, np.sort(np.concatenate([bad, unread, unread_too])))
-
-
-def _times(
-    text: pa.ChunkedArray, kind: pa.DataType
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return texts as days, and the first row that is no day of the calendar."""
-    try:
-        return _days(pc.cast(text, kind)), np.empty(0, np.int64)
-    except pa.ArrowInvalid:
-        return np.full(len(text), np.nan), np.array([_first_failure(text, kind)])
-
-
-def _first_failure(text: pa.ChunkedArray, kind: pa.DataType) -> int:
-    """Return the first row that cannot be cast, which halving finds; there must be one."""
-    low, high = 0, len(text)
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            pc.cast(text.slice(low, middle - low), kind)
-            low = middle
-        except pa.ArrowInvalid:
-            high = middle
-    return low
-
-
-def _days(column: pa.ChunkedArray) -> NDArray[np.float64]:
-    zone = getattr(column.type, "tz", None)
-    times = pc.cast(column, pa.timestamp("us", zone), safe=False)
-    return _floats(pc.cast(times, pa.int64())) / MICROSECONDS
 
 
 # ---- texts -----------------------------------------------------------------------------------------------
@@ -248,11 +242,14 @@ class Texts:
         """Return how often each value occurs."""
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.values))
 
+    def known(self, texts: Iterable[str]) -> NDArray[np.int64]:
+        """Return each value's place among known texts; -1 for others."""
+        found = pc.index_in(self.values, value_set=pa.array(texts, pa.string()))
+        return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
+
     def places(self, known: Iterable[str]) -> NDArray[np.int64]:
         """Return each row's place among known texts; -1 for others and where it is missing."""
-        found = pc.index_in(self.values, value_set=pa.array(known, pa.string()))
-        places = np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
-        return np.append(places, -1)[self.codes]  # the last is for those missing
+        return np.append(self.known(known), -1)[self.codes]  # the last is for those missing
 
 
 def texts_of(column: pa.ChunkedArray, truth: bool | None = None) -> Texts:
@@ -281,7 +278,7 @@ def _written(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _canonical(values: pa.Array, truth: bool | None) -> pa.Array:
-    values = pc.replace_substring_regex(_present(values), WHOLE, r"\1")
+    values = pc.replace_substring_regex(present(values), WHOLE, r"\1")
     values = pc.if_else(pc.equal(values, "-0"), "0", values)
     yes, no = (pc.is_in(values, value_set=pa.array(words)) for words in (TRUE, FALSE))
     if truth is None:

@@ -60,13 +60,13 @@ def prepare(
     """Cut a table into parts; rows without a label must be gone.
 
     Test rows are those of ``test_table``, or a part of the table: a fraction of each class, or of the
-    groups. Equal rows stay together, and the order of the rows does not matter.
+    groups. Up to ten equal rows stay together, and the order of the rows does not matter.
     """
     rows = _rows(table, schema).keyed()
     places: NDArray[np.int64] | None = None
     test: Rows | None = None
     if test_table is not None:
-        test = _rows(test_table, schema).keyed()
+        test = _rows(test_table, schema, optional=True).keyed()
         places = np.arange(test.n)
         _warn_if_seen(rows, test)
     elif options.test_fraction > 0:
@@ -89,9 +89,13 @@ def _warn_if_seen(rows: Rows, test: Rows) -> None:
         )
 
 
-def _rows(table: pa.Table, schema: Schema) -> Rows:
+def _rows(table: pa.Table, schema: Schema, optional: bool = False) -> Rows:
+    """Return a table as rows; test rows may lack weights and groups."""
     return Rows(
-        schema.encode(table), schema.labels(table), schema.weights(table), schema.groups(table)
+        schema.encode(table),
+        schema.labels(table),
+        schema.weights(table, optional=optional),
+        schema.groups(table, optional=optional),
     )
 
 

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._checks import warn
 from refinecal._optional import needs_extra
-from refinecal.tabular._columns import Column, fail_number, infer_column
-from refinecal.tabular._names import check_column, hint, listed
-from refinecal.tabular._roles import check_lists, check_roles, groups_of, weights_of
-from refinecal.tabular._stored import read_schema
-from refinecal.tabular._target import infer_classes
-from refinecal.tabular._values import Texts, days_of, has_decimal_comma, numbers_of, texts_of
+from refinecal.tabular._columns import Column
+from refinecal.tabular._encoding import Unread, category_codes, numbers_read, unseen_counts
+from refinecal.tabular._infer import infer_fields
+from refinecal.tabular._kinds import shown_kinds
+from refinecal.tabular._names import check_column, check_there
+from refinecal.tabular._roles import groups_of, weights_of
+from refinecal.tabular._stored import read_schema, write_schema
+from refinecal.tabular._target import labels_of
+from refinecal.tabular._values import Mark, Texts, has_decimal_comma, texts_of
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa
@@ -25,11 +27,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Column", "Schema"]
-
-VERSION = 1  # of what to_dict returns
-FIELDS = ("target", "classes", "class_counts", "weight", "group", "n_rows")
-COLUMN_FIELDS = ("name", "kind", "form", "categories", "note", "n_missing", "n_distinct")
-MOST_SHOWN = 10  # classes in an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +50,8 @@ class Schema:
         How many rows it was learnt from, those without a label included.
     class_counts : tuple of int
         How often each class occurs.
+    weight_decimal : {",", ".", ""}
+        What stands before the decimals of weights in files with semicolons, as in :class:`Column`.
 
     Examples
     --------
@@ -71,6 +70,7 @@ class Schema:
     group: str | None
     n_rows: int
     class_counts: tuple[int, ...] = ()
+    weight_decimal: Mark = ""
 
     @property
     def features(self) -> tuple[Column, ...]:
@@ -122,33 +122,8 @@ class Schema:
         -------
         Schema
         """
-        roles = check_roles(table, target, weight, group)
-        forced = check_lists(table, roles, drop, categorical, numeric)
-        comma = has_decimal_comma(table)
-        columns = tuple(
-            Column(name, "unused", note="left out on request")
-            if name in drop
-            else infer_column(name, table[name], forced.get(name), comma)
-            for name in table.column_names
-            if name not in roles
-        )
-        classes, counts = infer_classes(target, table[target])
-        found = cls(columns, target, classes, weight, group, table.num_rows, counts)
-        found._check_features()
-        labelled = found.has_label(table)  # the others may lack a weight or a group too
-        if weight is not None:
-            weights_of(table, weight, used=labelled)
-        if group is not None:
-            groups_of(table, group, used=labelled)
-        return found
-
-    def _check_features(self) -> None:
-        if not self.features:
-            why = "; ".join(f"{column.name!r}: {column.note}" for column in self.columns[:5])
-            raise ValueError(
-                f"beside {self.target!r}, the table has no column to learn from"
-                + f" ({why})" * bool(why)
-            )
+        lists = {"drop": drop, "categorical": categorical, "numeric": numeric}
+        return cls(**infer_fields(table, target, weight, group, lists))
 
     # ---- applying ----------------------------------------------------------------------------------------
 
@@ -164,19 +139,10 @@ class Schema:
         -------
         list of str
         """
-        given, known = set(names), self._known()
-        absent = [column.name for column in self.features if column.name not in given]
+        known = {self.target, self.weight, self.group, *(column.name for column in self.columns)}
         extra = [name for name in names if name not in known]
-        if absent:
-            lacks = "column" if len(absent) == 1 else "columns"
-            raise ValueError(
-                f"the table lacks the {lacks} {listed(absent)}, which the model needs."
-                f"{hint(absent[0], extra or list(names))}"
-            )
+        check_there([column.name for column in self.features], names, extra)
         return extra
-
-    def _known(self) -> set[str | None]:
-        return {self.target, self.weight, self.group, *(column.name for column in self.columns)}
 
     def encode(self, table: pa.Table, *, first_row: int = 1) -> pd.DataFrame:
         """Return what models see of a table: the features, in order.
@@ -201,20 +167,24 @@ class Schema:
         self.check_names(table.column_names)
         comma = has_decimal_comma(table)
         arrays: dict[str, Any] = {}
+        unread: list[Unread] = []
         for column in self.features:
             values = table[column.name]
             if column.kind == "number":
-                arrays[column.name] = _numbers(column, values, comma, first_row)
-                continue
-            codes = texts_of(values, column.is_truth).places(column.categories)
-            dtype = pd.CategoricalDtype(np.arange(len(column.categories)))
-            arrays[column.name] = pd.Categorical.from_codes(codes, dtype=dtype)
+                arrays[column.name] = numbers_read(column, values, comma, unread)
+            else:
+                dtype = pd.CategoricalDtype(np.arange(len(column.categories)))
+                codes = category_codes(column, values)
+                arrays[column.name] = pd.Categorical.from_codes(codes, dtype=dtype)
+        if unread:  # the first of all, so that it is the same for any size of chunk
+            min(unread, key=lambda each: each.row).fail(first_row)
         return pd.DataFrame(arrays, copy=False)
 
     def unseen(self, table: pa.Table) -> dict[str, dict[str, int]]:
         """Return categories that training rows did not have, and how often, by column.
 
-        Columns with more categories than are kept are left out: of theirs it is not known.
+        Columns with more categories than are kept are left out: of theirs it is not known. Of a column
+        with more than 100 such values, the most frequent 100 are told, and "…" counts all others.
 
         Parameters
         ----------
@@ -226,15 +196,9 @@ class Schema:
         dict of dict of int
         """
         self.check_names(table.column_names)
-        found = {}
-        for column in self.features:
-            if column.kind == "category" and column.is_complete:
-                texts = texts_of(table[column.name], column.is_truth)
-                counts = zip(texts.values.to_pylist(), texts.counts().tolist(), strict=True)
-                new = {text: n for text, n in counts if text not in set(column.categories)}
-                if new:
-                    found[column.name] = new
-        return found
+        columns = [c for c in self.features if c.kind == "category" and c.is_complete]
+        found = {column.name: unseen_counts(column, table[column.name]) for column in columns}
+        return {name: counts for name, counts in found.items() if counts}
 
     def has_label(self, table: pa.Table) -> NDArray[np.bool_]:
         """Return a mask of the rows whose target is not missing.
@@ -268,86 +232,56 @@ class Schema:
         -------
         ndarray of int
         """
-        texts = self._target_texts(table)
-        labels = texts.places(self.classes)
-        bad = np.flatnonzero(labels < 0)
-        if bad.size:
-            row, where = bad[0], f"target {self.target!r}, row {first_row + bad[0]}"
-            if texts.codes[row] < 0:
-                raise ValueError(f"{where} is missing: drop the rows without a label")
-            value = texts.values[texts.codes[row]].as_py()
-            raise ValueError(
-                f"{where} is {value!r}, which training rows did not have: their classes are "
-                f"{listed(self.classes, MOST_SHOWN)}"
-            )
-        return labels
+        return labels_of(self._target_texts(table), self.target, self.classes, first_row)
 
-    def weights(self, table: pa.Table, *, first_row: int = 1) -> NDArray[np.float64] | None:
+    def weights(
+        self, table: pa.Table, *, first_row: int = 1, optional: bool = False
+    ) -> NDArray[np.float64] | None:
         """Return how often each row counts; ``None`` if no column says it.
 
         Parameters
         ----------
         table, first_row
             As for :meth:`labels`.
+        optional : bool, default False
+            Whether the column may be absent from this table: then the result is ``None`` too.
 
         Returns
         -------
         ndarray of float, or None
         """
-        return None if self.weight is None else weights_of(table, self.weight, first_row)
+        if self.weight is None or (optional and self.weight not in table.column_names):
+            return None
+        return weights_of(table, self.weight, first_row, decimal=self.weight_decimal)
 
-    def groups(self, table: pa.Table, *, first_row: int = 1) -> NDArray[np.int64] | None:
+    def groups(
+        self, table: pa.Table, *, first_row: int = 1, optional: bool = False
+    ) -> NDArray[np.int64] | None:
         """Return a number for each row's group; ``None`` if no column says it.
 
         Parameters
         ----------
-        table, first_row
-            As for :meth:`labels`.
+        table, first_row, optional
+            As for :meth:`weights`.
 
         Returns
         -------
         ndarray of int, or None
             Groups are numbered in the order of their texts, so that the order of the rows does not matter.
         """
-        return None if self.group is None else groups_of(table, self.group, first_row)
+        if self.group is None or (optional and self.group not in table.column_names):
+            return None
+        return groups_of(table, self.group, first_row)
 
     # ---- showing and storing -----------------------------------------------------------------------------
 
     def table_of_kinds(self) -> list[dict[str, str | int]]:
         """Return one row for each column, for people: name, kind, missing, distinct, note."""
-        roles = {"target": self.target, "weight": self.weight, "group": self.group}
-        rows: list[dict[str, str | int]] = [
-            {"name": name, "kind": kind, "missing": "", "distinct": "", "note": ""}
-            for kind, name in roles.items()
-            if name is not None
-        ]
-        rare = listed(self.rare_classes, 3)
-        labelled = sum(self.class_counts)
-        rows[0] |= {"missing": self.n_rows - labelled, "distinct": len(self.classes)}
-        rows[0] |= {"note": f"a single row: {rare}" if rare else ""}
-        return rows + [
-            {
-                "name": column.name,
-                "kind": "date"
-                if column.form == "date" and column.kind == "number"
-                else column.kind,
-                "missing": column.n_missing,
-                "distinct": column.n_distinct,
-                "note": column.note,
-            }
-            for column in self.columns
-        ]
+        return shown_kinds(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain texts, numbers and lists, for JSON."""
-        columns = [
-            {key: _plain(getattr(column, key)) for key in COLUMN_FIELDS} for column in self.columns
-        ]
-        return {
-            "version": VERSION,
-            **{key: _plain(getattr(self, key)) for key in FIELDS},
-            "columns": columns,
-        }
+        return write_schema(self)
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
@@ -362,19 +296,4 @@ class Schema:
         -------
         Schema
         """
-        return cls(**read_schema(state, VERSION))
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _numbers(
-    column: Column, values: pa.ChunkedArray, comma: bool, first_row: int
-) -> NDArray[np.float64]:
-    found = days_of(values) if column.form == "date" else numbers_of(values, comma)
-    if found.bad.size:
-        fail_number(column.name, values, int(found.bad[0]), first_row, comma, column.form)
-    if found.infinite:
-        warn(f"column {column.name!r} holds infinite numbers, which count as missing")
-    return found.values
+        return cls(**read_schema(state))
