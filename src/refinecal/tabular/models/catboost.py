@@ -22,7 +22,11 @@ with needs_extra("catboost", package="catboost"):
 
 
 class CatBoostModel(TableModel):
-    """Boosted symmetric trees of CatBoost; a step is a tree, saved in CatBoost's binary format."""
+    """Boosted symmetric trees of CatBoost; a step is a tree, saved in CatBoost's binary format.
+
+    That format is checked by CatBoost alone, which finds most damage but not all: a file that is made to do
+    harm may end the process, so load models only from those whom you trust.
+    """
 
     name = "catboost"
     extra = "catboost"
@@ -47,7 +51,7 @@ class CatBoostModel(TableModel):
             )
         except CatBoostError as error:
             if metric.error is None:
-                raise ValueError(f"CatBoost cannot be trained on these rows: {error}") from error
+                raise ValueError(_explain(error)) from error
         if metric.error is not None:
             raise metric.error
         return cls(model, job.n_classes, job.n_threads)
@@ -122,6 +126,15 @@ class _StopWhenTold:
     def after_iteration(self, info: Any) -> bool:
         """Tell CatBoost whether to go on."""
         return self.look.error is None and not self.look.job.monitor.should_stop
+
+
+def _explain(error: CatBoostError) -> str:
+    what, cure = f"{error}", "other rows or parameters"
+    if "All features are either constant or ignored" in what:
+        what, cure = "every column is constant", "columns that differ between rows, or more rows"
+    return (
+        f"CatBoost cannot be trained on these rows: {what}. Give it {cure}, or choose another model"
+    )
 
 
 def _params(job: Job) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,7 +13,8 @@ from numpy.typing import NDArray
 from refinecal._optional import needs_extra
 from refinecal.tabular.models._base import Job, TableModel
 from refinecal.tabular.models._inputs import category_mask, to_matrix
-from refinecal.tabular.models._storage import check, reading
+from refinecal.tabular.models._native import check_lightgbm
+from refinecal.tabular.models._storage import reading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,18 +44,13 @@ class LightGBMModel(TableModel):
     @classmethod
     def _train(cls, job: Job) -> Self:
         params = _params(job)
-        categories = np.flatnonzero(category_mask(job.X)).tolist()
-        data = lgb.Dataset(
-            to_matrix(job.X),
-            job.y,
-            weight=job.weights,
-            categorical_feature=categories,
-            params=params,
-        )
-        booster, rows = lgb.Booster(params, data), to_matrix(job.X_val)
+        with _explained():
+            booster = lgb.Booster(params, _data(job, params))
+        rows = to_matrix(job.X_val)
         margins: Any = 0.0
         for step in range(1, job.max_steps + 1):
-            is_finished = booster.update()
+            with _explained():
+                is_finished = booster.update()
             if booster.current_iteration() < step:  # no leaf can be split: the round was taken back
                 break
             # The first tree holds the intercept, so that the trees add up to the whole.
@@ -71,13 +69,9 @@ class LightGBMModel(TableModel):
     @classmethod
     def _load(cls, path: Path) -> Self:
         with reading(path, "a LightGBM model"):
-            text = path.read_text(encoding="utf-8")
-            # LightGBM prints its complaints, so that what is plainly something else is found out before.
-            check(text.startswith("tree\n"), "it does not begin with the word tree")
-            check("\nend of trees\n" in text, "its end is missing")
-            booster = lgb.Booster(model_str=text)
-            check(booster.current_iteration() > 0, "it holds no trees")
-        return cls(booster)
+            # LightGBM trusts what it reads, and prints its complaints.
+            text = check_lightgbm(path.read_text(encoding="ascii"))
+            return cls(lgb.Booster(model_str=text))
 
 
 def _params(job: Job) -> dict[str, Any]:
@@ -86,6 +80,28 @@ def _params(job: Job) -> dict[str, Any]:
     threads = {} if job.n_threads is None else {"num_threads": job.n_threads}
     own = {"verbosity": -1, "metric": "None", "seed": job.seed, **REPEATABLE}
     return {**own, **job.params, **objective, **threads}
+
+
+def _data(job: Job, params: dict[str, Any]) -> lgb.Dataset:
+    categories = np.flatnonzero(category_mask(job.X)).tolist()
+    return lgb.Dataset(
+        to_matrix(job.X),
+        job.y,
+        weight=job.weights,
+        categorical_feature=categories,
+        params=params,
+    )
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except lgb.basic.LightGBMError as error:
+        raise ValueError(
+            f"LightGBM cannot be trained on these rows: {str(error).strip()} Give it more rows, columns that "
+            "differ between them or other parameters, or choose another model"
+        ) from error
 
 
 def _predict(

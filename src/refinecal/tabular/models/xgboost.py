@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from refinecal._optional import needs_extra
 from refinecal.tabular.models._base import Job, TableModel, Weights
 from refinecal.tabular.models._inputs import category_mask, to_matrix
-from refinecal.tabular.models._storage import check, reading
+from refinecal.tabular.models._native import check_xgboost
+from refinecal.tabular.models._storage import reading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,11 +60,9 @@ class XGBoostModel(TableModel):
     @classmethod
     def _load(cls, path: Path) -> Self:
         with reading(path, "an XGBoost model"):
-            booster = xgb.Booster(model_file=path)
-            check(booster.feature_types is not None, "it does not say what its columns are")
-            k = booster.num_boosted_rounds() and _n_classes(booster)
-            check(k, "it holds no trees")
-        return cls(booster, k)
+            data = path.read_bytes()
+            n_classes = check_xgboost(data)
+            return cls(xgb.Booster(model_file=bytearray(data)), n_classes)
 
 
 def _params(job: Job) -> dict[str, Any]:
@@ -85,13 +84,3 @@ def _data(
         enable_categorical=True,
         nthread=n_threads,
     )
-
-
-def _n_classes(booster: xgb.Booster) -> int:
-    """Return the number of classes, as one row's prediction shows it."""
-    row = np.full((1, booster.num_features()), np.nan, np.float32)
-    margins = booster.predict(
-        xgb.DMatrix(row, feature_types=booster.feature_types, enable_categorical=True),
-        output_margin=True,
-    )
-    return 2 if margins.ndim == 1 else int(margins.shape[1])
