@@ -7,6 +7,9 @@ PACKAGES = ("typer", "rich")
 
 def main() -> None:
     """Run the command line; say how to get it if its packages are missing."""
+    from refinecal.cli import _interrupts
+
+    _interrupts.install()
     try:
         from refinecal.cli.app import app
     except ModuleNotFoundError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,6 +35,31 @@ def column(name: str, help: str, **more: Any) -> Any:
         "autocompletion": complete_column,
     }
     return typer.Option(name, help=help, **(look | more))
+
+
+def named(*options: str, names: Sequence[str], help: str) -> Any:
+    """Return an option that is one of some names; a mistyped one suggests the nearest."""
+
+    def check(given: str) -> str:
+        if given in names:
+            return given
+        from difflib import get_close_matches
+
+        near = get_close_matches(given.lower(), names, 1)
+        meant = f" Did you mean {near[0]!r}?" if near else ""
+        raise typer.BadParameter(f"{given!r} is none of {', '.join(names)}.{meant}")
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names if name.startswith(incomplete)]
+
+    return typer.Option(
+        *options,
+        metavar="NAME",
+        rich_help_panel=MODEL,
+        help=help,
+        callback=check,
+        autocompletion=complete,
+    )
 
 
 def number(name: str, help: str, **more: Any) -> Any:
@@ -81,6 +107,17 @@ Delimiter = Annotated[
 Logits = Annotated[
     bool,
     flag("--logits", help="They are logits, not probabilities.", rich_help_panel=TABLE),
+]
+Clip = Annotated[
+    float | None,
+    number(
+        "--clip",
+        "Raise smaller probabilities to P, such as 1e-6, and rescale: none is 0 then.",
+        metavar="P",
+        min=0,
+        max=0.1,
+        rich_help_panel=TABLE,
+    ),
 ]
 Report = Annotated[Path | None, file("--report", help="Write an HTML report to this file.")]
 NoSeed = Annotated[int, typer.Option("--seed", hidden=True)]  # where nothing is random

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 import traceback
 import warnings
@@ -15,10 +16,14 @@ from typing import Any, ParamSpec
 import typer
 
 from refinecal._json import plain
+from refinecal.cli import _interrupts, _tables
+from refinecal.cli._words import clean, on_the_command_line
+from refinecal.report.cells import GAP
+from refinecal.report.words import spaced
 
 P = ParamSpec("P")
 
-FAILED, INTERRUPTED = 1, 130
+FAILED = 1
 EXPECTED = (ValueError, OSError, ModuleNotFoundError)  # trouble with what the user gave
 
 
@@ -35,44 +40,46 @@ class Voice:
     def say(self, text: str = "", style: str | None = None) -> None:
         """Write a line for people."""
         if not (self.as_json or self.quiet):
-            self.out.print(text, style=style, markup=False)
+            self.out.print(clean(spaced(text)), style=style, markup=False)
 
     def tell(self, text: str, style: str | None = None) -> None:
         """Write a sentence for people, wrapped at the width of the terminal."""
         if not (self.as_json or self.quiet):
-            self.out.print(text, style=style, markup=False, soft_wrap=False)
+            self.out.print(clean(spaced(text)), style=style, markup=False, soft_wrap=False)
 
     def note(self, text: str) -> None:
         """Write a line that is not part of the result."""
         if not self.quiet:
-            self.err.print(f"note: {text}", style="yellow", markup=False)
+            said = clean(spaced(on_the_command_line(text)))
+            self.err.print(f"note: {said}", style="yellow", markup=False)
 
     def table(
-        self, columns: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int] = (0,)
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        left: Sequence[int] = (0,),
+        spare: Sequence[str] = (),
     ) -> None:
-        """Write a table; columns are right-aligned but for ``left``."""
-        from rich import box
-        from rich.table import Table
-        from rich.text import Text
+        """Write a table; columns are right-aligned but for ``left``.
 
+        Where the terminal is too narrow names fold, then ``spare`` columns are left out, the first first.
+        """
         if self.as_json or self.quiet:
             return
-        look: Any = {"box": box.SIMPLE_HEAD, "pad_edge": False, "collapse_padding": True}
-        found = Table(**look, header_style="bold")
-        for place, name in enumerate(columns):
-            is_left = place in left
-            found.add_column(
-                Text(name),
-                justify="left" if is_left else "right",
-                no_wrap=not is_left,
-                overflow="fold",
-                min_width=min(14, max(len(row[0]) for row in rows))
-                if place == 0 and rows
-                else None,
-            )
-        for row in rows:
-            found.add_row(*(Text(cell) for cell in row))
-        self.out.print(found)
+        columns = [one_line(name) for name in columns]
+        rows = [[one_line(cell) for cell in row] for row in rows]
+        gone = _tables.left_out(columns, rows, left, spare, self.room)
+        kept = [place for place in range(len(columns)) if place not in gone]
+        self.out.print(_tables.made(*_tables.cut(columns, rows, left, kept), self.room))
+        if gone:
+            names = ", ".join(columns[place] for place in gone)
+            self.tell(f"Left out for want of room: {names}")
+
+    @property
+    def room(self) -> int | None:
+        """Width of the terminal; ``None`` for a file or a pipe, which take any width."""
+        known = self.out.is_terminal or os.environ.get("COLUMNS", "").isdigit()
+        return self.out.width if known else None
 
     def result(self, value: Any) -> None:
         """Write the result for a program."""
@@ -80,8 +87,8 @@ class Voice:
             sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, allow_nan=False) + "\n")
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Turn warnings of the package into notes."""
+    def listening(self, said: str | None = None) -> Iterator[None]:
+        """Turn warnings of the package into notes, but for what the command says itself."""
 
         def show(message: Warning | str, *about: Any, **more: Any) -> None:
             self.note(str(message))
@@ -90,6 +97,8 @@ class Voice:
             warnings.simplefilter("always" if self.verbose else "default")
             for category in (DeprecationWarning, FutureWarning, ResourceWarning):
                 warnings.simplefilter("default" if self.verbose else "ignore", category)
+            if said is not None:
+                warnings.filterwarnings("ignore", f".*{said}")
             warnings.showwarning = show
             yield
 
@@ -100,19 +109,29 @@ def command(example: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
     def decorate(function: Callable[P, None]) -> Callable[P, None]:
         @functools.wraps(function)
         def run(*args: P.args, **options: P.kwargs) -> None:
+            _interrupts.begin()
             try:
                 function(*args, **options)
-            except KeyboardInterrupt:
-                typer.echo("\ninterrupted", err=True)
-                raise typer.Exit(INTERRUPTED) from None
+            except KeyboardInterrupt as error:
+                _interrupts.end()
+                more = f"; {error}" if str(error) else ""
+                typer.echo(f"{_interrupts.word()}{more}", err=True)
+                raise typer.Exit(_interrupts.CODE) from None
             except BrokenPipeError:  # whoever read our output has had enough
                 sys.stderr.close()
                 raise typer.Exit(FAILED) from None
-            except EXPECTED as error:
+            except Exception as error:
+                if _interrupts.end():  # which somebody took for an error of theirs
+                    typer.echo(_interrupts.word(), err=True)
+                    raise typer.Exit(_interrupts.CODE) from None
+                if not isinstance(error, EXPECTED):  # typer's own, and ours
+                    raise
                 if options.get("verbose"):
                     traceback.print_exc()
                 typer.echo(f"error: {worded(error)}", err=True)
                 raise typer.Exit(FAILED) from None
+            finally:
+                _interrupts.end()
 
         run.__epilog__ = f"Example: [bold]{example}[/bold]"  # type: ignore[attr-defined]
         return run
@@ -121,25 +140,30 @@ def command(example: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
 
 
 def worded(error: BaseException) -> str:
-    """Return what an error says; that of a file names it."""
+    """Return what an error says, in words of the command line; that of a file names it."""
     if isinstance(error, OSError) and error.strerror and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
+        return clean(f"{error.filename}: {error.strerror}")
+    return clean(spaced(on_the_command_line(str(error))))
 
 
 def count(number: float, one: str, many: str | None = None) -> str:
     """Return a number with its noun: "1 row", "12 000 rows".
 
-    >>> count(12000, "row"), count(1, "class", "classes")
-    ('12 000 rows', '1 class')
+    >>> count(12000, "row").replace(GAP, "_"), count(1, "class", "classes")
+    ('12_000 rows', '1 class')
     """
     noun = one if number == 1 else many or f"{one}s"
-    return f"{number:,.0f} {noun}".replace(",", " ")
+    return f"{number:,.0f} {noun}".replace(",", GAP)
+
+
+def one_line(text: str) -> str:
+    """Return a text for a cell of a table."""
+    return clean(" ".join(text.splitlines()))
 
 
 def shown(path: Path) -> str:
     """Return a path as its user would write it: relative if it is below the current folder."""
     try:
-        return str(path.resolve().relative_to(Path.cwd()))
+        return clean(str(path.resolve().relative_to(Path.cwd())))
     except ValueError:
-        return str(path)
+        return clean(str(path))

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from refinecal.cli._given import clip_note, clipped, impossible
 from refinecal.cli._options import (
+    Clip,
     Delimiter,
     Json,
     Logits,
@@ -18,6 +20,7 @@ from refinecal.cli._options import (
     Verbose,
     Weight,
 )
+from refinecal.cli._outputs import check_report
 from refinecal.cli._voice import Voice, command, count, shown
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ def compare(
     ],
     target: Target,
     logits: Logits = False,
+    clip: Clip = None,
     weight: Weight = None,
     delimiter: Delimiter = None,
     report: Report = None,
@@ -49,27 +53,36 @@ def compare(
     voice = Voice(as_json, quiet, verbose)
     if len(predictions) < 2:
         raise typer.BadParameter("name two tables at least", param_hint="PREDICTIONS")
-    with voice.listening():
-        models = read_same_rows(
+    check_report(report, predictions)
+    with voice.listening("log loss is infinite"):
+        read = read_same_rows(
             predictions, target, logits=logits, weight=weight, delimiter=delimiter
         )
+        models = {name: clipped(each, clip) for name, each in read.items()}
+        zero = (
+            impossible(each, path) for each, path in zip(models.values(), predictions, strict=True)
+        )
+        about = [each for each in (*zero, clip_note(clip)) if each]
+        for each in about:
+            voice.note(each)
         first = next(iter(models.values()))
         result = compare_models(
             first.labels,
             {name: each.values for name, each in models.items()},
-            logits=logits,
+            logits=first.logits,
             sample_weight=first.weights,
             classes=range(len(first.classes)),
+            names=first.classes,
         )
         if report is not None:
             from refinecal.report import write
             from refinecal.report.of_evaluation import comparison_page
 
-            write(comparison_page(result, models), report)
+            write(comparison_page(result, models, about), report)
     show(voice, result)
     if report is not None:
         voice.say(f"\nReport: {shown(report)}")
-    voice.result(result.to_dict())
+    voice.result({**result.to_dict(), "clip": clip})
 
 
 def show(voice: Voice, found: Comparison) -> None:
@@ -94,8 +107,8 @@ def show(voice: Voice, found: Comparison) -> None:
                 f"{each.ece:.4f}",
             ]
         )
-    voice.table(header, rows)
-    voice.table(*differences(found))
+    voice.table(header, rows, spare=("ECE", "beta", "Brier", "acc.", "AUROC"))
+    voice.table(*differences(found), spare=("± s.e. ", "Brier"))
     voice.tell(found.verdict)
 
 
@@ -108,7 +121,7 @@ def differences(found: Comparison) -> tuple[list[str], list[list[str]]]:
         "calibrated",
         "± s.e.",
         "Brier",
-        "± s.e.",
+        "± s.e. ",  # another name than its neighbours', by which it may be left out
     ]
     rows = []
     for name in found.ranking:

@@ -49,7 +49,7 @@ def demo(
     found = run(draws, seed)
     page = out / GAUSSIAN
     show_gaussian(voice, found)
-    write_gaussian(found, page)
+    write_gaussian(found, page, seed)
     voice.say(f"\nReports: {shown(finished.report)}\n         {shown(page)}")
     voice.say("\nYour turn:\n    refinecal fit YOUR.csv --target COLUMN", "bold")
     voice.result(
@@ -109,11 +109,12 @@ def sentence(found: Experiment) -> str:
     return f"Choosing by refinement, then calibrating: {found.gain:.1%}{sure} less log loss."
 
 
-def write_gaussian(found: Experiment, path: Path) -> None:
+def write_gaussian(found: Experiment, path: Path, seed: int) -> None:
     """Write the page of the Gaussian experiment."""
     import refinecal
     from refinecal.experiments.gaussian import draw_curves
     from refinecal.report import Card, Figure, Page, Section, Table, write
+    from refinecal.report.words import spaced, tile
 
     lowest = {name: found.lams[values.argmin()] for name, values in found.curves.items()}
     figure = Figure(
@@ -131,12 +132,17 @@ def write_gaussian(found: Experiment, path: Path) -> None:
         "over-confident. The loss is lowest in between, where the model happens to be calibrated: a "
         "compromise that calibrating afterwards makes needless.",
     )
-    gain = Card("less log loss", f"{found.gain:.1%}", f"mean of {len(found.losses)} draws")
+    of = f"mean of {len(found.losses)} draws" if len(found.losses) > 1 else "one draw"
+    gain = Card("less log loss", spaced(f"{found.gain:.1%}"), of)
     page = Page(
         "How much to regularise: the paper's Gaussian model",
-        sentence(found),
-        cards=[gain, *(Card(name, loss) for name, loss in rows_of(found))],
+        spaced(sentence(found)),
+        cards=[gain, *(Card(name, tile(loss)) for name, loss in rows_of(found))],
         sections=[Section("Two minimisers", text, (figure, table))],
-        facts={"refinecal": refinecal.__version__},
+        facts={
+            "refinecal": refinecal.__version__,
+            "draws": str(len(found.losses)),
+            "seed": str(seed),
+        },
     )
     write(page, path)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from refinecal.cli._given import clip_note, clipped, impossible, read_as
 from refinecal.cli._options import (
     TABLE,
+    Clip,
     Delimiter,
     Json,
     Logits,
@@ -20,8 +22,10 @@ from refinecal.cli._options import (
     Weight,
     column,
 )
+from refinecal.cli._outputs import check_report
 from refinecal.cli._voice import Voice, command, count, shown
-from refinecal.report.words import verdict
+from refinecal.report.cells import number
+from refinecal.report.words import cautions, spaced, verdict
 
 if TYPE_CHECKING:
     from refinecal.evaluation import Evaluation
@@ -47,6 +51,7 @@ def evaluate(
         ),
     ] = None,
     logits: Logits = False,
+    clip: Clip = None,
     by: Annotated[str | None, column("--by", "Subgroups, each on its own.")] = None,
     weight: Weight = None,
     delimiter: Delimiter = None,
@@ -61,8 +66,9 @@ def evaluate(
     from refinecal.tabular.predictions import read_predictions
 
     voice = Voice(as_json, quiet, verbose)
-    with voice.listening():
-        found = read_predictions(
+    check_report(report, [predictions])
+    with voice.listening("log loss is infinite"):
+        read = read_predictions(
             predictions,
             target,
             columns=None if columns is None else columns.split(","),
@@ -71,6 +77,11 @@ def evaluate(
             by=by,
             delimiter=delimiter,
         )
+        found = clipped(read, clip)
+        about = [each for each in (impossible(found, predictions), clip_note(clip)) if each]
+        for each in (read_as(read), *about):
+            if each:
+                voice.note(each)
         given: Any = found.arguments
         result = compute(
             found.labels,
@@ -84,11 +95,11 @@ def evaluate(
             from refinecal.report import write
             from refinecal.report.of_evaluation import page
 
-            write(page(result, found, predictions, by), report)
+            write(page(result, found, predictions, by, about), report)
     show(voice, result, predictions, by)
     if report is not None:
         voice.say(f"\nReport: {shown(report)}")
-    voice.result(result.to_dict())
+    voice.result({**result.to_dict(), "clip": clip})
 
 
 def show(voice: Voice, found: Evaluation, path: Path, by: str | None) -> None:
@@ -104,13 +115,15 @@ def show(voice: Voice, found: Evaluation, path: Path, by: str | None) -> None:
         ],
     )
     voice.say("  ".join(f"{name} {value}" for name, value in summary(found).items()))
-    voice.tell(verdict(found))
+    for sentence in (verdict(found), *cautions(found)):
+        voice.tell(sentence)
     hidden = 0 if voice.verbose else max(0, len(found.per_class) - MOST_CLASSES)
-    voice.table(*per_class(found, len(found.per_class) - hidden))
+    shown_classes = per_class(found, len(found.per_class) - hidden)
+    voice.table(*shown_classes, spare=("mean prob.", "recall", "ECE", "share", "AUROC"))
     if hidden:
         voice.say(f"… and {count(hidden, 'more class', 'more classes')} (-v shows all)")
     if by is not None:
-        voice.table(*per_group(found, by))
+        voice.table(*per_group(found, by), spare=("ECE", "beta", "accuracy", "refin.", "calibr."))
 
 
 def summary(found: Evaluation) -> dict[str, str]:
@@ -133,9 +146,9 @@ def per_class(found: Evaluation, most: int) -> tuple[list[str], list[list[str]]]
     rows = [
         [
             str(each.label),
-            f"{each.n:.0f}",
-            f"{each.share:.1%}",
-            f"{each.mean_probability:.1%}",
+            number(round(each.n)),
+            spaced(f"{each.share:.1%}"),
+            spaced(f"{each.mean_probability:.1%}"),
             f"{each.recall:.3f}",
             f"{each.auroc:.3f}",
             f"{each.ece:.4f}",
@@ -148,11 +161,11 @@ def per_class(found: Evaluation, most: int) -> tuple[list[str], list[list[str]]]
 
 def per_group(found: Evaluation, by: str) -> tuple[list[str], list[list[str]]]:
     """Return the header and rows of the table of subgroups."""
-    header = [by, "rows", "log loss", "calibration", "refinement", "beta", "accuracy", "ECE"]
+    header = [by, "rows", "log loss", "calibr.", "refin.", "beta", "accuracy", "ECE"]
     rows = [
         [
             str(name),
-            f"{each.n}",
+            number(each.n),
             f"{each.log.risk:.4f}",
             f"{each.log.calibration:.4f}",
             f"{each.log.refinement:.4f}",

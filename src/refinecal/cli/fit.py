@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from refinecal.cli._options import (
-    MODEL,
     TABLE,
     Delimiter,
     Json,
@@ -21,15 +20,20 @@ from refinecal.cli._options import (
     column,
     file,
     flag,
+    named,
     number,
 )
+from refinecal.cli._outputs import check_folder
 from refinecal.cli._voice import Voice, command, count, shown
+from refinecal.report.cells import number as grouped
+from refinecal.report.words import spaced
 
 if TYPE_CHECKING:
     from refinecal.tabular.data import Data
-    from refinecal.tabular.job import Finished
+    from refinecal.tabular.job import Finished, Order
 
-Model = Literal["xgboost", "lightgbm", "catboost", "hist-gb", "logistic", "mlp"]
+MODELS = ("xgboost", "lightgbm", "catboost", "hist-gb", "logistic", "mlp")
+CALIBRATORS = ("temperature", "isotonic")
 FEW_COLUMNS = 10  # that are shown without -v
 AGAIN = "May be given again."
 
@@ -74,12 +78,11 @@ def fit(
         ),
     ] = 0.2,
     model: Annotated[
-        Model,
-        typer.Option(
+        str,
+        named(
             "--model",
             "-m",
-            metavar="NAME",
-            rich_help_panel=MODEL,
+            names=MODELS,
             help="xgboost, lightgbm, catboost, hist-gb, logistic (a path of strengths) or mlp.",
         ),
     ] = "xgboost",
@@ -93,10 +96,9 @@ def fit(
     ] = 1,
     calibrator: Annotated[
         str,
-        typer.Option(
+        named(
             "--calibrator",
-            metavar="NAME",
-            rich_help_panel=MODEL,
+            names=CALIBRATORS,
             help="temperature, or isotonic for two classes.",
         ),
     ] = "temperature",
@@ -164,13 +166,14 @@ def fit(
         resume,
         overwrite,
     )
+    check_folder(order.out, [table, *([] if test is None else [test])])
+    _check_resume(voice, order)
     with voice.listening(), Progress(voice, model) as progress:
         try:
             finished = do(order, progress, lambda data: show_data(voice, table, data))
         except Interrupted as error:
             kept = count(error.finished, "finished training")
-            typer.echo(f"\ninterrupted; {kept} kept: go on with --resume", err=True)
-            raise typer.Exit(130) from None
+            raise KeyboardInterrupt(f"{kept} kept: go on with --resume") from None
     show(voice, finished)
     if as_json:
         from refinecal.tabular.job import metrics
@@ -189,6 +192,20 @@ def _folds(given: str) -> int | str | None:
     return None if int(given) == 1 else int(given)
 
 
+def _check_resume(voice: Voice, order: Order) -> None:
+    """Say if there is nothing to go on with."""
+    from refinecal.tabular.fitting import unfinished
+
+    if not order.resume or unfinished(order.out).exists():
+        return
+    if order.out.exists() and not order.overwrite:
+        raise ValueError(
+            f"--resume: {shown(order.out)} is finished: there is nothing to go on with; --overwrite makes it "
+            "anew"
+        )
+    voice.note("--resume: there is no unfinished run, so this one begins at the beginning")
+
+
 # ---- what is shown -----------------------------------------------------------------------------------------
 
 
@@ -203,11 +220,17 @@ def show_data(voice: Voice, path: Path, data: Data) -> None:
     hidden = 0 if voice.verbose else max(0, len(rows) - FEW_COLUMNS)
     voice.table(
         ["column", "kind", "missing", "distinct", "note"],
-        [[str(cell) for cell in row] for row in rows[: len(rows) - hidden]],
+        [[*map(_cell, row[:-1]), spaced(str(row[-1]))] for row in rows[: len(rows) - hidden]],
         left=(0, 1, 4),
+        spare=("note", "distinct", "missing"),
     )
     if hidden:
         voice.say(f"… and {count(hidden, 'more column')} (-v shows all, as does the report)\n")
+
+
+def _cell(cell: Any) -> str:
+    """Return a name, or a count with its thousands apart."""
+    return grouped(cell) if isinstance(cell, int) else str(cell)
 
 
 def show(voice: Voice, finished: Finished) -> None:
@@ -230,10 +253,16 @@ def show(voice: Voice, finished: Finished) -> None:
             ["… then calibrated", "", f"{ours.after:.4f}"],
         ]
         voice.table([f"test log loss ({count(judged.ours.n, 'row')})", name, "log loss"], rows)
+        if len(found.units) > 1 and any(min(way.steps) < max(way.steps) for way in (usual, ours)):
+            voice.tell(f"Each of {len(found.units)} folds chose a {name} of its own: from – to.")
         voice.tell(lead(judged), "bold")
         voice.tell(how_sure(judged))
         for advice in what_to_do(found, judged):
             voice.tell(f"- {advice}")
+    if len(found.candidates) > 1:
+        from refinecal.report.of_fit import configuration
+
+        voice.tell(f"Chosen: {configuration(found)}")
     voice.say(f"\nReport:  {shown(finished.report)}")
     voice.say(f"Predict: refinecal predict {shown(finished.path)} NEW.csv -o predictions.csv")
 
@@ -258,7 +287,7 @@ class Progress:
             bars.TextColumn("{task.fields[state]}"),
             console=voice.err,
             transient=True,
-            disable=voice.quiet,
+            disable=voice.quiet or not voice.err.is_terminal,
         )
         self._task: Any = None
 

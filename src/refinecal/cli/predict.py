@@ -17,8 +17,10 @@ from refinecal.cli._options import (
     Verbose,
     column,
     file,
+    flag,
     number,
 )
+from refinecal.cli._outputs import check_output
 from refinecal.cli._voice import Voice, command, count, shown
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ def predict(
         int, number("--chunk", "Rows held in memory at a time.", min=1, rich_help_panel=TABLE)
     ] = 65_536,
     delimiter: Delimiter = None,
+    overwrite: Annotated[bool, flag("--overwrite", help="Replace the file that is there.")] = False,
     seed: NoSeed = 0,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -66,10 +69,12 @@ def predict(
     with voice.listening():
         loaded = Run.load(run)
         source = open_table(table, delimiter)
+        check_output(out, [table, run], "--out", overwrite)
         extra = loaded.schema.check_names(source.names)
-        if extra:
-            voice.note(f"{_listed(extra)} of {shown(table)} not used: unknown to the run")
         copied = _kept(loaded, source.names, keep or [])
+        unused = [name for name in extra if name not in copied]
+        if unused:
+            voice.note(_unused(unused, shown(table)))
         needed = list(dict.fromkeys([*(c.name for c in loaded.schema.features), *copied]))
         n, unseen = 0, {column.name: Counter[str]() for column in loaded.schema.features}
         with create_table(out) as writer:
@@ -87,7 +92,7 @@ def predict(
             "rows": n,
             "out": out,
             "classes": loaded.classes,
-            "extra_columns": extra,
+            "extra_columns": unused,
             "unseen": {name: dict(values) for name, values in unseen.items() if values},
         }
     )
@@ -125,12 +130,15 @@ def _kept(run: Run, names: list[str], keep: list[str]) -> list[str]:
     return copied
 
 
-def _listed(names: list[str]) -> str:
+def _unused(names: list[str], where: str) -> str:
+    """Say which columns the run does not know."""
     if len(names) == 1:
-        return f"column {names[0]!r} is"
-    shown_names = ", ".join(map(repr, names[:MOST_SHOWN]))
-    more = "" if len(names) <= MOST_SHOWN else f" and {len(names) - MOST_SHOWN} more"
-    return f"columns {shown_names}{more} are"
+        return f"column {names[0]!r} of {where} is not used: unknown to the run"
+    most = list(map(repr, names[:MOST_SHOWN]))
+    if len(names) > MOST_SHOWN:
+        most.append(f"{len(names) - MOST_SHOWN} more")
+    listed = f"{', '.join(most[:-1])} and {most[-1]}"
+    return f"columns {listed} of {where} are not used: unknown to the run"
 
 
 def _unseen(name: str, values: Counter[str]) -> str:

@@ -167,7 +167,7 @@ def run(draws: int = 5, seed: int = 0, **options: Any) -> Experiment:
 
 def draw_curves(found: Experiment, canvas: Canvas) -> None:
     """Draw risk, calibration and refinement against the strength, each lowest value marked."""
-    from refinecal.plots._style import PALETTE, dressed, key, sizes
+    from refinecal.plots._style import PALETTE, dressed, sizes
 
     ax = canvas.add_subplot()
     dressed(ax)
@@ -182,4 +182,11 @@ def draw_curves(found: Experiment, canvas: Canvas) -> None:
     ax.set_ylim(bottom=0, top=1.5 * found.curves["risk"].min() + 0.15)
     ax.set_xlabel("regularisation strength λ", fontsize=sizes(ax)[0])
     ax.set_ylabel("log loss", fontsize=sizes(ax)[0])
-    key(ax, handles)
+    canvas.legend(
+        handles=handles,
+        loc="outside upper center",
+        ncols=3,
+        frameon=False,
+        fontsize=sizes(ax)[1],
+        labelcolor=PALETTE["text"],
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from refinecal._text import shortened
@@ -63,6 +65,7 @@ class CalibrationMapDisplay:
         *,
         logits: Any = None,
         n_classes: int | None = None,
+        class_names: Sequence[Any] | None = None,
         ax: Axes | None = None,
     ) -> Self:
         """Draw what a calibrator does.
@@ -71,6 +74,8 @@ class CalibrationMapDisplay:
         ----------
         calibrator, probs, logits, n_classes
             As for :func:`map_probabilities`.
+        class_names : sequence, optional
+            What to call the classes, instead of as the calibrator does.
         ax : matplotlib Axes, optional
             Where to draw; by default a new figure.
 
@@ -78,9 +83,15 @@ class CalibrationMapDisplay:
         -------
         CalibrationMapDisplay
         """
-        return cls(map_probabilities(calibrator, probs, logits=logits, n_classes=n_classes)).plot(
-            ax
-        )
+        found = map_probabilities(calibrator, probs, logits=logits, n_classes=n_classes)
+        if class_names is not None:
+            if len(class_names) != found.n_classes:
+                raise ValueError(
+                    f"class_names has {len(class_names)} names, but there are {found.n_classes} classes: "
+                    "name each one"
+                )
+            found = replace(found, label=class_names[1])
+        return cls(found).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw the map.

@@ -54,13 +54,14 @@ def draw_classes(
     Returns
     -------
     list of ReliabilityDisplay
-        From the most frequent class to the least.
+        In the order of the classes.
     """
     check_bins(n_bins, strategy)
     sample = check_sample(y_true, probs, logits, sample_weight, classes)
     after = None if calibrated is None else calibrated_sample(sample, calibrated)
     names = class_names(sample)
-    chosen = [names[column] for column in np.argsort(-sample.frequencies, kind="stable")[:MOST]]
+    frequent = np.argsort(-sample.frequencies, kind="stable")[:MOST]
+    chosen = [names[column] for column in sorted(frequent)]
     displays = [
         ReliabilityDisplay(
             *(curve_of(rows, label, n_bins, strategy) for rows in (sample, after) if rows)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import refinecal
+from refinecal.report.cells import number
 from refinecal.report.page import Card, Cell, Column, Figure, Page, Section, Table
-from refinecal.report.words import advice, verdict
+from refinecal.report.words import BRIER, advice, spaced, tile, verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -66,6 +67,7 @@ def _terms_table(named: Mapping[str, Evaluation]) -> Table:
     parts = [parts for each in named.values() for parts in (each.log, each.brier)]
     rows = [[term, *(getattr(each, term) for each in parts)] for term in MEANINGS]
     note = " ".join(f"{name.capitalize()}: {text}" for name, text in MEANINGS.items())
+    note = f"{note} {BRIER}"
     digits = [Column(name, digits=5) for name in columns]
     return Table("The terms", ["term", *digits], rows, note)
 
@@ -81,8 +83,12 @@ def _terms_tables(named: Mapping[str, Evaluation]) -> list[Table]:
                 [name, *(getattr(getattr(each, loss), term) for term in MEANINGS)]
                 for name, each in named.items()
             ],
+            note,
         )
-        for title, loss in (("The terms of the log loss", "log"), ("of Brier's score", "brier"))
+        for title, loss, note in (
+            ("The terms of the log loss", "log", ""),
+            ("The terms of Brier's score", "brier", BRIER),
+        )
     ]
 
 
@@ -110,7 +116,8 @@ def reliability_section(
             diagram,
             f"Reliability: {what}",
             "Points on the diagonal are right: of what is given 70 %, 70 % happens. The bands hold 90 % of "
-            "what chance would do to right probabilities; below is the histogram of the scores.",
+            "what chance would do to right probabilities; below is the histogram of the scores. "
+            f"The ECE is that of {bins} bins of equal mass.",
             "Reliability diagram before and after calibration.",
             **SQUARE,
         )
@@ -120,7 +127,8 @@ def reliability_section(
             Figure(
                 grid,
                 "Class by class",
-                "The probability of each class against its share.",
+                "The probability of each class against its share; the ECE is that of "
+                f"{bins} bins of equal width.",
                 "One reliability diagram for each class.",
                 wide=(7.2, _grid_height(len(classes), 7.2)),
                 narrow=(3.6, _grid_height(len(classes), 3.6)),
@@ -148,7 +156,9 @@ def classes_table(found: Evaluation) -> Table:
         Column("mean probability", percent=True, help="What the model gives it on average."),
         Column("recall", digits=3, help="How many of its rows are given to it."),
         Column("AUROC", digits=4, help="Against the rest."),
-        Column("ECE", digits=4, help="Calibration error of its probability, in 15 bins."),
+        Column(
+            "ECE", digits=4, help="Calibration error of its probability, in 15 bins of equal width."
+        ),
         Column("log loss", digits=4, help="Mean over its rows."),
     ]
     rows: list[list[Cell]] = [
@@ -198,17 +208,26 @@ def models_table(named: Mapping[str, Evaluation], title: str, first: str = "mode
 
 def facts_of(**more: Any) -> dict[str, str]:
     """Return how a report was made, for its last lines."""
+    known = {name: value for name, value in more.items() if value is not None}
     return {
         "refinecal": refinecal.__version__,
-        **{k: str(v) for k, v in more.items() if v is not None},
+        **{
+            k: number(v) if isinstance(v, int) and k != "seed" else str(v) for k, v in known.items()
+        },
     }
 
 
 # ---- pages -------------------------------------------------------------------------------------------------
 
 
-def page(found: Evaluation, given: Predictions, path: Path, by: str | None) -> Page:
-    """Return the report of ``refinecal evaluate``."""
+def page(
+    found: Evaluation,
+    given: Predictions,
+    path: Path,
+    by: str | None,
+    about: Sequence[str] = (),
+) -> Page:
+    """Return the report of ``refinecal evaluate``; ``about`` is what has to be known of the predictions."""
     probs = given.probs
     calibrated = found.log.calibrator.predict_proba(probs)
     labels = np.array(given.classes, dtype=object)[given.labels]
@@ -223,23 +242,25 @@ def page(found: Evaluation, given: Predictions, path: Path, by: str | None) -> P
             Section(f"By {by}", ("Each subgroup has a temperature of its own.",), (table,))
         )
     cards = [
-        Card("log loss", round(found.log.risk, 4)),
-        Card("calibration error", round(found.log.calibration, 4), "removed by one number"),
-        Card("accuracy", f"{found.accuracy:.1%}"),
-        Card("AUROC", round(found.auroc, 4)),
+        Card("log loss", tile(found.log.risk)),
+        Card("calibration error", tile(found.log.calibration), "removed by one number"),
+        Card("accuracy", spaced(f"{found.accuracy:.1%}")),
+        Card("AUROC", tile(found.auroc)),
     ]
     return Page(
         f"How good are the probabilities of {path.name}?",
         verdict(found),
         cards=cards,
-        points=advice(found),
+        points=[*(f"Note: {text}." for text in about), *advice(found)],
         sections=sections,
         facts=facts_of(file=path.name, rows=found.n, classes=found.k),
     )
 
 
-def comparison_page(found: Comparison, models: Mapping[str, Predictions]) -> Page:
-    """Return the report of ``refinecal compare``."""
+def comparison_page(
+    found: Comparison, models: Mapping[str, Predictions], about: Sequence[str] = ()
+) -> Page:
+    """Return the report of ``refinecal compare``; ``about`` is what has to be known of the predictions."""
     best = found.evaluations[found.best]
     ordered = {name: found.evaluations[name] for name in found.ranking}
     columns: list[str | Column] = [
@@ -279,12 +300,10 @@ def comparison_page(found: Comparison, models: Mapping[str, Predictions]) -> Pag
     calibrated = best.log.calibrator.predict_proba(given.probs)
     table = models_table(ordered, "Models, the best first")
     return Page(
-        f"{len(ordered)} models on the same {best.n:,} rows".replace(",", "\u202f"),
+        f"{len(ordered)} models on the same {number(best.n)} rows",
         f"{found.best} has the lowest log loss: {best.log.risk:.4f}.",
-        cards=[Card(name, round(each.log.risk, 4), "log loss") for name, each in ordered.items()][
-            :4
-        ],
-        points=[f"How sure: {found.verdict}"],
+        cards=[Card(name, tile(each.log.risk), "log loss") for name, each in ordered.items()][:4],
+        points=[*(f"Note: {text}." for text in about), f"How sure: {found.verdict}"],
         sections=[
             Section("Side by side", (), (table, gaps)),
             terms_section(ordered),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from refinecal.report.cells import number
 from refinecal.report.of_evaluation import (
     SQUARE,
     classes_table,
@@ -14,12 +16,14 @@ from refinecal.report.of_evaluation import (
     terms_section,
 )
 from refinecal.report.page import Card, Column, Figure, Page, Section, Table
+from refinecal.report.words import spaced
 from refinecal.tabular.judgement import how_sure, lead, name_of, order, what_to_do
 
 if TYPE_CHECKING:
     from refinecal.tabular.fitting import Fit
     from refinecal.tabular.job import Finished, Order
     from refinecal.tabular.judgement import Judgement
+    from refinecal.tabular.units import Unit
 
 
 def page(finished: Finished, given: Order) -> Page:
@@ -62,13 +66,13 @@ def page(finished: Finished, given: Order) -> Page:
         ),
         data_section(fit),
     ]
-    advice = [f"What to do: {text}" for text in what_to_do(fit, judged)]
+    advice = [spaced(f"What to do: {text}") for text in what_to_do(fit, judged)]
     use = f"Use it: refinecal predict {finished.path.name} NEW.csv -o predictions.csv"
     return Page(
         title,
-        lead(judged),
+        spaced(lead(judged)),
         cards=cards(judged),
-        points=[f"How sure: {how_sure(judged)}", *advice, use],
+        points=[spaced(f"How sure: {how_sure(judged)}"), *advice, use],
         sections=sections,
         facts=facts,
     )
@@ -81,9 +85,11 @@ def cards(judged: Judgement) -> list[Card]:
         Card("log loss", f"{ours.after:.4f}", "refine, then calibrate"),
         Card("by validation loss", f"{usual.before:.4f}", "the usual way, not calibrated"),
         Card(
-            "change", f"{-judged.gain:+.1%}".replace("-", "−"), f"± {_relative_error(judged):.1%}"
+            "change",
+            spaced(f"{-judged.gain:+.1%}".replace("-", "−")),
+            spaced(f"± {_relative_error(judged):.1%}"),
         ),
-        Card("accuracy", f"{judged.ours.accuracy:.1%}", f"AUROC {judged.ours.auroc:.4f}"),
+        Card("accuracy", spaced(f"{judged.ours.accuracy:.1%}"), f"AUROC {judged.ours.auroc:.4f}"),
     ]
 
 
@@ -110,11 +116,7 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
     ]
     columns: list[str | Column] = [
         "chosen by",
-        Column(
-            step_name,
-            digits=0,
-            help=f"The median {step_name} over folds." if len(fit.units) > 1 else "",
-        ),
+        Column(step_name, digits=0),
         Column("log loss", digits=4),
         Column("calibrated", digits=4),
         Column(
@@ -128,7 +130,12 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
         columns.insert(1, Column("configuration", digits=0))
         for row, way in zip(rows, ways, strict=True):
             row.insert(1, way.candidate)
-    table = Table("Test log loss by what chose the model", columns, rows)
+    note = ""
+    if len(fit.units) > 1:
+        note = (
+            f"Each of {len(fit.units)} folds chose its own {step_name}; the table has the median."
+        )
+    table = Table("Test log loss by what chose the model", columns, rows, note)
     display = StoppingMetricsDisplay(
         [name_of(way.metric) for way in ways],
         [int(np.median(way.steps)) for way in ways],
@@ -159,7 +166,7 @@ def training_section(fit: Fit) -> Section:
     """Return the training curve of the chosen configuration."""
     from refinecal.plots import EarlyStoppingDisplay, TrainingCurveDisplay
 
-    unit = fit.units[0]
+    unit = max(fit.units, key=_disagreement)
     curves: dict[str, Any] = {
         name: [record[name] for record in unit.history]
         for name in ("risk", "calibration", "refinement")
@@ -193,22 +200,66 @@ def training_section(fit: Fit) -> Section:
                 f"By loss at {name} {usual}, by refinement at {name} {chosen}.",
             )
         )
-    text = [_configuration(fit)]
+    text = [configuration(fit)]
     if len(fit.units) > 1:
-        text.append(f"The first of {len(fit.units)} folds is shown; all are in history.parquet.")
-    return Section("Training", text, tuple(figures))
+        text.append(
+            f"Fold {unit.fold + 1} of {len(fit.units)} is shown, in which loss and refinement disagree most; "
+            "all are in history.parquet."
+        )
+    tables = [candidates_table(fit)] if len(fit.candidates) > 1 else []
+    return Section("Training", text, (*figures, *tables))
 
 
-def _configuration(fit: Fit) -> str:
+def _disagreement(unit: Unit) -> int:
+    """Return how many steps lie between the best by loss and by refinement."""
+    return abs(unit.choices["refinement"].step - unit.choices["log_loss"].step)
+
+
+def candidates_table(fit: Fit) -> Table:
+    """Return every configuration of ``--tune`` with the best that it came to on validation rows."""
+    lowest: dict[int, dict[float, tuple[float, float]]] = {}
+    for record in fit.history:
+        folds = lowest.setdefault(int(record["candidate"]), {})
+        refinement, risk = folds.get(record["fold"], (np.inf, np.inf))
+        folds[record["fold"]] = (
+            min(refinement, record["refinement"]),
+            min(risk, record["risk"]),
+        )
+    rows: list[list[Any]] = [
+        [
+            f"{candidate} (chosen)" if candidate == fit.chosen.candidate else str(candidate),
+            *(float(value) for value in np.mean(list(folds.values()), axis=0)),
+            _parameters(fit.candidates[candidate]),
+        ]
+        for candidate, folds in lowest.items()
+    ]
+    columns: list[str | Column] = [
+        "configuration",
+        Column("refinement", digits=4),
+        Column("log loss", digits=4),
+        "parameters",
+    ]
+    note = "The smallest values on validation rows, averaged over folds; refinement chose."
+    return Table("Configurations", columns, rows, note)
+
+
+def _parameters(params: Mapping[str, Any]) -> str:
+    """Return parameters as text."""
+    if not params:
+        return "the default"
+    return ", ".join(
+        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in params.items()
+    )
+
+
+def configuration(fit: Fit) -> str:
     """Say which parameters were chosen."""
     params = fit.candidates[fit.chosen.candidate]
     if not params:
         return f"{fit.options.model} with its default parameters."
-    values = ", ".join(
-        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in params.items()
-    )
-    return f"{fit.options.model}, configuration {fit.chosen.candidate} of {len(fit.candidates)}: {values}."
+    which = f"configuration {fit.chosen.candidate} (0 is the default, {len(fit.candidates) - 1} the last)"
+    return f"{fit.options.model}, {which}: {_parameters(params)}."
 
 
 def calibrator_section(fit: Fit, probs: Any) -> Section:
@@ -218,6 +269,7 @@ def calibrator_section(fit: Fit, probs: Any) -> Section:
     calibrator = fit.units[0].choices["refinement"].calibrator
     beta = getattr(calibrator, "beta_", None)
     known = fit.units[0].known
+    names = [fit.data.schema.classes[code] for code in known]
     text = []
     if beta is not None:
         how = (
@@ -226,7 +278,7 @@ def calibrator_section(fit: Fit, probs: Any) -> Section:
         text.append(f"The temperature is {1 / max(beta, 1e-9):.3g}: calibration {how}.")
     figure = Figure(
         lambda canvas: CalibrationMapDisplay.from_calibrator(
-            calibrator, probs[:, known], ax=canvas.add_subplot()
+            calibrator, probs[:, known], class_names=names, ax=canvas.add_subplot()
         ),
         "The calibration map",
         "Probability before calibration, and after.",
@@ -246,9 +298,10 @@ def data_section(fit: Fit) -> Section:
         Column("distinct", digits=0),
         "note",
     ]
-    table = Table("Columns", columns, [list(row.values()) for row in schema.table_of_kinds()])
+    found = [list(row.values()) for row in schema.table_of_kinds()]
+    table = Table("Columns", columns, [[*row[:-1], spaced(str(row[-1]))] for row in found])
     n_test = 0 if fit.data.test is None else fit.data.test.n
-    rows = f"{fit.data.n_train} rows to train and validate, {n_test} to test"
+    rows = f"{number(fit.data.n_train)} rows to train and validate, {number(n_test)} to test"
     text = f"{rows}; classes: {_some(schema.classes)}."
     return Section("The data", (text,), (table,))
 

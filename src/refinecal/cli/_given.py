@@ -1,0 +1,84 @@
+"""Predictions as they were given: which column is what, and probabilities of 0."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from refinecal.cli._voice import count, shown
+
+if TYPE_CHECKING:
+    from refinecal.tabular.predictions import Predictions
+
+MOST_COLUMNS = 6  # that are listed
+
+
+def read_as(found: Predictions) -> str:
+    """Say which column is which class, where their names do not; "" where they do."""
+    what = "logit" if found.logits else "probability"
+    if len(found.names) == 1:
+        if found.logits:
+            what = "log-odds"
+        return f"column {found.names[0]!r} is read as the {what} of {_class_of_one(found)!r}"
+    pairs = list(zip(found.names, found.classes, strict=True))
+    if all(label in name for name, label in pairs):
+        return ""
+    some = ", ".join(f"{name!r} as that of {label!r}" for name, label in pairs[:MOST_COLUMNS])
+    more = "" if len(pairs) <= MOST_COLUMNS else f" and {len(pairs) - MOST_COLUMNS} more in order"
+    return f"each column is read as the {what} of a class: {some}{more}"
+
+
+def _class_of_one(found: Predictions) -> str:
+    """Return the class that a single column is about: the second, if it does not name the first."""
+    from refinecal.tabular._prediction_columns import choose_columns
+
+    (name,) = found.names
+    choice = choose_columns([name], list(found.classes), [name], found.logits, "")
+    return found.classes[0 if choice.flipped else 1]
+
+
+def clipped(found: Predictions, least: float | None) -> Predictions:
+    """Return probabilities of at least ``least``, rescaled; as they are if it is ``None``."""
+    import numpy as np
+
+    if least is None:
+        return found
+    if least <= 0:
+        raise typer.BadParameter("0 leaves all as it is: pass 1e-6, say", param_hint="--clip")
+    probs = found.probs
+    if probs.ndim == 1:
+        probs = np.stack([1 - probs, probs], axis=1)
+    probs = np.clip(probs.astype(np.float64), least, 1)
+    return replace(found, values=probs / probs.sum(axis=1, keepdims=True), logits=False)
+
+
+def impossible(found: Predictions, path: Path) -> str:
+    """Say how many labels were given probability 0; "" if none was."""
+    at_label = _at_label(found)
+    zero = int((at_label == 0).sum())
+    if not zero:
+        return ""
+    give = "gives its" if zero == 1 else "give their"
+    return (
+        f"{count(zero, 'row')} of {shown(path)} {give} label the probability 0, so the log loss is infinite: "
+        "--clip 1e-6 shows what it would be if nothing were called impossible"
+    )
+
+
+def _at_label(found: Predictions) -> Any:
+    import numpy as np
+
+    probs, labels = found.probs, found.labels
+    if probs.ndim == 1:
+        return np.where(labels == 1, probs, 1 - probs)
+    return probs[np.arange(len(labels)), labels]
+
+
+def clip_note(least: float | None) -> str:
+    """Say that probabilities were clipped; "" if they were not."""
+    if least is None:
+        return ""
+    return f"probabilities below {least:g} were raised to it, and each row rescaled (--clip)"

@@ -1,0 +1,64 @@
+"""Where a command may write: never over what it reads, and over other files only if told to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import typer
+
+from refinecal.cli._voice import shown
+
+PAGES = (".html", ".htm")
+
+
+def check_report(path: Path | None, inputs: Iterable[Path]) -> None:
+    """Refuse a report that would not be a page, has no folder, or would take the place of an input."""
+    if path is None:
+        return
+    if path.suffix.lower() not in PAGES:
+        raise typer.BadParameter(
+            f"{path} does not end in .html: a report is an HTML page", param_hint="--report"
+        )
+    check_output(path, inputs, "--report")
+
+
+def check_output(
+    path: Path, inputs: Iterable[Path], option: str, overwrite: bool | None = None
+) -> None:
+    """Refuse to write to an input, to a folder, or into one that is not there.
+
+    ``overwrite`` tells whether another file may be replaced; ``None`` if that is never asked.
+    """
+    for given in inputs:
+        if _holds(given, path):
+            raise ValueError(
+                f"{option} {shown(path)} would take the place of what is read: name another file"
+            )
+    if path.is_dir():
+        raise ValueError(f"{option} {shown(path)} is a folder: name a file")
+    if not path.parent.is_dir():
+        raise ValueError(f"{option}: the folder {shown(path.parent)} does not exist: make it first")
+    if overwrite is False and path.exists():
+        raise ValueError(f"{shown(path)} exists: choose another {option}, or pass --overwrite")
+
+
+def check_folder(path: Path, inputs: Iterable[Path]) -> None:
+    """Refuse a run folder that holds what is read: an older run is removed as a whole."""
+    for given in inputs:
+        if path.is_dir() and _is_below(given, path):
+            raise ValueError(
+                f"--out {shown(path)} holds {shown(given)}, which is read: name another folder"
+            )
+
+
+def _holds(given: Path, path: Path) -> bool:
+    """Tell whether a file that is there is an input, or in a folder that is one."""
+    if not path.exists():
+        return False
+    return os.path.samefile(given, path) if given.is_file() else _is_below(path, given)
+
+
+def _is_below(path: Path, folder: Path) -> bool:
+    return folder.resolve() in path.resolve().parents

@@ -1,0 +1,373 @@
+"""How commands behave: what they never overwrite, how they stop, how they fit a terminal, what they say."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from made_tables import mixed, write_csv
+from matplotlib.figure import Figure
+from rich.cells import cell_len
+from sklearn.metrics import log_loss
+from typer.testing import CliRunner
+
+from refinecal.cli import _tables
+from refinecal.cli._words import clean, on_the_command_line
+from refinecal.cli.app import app
+
+FAST = ["--max-steps", "4", "--patience", "4", "--threads", "1", "--folds", "1"]
+LONG = "a very long name of a group, which no terminal has room for"
+
+
+def run(*arguments, code=0, columns=80):
+    """Run a command in this process; return what it printed on stdout, and on stderr, in one line each."""
+    result = CliRunner().invoke(
+        app, [str(each) for each in arguments], env={"COLUMNS": str(columns), "NO_COLOR": "1"}
+    )
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result.stdout, " ".join(result.stderr.replace("│", " ").split())
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """A finished run beside its table."""
+    folder = tmp_path_factory.mktemp("fitted")
+    table = write_csv(mixed(200).drop_columns(["weight", "family"]), folder / "table.csv")
+    run("fit", table, "-t", "kind", *FAST, "-o", folder / "run", "-q")
+    return folder
+
+
+@pytest.fixture
+def scores(tmp_path, monkeypatch):
+    """Predictions of two classes in one column, of which 3 call impossible what happened."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=200)
+    p = 0.5 * y + 0.5 * rng.random(200)
+    p[:3] = 1 - y[:3]
+    groups = rng.choice(["a", LONG], size=200)
+    labels = np.where(y == 1, "stay", "leave")
+    data = pd.DataFrame({"label": labels, "score": p, "region": groups})
+    data.to_csv("scores.csv", index=False)
+    return data
+
+
+def as_they_were(*paths):
+    return [Path(path).read_bytes() for path in paths]
+
+
+# ---- what is written ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", [[], ["--overwrite"]])
+def test_predict_never_writes_over_what_it_reads(fitted, tmp_path, more):
+    table, model = fitted / "table.csv", fitted / "run" / "test_predictions.parquet"
+    link, hard = tmp_path / "link.csv", tmp_path / "hard.csv"
+    link.symlink_to(table)
+    os.link(table, hard)
+    before = as_they_were(table, model)
+    for out in (table, fitted / "run" / ".." / "table.csv", link, hard, model):
+        _, err = run("predict", fitted / "run", table, "-o", out, *more, code=1)
+        assert "would take the place of what is read" in err
+    assert as_they_were(table, model) == before
+
+
+def test_predict_replaces_a_file_only_if_told_to(fitted, tmp_path):
+    out = tmp_path / "out.csv"
+    out.write_text("mine")
+    _, err = run("predict", fitted / "run", fitted / "table.csv", "-o", out, code=1)
+    assert "exists: choose another --out, or pass --overwrite" in err
+    assert out.read_text() == "mine"
+    run("predict", fitted / "run", fitted / "table.csv", "-o", out, "--overwrite")
+    assert len(pd.read_csv(out)) == 200
+
+
+def test_a_run_never_takes_the_place_of_the_folder_of_its_table(tmp_path):
+    data = mixed(100).drop_columns(["weight", "family"])
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "schema.json").write_text("{}")
+    table = write_csv(data, tmp_path / "run" / "table.csv")
+    _, err = run("fit", table, "-t", "kind", *FAST, "-o", table.parent, "--overwrite", code=1)
+    assert "which is read" in err
+    assert table.exists()
+
+
+def test_a_report_is_a_page_and_no_input(scores):
+    before = as_they_were("scores.csv")
+    for command in (["evaluate", "scores.csv"], ["compare", "scores.csv", "scores.csv"]):
+        _, err = run(*command, "-t", "label", "--report", "scores.csv", code=2)
+        assert "does not end in .html" in err
+        assert as_they_were("scores.csv") == before
+    os.symlink("scores.csv", "page.html")
+    _, err = run("evaluate", "scores.csv", "-t", "label", "--report", "page.html", code=1)
+    assert "would take the place of what is read" in err
+    assert as_they_were("scores.csv") == before
+
+
+def test_a_folder_that_is_not_there_is_named(fitted, scores):
+    _, err = run("evaluate", "scores.csv", "-t", "label", "--report", "no/such/page.html", code=1)
+    assert "the folder no/such does not exist" in err
+    out = Path("none/out.csv")
+    _, err = run("predict", fitted / "run", fitted / "table.csv", "-o", out, code=1)
+    assert "the folder none does not exist" in err
+    assert ".part" not in err
+
+
+# ---- ctrl-C ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("delay", [0.1, 0.3, 0.5, 0.8, 1.2, 1.8])
+def test_ctrl_c_at_any_moment_is_one_word(tmp_path, delay):
+    write_csv(mixed(2000).drop_columns(["weight", "family"]), tmp_path / "table.csv")
+    endless = ["--max-steps", "100000", "--patience", "100000", "--folds", "1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "refinecal", "fit", "table.csv", "-t", "kind", *endless],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "interrupted\n")
+    assert os.listdir(tmp_path) == ["table.csv"]
+
+
+SWALLOWED = """
+import os, signal, sys, time
+from refinecal.cli import _interrupts
+from refinecal.cli._voice import command
+_interrupts.install()
+@command("x")
+def careless():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+    except BaseException:
+        {what}
+    time.sleep(20)
+import typer
+try:
+    careless()
+except typer.Exit as done:
+    sys.exit(done.exit_code)
+"""
+
+
+@pytest.mark.parametrize("what", ["pass", "raise ImportError('no such thing') from None"])
+def test_an_interrupt_that_a_library_swallows_comes_again(what):
+    started = time.time()
+    found = subprocess.run(
+        [sys.executable, "-c", SWALLOWED.format(what=what)], capture_output=True, text=True
+    )
+    assert (found.returncode, found.stderr) == (130, "interrupted\n")
+    assert time.time() - started < 15
+
+
+def test_clearing_away_is_not_interrupted(tmp_path):
+    code = SWALLOWED.format(
+        what=f"time.sleep(0.5); open({str(tmp_path / 'done')!r}, 'w').close(); raise"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (found.returncode, found.stderr) == (130, "interrupted\n")
+    assert (tmp_path / "done").exists()
+
+
+# ---- tables ------------------------------------------------------------------------------------------------
+
+
+def numbers(text):
+    return set(re.findall(r"\d+\.\d+", text))
+
+
+@pytest.mark.parametrize("columns", [100, 80, 60, 40])
+def test_no_digit_is_cut_and_no_name_lost(scores, columns):
+    about = ["scores.csv", "-t", "label", "--by", "region", "--clip", "1e-6"]
+    whole, _ = run("evaluate", *about, columns=200)
+    out, _ = run("evaluate", *about, columns=columns)
+    assert max(cell_len(line) for line in out.splitlines() if "accuracy " not in line) <= columns
+    assert numbers(out) <= numbers(whole)
+    assert "…" not in out
+    words = " ".join(line[:30] for line in out.splitlines())
+    assert all(part in words for part in ("leave", "stay", "group", "terminal"))
+    assert ("Left out" in out) == (columns < 80)
+
+
+def test_columns_are_left_out_in_the_order_given():
+    columns, rows = ["name", "one", "two"], [["x", "1.0000", "2.0000"]]
+    needed = _tables.least(columns, rows, [0])
+    assert _tables.left_out(columns, rows, [0], ["two", "one"], needed) == []
+    assert _tables.left_out(columns, rows, [0], ["two", "one"], needed - 1) == [2]
+    assert _tables.left_out(columns, rows, [0], ["one", "two"], needed - 1) == [1]
+    assert _tables.left_out(columns, rows, [0], ["two", "one"], None) == []
+
+
+def test_compare_fits_narrow_terminals(scores):
+    scores.assign(score=0.5).to_csv("flat.csv", index=False)
+    both = ["compare", "scores.csv", "flat.csv", "-t", "label", "--clip", "1e-6"]
+    whole, _ = run(*both, columns=200)
+    out, _ = run(*both, columns=50)
+    assert numbers(out) <= numbers(whole)
+    assert "Left out for want of room: " in out
+
+
+# ---- words -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("target is 'a', but x has no such column.", "--target is 'a'"),
+        ("isotonic is for 2 classes: use calibrator='temperature'", "use --calibrator temperature"),
+        ("If they are logits, pass logits=; if not", "pass --logits; if not"),
+        ("probs[65, 0] is 1.05", "row 66, probability 1 is 1.05"),
+        ("predictions['a']: wrong", "the predictions of 'a': wrong"),
+        ("too few rows. Pass X_val= and y_val=.", "too few rows. Give more rows"),
+    ],
+)
+def test_errors_speak_of_options(said, expected):
+    assert expected in on_the_command_line(said)
+
+
+def test_errors_that_reach_the_user_name_options(scores):
+    _, err = run("evaluate", "scores.csv", "-t", "label", "--by", "regoin", code=1)
+    assert "--by is 'regoin'" in err
+    scores.assign(score=3.0).to_csv("odds.csv", index=False)
+    _, err = run("evaluate", "odds.csv", "-t", "label", code=1)
+    assert "--logits" in err
+    assert "logits=" not in err
+    assert "predict_proba" not in err
+
+
+def test_control_characters_never_reach_the_terminal(scores):
+    assert clean("a\x1b[31mb\x1b]0;title\x07c\x9bd\u202ee") == "abcde"
+    evil = "re\x1b[2Jgion"
+    scores.assign(region="x\x1b[31m\x07y").rename(columns={"region": evil}).to_csv(
+        "evil.csv", index=False
+    )
+    out, err = run("evaluate", "evil.csv", "-t", "label", "--by", evil)
+    assert not set("\x1b\x07\x9b") & set(out + err)
+    assert "region" in out
+    _, err = run("evaluate", "evil.csv", "-t", evil + "x", code=1)
+    assert "\x1b" not in err
+
+
+def test_one_column_says_of_which_class_it_is(scores):
+    _, err = run("evaluate", "scores.csv", "-t", "label", "--clip", "1e-6")
+    assert "column 'score' is read as the probability of 'stay'" in err
+    scores.assign(score=1 - scores["score"]).rename(columns={"score": "p_leave"}).to_csv(
+        "leave.csv", index=False
+    )
+    _, err = run("evaluate", "leave.csv", "-t", "label", "--clip", "1e-6")
+    assert "column 'p_leave' is read as the probability of 'leave'" in err
+
+
+def test_probabilities_of_0_are_counted_and_can_be_clipped(scores):
+    out, err = run("evaluate", "scores.csv", "-t", "label", "--report", "page.html")
+    assert "3 rows of scores.csv give their label the probability 0" in err
+    assert "np.clip" not in err
+    assert "swapped" not in out
+    assert "3 rows of scores.csv" in Path("page.html").read_text()
+    found = json.loads(run("evaluate", "scores.csv", "-t", "label", "--clip", "1e-3", "--json")[0])
+    p = np.clip(np.stack([1 - scores["score"], scores["score"]], axis=1), 1e-3, 1)
+    expected = log_loss(scores["label"], p / p.sum(axis=1, keepdims=True))
+    assert found["log"]["risk"] == pytest.approx(expected)
+    assert found["clip"] == 1e-3
+
+
+def test_compare_clips_and_names_classes(scores):
+    scores.assign(score=0.5).to_csv("flat.csv", index=False)
+    out, err = run(
+        "compare", "scores.csv", "flat.csv", "-t", "label", "--json", "--report", "page.html"
+    )
+    assert "3 rows of scores.csv" in err
+    for each in json.loads(out)["evaluations"].values():
+        assert each["classes"] == ["leave", "stay"]
+    out, err = run("compare", "scores.csv", "flat.csv", "-t", "label", "--clip", 1e-6, "--json")
+    assert json.loads(out)["ranking"] == ["scores", "flat"]
+    assert "probabilities below 1e-06" in err
+
+
+def test_swapped_classes_and_useless_models_are_mentioned(scores):
+    scores.assign(score=1 - scores["score"]).to_csv("swapped.csv", index=False)
+    out, _ = run("evaluate", "swapped.csv", "-t", "label", "--clip", "1e-6", "--report", "s.html")
+    text = " ".join(out.split())
+    assert "The classes may be swapped" in text
+    assert "worse than the class frequencies" in text
+    assert "may be swapped" in Path("s.html").read_text()
+
+
+def test_calibrated_probabilities_are_called_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [("yes", 0.75)] * 30 + [("no", 0.75)] * 10 + [("yes", 0.25)] * 10 + [("no", 0.25)] * 30
+    pd.DataFrame(rows, columns=["label", "p_yes"]).to_csv("right.csv", index=False)
+    out, _ = run("evaluate", "right.csv", "-t", "label")
+    assert "The probabilities are calibrated" in out
+    assert "swapped" not in out
+
+
+# ---- small things ------------------------------------------------------------------------------------------
+
+
+def test_kept_columns_are_not_called_unused(fitted, tmp_path):
+    data = pd.read_csv(fitted / "table.csv").assign(extra=1, name="n", other=2)
+    data.to_csv(tmp_path / "new.csv", index=False)
+    new = tmp_path / "new.csv"
+    out, err = run(
+        "predict", fitted / "run", new, "-o", tmp_path / "o.csv", "--keep", "other", "--json"
+    )
+    assert re.search(r"columns 'extra' and 'name' of \S*new.csv are not used", err)
+    assert json.loads(out)["extra_columns"] == ["extra", "name"]
+
+
+def test_nothing_but_notes_on_stderr(fitted, tmp_path):
+    command = ["fit", fitted / "table.csv", "-t", "kind", *FAST, "-o", tmp_path / "run", "--json"]
+    found = subprocess.run(
+        [sys.executable, "-m", "refinecal", *map(str, command)], capture_output=True, text=True
+    )
+    assert found.returncode == 0
+    assert all(line.startswith("note: ") for line in found.stderr.splitlines())
+    json.loads(found.stdout)
+
+
+def test_resume_says_if_there_is_nothing_to_resume(fitted, tmp_path):
+    about = ["fit", fitted / "table.csv", "-t", "kind", *FAST, "--resume"]
+    _, err = run(*about, "-o", fitted / "run", code=1)
+    assert "is finished: there is nothing to go on with" in err
+    _, err = run(*about, "-o", tmp_path / "new")
+    assert "there is no unfinished run" in err
+
+
+def test_tuned_runs_show_their_configurations(fitted, tmp_path):
+    out, _ = run(
+        "fit", fitted / "table.csv", "-t", "kind", *FAST, "--tune", 3, "-o", tmp_path / "run"
+    )
+    assert "Chosen: xgboost" in out
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Configurations" in page
+    assert "(chosen)" in page
+    history = pd.read_parquet(tmp_path / "run" / "history.parquet")
+    for best in history.groupby("candidate")["refinement"].min():  # with one fold
+        assert f"{best:.4f}" in page
+
+
+def test_the_calibration_map_calls_classes_by_their_names():
+    import refinecal as rc
+    from refinecal.plots import CalibrationMapDisplay
+
+    fitted = rc.TemperatureScaling().fit([0.9] * 4, [1, 1, 1, 0])
+    axes = Figure().add_subplot()
+    CalibrationMapDisplay.from_calibrator(fitted, class_names=["leave", "stay"], ax=axes)
+    assert "stay" in axes.get_xlabel()
+    with pytest.raises(ValueError, match="class_names has 3 names"):
+        CalibrationMapDisplay.from_calibrator(fitted, class_names=["a", "b", "c"], ax=axes)
