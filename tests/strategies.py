@@ -94,4 +94,7 @@ def assert_is_best(fit, exact, rel=1e-9):
         if noise < rel:
             assert abs(fit.beta / best - 1) < rel + noise, (fit.beta, best)
     elif exact.loss(best) < exact.loss(best / 2 or 1e-3) * (1 - 1e-12):
-        assert fit.beta == best
+        tiny = (
+            best == 0 and fit.beta * np.abs(exact.gaps).max() < 1e-14
+        )  # a slope of 0, but for rounding
+        assert fit.beta == best or tiny

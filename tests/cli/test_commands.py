@@ -102,10 +102,9 @@ def test_the_log_loss_of_the_output_is_that_of_the_report(tmp_path):
     assert f"{loss:.4f}" in report
 
 
-@pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz", "csv.zst", "parquet", "feather"])
-def test_every_format_gives_the_same_run(tmp_path, ending):
-    data = mixed(200).drop_columns(["weight", "family"])
-    path = tmp_path / f"table.{ending}"
+def write_table(data, path):
+    """Write a table in the format that the ending of the name says."""
+    ending = path.name.split(".", 1)[1]
     if ending == "parquet":
         pq.write_table(data, path)
     elif ending == "feather":
@@ -116,10 +115,16 @@ def test_every_format_gives_the_same_run(tmp_path, ending):
         compressed = {"gz": "gzip", "zst": "zstd"}.get(ending.split(".")[-1])
         with pa.output_stream(path, compression=compressed) as stream:
             stream.write(text)
-    found = json.loads(fit(path, "--json", "-o", "run")[0])
-    pq.write_table(data, tmp_path / "same.parquet")
-    same = json.loads(fit("same.parquet", "--json", "-o", "same")[0])
-    assert found["test"] == same["test"]
+
+
+def test_every_format_gives_the_same_run(tmp_path):
+    data = mixed(200).drop_columns(["weight", "family"])
+    found = []
+    for ending in ("csv", "tsv", "csv.gz", "csv.zst", "parquet", "feather"):
+        write_table(data, tmp_path / f"table.{ending}")
+        out = fit(tmp_path / f"table.{ending}", "--json", "-o", f"run-{ending}")[0]
+        found.append(json.loads(out)["test"])
+    assert found.count(found[0]) == 6
 
 
 def test_a_mistyped_column_suggests_the_nearest(table):
