@@ -68,26 +68,27 @@ def as_they_were(*paths):
 # ---- what is written ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("more", [[], ["--overwrite"]])
-def test_predict_never_writes_over_what_it_reads(fitted, tmp_path, more):
+def test_predict_never_writes_over_what_it_reads(fitted, tmp_path):
     table, model = fitted / "table.csv", fitted / "run" / "test_predictions.parquet"
     link, hard = tmp_path / "link.csv", tmp_path / "hard.csv"
     link.symlink_to(table)
     os.link(table, hard)
     before = as_they_were(table, model)
     for out in (table, fitted / "run" / ".." / "table.csv", link, hard, model):
-        _, err = run("predict", fitted / "run", table, "-o", out, *more, code=1)
+        _, err = run("predict", fitted / "run", table, "-o", out, code=1)
         assert "would take the place of what is read" in err
     assert as_they_were(table, model) == before
 
 
-def test_predict_replaces_a_file_only_if_told_to(fitted, tmp_path):
-    out = tmp_path / "out.csv"
-    out.write_text("mine")
-    _, err = run("predict", fitted / "run", fitted / "table.csv", "-o", out, code=1)
-    assert "exists: choose another --out, or pass --overwrite" in err
-    assert out.read_text() == "mine"
-    run("predict", fitted / "run", fitted / "table.csv", "-o", out, "--overwrite")
+def test_predict_replaces_an_older_file_whole_or_not_at_all(fitted, tmp_path):
+    out, bad = tmp_path / "out.csv", tmp_path / "bad.csv"
+    out.write_text("older")
+    table = pd.read_csv(fitted / "table.csv", dtype=str)
+    table.loc[150, "z"] = "a lot"
+    table.to_csv(bad, index=False)
+    run("predict", fitted / "run", bad, "-o", out, "--chunk", 50, code=1)
+    assert out.read_text() == "older"
+    run("predict", fitted / "run", fitted / "table.csv", "-o", out)
     assert len(pd.read_csv(out)) == 200
 
 

@@ -1,4 +1,4 @@
-"""Where a command may write: never over what it reads, and over other files only if told to."""
+"""Where a command may write: never over what it reads."""
 
 from __future__ import annotations
 
@@ -24,13 +24,8 @@ def check_report(path: Path | None, inputs: Iterable[Path]) -> None:
     check_output(path, inputs, "--report")
 
 
-def check_output(
-    path: Path, inputs: Iterable[Path], option: str, overwrite: bool | None = None
-) -> None:
-    """Refuse to write to an input, to a folder, or into one that is not there.
-
-    ``overwrite`` tells whether another file may be replaced; ``None`` if that is never asked.
-    """
+def check_output(path: Path, inputs: Iterable[Path], option: str) -> None:
+    """Refuse to write to an input, to a folder, or into one that is not there."""
     for given in inputs:
         if _holds(given, path):
             raise ValueError(
@@ -40,8 +35,6 @@ def check_output(
         raise ValueError(f"{option} {shown(path)} is a folder: name a file")
     if not path.parent.is_dir():
         raise ValueError(f"{option}: the folder {shown(path.parent)} does not exist: make it first")
-    if overwrite is False and path.exists():
-        raise ValueError(f"{shown(path)} exists: choose another {option}, or pass --overwrite")
 
 
 def check_folder(path: Path, inputs: Iterable[Path]) -> None:

@@ -17,7 +17,6 @@ from refinecal.cli._options import (
     Verbose,
     column,
     file,
-    flag,
     number,
 )
 from refinecal.cli._outputs import check_output
@@ -55,7 +54,6 @@ def predict(
         int, number("--chunk", "Rows held in memory at a time.", min=1, rich_help_panel=TABLE)
     ] = 65_536,
     delimiter: Delimiter = None,
-    overwrite: Annotated[bool, flag("--overwrite", help="Replace the file that is there.")] = False,
     seed: NoSeed = 0,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -69,7 +67,7 @@ def predict(
     with voice.listening():
         loaded = Run.load(run)
         source = open_table(table, delimiter)
-        check_output(out, [table, run], "--out", overwrite)
+        check_output(out, [table, run], "--out")
         extra = loaded.schema.check_names(source.names)
         copied = _kept(loaded, source.names, keep or [])
         unused = [name for name in extra if name not in copied]
