@@ -7,12 +7,9 @@ which makes them itself.
 """
 
 import argparse
-import json
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from itertools import cycle
 from pathlib import Path
 from statistics import median
@@ -26,9 +23,9 @@ from sklearn.datasets import make_classification
 import refinecal as rc
 from benchmarks.contestants import Task, torch_cross_entropy
 from benchmarks.data import draw, perturb
-from benchmarks.machine import Machine, this_machine
+from benchmarks.machine import Machine, with_libraries
 from benchmarks.report import WIDTH, milliseconds, plain
-from benchmarks.results import Finding
+from benchmarks.results import Finding, write
 from benchmarks.timing import PAUSE_SECONDS, Effort, Entrant, limit_threads, race
 from refinecal.integrations import lightgbm as with_lightgbm
 from refinecal.integrations import xgboost as with_xgboost
@@ -305,28 +302,6 @@ def _cell(result: Result, name: str) -> str:
     return seconds if ratio is None or name == LOSS else f"{seconds} ({ratio:.3f}×)"
 
 
-def write(folder: Path, content: Mapping[str, Any], text: str) -> None:
-    """Write boosting.json and boosting.md, each whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    whole = {"boosting.json": json.dumps(content, indent=1) + "\n", "boosting.md": text}
-    for name, body in whole.items():
-        beside = folder / f"{name}.part"
-        beside.write_text(body, encoding="utf-8")
-        os.replace(beside, folder / name)
-
-
-def here() -> Machine:
-    """Return what this process runs on, with the libraries that train."""
-    machine = this_machine()
-    versions = {name: machine.versions[name] for name in ("Python", "refinecal", "numpy", "numba")}
-    for package in ("xgboost", "lightgbm", "torch", "pytabkit"):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = "not installed"
-    return replace(machine, versions=versions)
-
-
 def main() -> None:
     """Run all cases, print a table of each, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -335,7 +310,7 @@ def main() -> None:
     add("--repeats", type=int, help="how often each way trains")
     add("--out", type=Path, help="folder for the JSON and Markdown files")
     options = parser.parse_args()
-    machine = here()
+    machine = with_libraries(("xgboost", "lightgbm", "torch", "pytabkit"))
     rounds, repeats = (50, 3) if options.quick else (500, 5)
     setting = Setting(rounds, options.repeats or repeats, machine.n_threads)
     print(f"{N_TRAIN} training and {N_VAL} validation rows, {rounds} rounds")
@@ -356,7 +331,7 @@ def main() -> None:
             "monitor": dict(zip(("update", "cross_entropy"), monitor, strict=True)),
             "findings": [asdict(finding) for finding in found],
         }
-        write(folder, content, page(results, found, monitor, setting, machine))
+        write(folder, "boosting", content, page(results, found, monitor, setting, machine))
         print(f"\nWritten to {folder}")
 
 

@@ -6,26 +6,22 @@ where the imports of both count.
 """
 
 import argparse
-import json
-import os
 import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from benchmarks.machine import Machine, this_machine
+from benchmarks.machine import Machine, with_libraries
 from benchmarks.report import WIDTH, plain
-from benchmarks.results import Finding
+from benchmarks.results import Finding, write
 from benchmarks.timing import PAUSE_SECONDS
 from refinecal.evaluation import Evaluation, evaluate
 from refinecal.tabular.predictions import read_predictions
@@ -167,28 +163,6 @@ def _seconds(times: list[float]) -> str:
     return f"{median(times):.3f} ({min(times):.3f})"
 
 
-def write(folder: Path, content: Mapping[str, Any], text: str) -> None:
-    """Write evaluate.json and evaluate.md, each whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    whole = {"evaluate.json": json.dumps(content, indent=1) + "\n", "evaluate.md": text}
-    for name, body in whole.items():
-        beside = folder / f"{name}.part"
-        beside.write_text(body, encoding="utf-8")
-        os.replace(beside, folder / name)
-
-
-def here() -> Machine:
-    """Return what this process runs on, with the libraries that read."""
-    machine = this_machine()
-    versions = {name: machine.versions[name] for name in ("Python", "refinecal", "numpy", "numba")}
-    for package in ("pandas", "pyarrow"):
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = "not installed"
-    return replace(machine, versions=versions)
-
-
 def main() -> None:
     """Time both ways, print a table, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -198,7 +172,7 @@ def main() -> None:
     add("--command", default=COMMAND, help="the whole command; FILE is replaced. Empty: not timed")
     add("--out", type=Path, help="folder for the JSON and Markdown files")
     options = parser.parse_args()
-    machine = here()
+    machine = with_libraries(("pandas", "pyarrow"))
     n, k = SIZES["quick" if options.quick else "whole"]
     size = f"{n:,} x {k}".replace(",", " ")
     print(
@@ -220,7 +194,7 @@ def main() -> None:
             "results": [asdict(result) for result in results],
             "findings": [asdict(finding) for finding in findings(results)],
         }
-        write(out, content, page(results, size, options.command, machine))
+        write(out, "evaluate", content, page(results, size, options.command, machine))
         print(f"\nWritten to {out}")
 
 

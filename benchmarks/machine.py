@@ -3,7 +3,8 @@
 import os
 import platform
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -37,6 +38,18 @@ class Machine:
 def this_machine() -> Machine:
     """Return what this process runs on."""
     return Machine(_processor(), _available_threads(), _versions())
+
+
+def with_libraries(packages: Sequence[str]) -> Machine:
+    """Return this machine with the versions of some libraries, beside those of our own core."""
+    machine = this_machine()
+    versions = {name: machine.versions[name] for name in ("Python", "refinecal", "numpy", "numba")}
+    for package in packages:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "not installed"
+    return replace(machine, versions=versions)
 
 
 def _available_threads() -> int:

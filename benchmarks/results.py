@@ -1,8 +1,12 @@
 """What was measured, and the numbers drawn from it."""
 
-from collections.abc import Iterator, Sequence
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import geometric_mean
+from typing import Any
 
 from benchmarks.contestants import FLOOR, OURS, WARM
 
@@ -128,3 +132,13 @@ def losses(results: Sequence[Result]) -> Iterator[tuple[Case, Row]]:
             ratio = result.ratio(row.module, to=OURS)
             if ratio is not None and ratio < 1 and row.module != WARM:
                 yield result.case, row
+
+
+def write(folder: Path, name: str, content: Mapping[str, Any], text: str) -> None:
+    """Write name.json and name.md, each whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    whole = {f"{name}.json": json.dumps(content, indent=1) + "\n", f"{name}.md": text}
+    for file, body in whole.items():
+        beside = folder / f"{file}.part"
+        beside.write_text(body, encoding="utf-8")
+        os.replace(beside, folder / file)

@@ -141,9 +141,11 @@ def command(example: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
 
 def worded(error: BaseException) -> str:
     """Return what an error says, in words of the command line; that of a file names it."""
+    said = on_the_command_line(str(error))
     if isinstance(error, OSError) and error.strerror and error.filename:
-        return clean(f"{error.filename}: {error.strerror}")
-    return clean(spaced(on_the_command_line(str(error))))
+        said = f"{error.filename}: {error.strerror}"
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    return clean(spaced(said) + notes)
 
 
 def count(number: float, one: str, many: str | None = None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +31,7 @@ def demo(
     """Fit boosted trees to a real table, and choose a regularisation on the paper's Gaussian model."""
     from refinecal.cli.fit import Progress, show, show_data
     from refinecal.experiments.gaussian import run
+    from refinecal.report.of_fit import writer
     from refinecal.tabular.data import Options
     from refinecal.tabular.job import Order, do, metrics
 
@@ -39,7 +41,8 @@ def demo(
     voice.say(f"   refinecal fit {shown(table)} --target digit --model {MODEL}\n")
     order = Order(table, "digit", out / RUN, Options(MODEL, seed=seed), overwrite=True)
     with voice.listening(), Progress(voice, MODEL) as progress:
-        finished = do(order, progress, lambda data: show_data(voice, table, data))
+        show_it = partial(show_data, voice, table)
+        finished = do(order, progress, show_it, writer(order))
     show(voice, finished)
 
     voice.say(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -135,6 +136,7 @@ def fit(
     verbose: Verbose = False,
 ) -> None:
     """Train long, stop where refinement is best, calibrate, and write a run folder with a report."""
+    from refinecal.report.of_fit import writer
     from refinecal.tabular.data import Options
     from refinecal.tabular.job import Interrupted, Order, do
 
@@ -170,7 +172,8 @@ def fit(
     _check_resume(voice, order)
     with voice.listening(), Progress(voice, model) as progress:
         try:
-            finished = do(order, progress, lambda data: show_data(voice, table, data))
+            show_it = partial(show_data, voice, table)
+            finished = do(order, progress, show_it, writer(order))
         except Interrupted as error:
             kept = count(error.finished, "finished training")
             raise KeyboardInterrupt(f"{kept} kept: go on with --resume") from None

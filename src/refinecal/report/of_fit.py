@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from refinecal.report.of_evaluation import (
     terms_section,
 )
 from refinecal.report.page import Card, Column, Figure, Page, Section, Table
+from refinecal.report.render import write
 from refinecal.report.words import spaced
+from refinecal.tabular.job import REPORT
 from refinecal.tabular.judgement import how_sure, lead, name_of, order, what_to_do
 
 if TYPE_CHECKING:
@@ -24,6 +27,15 @@ if TYPE_CHECKING:
     from refinecal.tabular.job import Finished, Order
     from refinecal.tabular.judgement import Judgement
     from refinecal.tabular.units import Unit
+
+
+def writer(given: Order) -> Callable[[Finished, Path], None]:
+    """Return what adds the report to the folder of a run."""
+
+    def add(finished: Finished, folder: Path) -> None:
+        write(page(finished, given), folder / REPORT)
+
+    return add
 
 
 def page(finished: Finished, given: Order) -> Page:

@@ -1,4 +1,4 @@
-"""The whole job: from a table on disk to a run folder with the model, its numbers and a report."""
+"""The whole job: from a table on disk to a run folder with the model and its numbers."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -96,6 +96,7 @@ def do(
     order: Order,
     watcher: Watcher | None = None,
     on_data: Callable[[Data], None] | None = None,
+    on_written: Callable[[Finished, Path], None] | None = None,
 ) -> Finished:
     """Read, fit, judge, write: nothing is at ``order.out`` before all is done.
 
@@ -107,6 +108,8 @@ def do(
         Is told of every step.
     on_data : callable, optional
         Called once the table is read and cut into parts, before anything is trained.
+    on_written : callable, optional
+        Called with the folder of a run that is complete but has no name yet, to add a report to it.
 
     Returns
     -------
@@ -125,6 +128,8 @@ def do(
         folder = where / "run"
         folder.mkdir(exist_ok=True)
         _write(order, finished, folder)
+        if on_written is not None:
+            on_written(finished, folder)
         check_free(order.out, order.overwrite)  # much may have happened meanwhile
         publish(folder, order.out)
     workshop.close()
@@ -144,23 +149,9 @@ def _tidy(workshop: Workshop) -> Iterator[None]:
     except BaseException as error:
         if not workshop.n_finished:
             workshop.close()
-        elif isinstance(error, Exception):
-            raise type_of(error)(
-                f"{said(error)} (finished trainings are kept: go on with --resume)"
-            ) from error
+        else:
+            error.add_note("finished trainings are kept: go on with --resume")
         raise
-
-
-def type_of(error: Exception) -> type[Exception]:
-    """Return the kind of error to raise in the place of another."""
-    return OSError if isinstance(error, OSError) else ValueError
-
-
-def said(error: Exception) -> str:
-    """Return what an error says, with the file that it is about."""
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    return str(error) or type(error).__name__
 
 
 def read(order: Order) -> Data:
@@ -201,15 +192,11 @@ def _labelled(table: pa.Table, schema: Schema, path: Path) -> tuple[pa.Table, ND
 
 
 def _write(order: Order, finished: Finished, folder: Path) -> None:
-    from refinecal.report import write
-    from refinecal.report.of_fit import page
-
     write_model(finished.fit, folder)
     write_json(folder / METRICS, metrics(order, finished))
     _write_history(finished.fit, folder / HISTORY)
     if finished.judged is not None:
         _write_test_rows(finished.fit, folder / TEST_ROWS)
-    write(page(finished, order), folder / REPORT)
 
 
 def metrics(order: Order, finished: Finished) -> dict[str, Any]:
