@@ -3,6 +3,7 @@
 from __future__ import annotations  # so that help() shows types by name
 
 import inspect
+import json
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
@@ -41,6 +42,11 @@ class Calibrator(ABC):
     @abstractmethod
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         """Return the logarithms of the calibrated probabilities of checked logits, not smoothed."""
+
+    @property
+    @abstractmethod
+    def n_parameters(self) -> int:
+        """How many free numbers it learns; of maps without a fixed form, how many it has learned."""
 
     def fit(
         self, probs: Any, y: Any, sample_weight: Any = None, *, classes: ArrayLike | None = None
@@ -155,7 +161,40 @@ class Calibrator(ABC):
         :func:`refinecal.calibrators.from_dict` turns it into an equal calibrator; no code travels with it.
         """
         learned = {name: _plain(value) for name, value in vars(self).items() if name.endswith("_")}
-        return {"kind": type(self).__name__, "params": self.get_params(), "learned": learned}
+        params = {name: _plain(value) for name, value in self.get_params(deep=False).items()}
+        return {"kind": type(self).__name__, "params": params, "learned": learned}
+
+    def to_json(self) -> str:
+        """Return everything learned as JSON text, which :meth:`from_json` turns into an equal calibrator.
+
+        Examples
+        --------
+        >>> import refinecal as rc
+        >>> fitted = rc.TemperatureScaling().fit([0.2, 0.9, 0.6], [0, 1, 0])
+        >>> copy = rc.TemperatureScaling.from_json(fitted.to_json())
+        >>> copy.beta_ == fitted.beta_
+        True
+        """
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Return the calibrator that :meth:`to_json` wrote; the class is checked, nothing is executed."""
+        from refinecal.calibrators import from_dict
+
+        try:
+            state = json.loads(text)
+        except ValueError as error:
+            raise ValueError(
+                f"this is not the JSON of a calibrator ({error}): pass what to_json() returned"
+            ) from error
+        found = from_dict(state)
+        if not isinstance(found, cls):
+            raise ValueError(
+                f"this is the JSON of {type(found).__name__}, not of {cls.__name__}: use "
+                "refinecal.calibrators.from_json, which returns whatever it is"
+            )
+        return found
 
     # What scikit-learn asks of an estimator, without importing it.
 
@@ -185,23 +224,24 @@ class Calibrator(ABC):
             setattr(self, name, value)
         return self
 
+    def _summary(self) -> str:
+        """Return what was learned in a few words, for people; nothing if there is no short way to say it."""
+        return ""
+
     def __repr__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
-        learned = f" with beta_={self.beta_:.6g}" if hasattr(self, "beta_") else ""
-        return f"{type(self).__name__}({given}){learned}"
+        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params(False).items())
+        learned = self._summary() if self.__sklearn_is_fitted__() else ""
+        return f"{type(self).__name__}({given})" + (f" with {learned}" if learned else "")
 
 
 def _plain(value: Any) -> Any:
     """Return an attribute as JSON can hold it."""
+    if isinstance(value, Calibrator):
+        return value.to_dict()
     if isinstance(value, np.ndarray):
         return {"dtype": value.dtype.str, "values": value.tolist()}
     if isinstance(value, np.generic):
         return value.item()
-    return list(value) if isinstance(value, list | tuple) else value
-
-
-def restored(value: Any) -> Any:
-    """Return an attribute as it was before ``_plain``."""
-    if isinstance(value, dict):
-        return np.array(value["values"], dtype=np.dtype(value["dtype"]))
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
     return value

@@ -349,6 +349,10 @@ class _UserCalibrator(Calibrator):
     def __init__(self, user: Any) -> None:
         self.user = user
 
+    @property
+    def n_parameters(self) -> int:
+        raise AttributeError("only the calibrators of this package know how many parameters they have")
+
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         sample = _expanded(sample)
         probs = np.exp(log_softmax(sample.logits))

@@ -258,6 +258,14 @@ class TemperatureScaling(Calibrator):
         """The temperature 1 / beta_."""
         return 1 / self.beta_ if self.beta_ > 0 else math.inf
 
+    @property
+    def n_parameters(self) -> int:
+        """One: the temperature."""
+        return 1
+
+    def _summary(self) -> str:
+        return f"beta_={self.beta_:.6g}"
+
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         fit = fit_sample(sample, start, threads)
         self.beta_, self.loss_ = fit.beta, fit.loss

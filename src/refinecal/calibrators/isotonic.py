@@ -42,6 +42,11 @@ class IsotonicCalibration(Calibrator):
     def __init__(self, laplace: bool = True) -> None:
         self.laplace = laplace
 
+    @property
+    def n_parameters(self) -> int:
+        """The number of its steps."""
+        return len(np.unique(self.shares_))
+
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         from sklearn.isotonic import IsotonicRegression
 

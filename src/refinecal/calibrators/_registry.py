@@ -1,0 +1,188 @@
+"""The names of the calibrators, and how they are made and restored by name."""
+
+import re
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from refinecal._calibrator import Calibrator
+from refinecal._checks import fail_choice
+
+LEARNED = re.compile(r"[a-z][a-z0-9_]*[a-z0-9]_")  # scikit-learn's names for what was learned
+STATE = {"kind", "params", "learned"}
+
+_HERE = "refinecal.calibrators"
+
+# The name: where its class is, and what it is made with.
+KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "temperature": ("refinecal.temperature", "TemperatureScaling", {}),
+    "affine": (f"{_HERE}.binary", "AffineScaling", {}),
+    "quadratic": (f"{_HERE}.binary", "QuadraticScaling", {}),
+    "beta": (f"{_HERE}.binary", "BetaCalibration", {}),
+    "vector": (f"{_HERE}.scaling", "VectorScaling", {}),
+    "matrix": (f"{_HERE}.scaling", "MatrixScaling", {}),
+    "dirichlet": (f"{_HERE}.scaling", "DirichletCalibration", {}),
+    "structured-vector": (f"{_HERE}.structured", "StructuredVectorScaling", {}),
+    "structured-matrix": (f"{_HERE}.structured", "StructuredMatrixScaling", {}),
+    "ensemble-temperature": (f"{_HERE}.ensemble", "EnsembleTemperatureScaling", {}),
+    "isotonic": (f"{_HERE}.isotonic", "IsotonicCalibration", {}),
+    "centred-isotonic": (f"{_HERE}.isotonic", "CentredIsotonicCalibration", {}),
+    "venn-abers": (f"{_HERE}.venn_abers", "VennAbers", {}),
+    "cross-venn-abers": (f"{_HERE}.venn_abers", "CrossVennAbers", {}),
+    "uniform-mass": (f"{_HERE}.binning", "HistogramBinning", {"strategy": "quantile"}),
+    "uniform-width": (f"{_HERE}.binning", "HistogramBinning", {"strategy": "uniform"}),
+    "scaling-binning": (f"{_HERE}.binning", "ScalingBinning", {}),
+    "spline": (f"{_HERE}.spline", "SplineCalibration", {}),
+    "one-vs-rest": (f"{_HERE}.wrappers", "OneVsRest", {}),
+    "one-vs-one": (f"{_HERE}.wrappers", "OneVsOne", {}),
+    "laplace": (f"{_HERE}.wrappers", "LaplaceSmoothing", {}),
+    "auto": (f"{_HERE}.auto", "AutoCalibrator", {}),
+}
+WRAPPERS = {"-ovr": "one-vs-rest", "-ovo": "one-vs-one"}
+
+
+def make_calibrator(name: str, **params: Any) -> Calibrator:
+    """Return a new calibrator by name.
+
+    Parameters
+    ----------
+    name : {"temperature", "isotonic"}
+        Isotonic regression is for two classes.
+    **params
+        Parameters of its constructor, such as ``laplace``.
+
+    Returns
+    -------
+    Calibrator
+        Not fitted yet.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> rc.make_calibrator("temperature", laplace=False)
+    TemperatureScaling(laplace=False)
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"name is {name!r}: it must be a text such as 'temperature'")
+    ending = name[-4:]
+    if ending in WRAPPERS and WRAPPERS[ending] in KINDS:  # such as isotonic-ovr
+        return _make(WRAPPERS[ending], {"calibrator": make_calibrator(name[:-4], **params)})
+    if name not in KINDS:
+        fail_choice("calibrator", name, list(KINDS), "an object with fit and predict_proba")
+    return _make(name, params)
+
+
+def _make(name: str, params: dict[str, Any]) -> Calibrator:
+    module, kind, given = KINDS[name]
+    made: Calibrator = getattr(import_module(module), kind)(**(given | params))
+    return made
+
+
+def from_json(text: str | bytes) -> Calibrator:
+    """Return the calibrator that ``to_json`` wrote.
+
+    Parameters
+    ----------
+    text : str or bytes
+        What :meth:`Calibrator.to_json` returned.
+
+    Returns
+    -------
+    Calibrator
+        Fitted, of whatever class it was.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> fitted = rc.TemperatureScaling().fit([0.2, 0.9, 0.6], [0, 1, 0])
+    >>> rc.calibrators.from_json(fitted.to_json()).beta_ == fitted.beta_
+    True
+    """
+    return Calibrator.from_json(text)
+
+
+def from_dict(state: dict[str, Any]) -> Calibrator:
+    """Return the calibrator that ``to_dict`` described.
+
+    Parameters
+    ----------
+    state : dict
+        What :meth:`Calibrator.to_dict` returned, perhaps by way of a JSON file.
+
+    Returns
+    -------
+    Calibrator
+        Fitted.
+
+    Examples
+    --------
+    >>>     >>> import refinecal as rc
+    >>> fitted = rc.TemperatureScaling().fit([0.2, 0.9, 0.6], [0, 1, 0])
+    >>> text = json.dumps(fitted.to_dict())
+    >>> rc.calibrators.from_dict(json.loads(text)).beta_ == fitted.beta_
+    True
+    """
+    fitted = _restore(state)
+    if not isinstance(getattr(fitted, "classes_", None), np.ndarray):
+        raise ValueError(
+            "classes_ of the state of a calibrator is no array: pass what to_dict() returned"
+        )
+    k = len(fitted.classes_)
+    try:  # what does not fit together shows here, not in some later prediction
+        probs = np.exp(fitted._log_proba(np.zeros((2, k))))
+    except Exception as error:
+        raise ValueError(
+            f"the state of a calibrator does not fit together ({error}): pass what to_dict() returned"
+        ) from error
+    if probs.shape != (2, k) or not np.allclose(probs.sum(axis=1), 1):
+        raise ValueError(
+            "the state of a calibrator does not give probabilities: pass what to_dict() returned"
+        )
+    return fitted
+
+
+def _restore(state: Any) -> Calibrator:
+    """Return a calibrator with everything that its state says was learned."""
+    kinds = {kind: name for name, (_, kind, _) in KINDS.items()}
+    if not isinstance(state, dict) or not set(state) >= STATE:
+        raise ValueError(
+            "the state of a calibrator has the entries kind, params and learned: pass what to_dict() "
+            "returned"
+        )
+    if state["kind"] not in kinds:
+        fail_choice("kind", state["kind"], list(kinds), "the name of a calibrator of this package")
+    params = {name: _restored(value) for name, value in state["params"].items()}
+    fitted = _make(kinds[state["kind"]], params)
+    for name, value in state["learned"].items():
+        if not LEARNED.fullmatch(name):  # a stranger's file may set what was learned, nothing else
+            raise ValueError(
+                f"the state of a calibrator has no {name!r}: pass what to_dict() returned"
+            )
+        setattr(fitted, name, _restored(value))
+        if not _is_finite(getattr(fitted, name)):
+            raise ValueError(
+                f"{name} of the state of a calibrator is not finite: it was never fitted so"
+            )
+    return fitted
+
+
+def _restored(value: Any) -> Any:
+    """Return an attribute as it was before it became JSON."""
+    if isinstance(value, dict) and set(value) >= STATE:
+        return _restore(value)
+    if isinstance(value, dict) and set(value) == {"dtype", "values"}:
+        return np.array(value["values"], dtype=np.dtype(value["dtype"]))
+    if isinstance(value, list):
+        return [_restored(part) for part in value]
+    return value
+
+
+def _is_finite(value: Any) -> bool:
+    """Tell numbers that are all finite, and what is no number, from NaN and infinities."""
+    if isinstance(value, list):
+        return all(_is_finite(part) for part in value)
+    if not isinstance(value, np.ndarray | float):
+        return True
+    values = np.asarray(value)
+    return values.dtype.kind not in "fc" or bool(np.isfinite(values).all())
