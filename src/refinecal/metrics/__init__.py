@@ -1,0 +1,17 @@
+"""How good probabilities are: plain functions, and the table of stopping metrics.
+
+Every function is called as ``metric(y_true, probs)`` or ``metric(y_true, logits=z)``, as
+:func:`refinecal.decompose` is.
+"""
+
+from refinecal.metrics._binned import ece
+from refinecal.metrics._scores import accuracy, auroc, brier_score, log_loss
+from refinecal.metrics._stopping import BUILT_IN as BUILT_IN
+from refinecal.metrics._stopping import Metric
+from refinecal.metrics._stopping import Step as Step
+from refinecal.metrics._stopping import get_metric as get_metric
+from refinecal.metrics._stopping import get_metrics as get_metrics
+from refinecal.metrics._stopping import is_built_in as is_built_in
+from refinecal.metrics._stopping import value_of as value_of
+
+__all__ = ["Metric", "accuracy", "auroc", "brier_score", "ece", "log_loss"]
