@@ -242,3 +242,66 @@ def test_printed_form_and_dictionary():
     assert max(map(len, text.splitlines())) <= 80
     assert json.loads(json.dumps(d.to_dict()))["refinement"] == d.refinement
     assert set(TERMS) <= set(d.to_dict())
+
+
+# ---- the true probabilities, in simulations ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["log", "brier", "spherical"])
+def test_all_terms_of_figure_2_add_up_when_the_truth_is_known(loss):
+    rng = np.random.default_rng(0)
+    truth = rng.dirichlet([1, 1, 1], size=400)
+    probs = rng.dirichlet([2, 2, 2], size=20)[np.repeat(np.arange(20), 20)]
+    d = rc.decompose(truth, probs, loss=loss, true_probs=truth)  # labels in expectation
+    entropy = rc.losses.get_loss(loss).entropy(truth).mean()
+    assert d.irreducible == pytest.approx(entropy, rel=1e-12)
+    assert d.grouping + d.irreducible == pytest.approx(d.refinement, rel=1e-12)
+    assert d.calibration + d.grouping == pytest.approx(d.reducible, rel=1e-12)
+    assert d.risk == pytest.approx(d.calibration + d.grouping + d.irreducible, rel=1e-12)
+    assert d.grouping > 0
+    assert {"irreducible", "grouping", "reducible"} <= set(d.to_dict())
+    assert "grouping" in repr(d)
+    assert "irreducible" in repr(d)
+
+
+def test_the_true_probabilities_lose_nothing_against_themselves():
+    rng = np.random.default_rng(1)
+    truth = rng.dirichlet([1, 1, 1], size=500)
+    d = rc.decompose(truth, truth, true_probs=truth)
+    assert d.reducible == pytest.approx(0, abs=1e-12)
+    assert d.grouping == pytest.approx(0, abs=1e-9)  # beta = 1 is best
+
+
+def test_the_noise_of_labels_cancels_in_the_grouping_loss():
+    rng = np.random.default_rng(2)
+    truth = rng.random(2000)
+    seen = np.where(truth < 0.5, 0.25, 0.75)  # the model sees one bit of it
+    errors = []
+    exact = rc.decompose(np.c_[1 - truth, truth], seen, true_probs=truth).grouping
+    for _ in range(20):
+        labels = (rng.random(2000) < truth).astype(int)
+        d = rc.decompose(labels, seen, true_probs=truth)
+        assert d.irreducible == pytest.approx(log_loss(labels, truth), rel=1e-12)
+        errors.append(d.grouping - exact)
+    assert np.abs(np.mean(errors)) < 4 * np.std(errors) / np.sqrt(20) + 1e-3
+
+
+def test_without_the_truth_there_is_no_grouping_loss():
+    d = rc.decompose([0, 1, 1], [0.2, 0.6, 0.7])
+    assert d.irreducible is d.grouping is d.reducible is None
+    assert "grouping" not in d.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("truth", "message"),
+    [
+        ([0.2, 0.5], "true_probs has shape .* 3 predictions of 2 classes"),
+        ([0.2, 0.5, np.nan], r"true_probs\[2\] is NaN"),
+        ([0.2, 0.5, 1.5], r"true_probs\[2\] is 1.5, which is not a probability"),
+        ([[0.2, 0.2, 0.6]] * 3, "true_probs has shape"),
+        ([[0.2, 0.2]] * 3, r"true_probs\[0\] sums to 0.4"),
+    ],
+)
+def test_wrong_true_probabilities_are_named(truth, message):
+    with pytest.raises(ValueError, match=message):
+        rc.decompose([0, 1, 1], [0.2, 0.6, 0.7], true_probs=truth)

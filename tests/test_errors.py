@@ -538,7 +538,7 @@ def test_unknown_parameters_of_a_calibrator():
 
 
 def test_unknown_names_of_calibrators_outside_decompose():
-    message = r"calibrator is 'temprature': .*'temperature', 'isotonic'.*mean 'temperature'\?"
+    message = r"calibrator is 'temprature': .*'temperature', 'affine'.*mean 'temperature'\?"
     with pytest.raises(ValueError, match=message):
         rc.make_calibrator("temprature")
 
@@ -559,7 +559,7 @@ class WithoutWeights(OnlyFit):
     case(r"loss None lacks name, per_sample.*MatrixLoss", TypeError, loss=None),
     case(r"loss .*is a class: pass an instance", TypeError, loss=rc.losses.LogLoss),
     case(r"loss .* lacks", TypeError, loss=np.square),
-    case(r"calibrator is 'platt': it must be one of 'temperature', 'iso", calibrator="platt"),
+    case(r"calibrator is 'sigmoids': it must be one of 'temperature', 'aff", calibrator="sigmoids"),
     case(r"calibrator is 'Isotonic'.*Did you mean 'isotonic'\?", calibrator="Isotonic"),
     case(r"calibrator is None: pass a name such as 'temperature'", TypeError, calibrator=None),
     case(r"calibrator is <class.*fit\(probs, y\)", TypeError, calibrator=rc.TemperatureScaling),

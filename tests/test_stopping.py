@@ -832,7 +832,7 @@ def test_a_table_of_binary_predictions_is_selected_from_as_the_error_says():
         ),
         ({"stop_on": []}, ValueError, "stop_on names no metric"),
         ({"loss": "hinge"}, ValueError, "loss is 'hinge'"),
-        ({"calibrator": "platt"}, ValueError, "calibrator is 'platt'"),
+        ({"calibrator": "sigmoids"}, ValueError, "calibrator is 'sigmoids'"),
         ({"cv": "kfold"}, ValueError, "cv is 'kfold'"),
         (
             {"cv": "loo", "calibrator": "isotonic"},

@@ -74,7 +74,7 @@ def check_sample(
 
 
 def check_scores(given: Any, name: str, for_logits: str = "pass logits=") -> Array:
-    """Return probabilities or logits (``name`` says which) as checked (n, k) logits."""
+    """Return probabilities, or logits if they are called so, as checked (n, k) logits."""
     half = getattr(getattr(given, "dtype", None), "itemsize", None) == 2
     scores = to_floats(given, name)
     if scores.ndim == 2 and scores.shape[1] == 1:
@@ -86,19 +86,19 @@ def check_scores(given: Any, name: str, for_logits: str = "pass logits=") -> Arr
         )
     if scores.size == 0:
         raise ValueError(f"{name} is empty (shape {scores.shape}): it needs at least one row")
-    if name == "probs":
-        return _logs_of_probs(scores, 1e-2 if half else 1e-3, for_logits)
-    return _check_logits(scores)
+    if name == "logits":
+        return _check_logits(scores)
+    return _logs_of_probs(scores, name, 1e-2 if half else 1e-3, for_logits)
 
 
-def _logs_of_probs(probs: Array, tolerance: float, for_logits: str) -> Array:
-    _refuse(probs, np.isnan, "probs", "is NaN: drop the rows whose prediction is missing")
+def _logs_of_probs(probs: Array, name: str, tolerance: float, for_logits: str) -> Array:
+    _refuse(probs, np.isnan, name, "is NaN: drop the rows whose prediction is missing")
     margin = 1e-6  # float32 softmax may round a little past 1
     order = "labels first" if for_logits == "pass logits=" else "predictions first, then labels"
     _refuse(
         probs,
         lambda p: (p < 0) | (p > 1 + margin),
-        "probs",
+        name,
         f"is not a probability: these must lie in 0..1. If they are logits or log-odds, {for_logits}; "
         f"if they are labels, pass model.predict_proba(X), not model.predict(X), and {order}.",
     )
@@ -111,7 +111,7 @@ def _logs_of_probs(probs: Array, tolerance: float, for_logits: str) -> Array:
         bad = np.flatnonzero(np.abs(sums - 1) > tolerance)
         if bad.size:
             raise ValueError(
-                f"probs[{rows.start + bad[0]}] sums to {sums[bad[0]]:.6g}: each row must sum to 1. "
+                f"{name}[{rows.start + bad[0]}] sums to {sums[bad[0]]:.6g}: each row must sum to 1. "
                 f"If these are logits, {for_logits}; if they are scores, divide each row by its sum."
             )
         with np.errstate(divide="ignore"):

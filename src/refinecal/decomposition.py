@@ -4,13 +4,13 @@ from __future__ import annotations  # so that help() shows types by name
 
 import math
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._checks import check_sample, warn
+from refinecal._checks import check_sample, check_scores, warn
 from refinecal._readers import check_threads
 from refinecal._sample import Sample, on_cpu
 from refinecal._search import MAX_BETA
@@ -43,6 +43,13 @@ class Decomposition:
         The fitted map, ready for new predictions.
     loss, n, k : str, int, int
         Name of the loss, number of rows and of classes.
+    irreducible : float or None
+        Mean loss of the true class probabilities, if they were given: what no model can avoid.
+    grouping : float or None
+        ``refinement - irreducible``: what is lost because rows of different true probabilities are given
+        the same prediction, or one that no map of the family tells apart.
+    reducible : float or None
+        ``risk - irreducible = calibration + grouping``: all that a better model could gain.
     """
 
     risk: float
@@ -52,6 +59,7 @@ class Decomposition:
     loss: str
     n: int
     k: int
+    irreducible: float | None = None
 
     @property
     def calibration(self) -> float:
@@ -66,13 +74,25 @@ class Decomposition:
         return self.uncertainty - self.refinement
 
     @property
+    def grouping(self) -> float | None:
+        """What the predictions cannot tell apart, but the true probabilities do."""
+        return None if self.irreducible is None else self.refinement - self.irreducible
+
+    @property
+    def reducible(self) -> float | None:
+        """What the predictions lose against the true probabilities."""
+        return None if self.irreducible is None else self.risk - self.irreducible
+
+    @property
     def beta(self) -> float | None:
         """Inverse temperature of the calibrator, if it is temperature scaling."""
         return getattr(self.calibrator, "beta_", None)
 
     def to_dict(self) -> dict[str, float | int | str | None]:
         """Return every term, and beta, as plain numbers."""
-        terms = ("risk", "calibration", "refinement", "sharpness", "uncertainty")
+        terms = ["risk", "calibration", "refinement", "sharpness", "uncertainty"]
+        if self.irreducible is not None:
+            terms += ["irreducible", "grouping", "reducible"]
         values = {term: float(getattr(self, term)) for term in terms}
         return {**values, "beta": self.beta, "loss": self.loss, "n": self.n, "k": self.k}
 
@@ -82,12 +102,17 @@ class Decomposition:
         how = type(self.calibrator).__name__
         if self.beta is not None:
             how += f", beta {self.beta:.4g}{_verdict(self.beta, self.risk)}"
+        more = ""
+        if self.irreducible is not None:
+            more = (
+                f"    = grouping  {self.grouping:9.5f}\n    + irreducible {self.irreducible:7.5f}\n"
+            )
         return (
             f"Decomposition of the {self.loss} loss, {self.n} rows, {self.k} classes\n"
             f"  risk          {self.risk:9.5f}\n"
             f"  = calibration {self.calibration:9.5f}{part}\n"
             f"  + refinement  {self.refinement:9.5f}   (uncertainty {self.uncertainty:.5f} "
-            f"- sharpness {self.sharpness:.5f})\n"
+            f"- sharpness {self.sharpness:.5f})\n{more}"
             f"  calibrator: {how}"
         )
 
@@ -116,6 +141,7 @@ def decompose(
     groups: Any = None,
     sample_weight: Any = None,
     classes: ArrayLike | None = None,
+    true_probs: Any = None,
     n_threads: int | None = None,
 ) -> Decomposition:
     r"""Split the mean loss of predictions into calibration and refinement error.
@@ -138,8 +164,8 @@ def decompose(
         Logits ``(n, k)`` or log-odds ``(n,)``, instead of ``probs``. More exact for confident models.
     loss : {"log", "brier", "spherical"} or a loss object
         See :mod:`refinecal.losses`. Brier's score sums over all classes.
-    calibrator : {"temperature", "isotonic"} or an object with ``fit`` and ``predict_proba``
-        The family G.
+    calibrator : str or an object with ``fit`` and ``predict_proba``
+        The family G: any name that :func:`make_calibrator` takes, or an object.
     cv : None, int, "loo" or a splitter
         ``None`` fits and evaluates g on the same rows, as the paper does: for temperature the pure
         minimum over beta, for others the fitted map. A number of folds, a scikit-learn splitter or a
@@ -152,18 +178,23 @@ def decompose(
         How often each row counts.
     classes : array-like, optional
         The label of each column; by default 0..k-1, or the column names of a DataFrame.
+    true_probs : array-like, optional
+        In simulations, the true probabilities of the classes given the features, like ``probs``. Then
+        refinement is split further into irreducible and grouping loss. Irreducible is their mean loss on
+        these very labels, whose noise so cancels in the grouping loss; pass them as ``y_true`` too for
+        terms without any noise of labels.
     n_threads : int, optional
         As for :func:`fit_temperature`.
 
     Returns
     -------
     Decomposition
-        The five terms and the calibrator, fitted on all rows.
+        The terms and the calibrator, fitted on all rows.
 
     References
     ----------
-    Berta, Holzmüller, Jordan, Bach, "Rethinking Early Stopping: Refine, Then Calibrate", theorem 4.1 and
-    equation 3.
+    Berta, Holzmüller, Jordan, Bach, "Rethinking Early Stopping: Refine, Then Calibrate", theorem 4.1,
+    equation 3 and figure 2.
 
     Examples
     --------
@@ -173,13 +204,37 @@ def decompose(
     0.562335
     >>> abs(d.risk - d.calibration - d.refinement) < 1e-15
     True
+
+    Four kinds of rows, of which a model tells only two apart. Their labels, in expectation, are the truth:
+
+    >>> truth = [0.1, 0.3, 0.7, 0.9]
+    >>> soft = [[1 - p, p] for p in truth]
+    >>> d = rc.decompose(soft, [0.2, 0.2, 0.8, 0.8], loss="brier", true_probs=truth)
+    >>> round(d.irreducible, 6), round(d.grouping, 6)  # 2 (0.09 + 0.21) / 2, and 2 * 0.1**2
+    (0.3, 0.02)
     """
     threads = check_threads(n_threads)
     loss = get_loss(loss)
     sample = check_sample(y_true, probs, logits, sample_weight, classes, devices=True)
     fitted = prepare(calibrator)
     check_cv(cv, groups, fitted)
-    return decompose_sample(sample, fitted, loss, cv, groups, threads)
+    truth = None if true_probs is None else _check_truth(true_probs, sample)
+    found = decompose_sample(sample, fitted, loss, cv, groups, threads)
+    if truth is None:
+        return found
+    best = replace(on_cpu(sample), logits=truth)
+    return replace(found, irreducible=best.mean(losses_at(best, 1.0, loss)))
+
+
+def _check_truth(true_probs: Any, sample: Sample) -> NDArray[Any]:
+    """Return the logarithms of the true probabilities, one row and column for each of the predictions."""
+    logs = check_scores(true_probs, "true_probs", "take their softmax")
+    if logs.shape != (sample.n, sample.k):
+        raise ValueError(
+            f"true_probs has shape {logs.shape}, but there are {sample.n} predictions of {sample.k} "
+            "classes: pass the true probabilities of each row"
+        )
+    return logs
 
 
 def decompose_sample(
@@ -231,6 +286,7 @@ class Options(TypedDict, total=False):
     groups: Any
     sample_weight: Any
     classes: ArrayLike | None
+    true_probs: Any
     n_threads: int | None
 
 
@@ -351,7 +407,9 @@ class _UserCalibrator(Calibrator):
 
     @property
     def n_parameters(self) -> int:
-        raise AttributeError("only the calibrators of this package know how many parameters they have")
+        raise AttributeError(
+            "only the calibrators of this package know how many parameters they have"
+        )
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         sample = _expanded(sample)

@@ -39,6 +39,17 @@ KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "laplace": (f"{_HERE}.wrappers", "LaplaceSmoothing", {}),
     "auto": (f"{_HERE}.auto", "AutoCalibrator", {}),
 }
+ALIASES = {  # what others call them
+    "platt": "affine",
+    "sigmoid": "affine",
+    "svs": "structured-vector",
+    "sms": "structured-matrix",
+    "ets": "ensemble-temperature",
+    "centered-isotonic": "centred-isotonic",
+    "ivap": "venn-abers",
+    "cvap": "cross-venn-abers",
+    "histogram": "uniform-mass",
+}
 WRAPPERS = {"-ovr": "one-vs-rest", "-ovo": "one-vs-one"}
 
 
@@ -47,8 +58,14 @@ def make_calibrator(name: str, **params: Any) -> Calibrator:
 
     Parameters
     ----------
-    name : {"temperature", "isotonic"}
-        Isotonic regression is for two classes.
+    name : str
+        For any number of classes: "temperature", "vector", "matrix", "dirichlet", "structured-vector",
+        "structured-matrix", "ensemble-temperature", or "auto", which chooses. For two classes: "affine",
+        "quadratic", "beta", "isotonic", "centred-isotonic", "venn-abers", "cross-venn-abers",
+        "uniform-mass", "uniform-width", "scaling-binning", "spline"; for more classes add "-ovr" (one
+        against the rest) or "-ovo" (one against one), as in "isotonic-ovr". Around another calibrator:
+        "one-vs-rest", "one-vs-one", "laplace". Some are also known by what others call them, such as
+        "platt", "svs" and "ivap".
     **params
         Parameters of its constructor, such as ``laplace``.
 
@@ -62,12 +79,15 @@ def make_calibrator(name: str, **params: Any) -> Calibrator:
     >>> import refinecal as rc
     >>> rc.make_calibrator("temperature", laplace=False)
     TemperatureScaling(laplace=False)
+    >>> rc.make_calibrator("platt")
+    AffineScaling(ridge=0.0, laplace=True)
     """
     if not isinstance(name, str):
         raise TypeError(f"name is {name!r}: it must be a text such as 'temperature'")
     ending = name[-4:]
     if ending in WRAPPERS and WRAPPERS[ending] in KINDS:  # such as isotonic-ovr
         return _make(WRAPPERS[ending], {"calibrator": make_calibrator(name[:-4], **params)})
+    name = ALIASES.get(name, name)
     if name not in KINDS:
         fail_choice("calibrator", name, list(KINDS), "an object with fit and predict_proba")
     return _make(name, params)
