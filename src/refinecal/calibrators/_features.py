@@ -1,0 +1,61 @@
+"""What a linear map of logits starts from: finite gaps, whatever the logits."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._arrays import Array
+from refinecal._sample import Sample, row_slices
+
+ROUNDED = -float(np.log(np.finfo(np.float64).eps))  # 36.04: beyond, probabilities round to 0 and 1
+LARGEST = 1e100  # so that squares do not overflow
+
+
+def finite_gaps(logits: Array, limit: float = ROUNDED) -> NDArray[np.float64]:
+    """Return each logit minus the largest of its row, but no less than -limit."""
+    with np.errstate(over="ignore"):
+        gaps = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=np.float64)
+    return np.asarray(np.maximum(gaps, -limit, out=gaps))
+
+
+def log_odds(logits: Array, limit: float = ROUNDED) -> NDArray[np.float64]:
+    """Return the log-odds of class 1 of two, within -limit..limit."""
+    with np.errstate(over="ignore"):
+        odds = np.subtract(logits[:, 1], logits[:, 0], dtype=np.float64)
+    return np.asarray(np.clip(odds, -limit, limit, out=odds))
+
+
+def gap_limit(sample: Sample) -> float:
+    """Return how far below the largest a logit may lie: what -inf will stand for.
+
+    No finite gap of the sample is cut. A probability of 0 that never was wrong stays below rounding; if a
+    label is in a class of probability 0, then 0 means half the smallest positive probability seen.
+    """
+    largest, wrong = 0.0, False
+    for rows in row_slices(sample.n, sample.k):
+        part = sample.logits[rows]
+        with np.errstate(over="ignore"):
+            low = float(np.subtract(part.min(), part.max(), dtype=np.float64))
+        if -low <= ROUNDED:  # no gap can be larger: the usual case, without a temporary
+            largest = max(largest, -low)
+            continue
+        gaps = finite_gaps(part, np.inf)
+        finite = np.isfinite(gaps)
+        largest = max(largest, -float(gaps.min(where=finite, initial=0.0)))
+        wrong = wrong or _blames(sample.labels[rows], _rows_of(sample.soft, rows), ~finite)
+    limit = largest + np.log(2) if wrong else max(largest, ROUNDED)
+    return float(min(limit, LARGEST))
+
+
+def _blames(
+    labels: NDArray[np.int64], soft: NDArray[np.float64] | None, impossible: NDArray[np.bool_]
+) -> bool:
+    """Tell whether a label is in an impossible class."""
+    if soft is not None:
+        return bool((impossible & (soft > 0)).any())
+    return bool(impossible[np.arange(len(labels)), labels].any())
+
+
+def _rows_of(array: NDArray[Any] | None, rows: slice) -> NDArray[Any] | None:
+    return None if array is None else array[rows]

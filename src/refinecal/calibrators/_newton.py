@@ -1,0 +1,96 @@
+"""Newton's method for smooth convex losses of a few hundred parameters."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dposv
+
+from refinecal._checks import warn
+
+DAMPING = (
+    1e-11  # relative to the diagonal: moves along flat directions stay small, others are exact
+)
+ENOUGH = 1e-4  # share of the promised decrease that a step must keep (Armijo)
+SMALLEST_STEP = 2.0**-40
+
+Vector = NDArray[np.float64]
+
+
+class Solution(NamedTuple):
+    """Where the search ended: half the decrement is what the loss could still fall by."""
+
+    x: Vector
+    value: float
+    decrement: float
+    n_steps: int
+    converged: bool
+
+
+def minimise(
+    function: Callable[[Vector], tuple[float, Vector, NDArray[Any]]],
+    x0: Vector,
+    *,
+    tolerance: float = 1e-12,
+    max_steps: int = 200,
+) -> Solution:
+    """Return the minimum of a convex mean loss by damped Newton steps.
+
+    ``function`` returns value, gradient and Hessian. The search ends when the squared Newton decrement,
+    twice the decrease that is left, falls below ``tolerance``: so it ends too where the loss falls for
+    ever (separable data). The last step, too small to need a check, is still taken. A singular Hessian is
+    harmless.
+    """
+    x = np.array(x0, dtype=np.float64)
+    value, gradient, hessian = function(x)
+    for n_steps in range(max_steps):
+        step = newton_step(gradient, hessian)
+        decrement = -float(gradient @ step)
+        if decrement <= tolerance:
+            return Solution(x + step, value - decrement / 2, decrement, n_steps, True)
+        found = _search(function, x, value, step, decrement)
+        if found is None:  # no decrease that rounding would show
+            return _stuck(Solution(x, value, decrement, n_steps, decrement <= 1e-7 * (1 + value)))
+        x, (value, gradient, hessian) = found
+    return _stuck(Solution(x, value, decrement, max_steps, False))
+
+
+def newton_step(gradient: Vector, hessian: NDArray[Any]) -> Vector:
+    """Return minus the inverse Hessian times the gradient, for a Hessian that may be singular."""
+    scale = np.sqrt(np.maximum(np.diagonal(hessian), 0))
+    inverse = np.divide(1.0, scale, out=np.ones_like(scale), where=scale > 0)
+    scaled = hessian * inverse[:, None] * inverse
+    scaled.flat[:: len(scaled) + 1] = 1 + DAMPING
+    _, step, failed = dposv(scaled, -gradient * inverse)
+    if failed:  # rounding made it indefinite: a short step downhill will do
+        return np.asarray(-gradient * inverse**2)
+    return np.asarray(step * inverse)
+
+
+def _search(
+    function: Callable[[Vector], tuple[float, Vector, NDArray[Any]]],
+    x: Vector,
+    value: float,
+    step: Vector,
+    decrement: float,
+) -> tuple[Vector, tuple[float, Vector, NDArray[Any]]] | None:
+    """Return the first of x + step, x + step / 2, ... where the loss falls enough, and all values there."""
+    rounding = 4e-16 * (1 + abs(value))
+    length = 1.0
+    while length > SMALLEST_STEP:
+        there = x + length * step
+        values = function(there)
+        if values[0] <= value - ENOUGH * length * decrement + rounding:
+            return there, values
+        length /= 2
+    return None
+
+
+def _stuck(solution: Solution) -> Solution:
+    if not solution.converged:
+        warn(
+            f"a calibrator's fit stopped after {solution.n_steps} steps, and its loss could still fall by "
+            f"{solution.decrement / 2:.1e}: use a ridge penalty, or please report the data"
+        )
+    return solution
