@@ -113,6 +113,10 @@ class Calibrator(ABC):
             self.feature_names_in_ = sample.columns
         return self
 
+    def _followed_by(self) -> Calibrator:
+        """Return what the steps of a training are compared by: itself, unless that would be slow."""
+        return self
+
     def _warn_if_light(self, sample: Sample) -> None:
         """Warn of weights that sum to 1, which smoothing would take for a single sample."""
         rows = sample.n if sample.weights is None else np.count_nonzero(sample.weights)

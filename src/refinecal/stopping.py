@@ -4,9 +4,10 @@ from __future__ import annotations  # so that help() shows types by name
 
 import math
 import numbers
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
@@ -16,8 +17,10 @@ from refinecal._arrays import to_floats
 from refinecal._calibrator import Calibrator
 from refinecal._checks import check_sample, fail_choice, warn
 from refinecal._known import KnownLabels
+from refinecal._later import Later
 from refinecal._optional import needs_extra
 from refinecal._readers import check_threads
+from refinecal._sample import Sample
 from refinecal._search import MAX_BETA
 from refinecal._text import fixed, shortened
 from refinecal.calibrators import from_dict
@@ -48,7 +51,12 @@ class Best:
     step: int
     value: float
     record: Record
-    calibrator: Any
+    found: Any  # the calibrator, or what fits it when it is asked for
+
+    @property
+    def calibrator(self) -> Any:
+        """The calibrator of this step."""
+        return self.found.fitted() if isinstance(self.found, Later) else self.found
 
 
 class MonitorOptions(TypedDict, total=False):
@@ -68,7 +76,7 @@ class RefinementMonitor:
     """Follow validation predictions from step to step; say which step is best and when to stop.
 
     Every step's predictions are decomposed as by :func:`decompose`, starting from the beta of the step
-    before; only numbers are kept.
+    before; only numbers are kept, unless ``calibrator`` says otherwise.
 
     Parameters
     ----------
@@ -85,7 +93,9 @@ class RefinementMonitor:
     stop_on : {"metric", "all"} or iterable of names, default "metric"
         Whether to stop when ``metric`` has run out of patience, only when all have, or when these have.
     loss, calibrator, cv, classes, n_threads
-        As for :func:`decompose`; "refinement" and "risk" are those of ``loss``.
+        As for :func:`decompose`; "refinement" and "risk" are those of ``loss``. With ``calibrator="auto"``
+        steps are compared by the refinement of temperature scaling, and the calibrator is chosen once, from
+        the predictions of the best step, of which a copy is kept.
 
     Attributes
     ----------
@@ -136,7 +146,8 @@ class RefinementMonitor:
         self.stop_on = stop_on
         self.followed = self._check_stop_on(stop_on)
         self.loss = get_loss(loss)
-        self.family = prepare(calibrator)
+        self.calibration = prepare(calibrator)  # what is fitted at the best step
+        self.family = self.calibration._followed_by()  # and what steps are compared by
         check_cv(cv, None, self.family)
         self.cv = list(cv) if isinstance(cv, Iterator) else cv  # used at every step
         self.classes = classes
@@ -193,15 +204,25 @@ class RefinementMonitor:
             self._start,
             self._known.uncertainty(sample, self.loss),
         )
-        found = Step(y_val, sample, parts, self._start)
+        seen = Step(y_val, sample, parts, self._start)
         record: Record = {"step": step}
         record |= {term: float(getattr(parts, term)) for term in TERMS}
         record["beta"] = math.nan if parts.beta is None else parts.beta
         for metric in self.metrics:
-            record[metric.name] = value_of(metric, found, sample_weight)
+            record[metric.name] = value_of(metric, seen, sample_weight)
         if parts.beta is not None and 1e-6 < parts.beta < MAX_BETA / 2:
             self._start = parts.beta
-        return self._take(record, parts.calibrator, ROUNDING[sample.logits.dtype.itemsize])
+        return self._take(
+            record,
+            cache(lambda: self._found(parts.calibrator, sample)),
+            ROUNDING[sample.logits.dtype.itemsize],
+        )
+
+    def _found(self, fitted: Any, sample: Sample) -> Any:
+        """Return the calibrator of a step that is the best so far, or what can fit it later."""
+        if self.family is self.calibration:
+            return fitted
+        return Later(self.calibration, sample, self._threads)
 
     def _check_stop_on(self, stop_on: Any) -> list[str]:
         """Return the names of the metrics that must all have run out of patience."""
@@ -243,9 +264,9 @@ class RefinementMonitor:
             [*TERMS, "beta", *(metric.name for metric in self.metrics)], math.nan
         )
         self.diverged = True
-        return self._take({"step": step, **nothing}, None, 0.0)
+        return self._take({"step": step, **nothing}, lambda: None, 0.0)
 
-    def _take(self, record: Record, calibrator: Any, rounding: float) -> bool:
+    def _take(self, record: Record, find: Callable[[], Any], rounding: float) -> bool:
         """Keep a record, and the calibrator for each metric that is now at its best."""
         self.history.append(record)
         step = int(record["step"])
@@ -256,7 +277,7 @@ class RefinementMonitor:
             surer = metric.name == "refinement" and self._is_surer(record, best)
             improved.append(surer or metric.better(value, before, _margin(before, rounding)))
             if improved[-1]:
-                self.bests[metric.name] = Best(step, value, record, calibrator)
+                self.bests[metric.name] = Best(step, value, record, find())
             mark = self._marks.get(metric.name, math.nan)
             if surer or metric.better(value, mark, max(self.min_delta, _margin(mark, rounding))):
                 self._marks[metric.name], self._waited[metric.name] = value, 0
@@ -436,7 +457,7 @@ class RefinementMonitor:
         """Return what has to be the same for values to be comparable."""
         return {
             "loss": self.loss.name,
-            "calibrator": type(getattr(self.family, "user", self.family)).__name__,
+            "calibrator": type(getattr(self.calibration, "user", self.calibration)).__name__,
             "cv": self.cv if isinstance(self.cv, str) else type(self.cv).__name__,
         }
 

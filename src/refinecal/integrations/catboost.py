@@ -78,7 +78,8 @@ class RefinementLoss:
             "cv": cv,
             "n_threads": n_threads,
         }
-        RefinementMonitor(**self._options)  # complains of wrong options now rather than in training
+        # Complains of wrong options now rather than in training; and "auto" is not for every round.
+        self._options["calibrator"] = RefinementMonitor(**self._options).family
 
     def __deepcopy__(self, memo: Any) -> Self:
         return self  # CatBoost copies its parameters, and scikit-learn's clone insists on the same object

@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from refinecal._checks import check_sample, fail_choice, warn
+from refinecal._later import Later
 from refinecal._optional import needs_extra
 from refinecal._readers import check_threads
 from refinecal.decomposition import Decomposition, check_cv, decompose_sample, prepare
@@ -91,12 +92,14 @@ class RefinementLoss(Metric):
         self.term = term
         self.logits = logits
         self.loss = get_loss(loss)
-        self.family = prepare(calibrator)
+        self.calibration = prepare(calibrator)
+        self.family = self.calibration._followed_by()
         check_cv(cv, None, self.family)
         self.cv = cv
         self.classes = classes
         self.threads = check_threads(n_threads)
         self.decomposition: Decomposition | None = None
+        self._later: Later | None = None
         for name in ("preds", "target", "weight"):
             self.add_state(name, [], dist_reduce_fx="cat")
 
@@ -154,16 +157,20 @@ class RefinementLoss(Metric):
             target, probs, logits, weights, self.classes, "target", True, "make it with logits=True"
         )
         family = deepcopy(self.family)
+        if self.family is not self.calibration:
+            self._later = Later(self.calibration, sample, self.threads)
         return decompose_sample(sample, family, self.loss, self.cv, None, self.threads)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Take one batch, and return the value of it alone."""
-        kept = self.decomposition
+        kept = self.decomposition, self._later
         value = super().forward(*args, **kwargs)
-        self.decomposition = kept  # which is of all rows, not of a batch
+        self.decomposition, self._later = kept  # which are of all rows, not of a batch
         return value
 
     @property
     def calibrator(self) -> Any:
         """The calibrator fitted at the last ``compute``; ``None`` before the first."""
-        return None if self.decomposition is None else self.decomposition.calibrator
+        if self.decomposition is None:
+            return None
+        return self.decomposition.calibrator if self._later is None else self._later.fitted()
