@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BENCH := .venv-bench
 DEMO := refinecal-demo
+WORKERS ?= 2
 PIP_QUIET := --quiet --disable-pip-version-check
 
 .PHONY: help setup demo test lint format bench evidence examples clean
@@ -28,7 +29,7 @@ demo: setup
 	@$(VENV)/bin/refinecal demo --out $(DEMO)
 
 test: setup
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile
 
 lint: setup
 	$(VENV)/bin/ruff check .
