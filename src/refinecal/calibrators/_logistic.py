@@ -73,12 +73,13 @@ def fit_logistic(
 def read_logistic(x, shares, weights, offset, theta, gradient, hessian):  # type: ignore[no-untyped-def]
     """Return the sum of the losses; add theirs to gradient and Hessian. x has one row per feature."""
     n = x.shape[1]
-    margin, rest, residual, curve = np.empty((4, BLOCK))
+    margin, rest = np.empty(BLOCK), np.empty(BLOCK)
+    residual, curve = np.empty(BLOCK), np.empty(BLOCK)
     loss = 0.0
     for start in range(0, n, BLOCK):
         stop = min(start + BLOCK, n)
-        part, own, heavy = x[:, start:stop], shares[start:stop], weights[start:stop]
-        _margins(part, offset[start:stop], theta, margin)
+        own, heavy = shares[start:stop], weights[start:stop]
+        _margins(x, start, stop, offset[start:stop], theta, margin)
         loss += _spread(margin, own, rest, residual, curve)
         if len(weights):
             loss += _weigh(margin, own, heavy, rest, residual, curve)
@@ -87,7 +88,7 @@ def read_logistic(x, shares, weights, offset, theta, gradient, hessian):  # type
             for r in range(stop - start):
                 product *= rest[r]
             loss += math.log(product)
-        _gather(part, residual, curve, margin, gradient, hessian)
+        _gather(x, start, stop, residual, curve, margin, gradient, hessian)
     for j in range(len(x)):
         for i in range(j):
             hessian[j, i] = hessian[i, j]
@@ -95,15 +96,15 @@ def read_logistic(x, shares, weights, offset, theta, gradient, hessian):  # type
 
 
 @_jit(fastmath=FAST)
-def _margins(x, offset, theta, margin):  # type: ignore[no-untyped-def]
+def _margins(x, start, stop, offset, theta, margin):  # type: ignore[no-untyped-def]
     """Fill the log-odds of each row."""
-    d, rows = x.shape
     margin[:] = 0.0
     for r in range(len(offset)):
         margin[r] = offset[r]
-    for j in range(d):
-        for r in range(rows):
-            margin[r] += theta[j] * x[j, r]
+    for j in range(len(x)):
+        column = x[j, start:stop]
+        for r in range(len(column)):
+            margin[r] += theta[j] * column[r]
 
 
 @_jit(fastmath=FAST)
@@ -137,17 +138,18 @@ def _weigh(margin, shares, weights, rest, residual, curve):  # type: ignore[no-u
 
 
 @_jit(fastmath=FAST)
-def _gather(x, residual, curve, bent, gradient, hessian):  # type: ignore[no-untyped-def]
+def _gather(x, start, stop, residual, curve, bent, gradient, hessian):  # type: ignore[no-untyped-def]
     """Add a block's part to the gradient and to the upper half of the Hessian."""
-    d, rows = x.shape
-    for j in range(d):
+    for j in range(len(x)):
+        column = x[j, start:stop]
         slope = 0.0
-        for r in range(rows):
-            slope += residual[r] * x[j, r]
-            bent[r] = curve[r] * x[j, r]
+        for r in range(len(column)):
+            slope += residual[r] * column[r]
+            bent[r] = curve[r] * column[r]
         gradient[j] += slope
         for i in range(j + 1):
+            other = x[i, start:stop]
             bend = 0.0
-            for r in range(rows):
-                bend += bent[r] * x[i, r]
+            for r in range(len(other)):
+                bend += bent[r] * other[r]
             hessian[i, j] += bend
