@@ -1,0 +1,169 @@
+r"""Natural cubic splines as pieces, and the log loss of logistic regression on them in one read.
+
+With knots :math:`t_1 < \dots < t_m`, the piece of x is one of the m - 1 intervals or of the two tails, and
+:math:`f(x) = c_0 + c_1 u + c_2 u^2 + c_3 u^3` with u the place within the piece; tails are straight. The
+coefficients c of a piece are linear in the m parameters of the spline, ``c = maps[piece] @ theta``, so that
+gradient and Hessian need only sums of powers of u in each piece, whatever the number of knots.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._kernels import FAST, _jit
+from refinecal.calibrators._logistic import BLOCK, _spread, _weigh
+
+Floats = NDArray[np.float64]
+
+
+class Rows(NamedTuple):
+    """Rows in order of their scores: ``first[j]`` to ``first[j + 1]`` are in piece j."""
+
+    first: NDArray[np.int64]
+    places: Floats  # u of each row
+    shares: Floats  # of class 1
+    weights: Floats  # empty if every row counts once
+    total: float
+
+
+def spline_maps(knots: Floats) -> Floats:
+    r"""Return the matrices (m + 1, 4, m) from the parameters of a spline to the pieces.
+
+    The first two parameters are the height and the rise of a line over the knots. The others bend it:
+    the second derivatives inside are :math:`\gamma = L^{-\top} \theta`, where :math:`R = L L^\top` and
+    :math:`\gamma^\top R \gamma = \int f''^2`, so that the squares of these parameters sum to that integral
+    (x running from 0 to 1 between the outer knots). They leave f at the outer knots as it is.
+    """
+    m = len(knots)
+    maps = np.zeros((m + 1, 4, m))
+    maps[:, 0, 0] = 1
+    if m == 1:  # one score: a constant
+        return maps
+    span = knots[-1] - knots[0]
+    t, h = (knots - knots[0]) / span, (np.diff(knots) / span)[:, None]
+    bend = np.zeros((m, m))
+    if m > 2:
+        r = np.diag((h[:-1, 0] + h[1:, 0]) / 3)
+        r += np.diag(h[1:-1, 0] / 6, 1) + np.diag(h[1:-1, 0] / 6, -1)
+        bend[1:-1, 2:] = np.linalg.inv(np.linalg.cholesky(r)).T
+    slope, value = np.zeros((m, m)), np.zeros((m, m))
+    slope[1:] = np.cumsum(h * (bend[:-1] + bend[1:]) / 2, axis=0)
+    value[1:] = np.cumsum(h * slope[:-1] + h**2 * (2 * bend[:-1] + bend[1:]) / 6, axis=0)
+    slope -= value[-1]
+    value -= t[:, None] * value[-1]
+    slope[:, 1] += 1
+    value[:, 0] += 1
+    value[:, 1] += t - 0.5
+    maps[1:-1, 0], maps[1:-1, 1] = value[:-1], h * slope[:-1]
+    maps[1:-1, 2], maps[1:-1, 3] = h**2 * bend[:-1] / 2, h**2 * np.diff(bend, axis=0) / 6
+    maps[0, :2], maps[-1, :2] = (value[0], slope[0]), (value[-1], slope[-1])
+    return maps
+
+
+def mean_loss(
+    rows: Rows, maps: Floats, ridge: Floats, theta: Floats
+) -> tuple[float, Floats, Floats]:
+    """Return the mean log loss plus half the penalty, its gradient and its Hessian."""
+    pieces, _, m = maps.shape
+    slopes, bends = np.zeros((pieces, 4)), np.zeros((pieces, 7))
+    loss = read_pieces(*rows[:4], maps @ theta, slopes, bends)
+    hankel = bends[:, np.add.outer(np.arange(4), np.arange(4))]
+    flat = maps.reshape(-1, m)
+    hessian = flat.T @ (hankel @ maps).reshape(-1, m) / rows.total
+    hessian.flat[:: m + 1] += ridge
+    pull = ridge * theta
+    value = loss / rows.total + 0.5 * float(theta @ pull)
+    return value, flat.T @ slopes.ravel() / rows.total + pull, hessian
+
+
+def loss_left_out(rows: Rows, maps: Floats, ridge: Floats, theta: Floats) -> float:
+    r"""Return the mean log loss of each row under the spline of all the others, by one Newton step.
+
+    Dropping a copy of row i, with residual a, curvature b and :math:`v = x^\top H^{-1} x`, moves its own
+    log-odds by :math:`a v / (1 - b v)`, where H is the Hessian of the sum.
+    """
+    _, _, hessian = mean_loss(rows, maps, ridge, theta)
+    scale = 1 / np.sqrt(np.maximum(np.diagonal(hessian), np.finfo(np.float64).tiny))
+    inverse = np.linalg.pinv(hessian * scale[:, None] * scale, rcond=1e-12, hermitian=True)
+    inverse *= scale[:, None] * scale / rows.total
+    products = maps @ inverse @ maps.transpose(0, 2, 1)
+    reach = np.zeros((len(maps), 7))
+    for i in range(4):
+        reach[:, i : i + 4] += products[:, i]
+    return float(read_left_out(*rows[:4], maps @ theta, reach)) / rows.total
+
+
+@_jit(fastmath=FAST)
+def read_pieces(first, places, shares, weights, pieces, slopes, bends):  # type: ignore[no-untyped-def]
+    """Return the sum of the losses; add residuals and curvatures times powers of u, piece by piece."""
+    margin, rest = np.empty(BLOCK), np.empty(BLOCK)
+    residual, curve = np.empty(BLOCK), np.empty(BLOCK)
+    loss = 0.0
+    for piece in range(len(pieces)):
+        tail = piece == 0 or piece == len(pieces) - 1  # where u may be large, and powers overflow
+        for start in range(first[piece], first[piece + 1], BLOCK):
+            stop = min(start + BLOCK, first[piece + 1])
+            u, share, weight = places[start:stop], shares[start:stop], weights[start:stop]
+            _polynomial(u, pieces[piece], 2 if tail else 4, margin)
+            loss += _losses(margin, share, weight, rest, residual, curve)
+            _add_powers(u, residual, slopes[piece], 2 if tail else 4)
+            _add_powers(u, curve, bends[piece], 3 if tail else 7)
+    return loss
+
+
+@_jit(fastmath=FAST)
+def read_left_out(first, places, shares, weights, pieces, reach):  # type: ignore[no-untyped-def]
+    """Return the sum of the losses of rows under the splines without one copy of each."""
+    margin, rest, moved = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    residual, curve = np.empty(BLOCK), np.empty(BLOCK)
+    loss = 0.0
+    for piece in range(len(pieces)):
+        tail = piece == 0 or piece == len(pieces) - 1
+        for start in range(first[piece], first[piece + 1], BLOCK):
+            stop = min(start + BLOCK, first[piece + 1])
+            u, share, weight = places[start:stop], shares[start:stop], weights[start:stop]
+            _polynomial(u, pieces[piece], 2 if tail else 4, margin)
+            _spread(margin, share, rest, residual, curve)
+            _polynomial(u, reach[piece], 3 if tail else 7, moved)
+            for r in range(len(weight)):
+                moved[r] *= min(weight[r], 1.0)  # one copy, or all there is
+            for r in range(len(u)):
+                left = 1.0 - curve[r] * moved[r]  # 0 if nothing else holds the spline there
+                margin[r] += residual[r] * moved[r] / (left if left > 1e-8 else 1e-8)
+            loss += _losses(margin, share, weight, rest, residual, curve)
+    return loss
+
+
+@_jit(fastmath=FAST)
+def _polynomial(u, coefficients, n_powers, out):  # type: ignore[no-untyped-def]
+    """Fill the values at u of a polynomial, the coefficient of the lowest power first."""
+    out[:] = coefficients[n_powers - 1]
+    for power in range(n_powers - 2, -1, -1):
+        coefficient = coefficients[power]
+        for r in range(len(u)):
+            out[r] = out[r] * u[r] + coefficient
+
+
+@_jit(fastmath=FAST)
+def _losses(margin, shares, weights, rest, residual, curve):  # type: ignore[no-untyped-def]
+    """Return the sum of the losses of a block, and fill its residuals and curvatures."""
+    loss = _spread(margin, shares, rest, residual, curve)
+    if len(weights):
+        return loss + _weigh(margin, shares, weights, rest, residual, curve)
+    product = 1.0  # one logarithm for the block
+    for r in range(len(shares)):
+        product *= rest[r]
+    return loss + math.log(product)
+
+
+@_jit(fastmath=FAST)
+def _add_powers(u, values, sums, n_powers):  # type: ignore[no-untyped-def]
+    """Add the sums of the values times 1, u, u**2 ...; the values are lost."""
+    for power in range(n_powers):
+        total = 0.0
+        for r in range(len(u)):
+            total += values[r]
+            values[r] *= u[r]
+        sums[power] += total

@@ -1,0 +1,268 @@
+"""Histogram binning: one probability per bin of scores, and binning after a scaling."""
+
+import numbers
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._calibrator import Calibrator
+from refinecal._sample import Sample, on_cpu
+from refinecal.calibrators._features import LARGEST, log_odds
+from refinecal.calibrators._registry import make_calibrator
+
+Floats = NDArray[np.float64]
+STRATEGIES = ("quantile", "uniform")
+ROUNDING = 1e-6  # in log-odds: a score this close to an edge lies on it, even if it was float32
+
+
+class HistogramBinning(Calibrator):
+    r"""Calibrate two classes by the share of class 1 in each bin of scores.
+
+    .. math:: g(p) = \frac{\sum_i w_i y_i 1[p_i \in B(p)]}{\sum_i w_i 1[p_i \in B(p)]},
+
+    where B(p) is the bin of p, the probability of class 1. Rows of equal scores are always in one bin.
+
+    Parameters
+    ----------
+    n_bins : int or "auto", default 15
+        Number of bins; "auto" takes the cube root of the number of samples.
+    strategy : {"quantile", "uniform"}
+        Bins with about equally many samples each (fewer bins where scores are equal), or bins of equal
+        width in probability: :math:`b/m < p \le (b+1)/m`. A bin of equal width without samples has learned
+        nothing, and gives its own centre.
+    laplace : bool, default True
+        Whether to smooth, so that no probability is 0.
+
+    Attributes
+    ----------
+    edges_ : ndarray of shape (m - 1,)
+        Log-odds of class 1 between the bins; a score on an edge belongs to the bin below.
+    shares_ : ndarray of shape (m,)
+        The probability of class 1 that each bin gives.
+
+    References
+    ----------
+    Zadrozny and Elkan, "Obtaining calibrated probability estimates from decision trees and naive Bayesian
+    classifiers", ICML 2001.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> scores, labels = [0.1, 0.2, 0.3, 0.7, 0.8, 0.9], [0, 0, 1, 1, 0, 1]
+    >>> binning = rc.make_calibrator("uniform-mass", n_bins=2, laplace=False).fit(scores, labels)
+    >>> binning.predict_proba([0.25, 0.75])[:, 1].round(6)  # 1 of 3, and 2 of 3
+    array([0.333333, 0.666667])
+    """
+
+    def __init__(
+        self, n_bins: int | str = 15, strategy: str = "quantile", laplace: bool = True
+    ) -> None:
+        self.n_bins = n_bins
+        self.strategy = strategy
+        self.laplace = laplace
+
+    @property
+    def n_parameters(self) -> int:
+        """The number of its bins."""
+        return len(self.shares_)
+
+    def _summary(self) -> str:
+        return f"{len(self.shares_)} bins"
+
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        _check_two(sample, "histogram binning", f"uniform-{self._kind()}-ovr")
+        sample = on_cpu(sample.counted())
+        n_bins = _count(self.n_bins, sample.total)
+        odds = log_odds(sample.logits, LARGEST)
+        if self.strategy == "uniform":
+            centres = (np.arange(n_bins) + 0.5) / n_bins
+            self.edges_ = _uniform_edges(n_bins)
+        else:
+            self.edges_ = quantile_edges(odds, sample.weights, n_bins)
+            centres = np.zeros(len(self.edges_) + 1)  # no bin is empty
+        hits = sample.labels if sample.soft is None else sample.soft[:, 1]
+        self.shares_ = _bin_means(_bins(odds, self.edges_), hits, sample.weights, centres)
+
+    def _kind(self) -> str:
+        if self.strategy not in STRATEGIES:
+            raise ValueError(
+                f"strategy is {self.strategy!r}: it must be 'quantile' (bins of equal mass) or 'uniform' "
+                "(bins of equal width)"
+            )
+        return "mass" if self.strategy == "quantile" else "width"
+
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        return _log_rows(self.shares_)[_bins(log_odds(logits, LARGEST), self.edges_)]
+
+
+class ScalingBinning(Calibrator):
+    r"""Calibrate two classes by a scaling whose values are averaged in bins.
+
+    A scaling g, fitted on half of the samples, needs few of them; its mean in bins of equal mass, taken
+    over the other half, has few values, so that its calibration error can be measured:
+
+    .. math:: g_B(p) = \frac{\sum_i w_i g(p_i) 1[g(p_i) \in B]}{\sum_i w_i 1[g(p_i) \in B]},
+              \quad g(p) \in B.
+
+    Parameters
+    ----------
+    n_bins : int or "auto", default 15
+        As for :class:`HistogramBinning`.
+    scaling : str or Calibrator, default "affine"
+        The scaling: a name that :func:`make_calibrator` takes, made without smoothing, or a calibrator.
+    split : bool, default True
+        Whether the halves are disjoint, as the theory asks; if not, all samples serve both ends. Which
+        sample is in which half depends on scores and labels only, not on the order of rows.
+    laplace : bool, default True
+        Whether to smooth.
+
+    Attributes
+    ----------
+    scaling_ : Calibrator
+        The fitted scaling.
+    edges_ : ndarray of shape (m - 1,)
+        Scaled log-odds of class 1 between the bins.
+    shares_ : ndarray of shape (m,)
+        The probability of class 1 that each bin gives.
+
+    References
+    ----------
+    Kumar, Liang and Ma, "Verified uncertainty calibration", NeurIPS 2019, section 4.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> scores, labels = [0.2, 0.2, 0.2, 0.8, 0.8, 0.8], [0, 0, 1, 1, 0, 1]
+    >>> binning = rc.make_calibrator("scaling-binning", n_bins=1, split=False, laplace=False)
+    >>> binning.fit(scores, labels).predict_proba([0.2, 0.9])[:, 1].round(6)  # 3 of 6
+    array([0.5, 0.5])
+    """
+
+    scaling_: Calibrator
+
+    def __init__(
+        self,
+        n_bins: int | str = 15,
+        scaling: str | Calibrator = "affine",
+        split: bool = True,
+        laplace: bool = True,
+    ) -> None:
+        self.n_bins = n_bins
+        self.scaling = scaling
+        self.split = split
+        self.laplace = laplace
+
+    @property
+    def n_parameters(self) -> int:
+        """The parameters of the scaling and the number of bins."""
+        return self.scaling_.n_parameters + len(self.shares_)
+
+    def _summary(self) -> str:
+        return f"{len(self.shares_)} bins"
+
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        _check_two(sample, "scaling-binning", "scaling-binning-ovr")
+        sample = on_cpu(sample.counted())
+        first, second = _halves(sample) if self.split else (sample, sample)
+        self.scaling_ = self._make_scaling()._fit_sample(first, threads, start)
+        odds = self._scaled_odds(second.logits)
+        self.edges_ = quantile_edges(odds, second.weights, _count(self.n_bins, second.total))
+        centres = np.zeros(len(self.edges_) + 1)  # no bin is empty
+        values = np.exp(-np.logaddexp(0, -odds))
+        self.shares_ = _bin_means(_bins(odds, self.edges_), values, second.weights, centres)
+
+    def _make_scaling(self) -> Calibrator:
+        if isinstance(self.scaling, Calibrator):
+            return type(self.scaling)(**self.scaling.get_params(deep=False))
+        return make_calibrator(self.scaling, laplace=False)
+
+    def _scaled_odds(self, logits: NDArray[Any]) -> Floats:
+        return log_odds(self.scaling_._log_proba(logits), LARGEST)
+
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        return _log_rows(self.shares_)[_bins(self._scaled_odds(logits), self.edges_)]
+
+
+def quantile_edges(scores: Floats, weights: Floats | None, n_bins: int) -> Floats:
+    """Return where bins of about equal mass meet: half way between scores, none in two bins.
+
+    All rows of one score are in the bin of the middle of their mass.
+    """
+    order = None if weights is None else np.argsort(scores)
+    ranked = np.sort(scores) if order is None else scores[order]
+    mass = np.ones(len(ranked)) if weights is None else weights[order]
+    before = np.concatenate([[0.0], np.cumsum(mass)])
+    wanted = np.arange(1, n_bins) * before[-1] / n_bins
+    rows = np.minimum(np.searchsorted(before, wanted, "right") - 1, len(ranked) - 1)
+    first = np.searchsorted(ranked, ranked[rows], "left")
+    last = np.searchsorted(ranked, ranked[rows], "right")
+    cuts = np.where((before[first] + before[last]) / 2 >= wanted, first, last)
+    cuts = np.unique(cuts[(cuts > 0) & (cuts < len(ranked))])
+    low, high = ranked[cuts - 1], ranked[cuts]
+    middle = low / 2 + high / 2
+    return np.asarray(np.where(middle < high, middle, low))  # neighbouring floats have no middle
+
+
+def _uniform_edges(n_bins: int) -> Floats:
+    inner = np.arange(1, n_bins) / n_bins
+    return np.asarray(np.log(inner) - np.log1p(-inner) + ROUNDING)
+
+
+def _bins(scores: Floats, edges: Floats) -> NDArray[np.int64]:
+    return np.asarray(np.searchsorted(edges, scores, "left"))
+
+
+def _bin_means(
+    bins: NDArray[np.int64], values: NDArray[Any], weights: Floats | None, empty: Floats
+) -> Floats:
+    """Return the mean of the values in each bin, or what ``empty`` says where there is none."""
+    m = len(empty)
+    mass = np.bincount(bins, weights, minlength=m)
+    sums = np.bincount(bins, values if weights is None else weights * values, minlength=m)
+    means = np.divide(sums, mass, out=empty.copy(), where=mass > 0)
+    return np.clip(means, 0, 1)  # rounding must not pass 1
+
+
+def _log_rows(shares: Floats) -> Floats:
+    with np.errstate(divide="ignore"):
+        return np.stack([np.log1p(-shares), np.log(shares)], axis=1)
+
+
+def _halves(sample: Sample) -> tuple[Sample, Sample]:
+    """Split the sample in two: by rank of the scores, copies go to the first, second, second, first ...
+
+    A row of weight 3 is three copies, a row of weight 0.5 half of one, so weights mean repetition here too.
+    """
+    hits = sample.labels if sample.soft is None else sample.soft[:, 1]
+    order = np.lexsort((hits, log_odds(sample.logits, LARGEST)))
+    mass = np.ones(sample.n) if sample.weights is None else sample.weights
+    ends = np.concatenate([[0.0], np.cumsum(mass[order])])
+    rounds, rest = np.divmod(ends, 4)
+    given = np.diff(2 * rounds + np.clip(rest - 1, 0, 2))  # copies 1 and 2 of each four
+    second = np.empty(sample.n)
+    second[order] = np.minimum(given, mass[order])
+    first = mass - second
+    if not (first.any() and second.any()):  # a single copy cannot be shared
+        return sample, sample
+    return replace(sample, weights=first).counted(), replace(sample, weights=second).counted()
+
+
+def _count(n_bins: Any, total: float) -> int:
+    """Return the number of bins that was asked for."""
+    if n_bins == "auto":
+        return max(1, round(float(total ** (1 / 3))))
+    if not isinstance(n_bins, numbers.Integral) or isinstance(n_bins, bool) or n_bins < 1:
+        raise ValueError(
+            f"n_bins is {n_bins!r}: it must be a whole number of at least 1, or 'auto'"
+        )
+    return int(n_bins)
+
+
+def _check_two(sample: Sample, what: str, cure: str) -> None:
+    if sample.k != 2:
+        raise ValueError(
+            f"{what} is for 2 classes, found {sample.k}: use calibrator='{cure}' for one class against "
+            "the rest, or 'temperature'"
+        )
