@@ -4,8 +4,16 @@ Every function is called as ``metric(y_true, probs)`` or ``metric(y_true, logits
 :func:`refinecal.decompose` is.
 """
 
-from refinecal.metrics._binned import ece
-from refinecal.metrics._scores import accuracy, auroc, brier_score, log_loss
+from refinecal.metrics._binned import ece, mce
+from refinecal.metrics._confidence import overconfidence, underconfidence
+from refinecal.metrics._scores import (
+    accuracy,
+    auroc,
+    brier_score,
+    error_rate,
+    log_loss,
+    spherical_loss,
+)
 from refinecal.metrics._stopping import BUILT_IN as BUILT_IN
 from refinecal.metrics._stopping import Metric
 from refinecal.metrics._stopping import Step as Step
@@ -14,4 +22,16 @@ from refinecal.metrics._stopping import get_metrics as get_metrics
 from refinecal.metrics._stopping import is_built_in as is_built_in
 from refinecal.metrics._stopping import value_of as value_of
 
-__all__ = ["Metric", "accuracy", "auroc", "brier_score", "ece", "log_loss"]
+__all__ = [
+    "Metric",
+    "accuracy",
+    "auroc",
+    "brier_score",
+    "ece",
+    "error_rate",
+    "log_loss",
+    "mce",
+    "overconfidence",
+    "spherical_loss",
+    "underconfidence",
+]

@@ -1,0 +1,125 @@
+"""Fused loops of the metrics: one read of the probabilities, one of the scores in their bins."""
+
+import math
+
+import numpy as np
+
+from refinecal._kernels import FAST, LOG2_E, PAD, TILE, _jit, _maximum, _transpose
+from refinecal._tally import SMALL, _bin
+from refinecal._vector import exp2
+
+RIGHT, BRIER, SPHERICAL, LOG, N_SUMS = range(5)  # weighted sums over rows
+MASS, SCORES, HITS, N_KINDS = range(4)  # and over the rows of each bin
+
+
+@_jit()
+def read_rows(probs, labels, soft, weights, tolerance, top, right, sums):  # type: ignore[no-untyped-def]
+    """Fill in each row's largest probability and the share of labels that have it, and add up the losses.
+
+    Return whether all rows are probabilities. ``soft`` and ``weights`` may be empty.
+    """
+    n, k = probs.shape
+    product = 1.0
+    for i in range(n):
+        high, best, low, total, square = probs[i, 0], 0, probs[i, 0], 0.0, 0.0
+        for j in range(k):
+            p = probs[i, j]
+            total += p
+            square += p * p
+            low = p if p < low else low
+            if p > high:
+                high, best = p, j
+        if not (low >= 0 and high <= 1 + 1e-6 and abs(total - 1) <= tolerance):  # NaN is wrong too
+            return False
+        w = weights[i] if len(weights) else 1.0
+        y = labels[i]
+        at_label, hit = probs[i, y], 1.0 if best == y else 0.0
+        if len(soft):
+            hit = soft[i, best]
+            if w > 0:
+                sums[LOG] += w * _soft_log(probs[i], soft[i], total)
+            at_label = 0.0
+            for j in range(k):
+                at_label += soft[i, j] * probs[i, j]
+        top[i], right[i] = high, hit
+        q = at_label / total
+        sums[RIGHT] += w * hit
+        sums[BRIER] += w * (square / (total * total) - 2 * q + 1)
+        sums[SPHERICAL] += w * (1 - at_label / math.sqrt(square))
+        if len(soft):
+            continue
+        if len(weights) or q < SMALL:
+            if w > 0:  # a row of weight 0 is gone, however large its loss
+                sums[LOG] -= w * math.log(q)
+        else:  # one logarithm of a product of many
+            product *= q
+            if product < SMALL**8:
+                sums[LOG] -= math.log(product)
+                product = 1.0
+    sums[LOG] -= math.log(product)
+    return True
+
+
+@_jit()
+def _soft_log(row, shares, total):  # type: ignore[no-untyped-def]
+    """Return the mean log loss of one row under its label's distribution."""
+    loss = 0.0
+    for j in range(len(row)):
+        if shares[j] > 0:
+            loss -= shares[j] * math.log(row[j] / total)
+    return loss
+
+
+@_jit(fastmath=FAST)
+def softmax_rows(z, out):  # type: ignore[no-untyped-def]
+    """Fill in softmax(z), row by row; a class at -inf has probability 0."""
+    n, k = z.shape
+    tile = np.full((k + k % 2, TILE + PAD), -np.inf)
+    top, total = np.empty(TILE), np.empty(TILE)
+    for start in range(0, n, TILE):
+        part = z[start : start + TILE]
+        _transpose(part, tile)
+        _maximum(tile, top)
+        total[:] = 0
+        for j in range(k):
+            for r in range(TILE):
+                x = (tile[j, r] - top[r]) * LOG2_E
+                e = exp2(-1022.0 if x < -1022.0 else x)
+                e = 0.0 if x < -1022.0 else e
+                tile[j, r] = e
+                total[r] += e
+        for r in range(len(part)):
+            for j in range(k):
+                out[start + r, j] = tile[j, r] / total[r]
+
+
+@_jit()
+def add_uniform(scores, hits, weights, sums):  # type: ignore[no-untyped-def]
+    """Add scores and hits to the sums (3, n_bins) of bins of equal width."""
+    n_bins = sums.shape[1]
+    for i in range(len(scores)):
+        b, w = _bin(scores[i], n_bins), weights[i] if len(weights) else 1.0
+        sums[MASS, b] += w
+        sums[SCORES, b] += w * scores[i]
+        sums[HITS, b] += w * hits[i]
+
+
+@_jit()
+def add_quantile(order, scores, hits, weights, total, sums):  # type: ignore[no-untyped-def]
+    """The same for bins of equal mass: all rows of one score are in the bin of the middle of their mass."""
+    n, n_bins = len(order), sums.shape[1]
+    first, below = 0, 0.0
+    while first < n:
+        last, own, own_hits = first, 0.0, 0.0
+        score = scores[order[first]]
+        while last < n and scores[order[last]] == score:
+            i = order[last]
+            w = weights[i] if len(weights) else 1.0
+            own += w
+            own_hits += w * hits[i]
+            last += 1
+        b = min(int((below + own / 2) / total * n_bins), n_bins - 1)
+        sums[MASS, b] += own
+        sums[SCORES, b] += own * score
+        sums[HITS, b] += own_hits
+        first, below = last, below + own
