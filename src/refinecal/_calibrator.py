@@ -132,8 +132,10 @@ class Calibrator(ABC):
         if not self.laplace:
             return logs
         n, k = self.n_samples_, len(self.classes_)
-        kept, shared = np.log(n / (n + 1)), -np.log((n + 1) * k)
-        return np.asarray(np.logaddexp(logs + kept, shared, dtype=logs.dtype))
+        probs = np.exp(logs)
+        probs *= n / (n + 1)
+        probs += 1 / ((n + 1) * k)
+        return np.asarray(np.log(probs, out=probs))
 
     def _check(self, given: Any, name: str, for_logits: str = "") -> NDArray[Any]:
         if not self.__sklearn_is_fitted__():

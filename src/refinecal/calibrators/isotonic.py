@@ -1,20 +1,26 @@
 """Isotonic regression: the best increasing map of a binary classifier's scores."""
 
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
-from refinecal._sample import Sample
+from refinecal._readers import NOTHING, _frozen
+from refinecal._sample import Sample, on_cpu
 
-LARGEST = 1e300  # stands for an infinite score, which scikit-learn does not take
+Floats = NDArray[np.float64]
+LARGEST = 1e300  # stands for an infinite score: what is learned stays finite, for JSON
+ROUNDING = 1e-13  # scores closer than this, relative to their size, are one score
 
 
 class IsotonicCalibration(Calibrator):
     r"""Calibrate two classes by the increasing step function with the smallest loss.
 
-    The fit is scikit-learn's, on the log-odds; with Laplace smoothing,
+    The best increasing map is the same for every proper loss: pool adjacent violators finds it, after equal
+    scores have been averaged. Between the steps it is linear in the log-odds. With Laplace smoothing,
     :math:`g(p) = \frac{n}{n+1} \mathrm{iso}(p) + \frac{1}{n+1} \frac12`, so that log loss stays finite.
 
     Parameters
@@ -29,7 +35,8 @@ class IsotonicCalibration(Calibrator):
 
     References
     ----------
-    Section 3 and appendix D of the paper.
+    Section 3 and appendix D of the paper. Zadrozny, Elkan, "Transforming classifier scores into accurate
+    multiclass probability estimates", 2002.
 
     Examples
     --------
@@ -39,6 +46,9 @@ class IsotonicCalibration(Calibrator):
     array([0. , 0.5, 1. ])
     """
 
+    log_odds_: Floats
+    shares_: Floats
+
     def __init__(self, laplace: bool = True) -> None:
         self.laplace = laplace
 
@@ -47,26 +57,154 @@ class IsotonicCalibration(Calibrator):
         """The number of its steps."""
         return len(np.unique(self.shares_))
 
-    def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        from sklearn.isotonic import IsotonicRegression
+    def _summary(self) -> str:
+        return f"{self.n_parameters} steps"
 
-        if sample.k != 2:
-            raise ValueError(
-                f"isotonic calibration is for 2 classes, found {sample.k}: use calibrator='temperature'"
-            )
-        shares = sample.labels if sample.soft is None else sample.soft[:, 1]
-        regression = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")
-        regression.fit(_log_odds(sample.logits), shares.astype(np.float64), sample.weights)
-        self.log_odds_ = np.asarray(regression.X_thresholds_, dtype=np.float64)
-        self.shares_ = np.asarray(regression.y_thresholds_, dtype=np.float64)
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        scores, mass, hits = scores_of(two_classes(sample, "isotonic"))
+        first, levels = loops().pool(mass, hits)
+        last = np.append(first[1:], len(scores)) - 1
+        corners = np.stack([first, last], axis=1)
+        kept = np.stack([np.ones(len(first), dtype=bool), first < last], axis=1)
+        self.log_odds_ = scores[corners[kept]]
+        self.shares_ = np.broadcast_to(levels[:, None], kept.shape)[kept]
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        share = np.interp(_log_odds(logits), self.log_odds_, self.shares_)
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(np.stack([1 - share, share], axis=1)))
+        corners = _frozen(self.log_odds_), _frozen(self.shares_)
+        return logs_of(loops().interpolate(log_odds(logits), *corners))
 
 
-def _log_odds(logits: NDArray[Any]) -> NDArray[np.float64]:
+class CentredIsotonicCalibration(Calibrator):
+    r"""Calibrate two classes by isotonic regression without its flat pieces.
+
+    Each step of :class:`IsotonicCalibration` becomes one point, at the mean of its probabilities; the map is
+    linear between these points. So it increases strictly and keeps the order of all scores, except beyond
+    the first and the last point, and on steps at exactly 0 or 1, which stay whole.
+
+    Means and lines are on the scale of probabilities. A point stands for its step without bias where the true
+    map is linear, and that of a calibrated classifier is the diagonal, whereas on the scale of log-odds it
+    bends at both ends. Both are computed from log-odds, so that no score is rounded to 1.
+
+    Parameters
+    ----------
+    laplace : bool, default True
+        Whether to smooth, as :class:`IsotonicCalibration` does.
+
+    Attributes
+    ----------
+    log_odds_, shares_ : ndarray
+        The points of the map: log-odds of class 1, and the share of class 1 there.
+
+    References
+    ----------
+    Oron, Flournoy, "Centered isotonic regression: point and interval estimation for dose-response studies",
+    2017.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> iso = rc.make_calibrator("centred-isotonic", laplace=False)
+    >>> iso = iso.fit([0.2, 0.4, 0.6, 0.8], [0, 1, 0, 1])  # a step of 1/2 from 0.4 to 0.6
+    >>> iso.predict_proba([0.2, 0.35, 0.5, 0.65, 0.8])[:, 1].round(6)
+    array([0.  , 0.25, 0.5 , 0.75, 1.  ])
+    """
+
+    log_odds_: Floats
+    shares_: Floats
+
+    def __init__(self, laplace: bool = True) -> None:
+        self.laplace = laplace
+
+    @property
+    def n_parameters(self) -> int:
+        """The number of different shares at its points."""
+        return len(np.unique(self.shares_))
+
+    def _summary(self) -> str:
+        return f"{len(self.shares_)} points"
+
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        scores, mass, hits = scores_of(two_classes(sample, "centred-isotonic"))
+        first, levels = loops().pool(mass, hits)
+        last = np.append(first[1:], len(scores)) - 1
+        low, high = _centres(scores, mass, first, last), scores[last]
+        certain = (levels <= 0) | (levels >= 1)  # steps that stay whole
+        low[certain] = scores[first[certain]]
+        kept = np.stack([np.ones(len(first), dtype=bool), certain & (first < last)], axis=1)
+        self.log_odds_ = np.stack([low, high], axis=1)[kept]
+        self.shares_ = np.broadcast_to(levels[:, None], kept.shape)[kept]
+
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        r"""Interpolate: with s the sigmoid, :math:`s(x) - s(a) = s(x) s(-a) (1 - e^{a-x})`, which never cancels."""
+        points, shares = self.log_odds_, self.shares_
+        if len(points) == 1:
+            return logs_of(np.full(len(logits), shares[0]))
+        x = np.clip(log_odds(logits), points[0], points[-1])
+        at = np.minimum(loops().places(x, _frozen(points)), len(points) - 2)
+        a, b = points[at], points[at + 1]
+        part = np.exp(_log_sigmoid(x) - _log_sigmoid(b)) * (np.expm1(a - x) / np.expm1(a - b))
+        return logs_of(shares[at] + np.minimum(part, 1) * (shares[at + 1] - shares[at]))
+
+
+def _centres(
+    scores: Floats, mass: Floats, first: NDArray[np.int64], last: NDArray[np.int64]
+) -> Floats:
+    """Return the log-odds of the mean probability of each step."""
+    size = last - first + 1
+    share = mass / np.repeat(np.add.reduceat(mass, first), size)
+    logs = []
+    for log_probs, top in (_log_sigmoid(scores), last), (_log_sigmoid(-scores), first):
+        largest = log_probs[top]
+        terms = share * np.exp(log_probs - np.repeat(largest, size))
+        logs.append(largest + np.log(np.add.reduceat(terms, first)))
+    return np.clip(logs[0] - logs[1], scores[first], scores[last])
+
+
+def _log_sigmoid(x: Floats) -> Floats:
+    return np.asarray(np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))))
+
+
+# ---- shared with Venn-Abers --------------------------------------------------------------------------------
+
+
+@cache
+def loops() -> Any:
+    """Import the compiled loops, and Numba with them, on first use."""
+    return import_module("refinecal.calibrators._pav")
+
+
+def two_classes(sample: Sample, name: str) -> Sample:
+    """Return the rows that count, in NumPy; refuse more classes than two."""
+    if sample.k != 2:
+        raise ValueError(
+            f"{name.replace('-', ' ')} calibration is for 2 classes, found {sample.k}: use "
+            f"calibrator='temperature', or '{name}-ovr' for one class against the rest"
+        )
+    return on_cpu(sample).counted()
+
+
+def scores_of(sample: Sample) -> tuple[Floats, Floats, Floats]:
+    """Return the different log-odds in order, the mass of each, and the mass of class 1 there."""
+    odds = log_odds(sample.logits)
+    shares = sample.labels if sample.soft is None else sample.soft[:, 1]
+    weights = NOTHING if sample.weights is None else _frozen(sample.weights)
+    scores, mass, hits = loops().tied(
+        odds, np.argsort(odds), np.ascontiguousarray(shares, dtype=np.float64), weights, ROUNDING
+    )
+    return scores, mass, hits
+
+
+def log_odds(logits: NDArray[Any]) -> Floats:
+    """Return the log-odds of class 1, finite."""
     with np.errstate(over="ignore"):
-        odds = logits[:, 1].astype(np.float64) - logits[:, 0].astype(np.float64)
-    return np.clip(odds, -LARGEST, LARGEST)
+        odds = np.subtract(logits[:, 1], logits[:, 0], dtype=np.float64)
+    return np.clip(odds, -LARGEST, LARGEST, out=odds)
+
+
+def logs_of(share: Floats) -> Floats:
+    """Return the logarithms of the probabilities of both classes."""
+    logs = np.empty((len(share), 2))
+    with np.errstate(divide="ignore"):
+        np.log1p(-share, out=logs[:, 0])
+        np.log(share, out=logs[:, 1])
+    return logs
