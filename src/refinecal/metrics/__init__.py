@@ -14,13 +14,13 @@ from refinecal.metrics._scores import (
     log_loss,
     spherical_loss,
 )
-from refinecal.metrics._stopping import BUILT_IN as BUILT_IN
 from refinecal.metrics._stopping import Metric
-from refinecal.metrics._stopping import Step as Step
 from refinecal.metrics._stopping import get_metric as get_metric
 from refinecal.metrics._stopping import get_metrics as get_metrics
 from refinecal.metrics._stopping import is_built_in as is_built_in
 from refinecal.metrics._stopping import value_of as value_of
+from refinecal.metrics._table import BUILT_IN as BUILT_IN
+from refinecal.metrics._table import Step as Step
 
 __all__ = [
     "Metric",

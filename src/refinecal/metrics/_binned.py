@@ -129,9 +129,19 @@ def mce(
     check_bins(n_bins, strategy)
     if not min_count >= 0:
         raise ValueError(f"min_count is {min_count!r}: it must be a number of rows, 0 or more")
-    events = read(y_true, probs, **inputs).events(kind)
+    return largest_error(read(y_true, probs, **inputs), n_bins, strategy, kind, min_count)
+
+
+def largest_error(
+    given: Given,
+    n_bins: int = N_BINS,
+    strategy: str = "uniform",
+    kind: str = "auto",
+    min_count: float = 0,
+) -> float:
+    """Return the error of the worst bin of checked probabilities, NaN if all bins are too small."""
     found = []
-    for event in events:
+    for event in given.events(kind):
         mass, scores, hits = bin_sums(event, n_bins, strategy)
         kept = (mass > 0) & (mass >= min_count)
         found.extend(np.abs(scores - hits)[kept] / mass[kept])
@@ -147,23 +157,19 @@ def binned_error(
     debiased: bool = False,
 ) -> float:
     """Return the calibration error of checked probabilities."""
-    parts = [bin_sums(event, n_bins, strategy) for event in given.events(kind)]
-    errors = [_error(sums, norm, debiased) for sums in parts]
     if norm == "max":
-        return max(errors)
-    mean = float(np.mean(errors))
+        return largest_error(given, n_bins, strategy, kind)
+    parts = [bin_sums(event, n_bins, strategy) for event in given.events(kind)]
+    mean = float(np.mean([_error(sums, norm, debiased) for sums in parts]))
     return mean if norm == "l1" else math.copysign(math.sqrt(abs(mean)), mean)
 
 
 def _error(sums: Floats, norm: str, debiased: bool) -> float:
-    """Return the mean distance in the bins, the mean square, or the largest."""
+    """Return the mean distance in the bins, or the mean square."""
     mass, scores, hits = sums[:, sums[0] > 0]
-    gaps = (scores - hits) / mass
-    if norm == "max":
-        return float(np.abs(gaps).max())
     if norm == "l1":
         return float(np.abs(scores - hits).sum() / mass.sum())
-    squares = gaps**2
+    squares = ((scores - hits) / mass) ** 2
     if debiased:
         shares = hits / mass
         many = mass >= LEAST

@@ -8,7 +8,7 @@ from refinecal._kernels import FAST, LOG2_E, PAD, TILE, _jit, _maximum, _transpo
 from refinecal._tally import SMALL, _bin
 from refinecal._vector import exp2
 
-RIGHT, BRIER, SPHERICAL, LOG, N_SUMS = range(5)  # weighted sums over rows
+RIGHT, BRIER, COSINE, LOG, N_SUMS = range(5)  # weighted sums over rows
 MASS, SCORES, HITS, N_KINDS = range(4)  # and over the rows of each bin
 
 
@@ -19,7 +19,7 @@ def read_rows(probs, labels, soft, weights, tolerance, top, right, sums):  # typ
     Return whether all rows are probabilities. ``soft`` and ``weights`` may be empty.
     """
     n, k = probs.shape
-    product = 1.0
+    rights, squares, cosines, logs, product = 0.0, 0.0, 0.0, 0.0, 1.0
     for i in range(n):
         high, best, low, total, square = probs[i, 0], 0, probs[i, 0], 0.0, 0.0
         for j in range(k):
@@ -27,8 +27,9 @@ def read_rows(probs, labels, soft, weights, tolerance, top, right, sums):  # typ
             total += p
             square += p * p
             low = p if p < low else low
-            if p > high:
-                high, best = p, j
+            larger = p > high
+            best = j if larger else best
+            high = p if larger else high
         if not (low >= 0 and high <= 1 + 1e-6 and abs(total - 1) <= tolerance):  # NaN is wrong too
             return False
         w = weights[i] if len(weights) else 1.0
@@ -37,26 +38,32 @@ def read_rows(probs, labels, soft, weights, tolerance, top, right, sums):  # typ
         if len(soft):
             hit = soft[i, best]
             if w > 0:
-                sums[LOG] += w * _soft_log(probs[i], soft[i], total)
+                logs += w * _soft_log(probs[i], soft[i], total)
             at_label = 0.0
             for j in range(k):
                 at_label += soft[i, j] * probs[i, j]
         top[i], right[i] = high, hit
-        q = at_label / total
-        sums[RIGHT] += w * hit
-        sums[BRIER] += w * (square / (total * total) - 2 * q + 1)
-        sums[SPHERICAL] += w * (1 - at_label / math.sqrt(square))
+        scale = 1 / total
+        q = at_label * scale
+        rights += w * hit
+        squares += w * (square * scale * scale - 2 * q + 1)
+        cosines += w * at_label / math.sqrt(square)
         if len(soft):
             continue
         if len(weights) or q < SMALL:
             if w > 0:  # a row of weight 0 is gone, however large its loss
-                sums[LOG] -= w * math.log(q)
+                logs -= w * math.log(q)
         else:  # one logarithm of a product of many
             product *= q
             if product < SMALL**8:
-                sums[LOG] -= math.log(product)
+                logs -= math.log(product)
                 product = 1.0
-    sums[LOG] -= math.log(product)
+    sums[RIGHT], sums[BRIER], sums[COSINE], sums[LOG] = (
+        rights,
+        squares,
+        cosines,
+        logs - math.log(product),
+    )
     return True
 
 

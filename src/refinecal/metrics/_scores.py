@@ -95,7 +95,7 @@ def spherical_loss(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> 
     >>> round(rc.metrics.spherical_loss([0, 1], [[0.6, 0.4], [1.0, 0.0]]), 6)  # (1 - .6/sqrt(.52) + 1) / 2
     0.583975
     """
-    return read(y_true, probs, **inputs).mean(loops().SPHERICAL)
+    return 1 - read(y_true, probs, **inputs).mean(loops().COSINE)
 
 
 def accuracy(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:

@@ -1,32 +1,14 @@
-"""What a model can be stopped on: the table of stopping metrics, and metrics of one's own."""
+"""What a model can be stopped on: a metric of the table, or one of one's own."""
 
 from __future__ import annotations  # so that help() shows types by name
 
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from refinecal._checks import fail_choice
-from refinecal._sample import Sample, on_cpu
-from refinecal._softmax import log_softmax
-from refinecal.decomposition import Decomposition
-from refinecal.losses import get_loss
-from refinecal.metrics._scores import (
-    accuracy,
-    accuracy_of,
-    auroc,
-    auroc_of,
-    brier_of,
-    brier_score,
-    log_loss,
-)
-from refinecal.resampling import losses_at
-from refinecal.temperature import fit_sample, risk_of
+from refinecal.metrics._table import BUILT_IN, OWN, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,81 +48,6 @@ class Metric:
         if math.isnan(than):
             return not math.isnan(value)
         return value - than > by if self.greater_is_better else than - value > by
-
-
-class Step:
-    """One step's predictions and their decomposition: what metrics are computed from."""
-
-    def __init__(self, y_true: Any, sample: Sample, parts: Decomposition, start: float) -> None:
-        self.y_true = y_true
-        self.parts = parts
-        self._given = sample
-        self._start = start
-
-    @cached_property
-    def sample(self) -> Sample:
-        return on_cpu(self._given)
-
-    @cached_property
-    def probs(self) -> NDArray[np.float64]:
-        return np.asarray(np.exp(log_softmax(self.sample.logits.astype(np.float64))))
-
-    @property
-    def beta(self) -> float:
-        """The best inverse temperature, whatever the calibrator."""
-        if self.parts.beta is not None:
-            return self.parts.beta
-        return fit_sample(self.sample, self._start).beta
-
-
-# Functions with names, not lambdas, so that monitors can be pickled.
-
-
-def _step_refinement(step: Step) -> float:
-    return step.parts.refinement
-
-
-def _step_risk(step: Step) -> float:
-    return step.parts.risk
-
-
-def _step_log_loss(step: Step) -> float:
-    return step.parts.risk if step.parts.loss == "log" else risk_of(step.sample)
-
-
-def _step_brier(step: Step) -> float:
-    return brier_of(step.sample)
-
-
-def _step_brier_refinement(step: Step) -> float:
-    """Return Brier's score after the temperature that is best for the log loss, as in the paper."""
-    loss, sample = get_loss("brier"), step.sample
-    return min(sample.mean(losses_at(sample, step.beta, loss)), brier_of(sample))
-
-
-def _step_error_rate(step: Step) -> float:
-    return 1 - accuracy_of(step.sample)
-
-
-def _step_accuracy(step: Step) -> float:
-    return accuracy_of(step.sample)
-
-
-def _step_auroc(step: Step) -> float:
-    return auroc_of(step.sample)
-
-
-BUILT_IN: dict[str, tuple[Callable[[Step], float], bool]] = {  # and whether greater is better
-    "refinement": (_step_refinement, False),
-    "risk": (_step_risk, False),
-    "log_loss": (_step_log_loss, False),
-    "brier": (_step_brier, False),
-    "brier_refinement": (_step_brier_refinement, False),
-    "error_rate": (_step_error_rate, False),
-    "accuracy": (_step_accuracy, True),
-    "auroc": (_step_auroc, True),
-}
-OWN = {"log_loss": log_loss, "brier": brier_score, "accuracy": accuracy, "auroc": auroc}
 
 
 def get_metrics(given: Iterable[Any]) -> list[Metric]:

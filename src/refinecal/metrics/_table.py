@@ -1,0 +1,156 @@
+"""The table of stopping metrics: each is computed from one step's predictions, read once for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._sample import Sample, on_cpu
+from refinecal._softmax import log_softmax
+from refinecal.decomposition import Decomposition
+from refinecal.losses import get_loss
+from refinecal.metrics._binned import binned_error, ece, largest_error, mce
+from refinecal.metrics._confidence import confidence_parts, overconfidence, underconfidence
+from refinecal.metrics._scores import (
+    accuracy,
+    accuracy_of,
+    auroc,
+    auroc_of,
+    brier_of,
+    brier_score,
+    error_rate,
+    log_loss,
+    spherical_loss,
+)
+from refinecal.metrics._shared import Given, loops, read_sample
+from refinecal.resampling import losses_at
+from refinecal.temperature import fit_sample, risk_of
+
+
+class Step:
+    """One step's predictions and their decomposition: what metrics are computed from."""
+
+    def __init__(self, y_true: Any, sample: Sample, parts: Decomposition, start: float) -> None:
+        self.y_true = y_true
+        self.parts = parts
+        self._given = sample
+        self._start = start
+
+    @cached_property
+    def sample(self) -> Sample:
+        return on_cpu(self._given)
+
+    @cached_property
+    def probs(self) -> NDArray[np.float64]:
+        return np.asarray(np.exp(log_softmax(self.sample.logits.astype(np.float64))))
+
+    @cached_property
+    def given(self) -> Given:
+        return read_sample(self.sample)
+
+    @property
+    def beta(self) -> float:
+        """The best inverse temperature, whatever the calibrator."""
+        if self.parts.beta is not None:
+            return self.parts.beta
+        return fit_sample(self.sample, self._start).beta
+
+
+# Functions with names, not lambdas, so that monitors can be pickled.
+
+
+def _step_refinement(step: Step) -> float:
+    return step.parts.refinement
+
+
+def _step_risk(step: Step) -> float:
+    return step.parts.risk
+
+
+def _step_log_loss(step: Step) -> float:
+    return step.parts.risk if step.parts.loss == "log" else risk_of(step.sample)
+
+
+def _step_brier(step: Step) -> float:
+    return brier_of(step.sample)
+
+
+def _step_brier_refinement(step: Step) -> float:
+    """Return Brier's score after the temperature that is best for the log loss, as in the paper."""
+    loss, sample = get_loss("brier"), step.sample
+    return min(sample.mean(losses_at(sample, step.beta, loss)), brier_of(sample))
+
+
+def _step_error_rate(step: Step) -> float:
+    return 1 - accuracy_of(step.sample)
+
+
+def _step_accuracy(step: Step) -> float:
+    return accuracy_of(step.sample)
+
+
+def _step_auroc(step: Step) -> float:
+    return auroc_of(step.sample)
+
+
+def _step_spherical_loss(step: Step) -> float:
+    return 1 - step.given.mean(loops().COSINE)
+
+
+def _step_ece(step: Step) -> float:
+    return binned_error(step.given)
+
+
+def _step_classwise_ece(step: Step) -> float:
+    return binned_error(step.given, kind="class-wise")
+
+
+def _step_debiased_ece(step: Step) -> float:
+    return binned_error(step.given, norm="l2", debiased=True)
+
+
+def _step_mce(step: Step) -> float:
+    return largest_error(step.given)
+
+
+def _step_overconfidence(step: Step) -> float:
+    return confidence_parts(step.given)[0]
+
+
+def _step_underconfidence(step: Step) -> float:
+    return confidence_parts(step.given)[1]
+
+
+BUILT_IN: dict[str, tuple[Callable[[Step], float], bool]] = {  # and whether greater is better
+    "refinement": (_step_refinement, False),
+    "risk": (_step_risk, False),
+    "log_loss": (_step_log_loss, False),
+    "brier": (_step_brier, False),
+    "brier_refinement": (_step_brier_refinement, False),
+    "spherical_loss": (_step_spherical_loss, False),
+    "error_rate": (_step_error_rate, False),
+    "accuracy": (_step_accuracy, True),
+    "auroc": (_step_auroc, True),
+    "ece": (_step_ece, False),
+    "classwise_ece": (_step_classwise_ece, False),
+    "debiased_ece": (_step_debiased_ece, False),
+    "mce": (_step_mce, False),
+    "overconfidence": (_step_overconfidence, False),
+    "underconfidence": (_step_underconfidence, False),
+}
+OWN: dict[str, Callable[..., Any]] = {  # the functions that mean the same, with the defaults
+    "log_loss": log_loss,
+    "brier": brier_score,
+    "spherical_loss": spherical_loss,
+    "error_rate": error_rate,
+    "accuracy": accuracy,
+    "auroc": auroc,
+    "ece": ece,
+    "mce": mce,
+    "overconfidence": overconfidence,
+    "underconfidence": underconfidence,
+}
