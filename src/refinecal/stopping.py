@@ -81,8 +81,9 @@ class RefinementMonitor:
     Parameters
     ----------
     metric : str, callable or Metric, default "refinement"
-        What decides: "refinement", "risk", "log_loss", "brier", "brier_refinement", "accuracy",
-        "error_rate", "auroc", or a function of ``(y_true, probs)`` where smaller is better; wrap others in
+        What decides: "refinement", "risk", "brier_refinement", the name of a metric of
+        :mod:`refinecal.metrics` ("log_loss", "brier", "accuracy", "auroc", "ece", "smooth_ece" ...), or a
+        function of ``(y_true, probs)`` where smaller is better; wrap others in
         :class:`refinecal.metrics.Metric`.
     also : iterable of such, default ()
         Further metrics to record, each with its own best step in :attr:`bests`.
