@@ -1,0 +1,339 @@
+"""Tests of calibration: whether probabilities are further from outcomes than chance explains.
+
+Rows are sorted by probability and outcomes minus probabilities are added up: calibrated predictions make that
+sum wander like a Brownian motion, others drive it away. No bins, no bandwidth. Equal probabilities are added
+before one looks, so that the order of rows does not matter.
+"""
+
+from __future__ import annotations  # so that help() shows types by name
+
+import math
+from typing import Any, NamedTuple, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._checks import fail_choice, warn
+from refinecal._sample import row_slices
+from refinecal.metrics._brownian import largest_tail, range_tail
+from refinecal.metrics._shared import Event, Given, Inputs, read
+
+__all__ = [
+    "CalibrationTest",
+    "ks_statistic",
+    "ks_test",
+    "kuiper_statistic",
+    "kuiper_test",
+    "spiegelhalter",
+]
+
+Floats = NDArray[np.float64]
+TIE = 1e-13  # probabilities that are closer are equal but for rounding
+TEST_KINDS = ("auto", "binary", "top-label")
+
+
+class CalibrationTest(NamedTuple):
+    """The outcome of a test: unpacks as ``statistic, p_value``.
+
+    Attributes
+    ----------
+    statistic : float
+        Larger, up to its sign, the less calibrated.
+    p_value : float
+        How often calibrated predictions come out as far off as this.
+    """
+
+    statistic: float
+    p_value: float
+
+
+# ---- distances -------------------------------------------------------------------------------------------
+
+
+def ks_statistic(
+    y_true: Any, probs: Any = None, *, kind: str = "auto", **inputs: Unpack[Inputs]
+) -> float:
+    r"""Return the Kolmogorov-Smirnov calibration error: the largest cumulative difference.
+
+    With rows sorted by probability, :math:`\max_t |C_t|` where
+    :math:`C_t = \frac1n \sum_{i : p_i \le t} (y_i - p_i)`: by how much the number of outcomes among the rows
+    of small probability differs from what was promised, as a share of all rows.
+
+    Parameters
+    ----------
+    y_true, probs, **inputs
+        As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too.
+    kind : {"auto", "binary", "top-label", "class-wise"}
+        As for :func:`ece`: of the second of two classes, of the likeliest class, or the mean over the errors
+        of all classes; by default the first for two classes, else the second.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; :func:`ks_test` tells whether it is more than chance.
+
+    References
+    ----------
+    Gupta, Rahimi, Ajanthan, Mensink, Sminchisescu, Hartley, "Calibration of Neural Networks using Splines",
+    2021.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> rc.metrics.ks_statistic([0, 1, 1, 1], [0.5] * 4)  # promised 2 of 4, and 3 happened
+    0.25
+    >>> round(rc.metrics.ks_statistic([1, 0], [0.2, 0.9]), 12)  # 0.8 more than promised, then 0.9 less
+    0.4
+    """
+    events = read(y_true, probs, **inputs).events(kind)
+    return float(np.mean([_largest(_walk(event)) / event.total for event in events]))
+
+
+def kuiper_statistic(
+    y_true: Any, probs: Any = None, *, kind: str = "auto", **inputs: Unpack[Inputs]
+) -> float:
+    r"""Return Kuiper's calibration error: the range of cumulative differences.
+
+    That is :math:`\max_t C_t - \min_t C_t`, with :math:`C_t` as for :func:`ks_statistic` and 0 before the
+    first row: the largest difference over any interval of probabilities, wherever it begins.
+
+    Parameters
+    ----------
+    y_true, probs, **inputs
+        As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too.
+    kind : {"auto", "binary", "top-label", "class-wise"}
+        As for :func:`ks_statistic`.
+
+    Returns
+    -------
+    float
+        Between 0 and 1, from one to two times :func:`ks_statistic`; :func:`kuiper_test` tells whether it is
+        more than chance.
+
+    References
+    ----------
+    Arrieta-Ibarra, Gujral, Tannen, Tygert, Xu, "Metrics of calibration for probabilistic predictions", 2022.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> round(rc.metrics.kuiper_statistic([1, 0], [0.2, 0.9]), 12)  # from 0.4 down to -0.05
+    0.45
+    """
+    events = read(y_true, probs, **inputs).events(kind)
+    return float(np.mean([_range(_walk(event)) / event.total for event in events]))
+
+
+# ---- tests -----------------------------------------------------------------------------------------------
+
+
+def ks_test(
+    y_true: Any, probs: Any = None, *, kind: str = "auto", **inputs: Unpack[Inputs]
+) -> CalibrationTest:
+    r"""Test calibration by the largest cumulative difference.
+
+    The statistic is :math:`n \max_t |C_t| / \sqrt{\sum_i p_i (1 - p_i)}`, with :math:`C_t` as for
+    :func:`ks_statistic`. Of calibrated predictions it tends to the largest absolute value of a Brownian
+    motion on [0, 1], which gives the p-value.
+
+    Parameters
+    ----------
+    y_true, probs, **inputs
+        As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too. A weight says
+        how often a row was seen, so weights that sum to 1 stand for a single row. A soft label counts as
+        one outcome, though its share varies less: the p-value is then too large.
+    kind : {"auto", "binary", "top-label"}
+        Of the second of two classes, or of the likeliest class; by default the first for two classes.
+
+    Returns
+    -------
+    CalibrationTest
+        ``statistic`` and ``p_value``. With few rows or many ties the p-value is rather too large. Sure
+        predictions that are all right have 0 and 1, sure ones of which one is wrong infinity and 0.
+
+    References
+    ----------
+    Arrieta-Ibarra, Gujral, Tannen, Tygert, Xu, "Metrics of calibration for probabilistic predictions", 2022.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> statistic, p_value = rc.metrics.ks_test([0, 1, 1, 1], [0.5] * 4)
+    >>> statistic  # 1 more than promised, beside a standard deviation of sqrt(4 / 4)
+    1.0
+    >>> round(p_value, 3)  # 4 (0.15866 - 0.00135): normal tails beyond 1 and 3
+    0.629
+    """
+    event = _check_test(y_true, probs, kind, **inputs)
+    statistic = _scaled(_largest(_walk(event)), event)
+    return CalibrationTest(statistic, largest_tail(statistic))
+
+
+def kuiper_test(
+    y_true: Any, probs: Any = None, *, kind: str = "auto", **inputs: Unpack[Inputs]
+) -> CalibrationTest:
+    r"""Test calibration by the range of cumulative differences.
+
+    The statistic is :math:`n (\max_t C_t - \min_t C_t) / \sqrt{\sum_i p_i (1 - p_i)}`, with :math:`C_t` as
+    for :func:`kuiper_statistic`. Of calibrated predictions it tends to the range of a Brownian motion on
+    [0, 1]. Sees miscalibration that begins anywhere better than :func:`ks_test`.
+
+    Parameters
+    ----------
+    y_true, probs, **inputs
+        As for :func:`ks_test`.
+    kind : {"auto", "binary", "top-label"}
+        Of the second of two classes, or of the likeliest class; by default the first for two classes.
+
+    Returns
+    -------
+    CalibrationTest
+        ``statistic`` and ``p_value``, as of :func:`ks_test`.
+
+    References
+    ----------
+    Arrieta-Ibarra, Gujral, Tannen, Tygert, Xu, "Metrics of calibration for probabilistic predictions", 2022.
+    Feller, "The asymptotic distribution of the range of sums of independent random variables", 1951.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> statistic, p_value = rc.metrics.kuiper_test([0, 1, 1, 1], [0.5] * 4)
+    >>> statistic
+    1.0
+    >>> round(p_value, 3)  # 8 (0.15866 - 2 * 0.02275 + 3 * 0.00135 - 4 * 0.00003)
+    0.937
+    """
+    event = _check_test(y_true, probs, kind, **inputs)
+    statistic = _scaled(_range(_walk(event)), event)
+    return CalibrationTest(statistic, range_tail(statistic))
+
+
+def spiegelhalter(
+    y_true: Any, probs: Any = None, *, kind: str = "all", **inputs: Unpack[Inputs]
+) -> CalibrationTest:
+    r"""Test calibration by comparing the Brier score with what the predictions themselves promise.
+
+    If labels are drawn from a prediction p, the Brier score of the row is :math:`1 + s - 2 p_y` with
+    :math:`s = \sum_j p_j^2`; it has mean :math:`1 - s` and variance :math:`4 \sum_j p_j (p_j - s)^2`. So
+
+    .. math:: z = \sum_i (s_i - p_{i y_i}) \Big/ \sqrt{\sum_i \sum_j p_{ij} (p_{ij} - s_i)^2}
+
+    is about standard normal for calibrated predictions. For two classes it is Spiegelhalter's
+    :math:`\sum_i (y_i - p_i)(1 - 2 p_i) / \sqrt{\sum_i (1 - 2 p_i)^2 p_i (1 - p_i)}`.
+
+    Parameters
+    ----------
+    y_true, probs, **inputs
+        As for :func:`ks_test`.
+    kind : {"all", "top-label"}
+        Of all classes, or of the likeliest against the rest.
+
+    Returns
+    -------
+    CalibrationTest
+        ``statistic`` is z: positive for over-confident predictions, negative for under-confident ones; with
+        the two-sided ``p_value``. Both are NaN if the score of every row is certain whatever the label: all
+        classes equally likely, or sure and right. Infinity and 0 if, of such rows, one is sure and wrong.
+
+    References
+    ----------
+    Spiegelhalter, "Probabilistic prediction in patient management and clinical trials", 1986.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> z, p_value = rc.metrics.spiegelhalter([1, 1, 1, 0], [0.9] * 4)
+    >>> round(z, 12)  # (-3 * 0.1 + 0.9) * 0.8 = 0.48, beside sqrt(4 * 0.64 * 0.09) = 0.48
+    1.0
+    >>> round(p_value, 3)
+    0.317
+    """
+    if kind not in ("all", "top-label"):
+        fail_choice("kind", kind, ["all"], "'top-label'")
+    given = read(y_true, probs, **inputs)
+    _warn_if_light(given.weights)
+    excess, variance = _excess_of_all(given) if kind == "all" else _excess_of_top(given)
+    if variance == 0:
+        found = CalibrationTest(math.nan, math.nan)
+        return found if excess == 0 else CalibrationTest(math.copysign(math.inf, excess), 0.0)
+    z = excess / math.sqrt(variance)
+    return CalibrationTest(z, math.erfc(abs(z) / math.sqrt(2)))
+
+
+# ---- the sums --------------------------------------------------------------------------------------------
+
+
+def _check_test(y_true: Any, probs: Any, kind: str, **inputs: Unpack[Inputs]) -> Event:
+    if kind not in TEST_KINDS:
+        fail_choice("kind", kind, list(TEST_KINDS[:-1]), repr(TEST_KINDS[-1]))
+    given = read(y_true, probs, **inputs)
+    _warn_if_light(given.weights)
+    return given.events(kind)[0]
+
+
+def _warn_if_light(weights: Floats) -> None:
+    """Warn of weights that sum to 1, which a test would take for a single row."""
+    rows = np.count_nonzero(weights)
+    if weights.sum() < 0.1 * rows:
+        warn(
+            f"sample_weight sums to {weights.sum():.3g} over {rows} rows: a weight says how often a row was "
+            "seen, so the test takes this for the number of rows. Multiply weights that sum to 1 by the "
+            "number of rows."
+        )
+
+
+def _walk(event: Event) -> Floats:
+    """Return the sums of outcomes minus probabilities up to each different probability, in order."""
+    order = np.argsort(event.scores)
+    scores, steps = event.scores[order], (event.hits - event.scores)[order]
+    if event.weights.size:
+        steps *= event.weights[order]
+    ends = np.append(np.diff(scores) > TIE, True)
+    return np.asarray(np.cumsum(steps)[ends])
+
+
+def _largest(walk: Floats) -> float:
+    return float(np.abs(walk).max())
+
+
+def _range(walk: Floats) -> float:
+    return float(max(walk.max(), 0) - min(walk.min(), 0))
+
+
+def _scaled(distance: float, event: Event) -> float:
+    """Return the distance in standard deviations of the whole sum."""
+    spread = np.maximum(event.scores * (1 - event.scores), 0)
+    variance = float(spread @ event.weights if event.weights.size else spread.sum())
+    if variance == 0:
+        return 0.0 if distance == 0 else math.inf
+    return distance / math.sqrt(variance)
+
+
+def _excess_of_top(given: Given) -> tuple[float, float]:
+    """Return the excess of the score of the likeliest class against the rest, and its variance."""
+    scores, hits, weights = given.events("top-label")[0]
+    slopes = 1 - 2 * scores
+    excess, variance = (hits - scores) * slopes, slopes**2 * np.maximum(scores * (1 - scores), 0)
+    return _total(excess, weights), _total(variance, weights)
+
+
+def _excess_of_all(given: Given) -> tuple[float, float]:
+    """Return half the excess of the Brier score over what is promised, and a quarter of its variance."""
+    n, k = given.probs.shape
+    excess, variance = np.empty(n), np.empty(n)
+    for rows in row_slices(n, k):
+        probs = given.probs[rows] / given.probs[rows].sum(axis=1, keepdims=True)
+        promised = (probs**2).sum(axis=1, keepdims=True)
+        above = probs - promised
+        above[np.abs(above) < 1e-14 * promised] = 0  # equally likely, but for rounding
+        variance[rows] = (probs * above**2).sum(axis=1)
+        if given.soft.size:
+            excess[rows] = -(given.soft[rows] * above).sum(axis=1)
+        else:
+            excess[rows] = -above[np.arange(len(above)), given.labels[rows]]
+    return _total(excess, given.weights), _total(variance, given.weights)
+
+
+def _total(values: Floats, weights: Floats) -> float:
+    return float(values @ weights if weights.size else values.sum())
