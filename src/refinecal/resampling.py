@@ -108,11 +108,11 @@ def row_losses(
 
 
 def folds(
-    sample: Sample, cv: Any, groups: Any
+    sample: Sample, cv: Any, groups: Any, seed: int = 0
 ) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Return the training and test rows of each fold; every row is tested exactly once.
 
-    A number shuffles the rows with a fixed seed, after sorting them so that the folds do not depend on
+    A number shuffles the rows with the given seed, after sorting them so that the folds do not depend on
     the order in which the rows came; splitters and lists of pairs are those of scikit-learn.
     """
     if isinstance(cv, numbers.Integral) and not isinstance(cv, bool):
@@ -122,7 +122,7 @@ def folds(
                 f"cv is {cv}: the number of folds must lie in 2..{sample.n}, the number of rows"
             )
         order = np.lexsort(_row_keys(sample))
-        order = order[np.random.default_rng(0).permutation(sample.n)]
+        order = order[np.random.default_rng(seed).permutation(sample.n)]
         pairs = [(np.delete(order, np.s_[fold::cv]), order[fold::cv]) for fold in range(cv)]
         return [(np.sort(train), np.sort(test)) for train, test in pairs]
     if hasattr(cv, "split"):

@@ -1,7 +1,7 @@
 """Compiled loops over sorted scores: pool adjacent violators, and the two functions of Venn-Abers.
 
-Both draw the cumulative sum diagram, the points (mass so far, mass of class 1 so far), and follow its greatest
-convex minorant, whose slopes are the isotonic regression.
+Both draw the cumulative sum diagram, the points (mass so far, mass of class 1 so far), and follow its
+greatest convex minorant, whose slopes are the isotonic regression.
 """
 
 import numpy as np

@@ -135,7 +135,7 @@ class CentredIsotonicCalibration(Calibrator):
         self.shares_ = np.broadcast_to(levels[:, None], kept.shape)[kept]
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        r"""Interpolate: with s the sigmoid, :math:`s(x) - s(a) = s(x) s(-a) (1 - e^{a-x})`, which never cancels."""
+        r"""Interpolate; :math:`s(x) - s(a) = s(x) s(-a) (1 - e^{a-x})`, s the sigmoid, never cancels."""
         points, shares = self.log_odds_, self.shares_
         if len(points) == 1:
             return logs_of(np.full(len(logits), shares[0]))
@@ -197,7 +197,7 @@ def scores_of(sample: Sample) -> tuple[Floats, Floats, Floats]:
 def log_odds(logits: NDArray[Any]) -> Floats:
     """Return the log-odds of class 1, finite."""
     with np.errstate(over="ignore"):
-        odds = np.subtract(logits[:, 1], logits[:, 0], dtype=np.float64)
+        odds: Floats = np.subtract(logits[:, 1], logits[:, 0], dtype=np.float64)
     return np.clip(odds, -LARGEST, LARGEST, out=odds)
 
 

@@ -1,0 +1,217 @@
+"""Venn-Abers prediction: isotonic regression that says how sure it is of the probability itself."""
+
+import numbers
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._calibrator import Calibrator
+from refinecal._readers import _frozen
+from refinecal._sample import Sample
+from refinecal._softmax import log_softmax
+from refinecal.calibrators.isotonic import (
+    ROUNDING,
+    Floats,
+    log_odds,
+    loops,
+    scores_of,
+    two_classes,
+)
+
+MOST = 2.0**200  # total mass up to which products of masses are far from overflow
+
+
+class _Intervals(Calibrator):
+    """What the two predictors share: the public methods that return intervals."""
+
+    def predict_interval(self, probs: Any) -> NDArray[np.float64]:
+        """Return the two probabilities of class 1, p0 and p1, of each row.
+
+        Parameters
+        ----------
+        probs : array-like
+            Probabilities as for :meth:`fit`.
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            The share of class 1 among the calibration rows and the new one, once as if its label was 0 and
+            once as if it was 1. The wider the interval, the fewer rows have such a score. Not smoothed.
+        """
+        return self._interval(self._check(probs, "probs", "use predict_interval_logits"))
+
+    def predict_interval_logits(self, logits: Any) -> NDArray[np.float64]:
+        """Return p0 and p1 for logits; else like :meth:`predict_interval`."""
+        return self._interval(self._check(logits, "logits"))
+
+    def _interval(self, logits: NDArray[Any]) -> Floats:
+        raise NotImplementedError
+
+
+class VennAbers(_Intervals):
+    r"""Calibrate two classes by inductive Venn-Abers prediction.
+
+    Isotonic regression is fitted twice for each new row, with it as one more row of label 0 and of label 1.
+    Its values there are p0 and p1, one of which is calibrated whatever the classifier. The probability is
+    :math:`p_1 / (1 - p_0 + p_1)`, which limits the regret under log loss, and is never 0 nor 1.
+
+    All possible values are found when fitting, in :math:`O(n \log n)`; a prediction looks them up. Rows may
+    be weighted; the new one weighs 1.
+
+    Parameters
+    ----------
+    laplace : bool, default False
+        Whether to smooth as other calibrators do; it is not needed here.
+
+    Attributes
+    ----------
+    lower_log_odds_, lower_shares_ : ndarray
+        p0 is a step function: the log-odds where steps begin, and p0 before the first and on each.
+    upper_log_odds_, upper_shares_ : ndarray
+        p1 is a step function: the log-odds where steps end, and p1 on each and after the last.
+
+    References
+    ----------
+    Vovk, Petej, Fedorova, "Large-scale probabilistic predictors with and without guarantees of validity",
+    2015.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> va = rc.make_calibrator("venn-abers").fit([0.2, 0.4, 0.6, 0.8], [0, 1, 0, 1])
+    >>> va.predict_interval([0.6])  # with 0.4 and 0.6: 1 of 3 rows, then 2 of 3
+    array([[0.33333333, 0.66666667]])
+    >>> va.predict_proba([0.6])
+    array([[0.5, 0.5]])
+    """
+
+    lower_log_odds_: Floats
+    lower_shares_: Floats
+    upper_log_odds_: Floats
+    upper_shares_: Floats
+
+    def __init__(self, laplace: bool = False) -> None:
+        self.laplace = laplace
+
+    @property
+    def n_parameters(self) -> int:
+        """The number of steps of p0 and p1."""
+        return len(self.lower_shares_) + len(self.upper_shares_)
+
+    def _summary(self) -> str:
+        return f"{len(self.lower_shares_)} and {len(self.upper_shares_)} steps"
+
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        scores, mass, hits = scores_of(two_classes(sample, "venn-abers"))
+        unit = 1.0
+        if mass.sum() > MOST:
+            unit = float(2.0 ** -np.frexp(mass.sum())[1])
+            mass, hits = mass * unit, hits * unit
+        lower, upper = (loops().with_test_object(mass, hits, unit, label) for label in (0.0, 1.0))
+        # But for rounding they are so already; p0 < 1, if only by so much.
+        lower = np.maximum.accumulate(np.clip(lower, 0, np.nextafter(1, 0)))
+        upper = np.maximum(np.maximum.accumulate(np.clip(upper, 0, 1)), lower)
+        begins, ends = np.diff(lower, prepend=0) > 0, np.diff(upper, append=1) > 0
+        self.lower_log_odds_, self.upper_log_odds_ = scores[begins], scores[ends]
+        self.lower_shares_ = np.append(0.0, lower[begins])
+        self.upper_shares_ = np.append(upper[ends], 1.0)
+
+    def _interval(self, logits: NDArray[Any]) -> Floats:
+        """Look up: p0 is that of the next score below, p1 that of the next above."""
+        odds, below = log_odds(logits), np.array([-np.inf])
+        margin = ROUNDING * np.maximum(1, np.abs(odds))
+        ends = self.lower_log_odds_, self.upper_log_odds_
+        first, last = (_frozen(np.append(below, x)) for x in ends)
+        lower = self.lower_shares_[loops().places(odds + margin, first)]
+        upper = self.upper_shares_[loops().places(odds - margin, last)]
+        return np.stack([lower, upper], axis=1)
+
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        lower, upper = self._interval(logits).T
+        logs = np.stack([np.log1p(-lower), np.log(upper)], axis=1)
+        return np.asarray(logs - np.log(1 - lower + upper)[:, None])
+
+
+class CrossVennAbers(_Intervals):
+    r"""Calibrate two classes by several Venn-Abers predictors, each fitted on a part of the rows.
+
+    With p0 and p1 of each part, and G their geometric mean over the parts, the probability is
+    :math:`G(p_1) / (G(1 - p_0) + G(p_1))`: the mean of the log-odds. It has fewer and smaller steps than
+    :class:`VennAbers`, each with fewer rows behind it. With rows in the order of their scores and
+    labels, parts are drawn at random: the same rows in another order give the same parts.
+
+    Parameters
+    ----------
+    n_folds : int, default 5
+        The number of parts; if there are fewer rows, one row each.
+    random_state : int, default 0
+        The seed of the drawing.
+    laplace : bool, default False
+        As for :class:`VennAbers`.
+
+    Attributes
+    ----------
+    calibrators_ : list of VennAbers
+        One for each part.
+
+    References
+    ----------
+    Vovk, Petej, Fedorova, "Large-scale probabilistic predictors with and without guarantees of validity",
+    2015, sections 3 and 4. There each part is scored by a classifier that was trained on the other parts: pass
+    such out-of-fold predictions, or those for rows that the classifier has not seen.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> cva = rc.make_calibrator("cross-venn-abers", n_folds=2).fit([0.5] * 4, [1, 1, 1, 1])
+    >>> cva.predict_interval([0.5])  # each part: 2 of 3 rows, then 3 of 3
+    array([[0.66666667, 1.        ]])
+    >>> cva.predict_proba([0.5])  # odds of 1 to 1 - 2/3
+    array([[0.25, 0.75]])
+    """
+
+    calibrators_: list[VennAbers]
+
+    def __init__(self, n_folds: int = 5, random_state: int = 0, laplace: bool = False) -> None:
+        self.n_folds = n_folds
+        self.random_state = random_state
+        self.laplace = laplace
+
+    @property
+    def n_parameters(self) -> int:
+        """The number of steps of p0 and p1 of all parts."""
+        return sum(member.n_parameters for member in self.calibrators_)
+
+    def _summary(self) -> str:
+        return f"{len(self.calibrators_)} parts"
+
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        from refinecal.resampling import folds
+
+        if not isinstance(self.n_folds, numbers.Integral) or self.n_folds < 2:
+            raise ValueError(
+                f"n_folds is {self.n_folds!r}: it must be a whole number of at least 2"
+            )
+        if not isinstance(self.random_state, numbers.Integral) or self.random_state < 0:
+            raise ValueError(
+                f"random_state is {self.random_state!r}: it must be a whole number of at least 0"
+            )
+        sample = two_classes(sample, "cross-venn-abers")
+        parts: list[Any] = [slice(None)]
+        if sample.n > 1:
+            pairs = folds(sample, min(int(self.n_folds), sample.n), None, int(self.random_state))
+            parts = [test for _, test in pairs]
+        self.calibrators_ = [VennAbers()._fit_sample(sample.take(rows), threads) for rows in parts]
+
+    def _interval(self, logits: NDArray[Any]) -> Floats:
+        """Average p0 and p1 on the scale of log-odds: the probability then lies between them."""
+        found = [member._interval(logits) for member in self.calibrators_]
+        with np.errstate(divide="ignore"):
+            ones = np.mean([np.log(part) for part in found], axis=0)
+            zeros = np.mean([np.log1p(-part) for part in found], axis=0)
+        return np.asarray(np.exp(ones - np.logaddexp(ones, zeros)))
+
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        logs = np.mean([member._map(logits) for member in self.calibrators_], axis=0)
+        return log_softmax(logs)
