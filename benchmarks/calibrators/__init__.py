@@ -1,0 +1,1 @@
+"""Calibrators compared on real predictions: ours, those of other packages, and none."""

@@ -1,0 +1,47 @@
+"""Calibrators on real predictions: ``python -m benchmarks.calibrators --help``."""
+
+import argparse
+import os
+from pathlib import Path
+
+from benchmarks.calibrators import judge, predictions
+from benchmarks.calibrators.models import MODELS
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line, one sub-command per part."""
+    whole = argparse.ArgumentParser(prog="python -m benchmarks.calibrators", description=__doc__)
+    parts = whole.add_subparsers(required=True)
+    part = parts.add_parser("predict", help="train models on tables and store what they say")
+    part.set_defaults(run=predictions.run)
+    part.add_argument(
+        "--data", type=Path, required=True, help="folder of Parquet files, target last"
+    )
+    part.add_argument("--out", type=Path, required=True, help="folder for the predictions")
+    part.add_argument("--only", nargs="+", help="names of tables")
+    part.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    part.add_argument("--rows", type=int, default=64_000, help="most training rows")
+    part.add_argument("--steps", type=int, help="most rounds or epochs")
+    part = parts.add_parser("judge", help="fit and judge calibrators on stored predictions")
+    part.set_defaults(run=judge.run)
+    part.add_argument("--predictions", type=Path, required=True, help="folder that predict wrote")
+    part.add_argument(
+        "--judged", type=Path, required=True, help="folder for the losses of the rows"
+    )
+    part.add_argument("--only", nargs="+", help="names of methods, such as 'refinecal auto'")
+    part.add_argument("--again", action="store_true", help="also what has been judged before")
+    part.add_argument("--tables", nargs="+", help="names of tables")
+    part.add_argument("--workers", type=int, default=1, help="processes; times are best with one")
+    part.add_argument("--verbose", action="store_true", help="a line per method, not per case")
+    return whole
+
+
+def main() -> None:
+    """Run the part asked for."""
+    options = parser().parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"  # all contestants alike; refinecal reads it at every call
+    options.run(options)
+
+
+if __name__ == "__main__":
+    main()
