@@ -1,11 +1,8 @@
-"""Fused loops that gather masses on the line [0, 1] into cells, and find the masses of predictions."""
-
-import numpy as np
+"""A fused loop that gathers masses on the line [0, 1] into cells, with their moments."""
 
 from refinecal._kernels import _jit
 
 ORDER = 6  # moments kept of each cell: 0 to 5
-TILE = 256  # rows whose columns are looked at together: they stay in the nearest cache
 
 
 @_jit()
@@ -29,22 +26,3 @@ def moments_of(places, masses, out):  # type: ignore[no-untyped-def]
         mass *= d
         out[c, 4] += mass
         out[c, 5] += mass * d
-
-
-@_jit()
-def tops_of(columns, labels, scores, hits):  # type: ignore[no-untyped-def]
-    """Fill in the largest probability of each row, of columns (k, n), and whether it is the label's."""
-    k, n = columns.shape
-    best = np.empty(TILE, np.int64)
-    for start in range(0, n, TILE):
-        top, hit, own = scores[start : start + TILE], hits[start : start + TILE], labels[start:]
-        top[:] = columns[0, start : start + TILE]
-        best[:] = 0
-        for j in range(1, k):
-            row = columns[j, start : start + TILE]
-            for r in range(len(row)):
-                larger = row[r] > top[r]
-                best[r] = j if larger else best[r]
-                top[r] = row[r] if larger else top[r]
-        for r in range(len(top)):
-            hit[r] = best[r] == own[r]

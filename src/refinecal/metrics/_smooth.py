@@ -7,8 +7,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._scored import Scored
-from refinecal._smoothing import CELLS, FINEST, Smoothed, fixed_point, loops
+from refinecal._smoothing import CELLS, FINEST, Smoothed, fixed_point
 from refinecal.metrics._shared import Event, Inputs, read
 
 __all__ = ["smooth_ece"]
@@ -28,7 +27,8 @@ def smooth_ece(
     .. math:: \int_0^1 \Big| \frac1n \sum_i K_\sigma(t, p_i) (y_i - p_i) \Big| \, dt = \sigma.
 
     Unlike :func:`ece` it has no bins to choose, and does not jump when a probability moves a little. It
-    bounds the distance to the nearest calibrated predictions from both sides, up to a constant and a square root.
+    bounds the distance to the nearest calibrated predictions from both sides, up to a constant and a square
+    root.
 
     Parameters
     ----------
@@ -66,22 +66,12 @@ def smooth_ece(
 
 
 def smooth_ece_of(event: Event) -> float:
-    """Return the smooth calibration error of predictions that are checked already."""
+    """Return the smooth calibration error of one event, checked already."""
     gaps = event.hits - event.scores
     if event.weights.size:
         gaps *= event.weights
     gaps /= event.total
     return fixed_point(event.scores, gaps)
-
-
-def smooth_ece_of_scored(scored: Scored) -> float:
-    """Return what :func:`smooth_ece` does by default, of predictions that evaluation has checked."""
-    columns, labels, weights = scored.columns, scored.labels, scored.weights
-    if len(columns) == 2:
-        return smooth_ece_of(Event(columns[1], (labels == 1).astype(np.float64), weights))
-    scores, hits = np.empty(len(labels)), np.empty(len(labels))
-    loops().tops_of(columns, labels, scores, hits)
-    return smooth_ece_of(Event(scores, hits, weights))
 
 
 def smooth_curve(event: Event, bandwidth: float) -> tuple[Floats, Floats, Floats]:

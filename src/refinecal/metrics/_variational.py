@@ -1,0 +1,205 @@
+"""Lp calibration errors by the variational route: what a calibrator finds to mend on rows new to it."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+import math
+import numbers
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._checks import check_sample, fail_choice
+from refinecal._ranking import log_odds
+from refinecal._readers import check_threads
+from refinecal._sample import Sample
+from refinecal._softmax import log_softmax
+from refinecal.decomposition import check_cv, prepare
+from refinecal.metrics._shared import Inputs
+from refinecal.resampling import folds
+
+__all__ = ["lp_calibration_error"]
+
+Floats = NDArray[np.float64]
+KINDS = ("auto", "all", "binary", "top-label", "class-wise")
+FORMS = ("root", "power", "norm")
+OF_TWO, OF_MORE = "isotonic", "temperature"  # the calibrators, unless one is given
+
+
+def lp_calibration_error(
+    y_true: Any,
+    probs: Any = None,
+    *,
+    p: float = 1,
+    form: str = "root",
+    kind: str = "auto",
+    calibrator: Any = None,
+    cv: Any = 5,
+    groups: Any = None,
+    **inputs: Unpack[Inputs],
+) -> float:
+    r"""Return an Lp calibration error, estimated from below: the distance to what a calibrator makes of it.
+
+    The error is the mean of a convex N, such as :math:`\|v\|_p^p`, of
+    :math:`c_i = \mathrm E[y | p_i] - p_i`, which nobody knows. For any guess h of c, convexity gives
+    :math:`N(c) \ge N(h) + \langle \nabla N(h), c - h \rangle`, with equality for h = c; and the right side
+    stays the same in expectation when c is replaced by :math:`y_i - p_i`, whose mean it is, as long as h has
+    not seen :math:`y_i`. So with a calibrator g fitted on other rows, :math:`h_i = g(p_i) - p_i`,
+
+    .. math:: \frac1n \sum_i \big( N(h_i) + \langle \nabla N(h_i), (y_i - p_i) - h_i \rangle \big)
+
+    never exceeds the error in expectation, and meets it if g finds :math:`\mathrm E[y | p]`. For
+    :math:`N = \|v\|_2^2` it is the Brier score that g takes away; for a norm, the second h cancels the first
+    and :math:`\langle \nabla N(h_i), y_i - p_i \rangle` is left. No bins, and no bias upwards.
+
+    Parameters
+    ----------
+    y_true, probs, **inputs
+        As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too.
+    p : float, default 1
+        At least 1; infinity for ``form="norm"`` only.
+    form : {"root", "power", "norm"}
+        :math:`(\frac1n \sum_i \|c_i\|_p^p)^{1/p}`; the same without the root; or
+        :math:`\frac1n \sum_i \|c_i\|_p`. All the same for p = 1.
+    kind : {"auto", "all", "binary", "top-label", "class-wise"}
+        What c is: a vector of all classes; the number of the second of two classes, or of the likeliest
+        class given its probability alone; or the mean over the errors of all classes, each given its own
+        probability alone. By default "binary" for two classes, else "all".
+    calibrator : name or object with ``fit`` and ``predict_proba``, optional
+        As for :func:`refinecal.decompose`; the better it fits, the closer the estimate. By default isotonic
+        regression where c is a number, and temperature scaling where it is a vector.
+    cv : int, splitter or None, default 5
+        As for :func:`refinecal.decompose`. ``None`` fits on the same rows, which finds too much.
+    groups : array-like, optional
+        For a splitter that keeps groups together.
+
+    Returns
+    -------
+    float
+        Noise may make it negative where there is nothing to mend; a root is then 0.
+
+    References
+    ----------
+    Berta, Holzmüller, Jordan, Bach, "Rethinking Early Stopping: Refine, Then Calibrate", theorem 4.1, is the
+    same for proper losses: calibration is the loss that the best g takes away.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> rc.metrics.lp_calibration_error([0, 1, 1, 1] * 5, [0.5] * 20)  # says 1/2, and 3/4 happens
+    0.25
+    """
+    check_form(p, form, kind)
+    sample = check_sample(y_true, probs, **inputs)
+    return lp_error(sample, p, form, kind, calibrator, cv, groups)
+
+
+def lp_error(
+    sample: Sample,
+    p: float = 1,
+    form: str = "root",
+    kind: str = "auto",
+    calibrator: Any = None,
+    cv: Any = 5,
+    groups: Any = None,
+) -> float:
+    """Return the Lp calibration error of a checked sample."""
+    kind = ("binary" if sample.k == 2 else "all") if kind == "auto" else kind
+    parts = _parts(sample, kind)
+    if calibrator is None:
+        calibrator = OF_TWO if parts[0].k == 2 else OF_MORE
+    first = 0 if kind == "all" else 1  # of two classes, one number says all
+    found = []
+    for part in parts:
+        gaps, guess = _gaps(part, calibrator, cv, groups)
+        mean = part.mean(lower_bound(guess[:, first:], gaps[:, first:], p, form != "norm"))
+        found.append(max(mean, 0) ** (1 / p) if form == "root" and p > 1 else mean)
+    return float(np.mean(found))
+
+
+def check_form(p: Any, form: str, kind: str) -> None:
+    """Refuse what is no Lp calibration error."""
+    for name, value, known in (("form", form, FORMS), ("kind", kind, KINDS)):
+        if value not in known:
+            fail_choice(name, value, list(known[:-1]), repr(known[-1]))
+    if isinstance(p, bool) or not isinstance(p, numbers.Real) or not float(p) >= 1:
+        raise ValueError(f"p is {p!r}: it must be a number of at least 1")
+    if math.isinf(p) and form != "norm":
+        raise ValueError("p is inf, which has no p-th power: pass form='norm'")
+
+
+def lower_bound(guess: Floats, gaps: Floats, p: float, power: bool) -> Floats:
+    r"""Return :math:`N(h) + \langle \nabla N(h), y - p - h \rangle` of each row.
+
+    ``guess`` is h and ``gaps`` is y - p, both (n, k); N is the p-norm, or its p-th power.
+    """
+    sizes = np.abs(guess)
+    if power:
+        slopes = p * np.sign(guess) * sizes ** (p - 1)
+        return np.asarray((slopes * gaps).sum(axis=1) - (p - 1) * (sizes**p).sum(axis=1))
+    largest = sizes.max(axis=1, keepdims=True)
+    shares = sizes / np.where(largest > 0, largest, 1)
+    if math.isinf(p):  # any mean of the slopes at the largest entries will do
+        slopes = np.sign(guess) * (shares == 1)
+        slopes /= np.maximum(np.abs(slopes).sum(axis=1, keepdims=True), 1)
+    else:
+        lengths = (shares**p).sum(axis=1, keepdims=True)
+        slopes = np.sign(guess) * shares ** (p - 1) / np.maximum(lengths, 1) ** (1 - 1 / p)
+    return np.asarray((slopes * gaps).sum(axis=1))
+
+
+def _gaps(sample: Sample, calibrator: Any, cv: Any, groups: Any) -> tuple[Floats, Floats]:
+    """Return labels minus probabilities, and what the calibrator makes of that; both (n, k)."""
+    probs = np.exp(log_softmax(sample.logits.astype(np.float64)))
+    guess = _calibrated(sample, calibrator, cv, groups) - probs
+    labels = np.eye(sample.k)[sample.labels] if sample.soft is None else sample.soft
+    return labels - probs, guess
+
+
+def _calibrated(sample: Sample, calibrator: Any, cv: Any, groups: Any) -> Floats:
+    """Return calibrated probabilities (n, k), each row by a calibrator that has not seen it."""
+    unfitted, threads = prepare(calibrator), check_threads(None)
+    if isinstance(cv, str):
+        raise ValueError(f"cv is {cv!r}: pass a number of folds, such as cv=5, or a splitter")
+    check_cv(cv, groups, unfitted)
+    unfitted._warn_if_light(sample)
+    everything = np.arange(sample.n)
+    pairs = [(everything, everything)] if cv is None else folds(sample, cv, groups)
+    found = np.empty(sample.logits.shape)
+    for train, test in pairs:
+        rows = sample.take(train)
+        if not rows.total > 0:
+            raise ValueError("a fold leaves no row of positive weight to fit on: use fewer folds")
+        fitted = deepcopy(unfitted)._fit_sample(rows, threads)
+        found[test] = np.exp(fitted._log_proba(sample.logits[test].astype(np.float64)))
+    return found
+
+
+def _parts(sample: Sample, kind: str) -> list[Sample]:
+    """Return the sample itself, or the two-class problems in it."""
+    if kind == "binary" and sample.k != 2:
+        raise ValueError(
+            f"kind is 'binary', but there are {sample.k} classes: use 'all', 'top-label' or 'class-wise'"
+        )
+    if kind in ("all", "binary"):
+        return [sample]
+    logits = sample.logits.astype(np.float64)
+    odds, rows = log_odds(logits), np.arange(sample.n)
+    if kind == "class-wise":
+        return [_against_rest(sample, odds[:, j], np.full(sample.n, j)) for j in range(sample.k)]
+    top = logits.argmax(axis=1)
+    return [_against_rest(sample, odds[rows, top], top)]
+
+
+def _against_rest(sample: Sample, odds: Floats, own: NDArray[np.int64]) -> Sample:
+    """Return the two-class problem whether the label is the row's own class, of the given log-odds."""
+    labels = (sample.labels == own).astype(np.int64)
+    soft = None
+    if sample.soft is not None:
+        share = sample.soft[np.arange(sample.n), own]
+        soft = np.stack([1 - share, share], axis=1)
+        labels = soft.argmax(axis=1)
+    logits = np.stack([-np.maximum(odds, 0), np.minimum(odds, 0)], axis=1)
+    return replace(sample, labels=labels, logits=logits, soft=soft, classes=None, columns=None)
