@@ -78,21 +78,21 @@ def mean_loss(
     return value, flat.T @ slopes.ravel() / rows.total + pull, hessian
 
 
-def loss_left_out(rows: Rows, maps: Floats, ridge: Floats, theta: Floats) -> float:
-    r"""Return the mean log loss of each row under the spline of all the others, by one Newton step.
+def row_losses(rows: Rows, pieces: Floats) -> Floats:
+    """Return the log loss of each row."""
+    losses = np.empty(len(rows.places))
+    read_losses(rows.first, rows.places, rows.shares, pieces, losses)
+    return losses
 
-    Dropping a copy of row i, with residual a, curvature b and :math:`v = x^\top H^{-1} x`, moves its own
-    log-odds by :math:`a v / (1 - b v)`, where H is the Hessian of the sum.
-    """
-    _, _, hessian = mean_loss(rows, maps, ridge, theta)
-    scale = 1 / np.sqrt(np.maximum(np.diagonal(hessian), np.finfo(np.float64).tiny))
-    inverse = np.linalg.pinv(hessian * scale[:, None] * scale, rcond=1e-12, hermitian=True)
-    inverse *= scale[:, None] * scale / rows.total
-    products = maps @ inverse @ maps.transpose(0, 2, 1)
-    reach = np.zeros((len(maps), 7))
-    for i in range(4):
-        reach[:, i : i + 4] += products[:, i]
-    return float(read_left_out(*rows[:4], maps @ theta, reach)) / rows.total
+
+def take(rows: Rows, weights: Floats) -> Rows:
+    """Return the rows of positive weight, each counted as often as that says."""
+    kept = np.flatnonzero(weights)
+    first = np.searchsorted(kept, rows.first)
+    heavy = weights[kept]
+    once = bool((heavy == 1).all())
+    total = float(heavy.sum())
+    return Rows(first, rows.places[kept], rows.shares[kept], heavy[:0] if once else heavy, total)
 
 
 @_jit(fastmath=FAST)
@@ -114,26 +114,19 @@ def read_pieces(first, places, shares, weights, pieces, slopes, bends):  # type:
 
 
 @_jit(fastmath=FAST)
-def read_left_out(first, places, shares, weights, pieces, reach):  # type: ignore[no-untyped-def]
-    """Return the sum of the losses of rows under the splines without one copy of each."""
-    margin, rest, moved = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+def read_losses(first, places, shares, pieces, out):  # type: ignore[no-untyped-def]
+    """Fill the loss of each row."""
+    margin, rest = np.empty(BLOCK), np.empty(BLOCK)
     residual, curve = np.empty(BLOCK), np.empty(BLOCK)
-    loss = 0.0
     for piece in range(len(pieces)):
         tail = piece == 0 or piece == len(pieces) - 1
         for start in range(first[piece], first[piece + 1], BLOCK):
             stop = min(start + BLOCK, first[piece + 1])
-            u, share, weight = places[start:stop], shares[start:stop], weights[start:stop]
-            _polynomial(u, pieces[piece], 2 if tail else 4, margin)
-            _spread(margin, share, rest, residual, curve)
-            _polynomial(u, reach[piece], 3 if tail else 7, moved)
-            for r in range(len(weight)):
-                moved[r] *= min(weight[r], 1.0)  # one copy, or all there is
-            for r in range(len(u)):
-                left = 1.0 - curve[r] * moved[r]  # 0 if nothing else holds the spline there
-                margin[r] += residual[r] * moved[r] / (left if left > 1e-8 else 1e-8)
-            loss += _losses(margin, share, weight, rest, residual, curve)
-    return loss
+            _polynomial(places[start:stop], pieces[piece], 2 if tail else 4, margin)
+            _spread(margin, shares[start:stop], rest, residual, curve)
+            for r in range(stop - start):
+                m = margin[r]
+                out[start + r] = math.log(rest[r]) + (m if m > 0 else 0.0) - shares[start + r] * m
 
 
 @_jit(fastmath=FAST)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
 from refinecal._sample import Sample, on_cpu
-from refinecal.calibrators._features import LARGEST, log_odds
+from refinecal.calibrators._features import ROUNDED, log_odds
 from refinecal.calibrators._registry import make_calibrator
 
 Floats = NDArray[np.float64]
@@ -75,7 +75,7 @@ class HistogramBinning(Calibrator):
         _check_two(sample, "histogram binning", f"uniform-{self._kind()}-ovr")
         sample = on_cpu(sample.counted())
         n_bins = _count(self.n_bins, sample.total)
-        odds = log_odds(sample.logits, LARGEST)
+        odds = log_odds(sample.logits, np.inf)
         if self.strategy == "uniform":
             centres = (np.arange(n_bins) + 0.5) / n_bins
             self.edges_ = _uniform_edges(n_bins)
@@ -94,7 +94,7 @@ class HistogramBinning(Calibrator):
         return "mass" if self.strategy == "quantile" else "width"
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        return _log_rows(self.shares_)[_bins(log_odds(logits, LARGEST), self.edges_)]
+        return _log_rows(self.shares_)[_bins(log_odds(logits, np.inf), self.edges_)]
 
 
 class ScalingBinning(Calibrator):
@@ -179,7 +179,7 @@ class ScalingBinning(Calibrator):
         return make_calibrator(self.scaling, laplace=False)
 
     def _scaled_odds(self, logits: NDArray[Any]) -> Floats:
-        return log_odds(self.scaling_._log_proba(logits), LARGEST)
+        return log_odds(self.scaling_._log_proba(logits), np.inf)
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         return _log_rows(self.shares_)[_bins(self._scaled_odds(logits), self.edges_)]
@@ -200,7 +200,9 @@ def quantile_edges(scores: Floats, weights: Floats | None, n_bins: int) -> Float
     last = np.searchsorted(ranked, ranked[rows], "right")
     cuts = np.where((before[first] + before[last]) / 2 >= wanted, first, last)
     cuts = np.unique(cuts[(cuts > 0) & (cuts < len(ranked))])
-    low, high = ranked[cuts - 1], ranked[cuts]
+    finite = ranked[np.isfinite(ranked)]
+    limit = max(ROUNDED, float(np.abs(finite).max(initial=0.0)))  # what infinity stands for
+    low, high = np.clip(ranked[cuts - 1], -limit, limit), np.clip(ranked[cuts], -limit, limit)
     middle = low / 2 + high / 2
     return np.asarray(np.where(middle < high, middle, low))  # neighbouring floats have no middle
 
@@ -236,7 +238,7 @@ def _halves(sample: Sample) -> tuple[Sample, Sample]:
     A row of weight 3 is three copies, a row of weight 0.5 half of one, so weights mean repetition here too.
     """
     hits = sample.labels if sample.soft is None else sample.soft[:, 1]
-    order = np.lexsort((hits, log_odds(sample.logits, LARGEST)))
+    order = np.lexsort((hits, log_odds(sample.logits, np.inf)))
     mass = np.ones(sample.n) if sample.weights is None else sample.weights
     ends = np.concatenate([[0.0], np.cumsum(mass[order])])
     rounds, rest = np.divmod(ends, 4)

@@ -1,6 +1,7 @@
 """Spline calibration: a smooth curve on the log-odds, as stiff as unseen rows ask for."""
 
 import numbers
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,13 @@ if TYPE_CHECKING:
     from refinecal.calibrators._pieces import Rows
 
 Floats = NDArray[np.float64]
-PENALTIES = 10.0 ** np.arange(1, -9.5, -0.5)  # from a line to as good as free
-SAME = 1e-9  # of the range: scores that differ by less are one
-NO_BETTER = 1e-9  # gain of log loss for which no curve is bent
+PENALTIES = 10.0 ** np.arange(1, -8.5, -0.5)  # from a line to as good as free
+PER_KNOT = 10  # samples for each knot beyond the two of a line
+N_FOLDS = 5
+MARGIN = (
+    0.5  # standard errors that a looser curve must gain: fewer did worse in simulations, and more
+)
+SAME, ROUNDING = 1e-9, 1e-13  # of the range, of the largest: scores that differ by less are one
 
 
 class SplineCalibration(Calibrator):
@@ -26,16 +31,17 @@ class SplineCalibration(Calibrator):
     .. math:: g(p) = \sigma(f(x)), \quad f = \arg\min \frac1n \sum_i \ell(\sigma(f(x_i)), y_i)
               + \frac\lambda2 \int f''(x)^2 dx,
 
-    with x scaled so that the knots reach from 0 to 1, and :math:`\lambda` of the smallest leave-one-out log
-    loss, which one Newton step per row approximates. Beyond the outer knots f is straight, and a large
-    :math:`\lambda` leaves nothing but affine scaling. f need not increase.
+    with x scaled so that the knots reach from 0 to 1. Five-fold cross-validation chooses :math:`\lambda`: the
+    largest whose log loss is within half a standard error of the best. Beyond the outer knots f is straight,
+    and a large :math:`\lambda` leaves nothing but affine scaling. f need not increase.
 
     Parameters
     ----------
     n_knots : int, default 20
-        Knots, at quantiles of the distinct scores; as many as there are scores if those are fewer.
+        Knots, at quantiles of the distinct scores; fewer if there are fewer scores, or less than ten samples
+        for each knot beyond the two of a line.
     penalty : float, optional
-        The strength :math:`\lambda`; chosen by leave-one-out log loss if not given.
+        The strength :math:`\lambda`; chosen by cross-validation if not given.
     laplace : bool, default True
         Whether to smooth.
 
@@ -90,24 +96,21 @@ class SplineCalibration(Calibrator):
         sample = on_cpu(sample.counted())
         self.limit_ = gap_limit(sample)
         odds = log_odds(sample.logits, self.limit_)
-        order = np.argsort(odds)
-        odds = odds[order]
-        self.knots_ = _choose_knots(odds, n_knots)
-        self._search(_in_order(sample, order, odds, self.knots_), penalties)
+        shares = sample.labels if sample.soft is None else sample.soft[:, 1]
+        order = _rank(odds, shares)
+        self.knots_ = _choose_knots(odds[order], min(n_knots, 2 + int(sample.total / PER_KNOT)))
+        weights = np.empty(0) if sample.weights is None else sample.weights[order]
+        rows = _in_order(odds[order], shares[order], weights, self.knots_)
+        self._search(rows, penalties if len(self.knots_) > 2 else penalties[:1])
 
     def _search(self, rows: "Rows", penalties: Floats) -> None:
-        """Fit with each penalty, from stiff to loose, and keep the best for rows left out."""
-        from refinecal.calibrators._newton import minimise
-        from refinecal.calibrators._pieces import loss_left_out, mean_loss, spline_maps
+        """Fit with each penalty, and keep the one that rows left out ask for."""
+        from refinecal.calibrators._pieces import spline_maps
 
         maps = spline_maps(self.knots_)
-        theta, best = np.zeros(len(self.knots_)), np.inf
-        for penalty in penalties if len(theta) > 2 else penalties[:1]:
-            ridge = np.where(np.arange(len(theta)) < 2, 0.0, penalty)
-            theta = minimise(partial(mean_loss, rows, maps, ridge), theta).x
-            loss = loss_left_out(rows, maps, ridge, theta) if len(penalties) > 1 else 0.0
-            if loss < best - NO_BETTER:
-                best, self.penalty_, self.pieces_ = loss, float(penalty), maps @ theta
+        fits = _path(rows, maps, penalties, [np.zeros(len(self.knots_))])
+        best = _stiffest(rows, maps, penalties, fits) if len(penalties) > 1 else 0
+        self.penalty_, self.pieces_ = float(penalties[best]), maps @ fits[best]
 
     def _checked(self) -> tuple[int, Floats]:
         """Return the number of knots, and the penalties to try."""
@@ -135,21 +138,73 @@ class SplineCalibration(Calibrator):
 
 def _choose_knots(odds: Floats, n_knots: int) -> Floats:
     """Return scores in the middle of equally many distinct ones each; so tails have half as many."""
-    gaps = np.diff(odds) > SAME * (odds[-1] - odds[0])
-    distinct = odds[np.concatenate([[True], gaps])]
+    low, high = odds[0], odds[-1]
+    tolerance = max(SAME * (high - low), ROUNDING * max(-low, high))
+    distinct = odds[np.concatenate([[True], np.diff(odds) > tolerance])]
     m = min(n_knots, len(distinct))
     return np.asarray(distinct[((np.arange(m) + 0.5) * len(distinct) / m).astype(np.int64)])
 
 
-def _in_order(sample: Sample, order: NDArray[Any], odds: Floats, knots: Floats) -> "Rows":
-    """Return what the kernels read, in order of the scores."""
+def _rank(odds: Floats, shares: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the order of the scores and, where they are equal, of the labels: it decides the folds."""
+    order = np.argsort(odds)
+    if not np.diff(odds[order]).all():
+        order = np.lexsort((shares, odds))
+    return order
+
+
+def _in_order(odds: Floats, shares: NDArray[Any], weights: Floats, knots: Floats) -> "Rows":
+    """Return what the kernels read, from rows in order of their scores."""
     from refinecal.calibrators._pieces import Rows
 
     pieces, places = _place(odds, knots)
     first = np.searchsorted(pieces, np.arange(len(knots) + 2), "left")
-    shares = sample.labels if sample.soft is None else sample.soft[:, 1]
-    weights = np.empty(0) if sample.weights is None else sample.weights[order]
-    return Rows(first, places, shares[order].astype(np.float64), weights, sample.total)
+    total = float(weights.sum()) if weights.size else float(len(odds))
+    return Rows(first, places, shares.astype(np.float64), weights, total)
+
+
+def _path(rows: "Rows", maps: Floats, penalties: Floats, starts: list[Floats]) -> list[Floats]:
+    """Return the parameters for each penalty, from stiff to loose, found from the last or from its start."""
+    from refinecal.calibrators._newton import minimise
+    from refinecal.calibrators._pieces import mean_loss
+
+    fits = starts[:1]
+    for i, penalty in enumerate(penalties):
+        ridge = np.where(np.arange(maps.shape[2]) < 2, 0.0, penalty)  # a line costs nothing
+        start = starts[i] if len(starts) > 1 else fits[-1]
+        fits.append(minimise(partial(mean_loss, rows, maps, ridge), start).x)
+    return fits[1:]
+
+
+def _stiffest(rows: "Rows", maps: Floats, penalties: Floats, fits: list[Floats]) -> int:
+    """Return which penalty is the largest that does as well as the best on rows left out, within noise."""
+    from refinecal.calibrators._pieces import row_losses, take
+
+    sums, squares = np.zeros(len(penalties)), np.zeros((len(penalties), len(penalties)))
+    copies = rows.weights if rows.weights.size else np.ones(len(rows.places))
+    for out in _folds(copies):
+        if not 0 < out.sum() < rows.total:
+            continue
+        test = take(rows, out)
+        fitted = _path(take(rows, copies - out), maps, penalties, fits)
+        losses = np.array([row_losses(test, maps @ theta) for theta in fitted])
+        losses -= losses[0]  # in pairs: what each gains over the stiffest
+        mass = out[out > 0]
+        sums += losses @ mass
+        squares += (losses * mass) @ losses.T
+    means = sums / rows.total
+    best = int(means.argmin())
+    spread = np.diagonal(squares) - 2 * squares[best] + squares[best, best]
+    errors = np.sqrt(np.maximum(spread, 0)) / rows.total
+    return int(np.flatnonzero(means - means[best] <= MARGIN * errors)[0])
+
+
+def _folds(copies: Floats) -> Iterator[Floats]:
+    """Deal the copies of ranked rows to the folds in turn: how many of each row are in each fold."""
+    ends = np.concatenate([[0.0], np.cumsum(copies)])
+    rounds, rest = np.divmod(ends, N_FOLDS)
+    for fold in range(N_FOLDS):
+        yield np.minimum(np.diff(rounds + np.clip(rest - fold, 0, 1)), copies)
 
 
 def _place(odds: Floats, knots: Floats) -> tuple[NDArray[Any], Floats]:
