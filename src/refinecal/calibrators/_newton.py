@@ -51,9 +51,9 @@ def minimise(
             return Solution(x + step, value - decrement / 2, decrement, n_steps, True)
         found = _search(function, x, value, step, decrement)
         if found is None:  # no decrease that rounding would show
-            return _stuck(Solution(x, value, decrement, n_steps, decrement <= 1e-7 * (1 + value)))
+            return said_if_stuck(Solution(x, value, decrement, n_steps, decrement <= 1e-7 * (1 + value)))
         x, (value, gradient, hessian) = found
-    return _stuck(Solution(x, value, decrement, max_steps, False))
+    return said_if_stuck(Solution(x, value, decrement, max_steps, False))
 
 
 def newton_step(gradient: Vector, hessian: NDArray[Any]) -> Vector:
@@ -76,18 +76,23 @@ def _search(
     decrement: float,
 ) -> tuple[Vector, tuple[float, Vector, NDArray[Any]]] | None:
     """Return the first of x + step, x + step / 2, ... where the loss falls enough, and all values there."""
-    rounding = 4e-16 * (1 + abs(value))
     length = 1.0
     while length > SMALLEST_STEP:
         there = x + length * step
         values = function(there)
-        if values[0] <= value - ENOUGH * length * decrement + rounding:
+        if values[0] <= value - ENOUGH * length * decrement + rounding_of(value):
             return there, values
         length /= 2
     return None
 
 
-def _stuck(solution: Solution) -> Solution:
+def rounding_of(value: float) -> float:
+    """Return how much a mean loss may rise by rounding alone."""
+    return 4e-16 * (1 + abs(value))
+
+
+def said_if_stuck(solution: Solution) -> Solution:
+    """Return the solution, with a warning if it is none."""
     if not solution.converged:
         warn(
             f"a calibrator's fit stopped after {solution.n_steps} steps, and its loss could still fall by "

@@ -1,0 +1,209 @@
+r"""Softmax of a linear map: loss, gradient and Hessian of many classes, with products of matrices.
+
+The scores are :math:`u = \Theta x` (k, n): classes first, so that loops run over samples whatever k is.
+With probabilities p and weights w the mean loss has the gradient :math:`A(w (p - y))` and the Hessian
+:math:`A \, w (\mathrm{diag}\, p - p p^\top) A^\top`, where A is the adjoint of the map from parameters to
+scores. ``MatrixMap`` and ``VectorMap`` say what those two are; the rest is shared.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._kernels import FAST, LN2, LOG2_E, _jit
+from refinecal._sample import Sample
+from refinecal._vector import exp2, larger
+
+BLOCK_SIZE = 8192  # numbers of a block of samples: 64 kB
+CHUNK = 512  # samples whose outer products are summed together
+NOTHING = np.empty(0)
+
+Array = NDArray[np.float64]
+
+
+class SoftmaxMap(ABC):
+    """The mean log loss of softmax scores, plus a penalty ``0.5 * sum(ridge * (theta - centre)**2)``."""
+
+    def __init__(self, features: Array, sample: Sample, ridge: Array, centre: Array) -> None:
+        self.features, self.ridge, self.centre = features, ridge, centre
+        self.k, self.n, self.total = sample.k, sample.n, sample.total
+        self.weights = NOTHING if sample.weights is None else sample.weights
+        self.labels = sample.labels if sample.soft is None else np.empty(0, np.int64)
+        self.probs = self._label_weights(sample)
+        self.target = self.adjoint(self.probs)
+
+    def _label_weights(self, sample: Sample) -> Array:
+        if sample.soft is not None:
+            return np.ascontiguousarray(sample.soft.T * (1.0 if sample.weights is None else sample.weights))
+        dense = np.zeros((self.k, self.n))
+        dense[sample.labels, np.arange(self.n)] = 1.0 if sample.weights is None else sample.weights
+        return dense
+
+    @abstractmethod
+    def scores(self, theta: Array, out: Array) -> None:
+        """Fill the scores (k, n)."""
+
+    @abstractmethod
+    def adjoint(self, values: Array) -> Array:
+        """Return the sum over samples of one value per score, times what each parameter does to it."""
+
+    @abstractmethod
+    def outer(self) -> Array:
+        """Return the Hessian of the sum of losses where they were last read."""
+
+    def value(self, theta: Array) -> float:
+        """Return the loss with its penalty; leave the weighted probabilities in ``probs``."""
+        self.scores(theta, self.probs)
+        loss = softmax_columns(self.probs, self.labels, self.weights)
+        if not len(self.labels):
+            loss -= float(self.target @ theta)
+        away = theta - self.centre
+        return float(loss / self.total + 0.5 * (self.ridge @ away**2))
+
+    def gradient(self, theta: Array) -> Array:
+        """Return the gradient, after ``value`` at the same place."""
+        found = (self.adjoint(self.probs) - self.target) / self.total
+        return np.asarray(found + self.ridge * (theta - self.centre))
+
+    def product(self, direction: Array, out: Array) -> Array:
+        """Return the Hessian times a direction, after ``value``; ``out`` (k, n) is for its use."""
+        self.scores(direction, out)
+        curve_columns(self.probs, self.weights, out)
+        return np.asarray(self.adjoint(out) / self.total + self.ridge * direction)
+
+    def all(self, theta: Array) -> tuple[float, Array, Array]:
+        """Return value, gradient and Hessian."""
+        value = self.value(theta)
+        hessian = self.outer()
+        hessian /= self.total
+        hessian.flat[:: len(hessian) + 1] += self.ridge
+        return value, self.gradient(theta), hessian
+
+    def roots(self, rows: slice) -> Array | float:
+        """Return what outer products of weighted probabilities are divided by: square roots of weights."""
+        return np.sqrt(self.weights[rows]) if len(self.weights) else 1.0
+
+
+class MatrixMap(SoftmaxMap):
+    """Scores ``theta @ features``: features (d, n), theta (k, d) as a vector."""
+
+    def scores(self, theta: Array, out: Array) -> None:
+        np.matmul(theta.reshape(self.k, -1), self.features, out=out)
+
+    def adjoint(self, values: Array) -> Array:
+        return np.asarray((values @ self.features.T).ravel())
+
+    def outer(self) -> Array:
+        d = len(self.features)
+        hessian = np.zeros((self.k * d, self.k * d))
+        blocks = np.zeros((self.k, d * d))
+        for start in range(0, self.n, CHUNK):
+            rows = slice(start, min(start + CHUNK, self.n))
+            x, p = self.features[:, rows], self.probs[:, rows]
+            blocks += p @ (x[:, None] * x).reshape(d * d, -1).T
+            spread = ((p / self.roots(rows))[:, None] * x).reshape(self.k * d, -1)
+            hessian -= spread @ spread.T
+        for j, block in enumerate(blocks):
+            own = slice(j * d, (j + 1) * d)
+            hessian[own, own] += block.reshape(d, d)
+        return hessian
+
+
+class VectorMap(SoftmaxMap):
+    """Scores ``theta[:k] * features + theta[k:]``: features (k, n)."""
+
+    def scores(self, theta: Array, out: Array) -> None:
+        np.multiply(self.features, theta[: self.k, None], out=out)
+        out += theta[self.k :, None]
+
+    def adjoint(self, values: Array) -> Array:
+        slopes = np.einsum("ji,ji->j", values, self.features)
+        return np.concatenate([slopes, values.sum(axis=1)])
+
+    def blocks(self) -> tuple[Array, Array, Array]:
+        """Return the sums of p z**2, p z and p of each class."""
+        spread = np.einsum("ji,ji,ji->j", self.probs, self.features, self.features)
+        return (spread, *np.split(self.adjoint(self.probs), 2))
+
+    def outer(self) -> Array:
+        k = self.k
+        hessian = np.zeros((2 * k, 2 * k))
+        for start in range(0, self.n, CHUNK):
+            rows = slice(start, min(start + CHUNK, self.n))
+            p = self.probs[:, rows] / self.roots(rows)
+            both = np.concatenate([p * self.features[:, rows], p])
+            hessian -= both @ both.T
+        squares, slopes, sums = self.blocks()
+        own = np.arange(k)
+        hessian[own, own] += squares
+        hessian[own, own + k] += slopes
+        hessian[own + k, own] += slopes
+        hessian[own + k, own + k] += sums
+        return hessian
+
+
+@_jit(fastmath=FAST)
+def softmax_columns(u, labels, weights):  # type: ignore[no-untyped-def]
+    """Turn scores (k, n) into weighted probabilities; return the sum of the losses.
+
+    Without labels it is the sum of logsumexp.
+    """
+    k, n = u.shape
+    block = max(16, min(n, BLOCK_SIZE // k))
+    top, total = np.empty(block), np.empty(block)
+    loss = 0.0
+    for start in range(0, n, block):
+        stop = min(start + block, n)
+        rows = stop - start
+        top[:rows] = u[0, start:stop]
+        for j in range(1, k):
+            part = u[j, start:stop]
+            for r in range(rows):
+                top[r] = larger(top[r], part[r])
+        for r in range(rows):
+            w = weights[start + r] if len(weights) else 1.0
+            own = u[labels[start + r], start + r] if len(labels) else 0.0
+            loss += w * (top[r] - own)
+        total[:] = 0.0
+        for j in range(k):
+            part = u[j, start:stop]
+            for r in range(rows):
+                t = (part[r] - top[r]) * LOG2_E
+                e = exp2(-1022.0 if t < -1022.0 else t)
+                part[r] = e
+                total[r] += e
+        for r in range(rows):
+            w = weights[start + r] if len(weights) else 1.0
+            loss += w * math.log(total[r])
+            total[r] = w / total[r]
+        for j in range(k):
+            part = u[j, start:stop]
+            for r in range(rows):
+                part[r] *= total[r]
+    return loss
+
+
+@_jit(fastmath=FAST)
+def curve_columns(p, weights, v):  # type: ignore[no-untyped-def]
+    """Turn v (k, n) into w (diag p - p p') v, where ``p`` holds weighted probabilities."""
+    k, n = p.shape
+    block = max(16, min(n, BLOCK_SIZE // k))
+    mean = np.empty(block)
+    for start in range(0, n, block):
+        stop = min(start + block, n)
+        rows = stop - start
+        mean[:] = 0.0
+        for j in range(k):
+            own, part = p[j, start:stop], v[j, start:stop]
+            for r in range(rows):
+                mean[r] += own[r] * part[r]
+        if len(weights):
+            for r in range(rows):
+                mean[r] /= weights[start + r]
+        for j in range(k):
+            own, part = p[j, start:stop], v[j, start:stop]
+            for r in range(rows):
+                part[r] = own[r] * (part[r] - mean[r])

@@ -1,0 +1,99 @@
+"""Fits of softmax maps: which solver, from where, and about what the inverse Hessian is."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal.calibrators._newton import Vector, minimise
+from refinecal.calibrators._newton_cg import minimise_cg
+from refinecal.calibrators._softmax_linear import MatrixMap, VectorMap
+
+Array = NDArray[np.float64]
+
+FEW = 40  # parameters up to which the Hessian itself is cheaper than many products with it
+SMALL = 1e-8  # of the mean curvature, where there is no penalty
+
+
+def solve_vector(softmax: VectorMap, start: Vector) -> Vector:
+    """Return the parameters of the smallest loss."""
+    if len(start) <= FEW:
+        return minimise(softmax.all, start).x
+    return minimise_cg(softmax, start, lambda: _pairs(softmax), np.empty_like(softmax.probs)).x
+
+
+def solve_matrix(softmax: MatrixMap, start: Vector) -> Vector:
+    """Return the parameters of the smallest loss."""
+    x = softmax.features
+    weighted = x * softmax.weights if len(softmax.weights) else x
+    second = weighted @ x.T / softmax.total
+    work = np.empty_like(softmax.probs)
+    return minimise_cg(softmax, start, lambda: _rows(softmax, second, work), work).x
+
+
+def _pairs(softmax: VectorMap) -> Callable[[Vector], Vector]:
+    """Return the inverse of the 2 by 2 blocks of the Hessian, one for slope and intercept of each class."""
+    k = softmax.k
+    aa, ab, bb = (block / softmax.total for block in softmax.blocks())
+    aa, bb = aa + softmax.ridge[:k], bb + softmax.ridge[k:]
+    aa, bb = aa * (1 + SMALL) + SMALL * aa.mean(), bb * (1 + SMALL) + SMALL * bb.mean()
+    determinant = aa * bb - ab**2
+
+    def apply(vector: Vector) -> Vector:
+        a, b = vector[:k], vector[k:]
+        return np.concatenate([bb * a - ab * b, aa * b - ab * a]) / np.tile(determinant, 2)
+
+    return apply
+
+
+def _rows(softmax: MatrixMap, second: Array, work: Array) -> Callable[[Vector], Vector]:
+    r"""Return about the inverse of the block of the Hessian that belongs to each row j of the matrix.
+
+    The block is taken for :math:`a_j C + R`, with :math:`a_j` the mean of :math:`p_j (1 - p_j)`, C that of
+    :math:`x x^\top` and R the penalties off the diagonal: one eigendecomposition inverts all of them.
+    But row and column j of the block are exact, since where class j is likely its own logit is special.
+    """
+    k, d, own = softmax.k, len(second), np.arange(softmax.k)
+    np.multiply(softmax.probs, softmax.probs, out=work)
+    if len(softmax.weights):
+        work /= softmax.weights
+    np.subtract(softmax.probs, work, out=work)  # w p (1 - p)
+    spread = work.sum(axis=1) / softmax.total
+    spread = np.maximum(spread, SMALL * spread.max())[:, None]
+    work *= softmax.features[:k]
+    cross = work @ softmax.features.T / softmax.total
+    ridge = softmax.ridge.reshape(k, d)
+    pivot = np.maximum(cross[own, own], 0) + np.diagonal(ridge)
+    cross[own, own] = 0
+
+    common = np.concatenate([ridge[[1] + [0] * (k - 1), own], ridge[0, k:]])
+    root = 1 / np.sqrt(common + SMALL * spread.mean() * np.trace(second) / d)
+    values, vectors = np.linalg.eigh(second * root[:, None] * root)
+    turned = vectors * root[:, None]
+    inverse = 1 / (1 + spread * np.maximum(values, 0))
+
+    def shared(matrix: Array) -> Array:
+        return np.asarray(((matrix @ turned) * inverse) @ turned.T)
+
+    corner = shared(np.eye(k, d))
+    corner /= corner[own, own][:, None]
+
+    def rest(matrix: Array) -> Array:  # of a matrix with zeros on the diagonal
+        found = shared(matrix)
+        found -= found[own, own][:, None] * corner
+        return found
+
+    back = rest(cross)
+    pivot = np.maximum(pivot - (cross * back).sum(axis=1), 0.1 * pivot + SMALL * pivot.max())
+
+    def apply(vector: Vector) -> Vector:
+        matrix = vector.reshape(k, d).copy()
+        first = matrix[own, own]
+        matrix[own, own] = 0
+        found = rest(matrix)
+        top = (first - (cross * found).sum(axis=1)) / pivot
+        found -= top[:, None] * back
+        found[own, own] = top
+        return found.ravel()
+
+    return apply
