@@ -31,6 +31,7 @@ from refinecal.evaluation import (
 examples = settings(deadline=None, max_examples=30)
 pytestmark = pytest.mark.filterwarnings("ignore:the search for the temperature:RuntimeWarning")
 TERMS = ("risk", "calibration", "refinement", "sharpness", "uncertainty")
+ERRORS = ("ece", "overconfidence", "underconfidence", "smooth_ece")  # functions of these names
 
 
 @st.composite
@@ -45,7 +46,7 @@ def weighted(draw, **limits):
 
 def numbers(found):
     """Return every number of an evaluation, in order."""
-    values = [found.accuracy, found.auroc, found.ece]
+    values = [found.accuracy, found.auroc, *(getattr(found, name) for name in ERRORS)]
     values += [getattr(parts, term) for parts in (found.log, found.brier) for term in TERMS]
     for one in found.per_class:
         values += [one.share, one.mean_probability, one.recall, one.auroc, one.ece, one.log_loss]
@@ -80,14 +81,16 @@ def test_every_number_is_what_others_find(k, use_weights, kind):
         "brier": np.average(squares, weights=weights),
         "accuracy": sk.accuracy_score(labels, probs.argmax(axis=1), sample_weight=weights),
         "auroc": areas[1] if k == 2 else np.mean(list(areas.values())),
-        "ece": rc.metrics.ece(labels, probs, sample_weight=weights),
+        **{
+            name: getattr(rc.metrics, name)(labels, probs, sample_weight=weights) for name in ERRORS
+        },
     }
     assert {
         "log": found.log.risk,
         "brier": found.brier.risk,
         "accuracy": found.accuracy,
         "auroc": found.auroc,
-        "ece": found.ece,
+        **{name: getattr(found, name) for name in ERRORS},
     } == pytest.approx(expected, rel=1e-9)
     for loss in ("log", "brier"):
         parts = rc.decompose(labels, **given_as, loss=loss)
@@ -436,7 +439,8 @@ def test_the_table_fits_a_terminal_and_the_dictionary_is_json():
     plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert plain["log"]["risk"] == found.log.risk
     assert plain["beta"] == found.beta
-    assert plain["smooth_ece"] is None
+    for name in ("ece", "overconfidence", "underconfidence", "smooth_ece"):
+        assert plain[name] == getattr(found, name)
     assert len(plain["per_class"]) == 40
     assert plain["per_class"][3]["label"] == names[3]
     assert plain["groups"]["29"]["n"] == found.groups["29"].n

@@ -32,12 +32,16 @@ class Sums:
 
     bins: Floats  # (k, N_BINS) probabilities of the class
     hits: Floats  # (k, N_BINS) its own rows
-    tops: Floats  # (2, N_BINS) probabilities of the likeliest class, and whether that is the label
+    events: (
+        Floats  # (3, N_BINS) mass, probabilities and hits of the likeliest class, of two the second
+    )
     mass: Floats  # (k,) its own rows
     right: Floats  # (k,) those whose likeliest class it is
     log: Floats  # (k,) their losses
     brier: Floats
     rest: Floats  # (n,) what each row leaves beside its likeliest class
+    scores: Floats  # (n,) probability of the likeliest class, of two the second
+    happened: Floats  # (n,) 1 where that is the label
 
     @property
     def total(self) -> float:
@@ -177,23 +181,23 @@ def _add_up(
     columns: Floats, labels: NDArray[np.int64], weights: Floats, tolerance: float, threads: int
 ) -> Sums | None:
     loops, (k, n) = _loops(), columns.shape
-    rest = np.empty(n)
+    each = np.empty((3, n))
 
     def add_part(rows: slice) -> tuple[bool, list[Floats]]:
-        shapes = ((k, N_BINS * loops.COPIES), (k, N_BINS), (2, N_BINS), (loops.N_SUMS, k))
+        shapes = ((k, N_BINS * loops.COPIES), (k, N_BINS), (3, N_BINS), (loops.N_SUMS, k))
         sums = [np.zeros(shape) for shape in shapes]
         args = columns, labels, weights, rows.start, rows.stop, tolerance
-        return loops.tally(*args, *sums, rest), sums
+        return loops.tally(*args, *sums, each), sums
 
     parts = in_threads(add_part, _parts(n), columns.size, threads)
     if not all(legal for legal, _ in parts):
         return None
-    bins, hits, tops, classes = (
+    bins, hits, events, classes = (
         np.sum(part, axis=0) for part in zip(*(sums for _, sums in parts), strict=True)
     )
     bins = bins.reshape(k, N_BINS, loops.COPIES).sum(axis=2)
     mass, right, log, brier = classes
-    return Sums(bins, hits, tops, mass, right, log, brier, _frozen(rest))
+    return Sums(bins, hits, events, mass, right, log, brier, *_frozen(each))
 
 
 # ---- losses of rows --------------------------------------------------------------------------------------

@@ -26,11 +26,13 @@ TOP, BEST, LOW, SQUARE, REST, BLOCK_SIZE = (TILE * part for part in range(6))
 
 
 @_jit()
-def tally(columns, labels, weights, first, last, tolerance, bins, hits, tops, classes, rest):  # type: ignore[no-untyped-def]
-    """Add rows first..last to the sums, and fill in ``rest``; return whether they are probabilities.
+def tally(columns, labels, weights, first, last, tolerance, bins, hits, events, classes, rows):  # type: ignore[no-untyped-def]
+    """Add rows first..last to the sums; return whether they are probabilities.
 
     ``bins[j]`` adds up the probabilities of class j, COPIES sums for each bin; ``hits[j]`` the mass of its
-    own rows there; ``tops[0]`` and ``tops[1]`` are the same for the likeliest class.
+    own rows there. ``events`` are mass, probabilities and hits of the second of two classes, else of the
+    likeliest. ``rows`` is filled in with each row's rest, beside its likeliest class, and its own score and
+    hit.
     """
     k, n_bins = hits.shape
     block, at, product = np.empty(BLOCK_SIZE), np.zeros(TILE, np.uint32), np.ones(k)
@@ -46,7 +48,7 @@ def tally(columns, labels, weights, first, last, tolerance, bins, hits, tops, cl
             _bins_of(columns[j, start:stop], n_bins, at)
             _add(columns[j, start:stop], own, at, bins[j])
         for r in range(stop - start):
-            rest[start + r] = block[REST + r]
+            rows[0, start + r] = block[REST + r]
             w = own[r] if len(weights) else 1.0
             y, top, total = labels[start + r], block[TOP + r], block[TOP + r] + block[REST + r]
             p, right = columns[y, start + r], block[BEST + r] == y
@@ -63,8 +65,14 @@ def tally(columns, labels, weights, first, last, tolerance, bins, hits, tops, cl
                     classes[LOSS, y] -= math.log(product[y])
                     product[y] = 1.0
             hits[y, _bin(p, n_bins)] += w
-            tops[0, _bin(top, n_bins)] += w * top
-            tops[1, _bin(top, n_bins)] += w * right
+            score, hit = top, 1.0 if right else 0.0
+            if k == 2:
+                score, hit = columns[1, start + r], float(y)
+            b = _bin(score, n_bins)
+            events[0, b] += w
+            events[1, b] += w * score
+            events[2, b] += w * hit
+            rows[1, start + r], rows[2, start + r] = min(score, 1.0), hit
     for j in range(k):
         classes[LOSS, j] -= math.log(product[j])
     return True

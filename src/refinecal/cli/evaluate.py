@@ -115,6 +115,10 @@ def show(voice: Voice, found: Evaluation, path: Path, by: str | None) -> None:
         ],
     )
     voice.say("  ".join(f"{name} {value}" for name, value in summary(found).items()))
+    voice.say(
+        f"of the ECE, {found.overconfidence:.4f} is overconfidence, {found.underconfidence:.4f} "
+        "underconfidence"
+    )
     for sentence in (verdict(found), *cautions(found)):
         voice.tell(sentence)
     hidden = 0 if voice.verbose else max(0, len(found.per_class) - MOST_CLASSES)
@@ -132,9 +136,8 @@ def summary(found: Evaluation) -> dict[str, str]:
         "accuracy": f"{found.accuracy:.4f}",
         "AUROC": f"{found.auroc:.4f}",
         "ECE": f"{found.ece:.4f}",
+        "smooth ECE": f"{found.smooth_ece:.4f}",
     }
-    if found.smooth_ece is not None:
-        values["smooth ECE"] = f"{found.smooth_ece:.4f}"
     if found.log.beta is not None:
         values["beta"] = f"{found.log.beta:.4g}"
     return values

@@ -19,6 +19,9 @@ from refinecal._scored import Scored, check_scored, rows_at
 from refinecal.decomposition import Decomposition, _in_sample, decompose_sample, prepare
 from refinecal.evaluation._summary import ClassSummary, Evaluation
 from refinecal.losses import get_loss
+from refinecal.metrics._confidence import parts_of
+from refinecal.metrics._shared import Event
+from refinecal.metrics._smooth import smooth_ece_of
 from refinecal.temperature import TemperatureScaling
 
 __all__ = ["evaluate"]
@@ -57,8 +60,8 @@ def evaluate(
     Returns
     -------
     Evaluation
-        With ``log``, ``brier``, ``beta``, ``accuracy``, ``auroc``, ``ece``, ``per_class``, ``groups``, a
-        readable ``repr`` and ``to_dict()``.
+        With ``log``, ``brier``, ``beta``, ``accuracy``, ``auroc``, ``ece``, ``smooth_ece``, ``per_class``,
+        ``groups``, a readable ``repr`` and ``to_dict()``.
 
     Notes
     -----
@@ -100,7 +103,7 @@ def evaluate_scored(
     log, brier = _decompositions(scored, fitted, threads)
     areas = scored.areas(threads)
     errors = np.abs(sums.bins - sums.hits).sum(axis=1) / sums.total
-    top = float(np.abs(sums.tops[0] - sums.tops[1]).sum() / sums.total)
+    over, under = parts_of(sums.events, binary=k == 2)
     found = Evaluation(
         n=n,
         k=k,
@@ -109,9 +112,11 @@ def evaluate_scored(
         brier=brier,
         accuracy=float(sums.right.sum() / sums.total),
         auroc=mean_area(areas),
-        ece=float(errors[1]) if k == 2 else top,
+        ece=over + under,
+        overconfidence=over,
+        underconfidence=under,
+        smooth_ece=smooth_ece_of(Event(sums.scores, sums.happened, scored.weights)),
         per_class=_per_class(scored, titles, areas, errors),
-        smooth_ece=_smooth_ece(scored),
     )
     return found, fitted
 
@@ -155,17 +160,6 @@ def _per_class(
     )
     numbers = zip(*(column.tolist() for column in columns), strict=True)
     return tuple(ClassSummary(title, *row) for title, row in zip(titles, numbers, strict=True))
-
-
-def _smooth_ece(scored: Scored) -> float | None:
-    from refinecal import metrics
-
-    function = getattr(metrics, "smooth_ece", None)
-    if function is None:
-        return None
-    weights = scored.weights if scored.weights.size else None
-    classes = np.arange(scored.sample.k)
-    return float(function(scored.labels, scored.columns.T, sample_weight=weights, classes=classes))
 
 
 # ---- arguments -------------------------------------------------------------------------------------------

@@ -13,6 +13,15 @@ from refinecal.decomposition import Decomposition
 __all__ = ["ClassSummary", "Evaluation"]
 
 TERMS = ("risk", "calibration", "refinement", "sharpness", "uncertainty")
+NUMBERS = (
+    "beta",
+    "accuracy",
+    "auroc",
+    "ece",
+    "overconfidence",
+    "underconfidence",
+    "smooth_ece",
+)
 MOST_LINES = 20  # of classes or groups that are printed
 
 
@@ -80,9 +89,11 @@ class Evaluation:
         Area under the ROC curve; for several classes the mean over one against the rest.
     ece : float
         Calibration error in 15 bins of equal width: of the second of two classes, else of the likeliest.
+    overconfidence, underconfidence : float
+        Its two parts: from bins where the model is too sure, and where it is not sure enough.
+    smooth_ece : float
+        Smooth calibration error of the same, which needs no bins.
     per_class : tuple of ClassSummary
-    smooth_ece : float or None
-        Smooth calibration error, where ``refinecal.metrics`` has it.
     groups : dict of str to Evaluation
         The same for each subgroup, each with a calibrator of its own.
     """
@@ -95,8 +106,10 @@ class Evaluation:
     accuracy: float
     auroc: float
     ece: float
+    overconfidence: float
+    underconfidence: float
+    smooth_ece: float
     per_class: tuple[ClassSummary, ...]
-    smooth_ece: float | None = None
     groups: dict[str, Evaluation] = field(default_factory=dict)
 
     @property
@@ -106,7 +119,7 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON; what is not finite is ``None``."""
-        numbers = {name: getattr(self, name) for name in ("beta", "accuracy", "auroc", "ece")}
+        numbers = {name: getattr(self, name) for name in NUMBERS}
         found: dict[str, Any] = {
             "n": self.n,
             "k": self.k,
@@ -114,7 +127,6 @@ class Evaluation:
             "log": {term: plain(getattr(self.log, term)) for term in TERMS},
             "brier": {term: plain(getattr(self.brier, term)) for term in TERMS},
             **plain(numbers),
-            "smooth_ece": plain(self.smooth_ece),
             "per_class": [one.to_dict() for one in self.per_class],
         }
         if self.groups:
@@ -122,7 +134,7 @@ class Evaluation:
         return found
 
     def __repr__(self) -> str:
-        lines = [f"Evaluation of {self.n} rows, {self.k} classes", *_terms(self), _metrics(self)]
+        lines = [f"Evaluation of {self.n} rows, {self.k} classes", *_terms(self), *_metrics(self)]
         lines += _table("class", self.per_class, CLASS_COLUMNS, lambda one: str(one.label))
         if self.groups:
             pairs = tuple(self.groups.items())
@@ -162,13 +174,20 @@ def _terms(found: Evaluation) -> list[str]:
     return lines
 
 
-def _metrics(found: Evaluation) -> str:
-    values = {"accuracy": found.accuracy, "AUROC": found.auroc, "ECE": found.ece}
-    if found.smooth_ece is not None:
-        values["smooth ECE"] = found.smooth_ece
-    if found.beta is not None:
-        values = {"beta": found.beta, **values}
-    return "  " + ", ".join(f"{name} {value:.4g}" for name, value in values.items())
+def _metrics(found: Evaluation) -> list[str]:
+    values = {
+        "beta": found.beta,
+        "accuracy": found.accuracy,
+        "AUROC": found.auroc,
+        "ECE": found.ece,
+        "smooth ECE": found.smooth_ece,
+    }
+    known = {name: value for name, value in values.items() if value is not None}
+    parts = (
+        f"of the ECE, {found.overconfidence:.4g} is overconfidence, "
+        f"{found.underconfidence:.4g} underconfidence"
+    )
+    return ["  " + ", ".join(f"{name} {value:.4g}" for name, value in known.items()), f"  {parts}"]
 
 
 def _table(

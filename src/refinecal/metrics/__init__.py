@@ -14,6 +14,15 @@ from refinecal.metrics._scores import (
     log_loss,
     spherical_loss,
 )
+from refinecal.metrics._smooth import smooth_ece
+from refinecal.metrics._statistics import (
+    CalibrationTest,
+    ks_statistic,
+    ks_test,
+    kuiper_statistic,
+    kuiper_test,
+    spiegelhalter,
+)
 from refinecal.metrics._stopping import Metric
 from refinecal.metrics._stopping import get_metric as get_metric
 from refinecal.metrics._stopping import get_metrics as get_metrics
@@ -23,15 +32,22 @@ from refinecal.metrics._table import BUILT_IN as BUILT_IN
 from refinecal.metrics._table import Step as Step
 
 __all__ = [
+    "CalibrationTest",
     "Metric",
     "accuracy",
     "auroc",
     "brier_score",
     "ece",
     "error_rate",
+    "ks_statistic",
+    "ks_test",
+    "kuiper_statistic",
+    "kuiper_test",
     "log_loss",
     "mce",
     "overconfidence",
+    "smooth_ece",
     "spherical_loss",
+    "spiegelhalter",
     "underconfidence",
 ]

@@ -42,7 +42,7 @@ def read_rows(probs, labels, soft, weights, tolerance, top, right, sums):  # typ
             at_label = 0.0
             for j in range(k):
                 at_label += soft[i, j] * probs[i, j]
-        top[i], right[i] = high, hit
+        top[i], right[i] = min(high, 1.0), hit
         scale = 1 / total
         q = at_label * scale
         rights += w * hit

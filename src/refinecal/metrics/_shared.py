@@ -81,7 +81,7 @@ class Given:
     def of_class(self, j: int) -> Event:
         """Return the event that the label is class j."""
         hits = self.soft[:, j] if self.soft.size else self.labels == j
-        return Event(self.probs[:, j].copy(), hits.astype(np.float64), self.weights)
+        return Event(np.minimum(self.probs[:, j], 1), hits.astype(np.float64), self.weights)
 
     def events(self, kind: str = "auto") -> list[Event]:
         """Return what a calibration error of this kind is about: one event, or one for each class."""

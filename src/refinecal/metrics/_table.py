@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -27,6 +28,16 @@ from refinecal.metrics._scores import (
     spherical_loss,
 )
 from refinecal.metrics._shared import Given, loops, read_sample
+from refinecal.metrics._smooth import smooth_ece, smooth_ece_of
+from refinecal.metrics._statistics import (
+    _excess_of_all,
+    _largest,
+    _range,
+    _walk,
+    ks_statistic,
+    kuiper_statistic,
+    spiegelhalter,
+)
 from refinecal.resampling import losses_at
 from refinecal.temperature import fit_sample, risk_of
 
@@ -125,6 +136,28 @@ def _step_underconfidence(step: Step) -> float:
     return confidence_parts(step.given)[1]
 
 
+def _step_smooth_ece(step: Step) -> float:
+    return smooth_ece_of(step.given.events()[0])
+
+
+def _step_ks(step: Step) -> float:
+    (event,) = step.given.events()
+    return _largest(_walk(event)) / event.total
+
+
+def _step_kuiper(step: Step) -> float:
+    (event,) = step.given.events()
+    return _range(_walk(event)) / event.total
+
+
+def _step_spiegelhalter(step: Step) -> float:
+    """Return how far Spiegelhalter's z is from 0, on either side."""
+    excess, variance = _excess_of_all(step.given)
+    if variance == 0:
+        return math.nan if excess == 0 else math.inf
+    return abs(excess) / math.sqrt(variance)
+
+
 BUILT_IN: dict[str, tuple[Callable[[Step], float], bool]] = {  # and whether greater is better
     "refinement": (_step_refinement, False),
     "risk": (_step_risk, False),
@@ -139,6 +172,10 @@ BUILT_IN: dict[str, tuple[Callable[[Step], float], bool]] = {  # and whether gre
     "classwise_ece": (_step_classwise_ece, False),
     "debiased_ece": (_step_debiased_ece, False),
     "mce": (_step_mce, False),
+    "smooth_ece": (_step_smooth_ece, False),
+    "ks": (_step_ks, False),
+    "kuiper": (_step_kuiper, False),
+    "spiegelhalter": (_step_spiegelhalter, False),
     "overconfidence": (_step_overconfidence, False),
     "underconfidence": (_step_underconfidence, False),
 }
@@ -151,6 +188,10 @@ OWN: dict[str, Callable[..., Any]] = {  # the functions that mean the same, with
     "auroc": auroc,
     "ece": ece,
     "mce": mce,
+    "smooth_ece": smooth_ece,
+    "ks": ks_statistic,
+    "kuiper": kuiper_statistic,
+    "spiegelhalter": spiegelhalter,
     "overconfidence": overconfidence,
     "underconfidence": underconfidence,
 }

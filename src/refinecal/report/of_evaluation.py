@@ -177,6 +177,27 @@ def classes_table(found: Evaluation) -> Table:
     return Table("Classes", columns, rows)
 
 
+def errors_table(found: Evaluation) -> Table:
+    """Return the calibration errors, and what each means."""
+    of = "the second class" if found.k == 2 else "the likeliest class"
+    rows: list[list[Cell]] = [
+        [
+            "ECE",
+            found.ece,
+            f"How far probabilities of {of} are from frequencies, in 15 equal bins.",
+        ],
+        ["overconfidence", found.overconfidence, "Its part from bins where the model is too sure."],
+        ["underconfidence", found.underconfidence, "Its part where the model is not sure enough."],
+        [
+            "smooth ECE",
+            found.smooth_ece,
+            "The same without bins: it does not depend on their edges.",
+        ],
+    ]
+    note = "Right probabilities have errors above 0 too, by chance: the fewer rows, the larger."
+    return Table("Calibration errors", ["metric", Column("value", digits=4), "meaning"], rows, note)
+
+
 def models_table(named: Mapping[str, Evaluation], title: str, first: str = "model") -> Table:
     """Return one row for each evaluation: models, or subgroups."""
     columns: list[str | Column] = [
@@ -186,7 +207,7 @@ def models_table(named: Mapping[str, Evaluation], title: str, first: str = "mode
             Column(name, digits=4)
             for name in ("log loss", "calibration", "refinement", "beta", "Brier score")
         ),
-        *(Column(name, digits=4) for name in ("accuracy", "AUROC", "ECE")),
+        *(Column(name, digits=4) for name in ("accuracy", "AUROC", "ECE", "smooth ECE")),
     ]
     rows = [
         [
@@ -200,6 +221,7 @@ def models_table(named: Mapping[str, Evaluation], title: str, first: str = "mode
             each.accuracy,
             each.auroc,
             each.ece,
+            each.smooth_ece,
         ]
         for name, each in named.items()
     ]
@@ -234,6 +256,7 @@ def page(
     sections = [
         terms_section({path.stem: found}),
         reliability_section(labels, probs, calibrated, list(given.classes), given.weights),
+        Section("Calibration errors", (), (errors_table(found),)),
         Section("Class by class", (), (classes_table(found),)),
     ]
     if by is not None:
