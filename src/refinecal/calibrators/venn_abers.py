@@ -158,7 +158,7 @@ class CrossVennAbers(_Intervals):
     References
     ----------
     Vovk, Petej, Fedorova, "Large-scale probabilistic predictors with and without guarantees of validity",
-    2015, sections 3 and 4. There each part is scored by a classifier that was trained on the other parts: pass
+    2015, sections 3 and 4. There each part is scored by a classifier trained on the other parts: pass
     such out-of-fold predictions, or those for rows that the classifier has not seen.
 
     Examples

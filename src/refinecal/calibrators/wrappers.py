@@ -1,0 +1,343 @@
+"""Calibrators made of others: many classes by binary calibrators, and smoothing for any of them."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._calibrator import Calibrator
+from refinecal._ranking import log_odds
+from refinecal._sample import Sample, on_cpu
+from refinecal._softmax import log_softmax
+from refinecal._user_calibrator import UserCalibrator, prepare
+from refinecal.calibrators._coupling import couple
+
+Floats = NDArray[np.float64]
+NUMBERS = 2**22  # worked on together: 32 MB
+
+
+class _Wrapper(Calibrator):
+    """A calibrator with another as its parameter, whose parameters are ``calibrator__name``."""
+
+    calibrator: Any
+    laplace = False
+
+    def _parts(self) -> list[Calibrator]:
+        """Return the calibrators that it has fitted."""
+        raise NotImplementedError
+
+    @property
+    def n_parameters(self) -> int:
+        """The sum over the calibrators that it consists of."""
+        return sum(part.n_parameters for part in self._parts())
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters of the constructor; with ``deep``, those of the calibrator within too."""
+        params = super().get_params(deep)
+        if deep and hasattr(self.calibrator, "get_params"):
+            inner = self.calibrator.get_params(deep=True)
+            params |= {f"calibrator__{name}": value for name, value in inner.items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters of the constructor, or ``calibrator__name`` of the calibrator within."""
+        start = "calibrator__"
+        inner = {name: value for name, value in params.items() if name.startswith(start)}
+        super().set_params(**{name: params[name] for name in params if name not in inner})
+        if inner:
+            if not hasattr(self.calibrator, "set_params"):
+                raise ValueError(
+                    f"calibrator is {self.calibrator!r}, which has no parameters to set: pass an object, "
+                    "such as make_calibrator('isotonic')"
+                )
+            self.calibrator.set_params(**{n.removeprefix(start): v for n, v in inner.items()})
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything learned, as every calibrator does; refuse objects from elsewhere."""
+        held = self.calibrator, *(self._parts() if self.__sklearn_is_fitted__() else ())
+        for one in held:
+            if not isinstance(one, str | Calibrator) or isinstance(one, UserCalibrator):
+                raise TypeError(
+                    f"calibrator is {self.calibrator!r}, which is not of this package: only those that "
+                    "are can be written as JSON"
+                )
+        return super().to_dict()
+
+
+class LaplaceSmoothing(_Wrapper):
+    r"""Smooth the probabilities of any calibrator.
+
+    Of k classes and n calibration rows, :math:`\frac{n}{n+1} g(p) + \frac{1}{n+1} \frac1k`, so that log loss
+    stays finite. Calibrators of this package with ``laplace=True`` do so by themselves, and are not smoothed
+    twice; this is for objects from elsewhere, and for wrapped calibrators as a whole.
+
+    Parameters
+    ----------
+    calibrator : str or object with ``fit`` and ``predict_proba``, default "isotonic"
+        What to smooth; a copy is fitted.
+
+    Attributes
+    ----------
+    calibrator_ : Calibrator
+        The fitted copy.
+
+    References
+    ----------
+    Appendix D of the paper.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> iso = rc.make_calibrator("isotonic", laplace=False)
+    >>> smooth = rc.calibrators.LaplaceSmoothing(iso).fit([0.2, 0.7, 0.8], [0, 1, 1])
+    >>> smooth.predict_proba([0.1])  # 3/4 of (1, 0), and 1/4 of (1/2, 1/2)
+    array([[0.875, 0.125]])
+    """
+
+    laplace = True
+    calibrator_: Calibrator
+
+    def __init__(self, calibrator: Any = "isotonic") -> None:
+        self.calibrator = calibrator
+
+    def _parts(self) -> list[Calibrator]:
+        return [self.calibrator_]
+
+    def _summary(self) -> str:
+        return self.calibrator_._summary()
+
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        self.calibrator_ = prepare(self.calibrator)._fit_sample(on_cpu(sample), threads, start)
+
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        return self.calibrator_._map(logits)
+
+
+class _Binary(_Wrapper):
+    """Several binary problems, each with a calibrator if both of its labels occur.
+
+    Where one label does not, there is nothing to fit. Then its probability is the given one, divided by 1
+    plus the number of rows of that label that was expected: the mean of the factor by which the given
+    probabilities are wrong, if it was exponential with mean 1 before the rows were seen.
+    """
+
+    calibrators_: list[Calibrator]
+    members_: NDArray[np.int64]  # for each problem, which of the calibrators is its own, or -1
+    expected_: (
+        Floats  # for each problem without one, the expected rows of the labels that do not occur
+    )
+
+    def __init__(self, calibrator: Any = "isotonic") -> None:
+        self.calibrator = calibrator
+
+    def _parts(self) -> list[Calibrator]:
+        return self.calibrators_
+
+    def _summary(self) -> str:
+        return f"{len(self.calibrators_)} calibrators"
+
+    def _problems(self, sample: Sample) -> Iterable[Sample]:
+        """Return the binary problems that the rows make."""
+        raise NotImplementedError
+
+    def _join(self, logits: Floats) -> Floats:
+        """Return the logarithms of the probabilities of some rows."""
+        raise NotImplementedError
+
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        sample = on_cpu(sample).counted()
+        self.calibrators_, members, expected = [], [], []
+        for problem in [sample] if sample.k == 2 else self._problems(sample):
+            occurs = _masses(problem) > 0
+            if occurs.all() or sample.k == 2:
+                members.append(len(self.calibrators_))
+                expected.append(np.zeros(2))
+                fitted = prepare(self.calibrator)._fit_sample(problem, threads)
+                self.calibrators_.append(fitted)
+            else:
+                members.append(-1)
+                weights = np.ones(problem.n) if problem.weights is None else problem.weights
+                expected.append(np.where(occurs, 0, weights @ np.exp(log_softmax(problem.logits))))
+        self.members_, self.expected_ = np.array(members), np.array(expected)
+
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        if logits.shape[1] == 2:
+            return self.calibrators_[0]._log_proba(logits)
+        logs = np.empty(logits.shape)
+        step = max(1, NUMBERS // len(self.members_))
+        for start in range(0, len(logits), step):
+            rows = slice(start, start + step)
+            logs[rows] = self._join(logits[rows].astype(np.float64))
+        return logs
+
+    def _solve(self, problem: int, logits: Floats) -> Floats:
+        """Return the log-probabilities of the two labels of a problem."""
+        if self.members_[problem] >= 0:
+            return np.asarray(self.calibrators_[self.members_[problem]]._log_proba(logits))
+        logs: Floats = log_softmax(logits) - np.log1p(self.expected_[problem])
+        for label in np.flatnonzero(self.expected_[problem]):
+            with np.errstate(divide="ignore"):
+                logs[:, 1 - label] = np.log(-np.expm1(logs[:, label]))
+        return logs
+
+
+class OneVsRest(_Binary):
+    r"""Calibrate many classes, each against the rest, by a binary calibrator.
+
+    The score of class j is its log-odds :math:`\log p_j - \log (1 - p_j)`, computed from the logits. The
+    calibrated probabilities are divided by their sum; where all are 0, they are all the same.
+
+    A class without calibration rows keeps its probability, divided by 1 plus the number of rows that it was
+    expected to have. Two classes are left to the binary calibrator.
+
+    Parameters
+    ----------
+    calibrator : str or object with ``fit`` and ``predict_proba``, default "isotonic"
+        The binary calibrator; copies are fitted. ``make_calibrator("isotonic-ovr")`` is a short way.
+
+    Attributes
+    ----------
+    calibrators_ : list of Calibrator
+        Those of the classes that have rows.
+    members_ : ndarray
+        Which of them is that of each class; -1 for a class without rows, or with all of them.
+    expected_ : ndarray
+        How many rows that are not there were expected, against and for the class.
+
+    References
+    ----------
+    Zadrozny, Elkan, "Transforming classifier scores into accurate multiclass probability estimates", 2002.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> probs = [[0.6, 0.2, 0.2], [0.2, 0.6, 0.2], [0.2, 0.2, 0.6]] * 2
+    >>> iso = rc.make_calibrator("isotonic-ovr", laplace=False).fit(probs, [0, 1, 2, 0, 1, 0])
+    >>> iso.predict_proba(probs[1:3])  # class 0 has 1 of the 4 rows that give it 0.2, class 2 has none
+    array([[0.2       , 0.8       , 0.        ],
+           [0.33333333, 0.        , 0.66666667]])
+    """
+
+    def _problems(self, sample: Sample) -> Iterator[Sample]:
+        odds = log_odds(sample.logits.astype(np.float64))
+        for j in range(sample.k):
+            logits = _columns(odds[:, j])
+            if sample.soft is None:
+                yield Sample((sample.labels == j).astype(np.int64), logits, sample.weights)
+            else:
+                yield _soft(logits, sample.soft[:, j], sample.weights)
+
+    def _join(self, logits: Floats) -> Floats:
+        odds = log_odds(logits)
+        logs = [self._solve(j, _columns(odds[:, j]))[:, 1] for j in range(odds.shape[1])]
+        return _normalised(np.stack(logs, axis=1))
+
+
+class OneVsOne(_Binary):
+    r"""Calibrate many classes, each against each other, by a binary calibrator.
+
+    For classes i and j, the calibrator learns :math:`r_{ij}`, the probability of i if it is one of the two,
+    from their own rows and the difference of their logits. The probabilities of all classes then solve
+
+    .. math:: \min_p \sum_{i < j} (r_{ji} p_i - r_{ij} p_j)^2 \quad\text{with}\quad \sum_i p_i = 1,
+
+    exactly: one linear system for each row. This is the second method of Wu, Lin and Weng.
+
+    Of two classes, one without calibration rows keeps its probability beside the other, divided by 1 plus the
+    number of rows that it was expected to have. Two classes are left to the binary calibrator.
+
+    Parameters
+    ----------
+    calibrator : str or object with ``fit`` and ``predict_proba``, default "isotonic"
+        The binary calibrator; copies are fitted. ``make_calibrator("isotonic-ovo")`` is a short way.
+
+    Attributes
+    ----------
+    calibrators_ : list of Calibrator
+        Those of the pairs that both have rows.
+    members_ : ndarray
+        Which of them is that of each pair: of classes 0 and 1, 0 and 2, 1 and 2, 0 and 3 ...; or -1.
+    expected_ : ndarray
+        How many rows that are not there were expected, of the first and of the second class.
+
+    References
+    ----------
+    Wu, Lin, Weng, "Probability estimates for multi-class classification by pairwise coupling", 2004.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> logits = [[0.0, 0.0, 0.0]] * 6
+    >>> iso = rc.make_calibrator("isotonic-ovo", laplace=False).fit_logits(logits, [0, 0, 0, 1, 1, 2])
+    >>> iso.predict_proba_logits(logits[:1]).round(6)  # 3, 2 and 1 of 6: the pairs agree
+    array([[0.5     , 0.333333, 0.166667]])
+    """
+
+    def _problems(self, sample: Sample) -> Iterator[Sample]:
+        order = np.argsort(sample.labels, kind="stable")
+        own = np.split(order, np.cumsum(np.bincount(sample.labels, minlength=sample.k))[:-1])
+        for i, j in _pairs(sample.k):
+            if sample.soft is not None:
+                yield _soft_pair(sample, sample.soft, i, j)
+                continue
+            rows = np.concatenate([own[i], own[j]])
+            labels = np.repeat([0, 1], [len(own[i]), len(own[j])])
+            weights = None if sample.weights is None else sample.weights[rows]
+            yield Sample(labels, _two(sample.logits[rows], i, j), weights)
+
+    def _join(self, logits: Floats) -> Floats:
+        n, k = logits.shape
+        ratios = np.zeros((n, k, k))
+        for problem, (i, j) in enumerate(_pairs(k)):
+            logs = self._solve(problem, _two(logits, i, j))
+            ratios[:, i, j], ratios[:, j, i] = np.exp(logs).T
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(couple(ratios)))
+
+
+def _pairs(k: int) -> list[tuple[int, int]]:
+    return [(i, j) for j in range(k) for i in range(j)]
+
+
+def _columns(odds: Floats) -> Floats:
+    """Return log-odds as two columns, in which infinities are -inf."""
+    return np.stack([-np.maximum(odds, 0), np.minimum(odds, 0)], axis=1)
+
+
+def _two(logits: NDArray[Any], i: int, j: int) -> Floats:
+    """Return the logits of two classes; where both are impossible, they are equally so."""
+    pair = logits[:, [i, j]].astype(np.float64)
+    pair[np.isneginf(pair).all(axis=1)] = 0
+    return pair
+
+
+def _soft(logits: Floats, share: Floats, weights: Floats | None) -> Sample:
+    """Return a binary problem with soft labels."""
+    soft = np.stack([1 - share, share], axis=1)
+    return Sample(soft.argmax(axis=1), logits, weights, soft)
+
+
+def _soft_pair(sample: Sample, soft: Floats, i: int, j: int) -> Sample:
+    """Return the rows that may be one of two classes, as often as they are."""
+    mass = soft[:, i] + soft[:, j]
+    rows = np.flatnonzero(mass)
+    weights = mass[rows] * (1 if sample.weights is None else sample.weights[rows])
+    return _soft(_two(sample.logits[rows], i, j), soft[rows, j] / mass[rows], weights)
+
+
+def _masses(problem: Sample) -> Floats:
+    """Return how many rows each label has; there may be no rows at all."""
+    weights = np.ones(problem.n) if problem.weights is None else problem.weights
+    if problem.soft is not None:
+        return np.asarray(weights @ problem.soft)
+    return np.bincount(problem.labels, weights, minlength=2).astype(np.float64)
+
+
+def _normalised(logs: Floats) -> Floats:
+    """Return the logarithms of probabilities divided by their sum; of zeros alone, those of equal ones."""
+    logs = np.where(np.isneginf(logs).all(axis=1, keepdims=True), 0, logs)
+    return np.asarray(log_softmax(logs))
