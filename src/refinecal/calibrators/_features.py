@@ -1,5 +1,6 @@
 """What a linear map of logits starts from: finite gaps, whatever the logits."""
 
+import numbers
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,13 @@ def finite_gaps(logits: Array, limit: float = ROUNDED) -> NDArray[np.float64]:
     with np.errstate(over="ignore"):
         gaps = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=np.float64)
     return np.asarray(np.maximum(gaps, -limit, out=gaps))
+
+
+def centred(logits: Array, limit: float = ROUNDED) -> NDArray[np.float64]:
+    """Return finite logits whose rows sum to 0."""
+    gaps = finite_gaps(logits, limit)
+    gaps -= gaps.mean(axis=1, keepdims=True)
+    return gaps
 
 
 def log_odds(logits: Array, limit: float = ROUNDED) -> NDArray[np.float64]:
@@ -59,3 +67,10 @@ def _blames(
 
 def _rows_of(array: NDArray[Any] | None, rows: slice) -> NDArray[Any] | None:
     return None if array is None else array[rows]
+
+
+def check_strength(name: str, value: Any) -> float:
+    """Return the strength of a penalty."""
+    if not (isinstance(value, numbers.Real) and 0 <= float(value) < np.inf):
+        raise ValueError(f"{name} is {value!r}: it must be a finite number of at least 0")
+    return float(value)

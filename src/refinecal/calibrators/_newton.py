@@ -51,7 +51,9 @@ def minimise(
             return Solution(x + step, value - decrement / 2, decrement, n_steps, True)
         found = _search(function, x, value, step, decrement)
         if found is None:  # no decrease that rounding would show
-            return said_if_stuck(Solution(x, value, decrement, n_steps, decrement <= 1e-7 * (1 + value)))
+            return said_if_stuck(
+                Solution(x, value, decrement, n_steps, decrement <= 1e-7 * (1 + value))
+            )
         x, (value, gradient, hessian) = found
     return said_if_stuck(Solution(x, value, decrement, max_steps, False))
 

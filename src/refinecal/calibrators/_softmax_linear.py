@@ -8,12 +8,11 @@ scores. ``MatrixMap`` and ``VectorMap`` say what those two are; the rest is shar
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._kernels import FAST, LN2, LOG2_E, _jit
+from refinecal._kernels import FAST, LOG2_E, _jit
 from refinecal._sample import Sample
 from refinecal._vector import exp2, larger
 
@@ -37,7 +36,9 @@ class SoftmaxMap(ABC):
 
     def _label_weights(self, sample: Sample) -> Array:
         if sample.soft is not None:
-            return np.ascontiguousarray(sample.soft.T * (1.0 if sample.weights is None else sample.weights))
+            return np.ascontiguousarray(
+                sample.soft.T * (1.0 if sample.weights is None else sample.weights)
+            )
         dense = np.zeros((self.k, self.n))
         dense[sample.labels, np.arange(self.n)] = 1.0 if sample.weights is None else sample.weights
         return dense
@@ -162,7 +163,7 @@ def softmax_columns(u, labels, weights):  # type: ignore[no-untyped-def]
         for j in range(1, k):
             part = u[j, start:stop]
             for r in range(rows):
-                top[r] = larger(top[r], part[r])
+                top[r] = larger(top[r], part[r])  # type: ignore[call-arg]
         for r in range(rows):
             w = weights[start + r] if len(weights) else 1.0
             own = u[labels[start + r], start + r] if len(labels) else 0.0

@@ -31,6 +31,19 @@ def solve_matrix(softmax: MatrixMap, start: Vector) -> Vector:
     return minimise_cg(softmax, start, lambda: _rows(softmax, second, work), work).x
 
 
+def linear_start(k: int) -> Vector:
+    """Return the identity with intercepts 0, as a vector."""
+    return np.asarray(np.eye(k, k + 1).ravel(), dtype=np.float64)
+
+
+def penalties(k: int, off_diagonal: float, diagonal: float, intercept: float) -> Vector:
+    """Return the ridge of a matrix with intercepts, for penalties ``strength * parameter**2``."""
+    ridge = np.full((k, k + 1), 2 * off_diagonal)
+    ridge[np.arange(k), np.arange(k)] = 2 * diagonal
+    ridge[:, k] = 2 * intercept
+    return np.asarray(ridge.ravel())
+
+
 def _pairs(softmax: VectorMap) -> Callable[[Vector], Vector]:
     """Return the inverse of the 2 by 2 blocks of the Hessian, one for slope and intercept of each class."""
     k = softmax.k
@@ -41,7 +54,7 @@ def _pairs(softmax: VectorMap) -> Callable[[Vector], Vector]:
 
     def apply(vector: Vector) -> Vector:
         a, b = vector[:k], vector[k:]
-        return np.concatenate([bb * a - ab * b, aa * b - ab * a]) / np.tile(determinant, 2)
+        return np.concatenate([(bb * a - ab * b) / determinant, (aa * b - ab * a) / determinant])
 
     return apply
 

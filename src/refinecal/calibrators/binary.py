@@ -2,7 +2,6 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
-import numbers
 from typing import Any, Literal
 
 import numpy as np
@@ -11,8 +10,9 @@ from numpy.typing import NDArray
 from refinecal._calibrator import Calibrator
 from refinecal._checks import fail_choice
 from refinecal._sample import Sample, on_cpu
-from refinecal.calibrators._features import gap_limit, log_odds
+from refinecal.calibrators._features import check_strength, gap_limit, log_odds
 from refinecal.calibrators._logistic import fit_logistic
+from refinecal.calibrators._two import log_shares, shares_of
 
 LOG2 = float(np.log(2))
 
@@ -229,27 +229,6 @@ def check_two(sample: Sample, what: str, name: str) -> Sample:
             "class against the rest"
         )
     return on_cpu(sample).counted()
-
-
-def shares_of(sample: Sample) -> NDArray[np.float64]:
-    """Return the share of class 1 in each row's label."""
-    return sample.labels.astype(np.float64) if sample.soft is None else sample.soft[:, 1]
-
-
-def log_shares(odds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the log-probabilities of both classes, given the log-odds of class 1."""
-    logs = np.empty((len(odds), 2))
-    rest = np.log(1 + np.exp(-np.abs(odds)))
-    np.subtract(-np.maximum(odds, 0), rest, out=logs[:, 0])
-    np.subtract(np.minimum(odds, 0), rest, out=logs[:, 1])
-    return logs
-
-
-def check_strength(name: str, value: Any) -> float:
-    """Return the strength of a penalty."""
-    if not (isinstance(value, numbers.Real) and 0 <= float(value) < np.inf):
-        raise ValueError(f"{name} is {value!r}: it must be a finite number of at least 0")
-    return float(value)
 
 
 def _fit_powers(sample: Sample, limit: float, degree: int, ridge: Any) -> list[float]:

@@ -1,0 +1,297 @@
+"""Linear maps of the logits: vector scaling, matrix scaling and Dirichlet calibration."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._calibrator import Calibrator
+from refinecal._sample import Sample, on_cpu
+from refinecal._softmax import log_softmax
+from refinecal.calibrators._features import centred, check_strength, finite_gaps, gap_limit
+from refinecal.calibrators._softmax_linear import MatrixMap, VectorMap
+from refinecal.calibrators._solve import linear_start, penalties, solve_matrix, solve_vector
+from refinecal.calibrators._two import fit_two
+from refinecal.temperature import fit_sample
+
+Array = NDArray[np.float64]
+
+
+class VectorScaling(Calibrator):
+    r"""Calibrate by a scale and an intercept for each class: ``softmax(w * z + b)``.
+
+    The logits z are centred, each row to the sum 0, so that a constant added to a row changes nothing and
+    two classes give affine scaling. The mean log loss is the smallest; there is no penalty.
+
+    Parameters
+    ----------
+    laplace : bool, default True
+        Whether to smooth, as in :class:`refinecal.TemperatureScaling`.
+
+    Attributes
+    ----------
+    scales_, intercepts_ : ndarray of shape (k,)
+        w and b; the intercepts sum to 0.
+    limit_ : float
+        Logits further than this below the largest are cut: what a probability of 0 stands for.
+
+    References
+    ----------
+    C. Guo, G. Pleiss, Y. Sun, K. Weinberger, On calibration of modern neural networks, ICML 2017.
+
+    Examples
+    --------
+    All classes look alike, but class 0 is half of the samples: only the intercepts can say so.
+
+    >>> import refinecal as rc
+    >>> vector = rc.make_calibrator("vector", laplace=False)
+    >>> vector.fit_logits([[1.0, 1.0, 1.0]] * 4, [0, 0, 1, 2]).predict_proba_logits([[0, 0, 0]]).round(6)
+    array([[0.5 , 0.25, 0.25]])
+    """
+
+    scales_: Array
+    intercepts_: Array
+    limit_: float
+
+    def __init__(self, laplace: bool = True) -> None:
+        self.laplace = laplace
+
+    @property
+    def n_parameters(self) -> int:
+        """Two for each class."""
+        return 2 * len(self.scales_)
+
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        sample = on_cpu(sample).counted()
+        self.limit_ = gap_limit(sample)
+        if sample.k == 2:
+            slope, self.intercepts_ = _fit_affine(sample, self.limit_, 0.0)
+            self.scales_ = np.full(2, slope)
+            return
+        features, unit = _unit_logits(sample, self.limit_, threads, start)
+        begin = np.repeat([1.0, 0.0], sample.k)
+        softmax = VectorMap(features, sample, np.zeros(len(begin)), begin)
+        slopes, shifts = np.split(solve_vector(softmax, begin), 2)
+        self.scales_, self.intercepts_ = slopes * unit, shifts - shifts.mean()
+
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        scores = centred(logits, self.limit_)
+        scores *= self.scales_
+        scores += self.intercepts_
+        return log_softmax(scores)
+
+
+class MatrixScaling(Calibrator):
+    r"""Calibrate by a matrix and an intercept: ``softmax(W @ z + b)``.
+
+    The logits z are centred, each row to the sum 0. The loss is the mean log loss plus
+    :math:`\frac{k}{n} (\lambda \sum_{i \ne j} W_{ij}^2 + \mu \sum_j b_j^2)`: off-diagonal and intercept
+    regularisation (ODIR), which vanishes as n grows. Without it k² + k parameters learn small sets by
+    heart. :class:`refinecal.calibrators.StructuredMatrixScaling` shrinks more and to temperature scaling.
+
+    Parameters
+    ----------
+    laplace : bool, default True
+        Whether to smooth, as in :class:`refinecal.TemperatureScaling`.
+    off_diagonal, intercept : float, default 1
+        The strengths :math:`\lambda` and :math:`\mu`. Kull et al. write :math:`\lambda' / (k (k - 1))` and
+        :math:`\mu' / k` for what is :math:`\lambda k / n` and :math:`\mu k / n` here.
+
+    Attributes
+    ----------
+    matrix_ : ndarray of shape (k, k)
+        W, of all that predict the same the one with the smallest entries off the diagonal.
+    intercepts_ : ndarray of shape (k,)
+        b; they sum to 0.
+    limit_ : float
+        Logits further than this below the largest are cut: what a probability of 0 stands for.
+
+    References
+    ----------
+    C. Guo, G. Pleiss, Y. Sun, K. Weinberger, On calibration of modern neural networks, ICML 2017;
+    M. Kull et al., Beyond temperature scaling, NeurIPS 2019.
+
+    Examples
+    --------
+    Two classes whose log-odds are twice too large: the matrix is half the identity.
+
+    >>> import refinecal as rc
+    >>> logits = 2 * np.log([[0.75, 0.25]] * 4 + [[0.25, 0.75]] * 4)
+    >>> rc.make_calibrator("matrix").fit_logits(logits, [0, 0, 0, 1, 0, 1, 1, 1]).matrix_.round(6)
+    array([[0.5, 0. ],
+           [0. , 0.5]])
+    """
+
+    matrix_: Array
+    intercepts_: Array
+    limit_: float
+
+    def __init__(
+        self, laplace: bool = True, off_diagonal: float = 1.0, intercept: float = 1.0
+    ) -> None:
+        self.laplace = laplace
+        self.off_diagonal = off_diagonal
+        self.intercept = intercept
+
+    @property
+    def n_parameters(self) -> int:
+        """The entries of the matrix and the intercepts: k² + k."""
+        return self.matrix_.size + len(self.matrix_)
+
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        off = check_strength("off_diagonal", self.off_diagonal)
+        shift = check_strength("intercept", self.intercept)
+        sample = on_cpu(sample).counted()
+        self.limit_ = gap_limit(sample)
+        if sample.k == 2:  # off the diagonal there is nothing that the diagonal cannot do
+            slope, self.intercepts_ = _fit_affine(sample, self.limit_, shift)
+            self.matrix_ = slope * np.eye(2)
+            return
+        features, unit = _unit_logits(sample, self.limit_, threads, start)
+        matrix, self.intercepts_ = _fit_matrix(sample, features, unit, off, shift)
+        self.matrix_ = matrix if off > 0 else _least_off_diagonal(matrix, centred=True)
+
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        return _map_linear(centred(logits, self.limit_), self.matrix_, self.intercepts_)
+
+
+class DirichletCalibration(Calibrator):
+    r"""Calibrate by the map that is right when predictions follow a Dirichlet law in each class.
+
+    That is ``softmax(W @ log(p) + b)``: matrix scaling of log-probabilities, and for two classes beta
+    calibration whose a and b may be negative. The loss is the mean log loss plus
+    :math:`\frac{k}{n} (\lambda \sum_{i \ne j} W_{ij}^2 + \mu \sum_j b_j^2)`: off-diagonal and intercept
+    regularisation (ODIR).
+
+    Parameters
+    ----------
+    laplace : bool, default True
+        Whether to smooth, as in :class:`refinecal.TemperatureScaling`.
+    off_diagonal, intercept : float, default 1
+        The strengths :math:`\lambda` and :math:`\mu`. Kull et al. write :math:`\lambda' / (k (k - 1))` and
+        :math:`\mu' / k` for what is :math:`\lambda k / n` and :math:`\mu k / n` here.
+
+    Attributes
+    ----------
+    matrix_ : ndarray of shape (k, k)
+        W, of all that predict the same the one with the smallest entries off the diagonal.
+    intercepts_ : ndarray of shape (k,)
+        b; they sum to 0.
+    limit_ : float
+        Logits further than this below the largest are cut: what a probability of 0 stands for.
+
+    References
+    ----------
+    M. Kull et al., Beyond temperature scaling, NeurIPS 2019.
+
+    Examples
+    --------
+    Log-odds that are twice too large: the matrix is half the identity.
+
+    >>> import refinecal as rc
+    >>> probs = np.array([[0.9, 0.1]] * 4 + [[0.1, 0.9]] * 4)  # 3/4 and 1/4, squared and rescaled
+    >>> fitted = rc.make_calibrator("dirichlet", laplace=False).fit(probs, [0, 0, 0, 1, 0, 1, 1, 1])
+    >>> fitted.predict_proba([[0.9, 0.1]]).round(6)
+    array([[0.75, 0.25]])
+    """
+
+    matrix_: Array
+    intercepts_: Array
+    limit_: float
+
+    def __init__(
+        self, laplace: bool = True, off_diagonal: float = 1.0, intercept: float = 1.0
+    ) -> None:
+        self.laplace = laplace
+        self.off_diagonal = off_diagonal
+        self.intercept = intercept
+
+    @property
+    def n_parameters(self) -> int:
+        """The entries of the matrix and the intercepts: k² + k."""
+        return self.matrix_.size + len(self.matrix_)
+
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        off = check_strength("off_diagonal", self.off_diagonal)
+        shift = check_strength("intercept", self.intercept)
+        sample = on_cpu(sample).counted()
+        self.limit_ = gap_limit(sample)
+        logs = log_softmax(finite_gaps(sample.logits, self.limit_))
+        if sample.k == 2:
+            ridge = [0.0, 0.0, shift / sample.total]
+            found, self.intercepts_ = fit_two(sample, [-logs[:, 0], logs[:, 1]], ridge)
+            self.matrix_ = np.diag(found)
+            return
+        features = np.ascontiguousarray(logs.T)
+        unit = _unit(sample, logs, threads, start)
+        features *= unit
+        matrix, self.intercepts_ = _fit_matrix(sample, features, unit, off, shift)
+        self.matrix_ = matrix if off > 0 else _least_off_diagonal(matrix, centred=False)
+
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        logs = log_softmax(finite_gaps(logits, self.limit_))
+        return _map_linear(logs, self.matrix_, self.intercepts_)
+
+
+def _map_linear(features: Array, matrix: Array, intercepts: Array) -> Array:
+    scores = features @ matrix.T
+    scores += intercepts
+    return log_softmax(scores)
+
+
+def _unit_logits(sample: Sample, limit: float, threads: int, start: float) -> tuple[Array, float]:
+    """Return centred logits (k, n) at their best temperature, and what they were multiplied by."""
+    logits = centred(sample.logits, limit)
+    unit = _unit(sample, logits, threads, start)
+    features = np.ascontiguousarray(logits.T)
+    features *= unit
+    return features, unit
+
+
+def _unit(sample: Sample, logits: Array, threads: int, start: float) -> float:
+    """Return the best inverse temperature; where that is no scale to start from, that of the logits."""
+    largest = float(np.abs(logits).max())
+    if largest == 0:
+        return 1.0
+    beta = fit_sample(replace(sample, logits=logits), start, threads).beta
+    return beta if 0.1 <= beta * largest <= 1e3 else 5 / largest
+
+
+def _fit_affine(sample: Sample, limit: float, shift: float) -> tuple[float, Array]:
+    """Return slope and intercepts of two classes: (k / n) |b|**2 is their difference squared, over n."""
+    logits = centred(sample.logits, limit)
+    odds = logits[:, 1] - logits[:, 0]
+    slope, intercepts = fit_two(sample, [odds], [0.0, shift / sample.total])
+    return float(slope[0]), intercepts
+
+
+def _fit_matrix(
+    sample: Sample, features: Array, unit: float, off: float, shift: float
+) -> tuple[Array, Array]:
+    """Return matrix and intercepts for the features (k, n), which are ``unit`` times what they stand for."""
+    k, strength = sample.k, sample.k / sample.total
+    ridge = penalties(k, strength * off * unit**2, 0.0, strength * shift)
+    begin = linear_start(k)
+    full = np.concatenate([features, np.ones((1, sample.n))])
+    softmax = MatrixMap(full, sample, ridge, np.zeros(len(begin)))
+    found = solve_matrix(softmax, begin).reshape(k, k + 1)
+    return found[:, :k] * unit, found[:, k] - found[:, k].mean()
+
+
+def _least_off_diagonal(matrix: Array, centred: bool) -> Array:
+    """Return the matrix that predicts the same and has the smallest entries off the diagonal.
+
+    What is added to all entries of a column changes no prediction; nor, for centred logits, to a row.
+    """
+    k = len(matrix)
+    off = matrix * (1 - np.eye(k))
+    if not centred:
+        return np.asarray(matrix - off.sum(axis=0) / (k - 1))
+    ones = np.ones((k, k)) - np.eye(k)
+    system = np.block([[(k - 1) * np.eye(k), ones], [ones, (k - 1) * np.eye(k)]])
+    right = np.concatenate([off.sum(axis=1), off.sum(axis=0)])
+    rows, columns = np.split(np.linalg.lstsq(system, right)[0], 2)
+    return np.asarray(matrix - rows[:, None] - columns)
