@@ -30,10 +30,12 @@ from refinecal.metrics._stopping import is_built_in as is_built_in
 from refinecal.metrics._stopping import value_of as value_of
 from refinecal.metrics._table import BUILT_IN as BUILT_IN
 from refinecal.metrics._table import Step as Step
+from refinecal.metrics._tables import MetricTable, per_class, per_group
 
 __all__ = [
     "CalibrationTest",
     "Metric",
+    "MetricTable",
     "accuracy",
     "auroc",
     "brier_score",
@@ -46,6 +48,8 @@ __all__ = [
     "log_loss",
     "mce",
     "overconfidence",
+    "per_class",
+    "per_group",
     "smooth_ece",
     "spherical_loss",
     "spiegelhalter",

@@ -1,0 +1,171 @@
+"""Tables of numbers: one row for each class, or for each group of rows."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Unpack, overload
+
+from refinecal._json import plain
+from refinecal._text import shortened
+from refinecal.metrics._shared import Inputs
+
+if TYPE_CHECKING:
+    from refinecal.evaluation import ClassSummary, Evaluation
+
+__all__ = ["MetricTable", "per_class", "per_group"]
+
+NAME_WIDTH, WIDTH = 16, 80
+
+
+class MetricTable(Sequence[dict[str, Any]]):
+    """Rows of numbers, each a dictionary of the same keys; the first names the row.
+
+    ``pandas.DataFrame(table)`` and ``polars.DataFrame(list(table))`` make a frame of it.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> table = rc.metrics.per_group([0, 1, 1, 1], [0.2, 0.9, 0.6, 0.4], by=["a", "a", "b", "b"])
+    >>> [row["accuracy"] for row in table]
+    [1.0, 0.5]
+    """
+
+    def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
+        self._rows = tuple(rows)
+
+    @overload
+    def __getitem__(self, place: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, place: slice) -> MetricTable: ...
+    def __getitem__(self, place: int | slice) -> dict[str, Any] | MetricTable:
+        """Return one row, or several as a table."""
+        if isinstance(place, slice):
+            return MetricTable(self._rows[place])
+        return self._rows[place]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self._rows)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MetricTable) and self._rows == other._rows
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def columns(self) -> list[str]:
+        """The keys of every row."""
+        return list(self._rows[0]) if self._rows else []
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return plain JSON, a list for each column; what is not finite is ``None``."""
+        return {name: plain([_item(row[name]) for row in self._rows]) for name in self.columns}
+
+    def __repr__(self) -> str:
+        """Return the table as text, folded where it would be wider than a terminal."""
+        if not self._rows:
+            return "MetricTable without rows"
+        columns = [[name, *(_text(row[name]) for row in self)] for name in self.columns]
+        first = _aligned([shortened(cell, NAME_WIDTH) for cell in columns[0]], "<")
+        blocks = [first]
+        for column in columns[1:]:
+            cells = _aligned(column, ">")
+            if len(blocks[-1][0]) + 2 + len(cells[0]) > WIDTH:
+                blocks.append(first)
+            blocks[-1] = ["  ".join(pair) for pair in zip(blocks[-1], cells, strict=True)]
+        return "\n\n".join("\n".join(block) for block in blocks)
+
+
+def _aligned(cells: list[str], side: str) -> list[str]:
+    width = max(map(len, cells))
+    return [f"{cell:{side}{width}}" for cell in cells]
+
+
+def per_class(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> MetricTable:
+    """Return one row of numbers for each class: how often, how sure, how well told apart.
+
+    Parameters
+    ----------
+    y_true, probs, **inputs
+        As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too.
+
+    Returns
+    -------
+    MetricTable
+        With ``label``, ``n``, ``share``, ``mean_probability``, ``recall``, ``auroc``, ``ece``, ``log_loss``
+        and ``part``, as in :class:`refinecal.evaluation.ClassSummary`: calibration error and area are those
+        of the class's own probability against the rest, and the parts add up to the log loss.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> table = rc.metrics.per_class(["no", "yes", "yes", "yes"], [0.2, 0.9, 0.6, 0.4])
+    >>> [(row["label"], row["n"], row["recall"]) for row in table]
+    [('no', 1, 1.0), ('yes', 3, 0.6666666666666666)]
+    """
+    return MetricTable([_of_class(one) for one in _evaluation(y_true, probs, inputs).per_class])
+
+
+def per_group(y_true: Any, probs: Any = None, *, by: Any, **inputs: Unpack[Inputs]) -> MetricTable:
+    """Return one row of numbers for each group of rows, such as hospitals, regions or months.
+
+    Parameters
+    ----------
+    y_true, probs, **inputs
+        As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too.
+    by : array-like
+        One value for each row; rows of the same value are a group, those without one too.
+
+    Returns
+    -------
+    MetricTable
+        With ``group``, ``n``, ``log_loss`` and its ``calibration`` and ``refinement``, ``beta``, ``brier``,
+        ``accuracy``, ``auroc``, ``ece``, ``overconfidence``, ``underconfidence`` and ``smooth_ece``. Each
+        group has a temperature of its own, so that its calibration error is that of the group.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> table = rc.metrics.per_group([0, 1, 1, 1], [0.2, 0.9, 0.6, 0.4], by=["a", "a", "b", "b"])
+    >>> [(row["group"], row["n"], row["accuracy"]) for row in table]
+    [('a', 2, 1.0), ('b', 2, 0.5)]
+    """
+    groups = _evaluation(y_true, probs, inputs, by).groups
+    return MetricTable([_of_group(name, one) for name, one in groups.items()])
+
+
+def _evaluation(y_true: Any, probs: Any, inputs: Inputs, by: Any = None) -> Evaluation:
+    from refinecal.evaluation import evaluate  # which needs the metrics itself
+
+    return evaluate(y_true, probs, **inputs, by=by)
+
+
+def _of_class(found: ClassSummary) -> dict[str, Any]:
+    return {**{each.name: getattr(found, each.name) for each in fields(found)}, "part": found.part}
+
+
+def _of_group(name: str, found: Evaluation) -> dict[str, Any]:
+    of_log = {"log_loss": found.log.risk, "calibration": found.log.calibration}
+    of_log["refinement"] = found.log.refinement
+    names = ("ece", "overconfidence", "underconfidence", "smooth_ece")
+    return {
+        "group": name,
+        "n": found.n,
+        **of_log,
+        "beta": found.beta,
+        "brier": found.brier.risk,
+        "accuracy": found.accuracy,
+        "auroc": found.auroc,
+        **{each: getattr(found, each) for each in names},
+    }
+
+
+def _item(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
