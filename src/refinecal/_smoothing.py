@@ -45,7 +45,7 @@ class Smoothed:
 
     def __init__(self, places: Floats, masses: Floats, cells: int) -> None:
         moments = np.zeros((cells, loops().ORDER))
-        loops().moments_of(_frozen(places), _frozen(masses), moments)
+        loops().moments_of(*(_frozen(np.ascontiguousarray(a)) for a in (places, masses)), moments)
         self.finest = FINEST / cells
         self.cosines = _cosines(moments)
 
@@ -53,7 +53,7 @@ class Smoothed:
         """Return the smoothed density and its integral from 0, at equally spaced nodes from 0 to 1."""
         from scipy.fft import dct, dst
 
-        nodes = 2 ** max(4, math.ceil(math.log2(NODES / bandwidth)))
+        nodes = 2 ** max(7, math.ceil(math.log2(NODES / bandwidth)))
         count = min(len(self.cosines), math.ceil(FADED / (math.pi * bandwidth)) + 1, nodes)
         speeds = math.pi * np.arange(count)
         faded = self.cosines[:count] * np.exp(-((speeds * bandwidth) ** 2) / 2)
