@@ -123,19 +123,29 @@ def test_every_metric_has_its_own_best_step():
     assert len({best.step for best in monitor.bests.values()}) > 1
 
 
-def test_metrics_are_the_functions_of_that_name():
-    labels, stages = training(steps=1)
-    record = rc.select(labels, logits=stages, also=BUILT_IN).history[0]
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("use_weights", [False, True])
+def test_metrics_are_the_functions_of_that_name(k, use_weights):
+    labels, stages = training(steps=1, k=k)
+    weights = np.random.default_rng(0).random(len(labels)) if use_weights else None
+    about = {"sample_weight": weights}
+    record = rc.select(labels, logits=stages, also=BUILT_IN, **about).history[0]
     functions = {
         "brier": "brier_score",
-        "accuracy": "accuracy",
-        "auroc": "auroc",
-        "log_loss": "log_loss",
+        "ks": "ks_statistic",
+        "kuiper": "kuiper_statistic",
+        "lp": "lp_calibration_error",
     }
-    for name, function in functions.items():
-        expected = getattr(rc.metrics, function)(labels, logits=stages[0])
-        assert record[name] == pytest.approx(expected, rel=1e-12)
-    brier = rc.decompose(labels, logits=stages[0], loss="brier")
+    others = {"refinement", "risk", "brier_refinement"}  # of the decomposition
+    options = {"classwise_ece": {"kind": "class-wise"}}
+    options["debiased_ece"] = {"norm": "l2", "debiased": True}
+    for name in set(BUILT_IN) - others:
+        function = "ece" if name in options else functions.get(name, name)
+        given = {"logits": stages[0], **about, **options.get(name, {})}
+        expected = getattr(rc.metrics, function)(labels, **given)
+        expected = abs(expected.statistic) if name == "spiegelhalter" else expected
+        assert record[name] == pytest.approx(expected, rel=1e-12, abs=1e-15), name
+    brier = rc.decompose(labels, logits=stages[0], loss="brier", **about)
     assert record["brier_refinement"] == pytest.approx(brier.refinement, rel=1e-9)
     assert record["error_rate"] == pytest.approx(1 - record["accuracy"])
     assert record["risk"] == record["log_loss"]
@@ -156,9 +166,10 @@ def test_of_equal_steps_the_first_is_best(dtype, seed):
 def test_weights_decide_too():
     labels, stages = training()
     weights = np.random.default_rng(0).integers(0, 4, len(labels))
-    weighted = rc.select(labels, logits=stages, sample_weight=weights, also=BUILT_IN)
+    also = [name for name in BUILT_IN if name != "lp"]  # whose folds go by rows
+    weighted = rc.select(labels, logits=stages, sample_weight=weights, also=also)
     repeated = rc.select(
-        np.repeat(labels, weights), logits=np.repeat(stages, weights, axis=1), also=BUILT_IN
+        np.repeat(labels, weights), logits=np.repeat(stages, weights, axis=1), also=also
     )
     for ours, theirs in zip(weighted.history, repeated.history, strict=True):
         assert ours == pytest.approx(theirs, rel=1e-7, abs=1e-12)

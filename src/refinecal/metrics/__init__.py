@@ -31,6 +31,7 @@ from refinecal.metrics._stopping import value_of as value_of
 from refinecal.metrics._table import BUILT_IN as BUILT_IN
 from refinecal.metrics._table import Step as Step
 from refinecal.metrics._tables import MetricTable, per_class, per_group
+from refinecal.metrics._variational import lp_calibration_error
 
 __all__ = [
     "CalibrationTest",
@@ -46,6 +47,7 @@ __all__ = [
     "kuiper_statistic",
     "kuiper_test",
     "log_loss",
+    "lp_calibration_error",
     "mce",
     "overconfidence",
     "per_class",

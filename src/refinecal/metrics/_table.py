@@ -38,6 +38,7 @@ from refinecal.metrics._statistics import (
     kuiper_statistic,
     spiegelhalter,
 )
+from refinecal.metrics._variational import lp_calibration_error, lp_error
 from refinecal.resampling import losses_at
 from refinecal.temperature import fit_sample, risk_of
 
@@ -158,6 +159,11 @@ def _step_spiegelhalter(step: Step) -> float:
     return abs(excess) / math.sqrt(variance)
 
 
+def _step_lp(step: Step) -> float:
+    n = step.sample.n
+    return lp_error(step.sample, cv=min(5, n)) if n > 1 else math.nan
+
+
 BUILT_IN: dict[str, tuple[Callable[[Step], float], bool]] = {  # and whether greater is better
     "refinement": (_step_refinement, False),
     "risk": (_step_risk, False),
@@ -178,6 +184,7 @@ BUILT_IN: dict[str, tuple[Callable[[Step], float], bool]] = {  # and whether gre
     "spiegelhalter": (_step_spiegelhalter, False),
     "overconfidence": (_step_overconfidence, False),
     "underconfidence": (_step_underconfidence, False),
+    "lp": (_step_lp, False),
 }
 OWN: dict[str, Callable[..., Any]] = {  # the functions that mean the same, with the defaults
     "log_loss": log_loss,
@@ -194,4 +201,5 @@ OWN: dict[str, Callable[..., Any]] = {  # the functions that mean the same, with
     "spiegelhalter": spiegelhalter,
     "overconfidence": overconfidence,
     "underconfidence": underconfidence,
+    "lp": lp_calibration_error,
 }
