@@ -53,7 +53,8 @@ def fit_logistic(
     heavy = NOTHING if weights is None else weights
     shift = NOTHING if offset is None else np.ascontiguousarray(offset, dtype=np.float64)
     penalty = np.zeros((d, d)) if ridge is None else np.asarray(ridge, dtype=np.float64)
-    penalty = (np.diag(penalty) if penalty.ndim == 1 else penalty) / np.multiply.outer(scale, scale)
+    penalty = np.diag(penalty) if penalty.ndim == 1 else penalty
+    penalty = penalty / scale[:, None] / scale
     total = float(n) if weights is None else float(weights.sum())
 
     def mean_loss(theta: NDArray[Any]) -> tuple[float, NDArray[Any], NDArray[Any]]:
