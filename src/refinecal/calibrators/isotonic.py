@@ -16,7 +16,35 @@ LARGEST = 1e300  # stands for an infinite score: what is learned stays finite, f
 ROUNDING = 1e-13  # scores closer than this, relative to their size, are one score
 
 
-class IsotonicCalibration(Calibrator):
+class _Corners(Calibrator):
+    """A map that is linear in the log-odds between corners, and constant beyond them."""
+
+    log_odds_: Floats
+    shares_: Floats
+
+    def __init__(self, laplace: bool = True) -> None:
+        self.laplace = laplace
+
+    @property
+    def n_parameters(self) -> int:
+        """The number of its steps."""
+        return len(np.unique(self.shares_))
+
+    def _summary(self) -> str:
+        return f"{self.n_parameters} steps"
+
+    def _keep(self, low: Floats, high: Floats, levels: Floats) -> None:
+        """Remember the two ends of each step, or its only point."""
+        kept = np.stack([np.ones(len(low), dtype=bool), low < high], axis=1)
+        self.log_odds_ = np.stack([low, high], axis=1)[kept]
+        self.shares_ = np.stack([levels, levels], axis=1)[kept]
+
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        corners = _frozen(self.log_odds_), _frozen(self.shares_)
+        return logs_of(loops().interpolate(log_odds(logits), *corners))
+
+
+class IsotonicCalibration(_Corners):
     r"""Calibrate two classes by the increasing step function with the smallest loss.
 
     The best increasing map is the same for every proper loss: pool adjacent violators finds it, after equal
@@ -46,44 +74,23 @@ class IsotonicCalibration(Calibrator):
     array([0. , 0.5, 1. ])
     """
 
-    log_odds_: Floats
-    shares_: Floats
-
-    def __init__(self, laplace: bool = True) -> None:
-        self.laplace = laplace
-
-    @property
-    def n_parameters(self) -> int:
-        """The number of its steps."""
-        return len(np.unique(self.shares_))
-
-    def _summary(self) -> str:
-        return f"{self.n_parameters} steps"
-
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         scores, mass, hits = scores_of(two_classes(sample, "isotonic"))
         first, levels = loops().pool(mass, hits)
-        last = np.append(first[1:], len(scores)) - 1
-        corners = np.stack([first, last], axis=1)
-        kept = np.stack([np.ones(len(first), dtype=bool), first < last], axis=1)
-        self.log_odds_ = scores[corners[kept]]
-        self.shares_ = np.broadcast_to(levels[:, None], kept.shape)[kept]
-
-    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        corners = _frozen(self.log_odds_), _frozen(self.shares_)
-        return logs_of(loops().interpolate(log_odds(logits), *corners))
+        self._keep(scores[first], scores[_last(first, len(scores))], levels)
 
 
-class CentredIsotonicCalibration(Calibrator):
+class CentredIsotonicCalibration(_Corners):
     r"""Calibrate two classes by isotonic regression without its flat pieces.
 
-    Each step of :class:`IsotonicCalibration` becomes one point, at the mean of its probabilities; the map is
+    Each step of :class:`IsotonicCalibration` becomes one point, at the mean of its log-odds; the map is
     linear between these points. So it increases strictly and keeps the order of all scores, except beyond
     the first and the last point, and on steps at exactly 0 or 1, which stay whole.
 
-    Means and lines are on the scale of probabilities. A point stands for its step without bias where the true
-    map is linear, and that of a calibrated classifier is the diagonal, whereas on the scale of log-odds it
-    bends at both ends. Both are computed from log-odds, so that no score is rounded to 1.
+    The scale matters to means and lines, unlike to isotonic regression. On that of log-odds a classifier that
+    is too sure, or not sure enough, ends up with the same probabilities, and log loss comes out lower than
+    on that of probabilities. A probability of exactly 0 or 1 within a longer step stands for odds twice
+    as far from even as any other.
 
     Parameters
     ----------
@@ -104,64 +111,35 @@ class CentredIsotonicCalibration(Calibrator):
     --------
     >>> import refinecal as rc
     >>> iso = rc.make_calibrator("centred-isotonic", laplace=False)
-    >>> iso = iso.fit([0.2, 0.4, 0.6, 0.8], [0, 1, 0, 1])  # a step of 1/2 from 0.4 to 0.6
-    >>> iso.predict_proba([0.2, 0.35, 0.5, 0.65, 0.8])[:, 1].round(6)
+    >>> iso = iso.fit_logits([-2.0, -1.0, 1.0, 2.0], [0, 1, 0, 1])  # a step of 1/2 from -1 to 1
+    >>> iso.predict_proba_logits([-2.0, -1.0, 0.0, 1.0, 2.0])[:, 1]
     array([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
-
-    log_odds_: Floats
-    shares_: Floats
-
-    def __init__(self, laplace: bool = True) -> None:
-        self.laplace = laplace
-
-    @property
-    def n_parameters(self) -> int:
-        """The number of different shares at its points."""
-        return len(np.unique(self.shares_))
-
-    def _summary(self) -> str:
-        return f"{len(self.shares_)} points"
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         scores, mass, hits = scores_of(two_classes(sample, "centred-isotonic"))
         first, levels = loops().pool(mass, hits)
-        last = np.append(first[1:], len(scores)) - 1
-        low, high = _centres(scores, mass, first, last), scores[last]
-        certain = (levels <= 0) | (levels >= 1)  # steps that stay whole
-        low[certain] = scores[first[certain]]
-        kept = np.stack([np.ones(len(first), dtype=bool), certain & (first < last)], axis=1)
-        self.log_odds_ = np.stack([low, high], axis=1)[kept]
-        self.shares_ = np.broadcast_to(levels[:, None], kept.shape)[kept]
+        last = _last(first, len(scores))
+        whole = (levels <= 0) | (levels >= 1)
+        centres = _centres(scores, mass, first, last)
+        low = np.where(whole, scores[first], centres)
+        self._keep(low, np.where(whole, scores[last], centres), levels)
 
-    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        r"""Interpolate; :math:`s(x) - s(a) = s(x) s(-a) (1 - e^{a-x})`, s the sigmoid, never cancels."""
-        points, shares = self.log_odds_, self.shares_
-        if len(points) == 1:
-            return logs_of(np.full(len(logits), shares[0]))
-        x = np.clip(log_odds(logits), points[0], points[-1])
-        at = np.minimum(loops().places(x, _frozen(points)), len(points) - 2)
-        a, b = points[at], points[at + 1]
-        part = np.exp(_log_sigmoid(x) - _log_sigmoid(b)) * (np.expm1(a - x) / np.expm1(a - b))
-        return logs_of(shares[at] + np.minimum(part, 1) * (shares[at + 1] - shares[at]))
+
+def _last(first: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """Return where each step ends, of those that begin at ``first``."""
+    return np.append(first[1:], n) - 1
 
 
 def _centres(
     scores: Floats, mass: Floats, first: NDArray[np.int64], last: NDArray[np.int64]
 ) -> Floats:
-    """Return the log-odds of the mean probability of each step."""
-    size = last - first + 1
-    share = mass / np.repeat(np.add.reduceat(mass, first), size)
-    logs = []
-    for log_probs, top in (_log_sigmoid(scores), last), (_log_sigmoid(-scores), first):
-        largest = log_probs[top]
-        terms = share * np.exp(log_probs - np.repeat(largest, size))
-        logs.append(largest + np.log(np.add.reduceat(terms, first)))
-    return np.clip(logs[0] - logs[1], scores[first], scores[last])
-
-
-def _log_sigmoid(x: Floats) -> Floats:
-    return np.asarray(np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x))))
+    """Return the mean score of each step."""
+    sizes = np.abs(scores)
+    limit = sizes.max(where=sizes < LARGEST, initial=0) + np.log(2)
+    shares = mass / np.repeat(np.add.reduceat(mass, first), last - first + 1)
+    means = np.add.reduceat(shares * np.clip(scores, -limit, limit), first)
+    return np.clip(means, scores[first], scores[last])
 
 
 # ---- shared with Venn-Abers --------------------------------------------------------------------------------

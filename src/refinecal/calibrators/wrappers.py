@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
 from refinecal._ranking import log_odds
-from refinecal._sample import Sample, on_cpu
+from refinecal._sample import Sample, on_cpu, row_slices
 from refinecal._softmax import log_softmax
 from refinecal._user_calibrator import UserCalibrator, prepare
 from refinecal.calibrators._coupling import couple
@@ -291,12 +291,13 @@ class OneVsOne(_Binary):
 
     def _join(self, logits: Floats) -> Floats:
         n, k = logits.shape
-        ratios = np.zeros((n, k, k))
+        ratios, probs = np.zeros((k, k, n)), np.empty((n, k))
         for problem, (i, j) in enumerate(_pairs(k)):
-            logs = self._solve(problem, _two(logits, i, j))
-            ratios[:, i, j], ratios[:, j, i] = np.exp(logs).T
+            ratios[i, j], ratios[j, i] = np.exp(self._solve(problem, _two(logits, i, j))).T
+        for rows in row_slices(n, 8 * k * k):  # what stays in the cache
+            probs[rows] = couple(np.ascontiguousarray(ratios[:, :, rows].transpose(2, 0, 1)))
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(couple(ratios)))
+            return np.asarray(np.log(probs))
 
 
 def _pairs(k: int) -> list[tuple[int, int]]:
