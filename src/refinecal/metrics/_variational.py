@@ -25,7 +25,8 @@ __all__ = ["lp_calibration_error"]
 Floats = NDArray[np.float64]
 KINDS = ("auto", "all", "binary", "top-label", "class-wise")
 FORMS = ("root", "power", "norm")
-OF_TWO, OF_MORE = "isotonic", "temperature"  # the calibrators, unless one is given
+MANY = 100  # classes: the calibrators, unless one is given, are for two, up to this many, and more
+OF_TWO, OF_MORE, OF_MANY = "venn-abers", "structured-matrix", "structured-vector"
 
 
 def lp_calibration_error(
@@ -68,8 +69,9 @@ def lp_calibration_error(
         class given its probability alone; or the mean over the errors of all classes, each given its own
         probability alone. By default "binary" for two classes, else "all".
     calibrator : name or object with ``fit`` and ``predict_proba``, optional
-        As for :func:`refinecal.decompose`; the better it fits, the closer the estimate. By default isotonic
-        regression where c is a number, and temperature scaling where it is a vector.
+        As for :func:`refinecal.decompose`; the better it fits, the closer the estimate. By default
+        "venn-abers" where c is a number, "structured-matrix" where it is a vector, and
+        "structured-vector" for more than 100 classes.
     cv : int, splitter or None, default 5
         As for :func:`refinecal.decompose`. ``None`` fits on the same rows, which finds too much.
     groups : array-like, optional
@@ -109,7 +111,7 @@ def lp_error(
     kind = ("binary" if sample.k == 2 else "all") if kind == "auto" else kind
     parts = _parts(sample, kind)
     if calibrator is None:
-        calibrator = OF_TWO if parts[0].k == 2 else OF_MORE
+        calibrator = _default(parts[0].k)
     first = 0 if kind == "all" else 1  # of two classes, one number says all
     found = []
     for part in parts:
@@ -117,6 +119,12 @@ def lp_error(
         mean = part.mean(lower_bound(guess[:, first:], gaps[:, first:], p, form != "norm"))
         found.append(max(mean, 0) ** (1 / p) if form == "root" and p > 1 else mean)
     return float(np.mean(found))
+
+
+def _default(k: int) -> str:
+    if k == 2:
+        return OF_TWO
+    return OF_MORE if k <= MANY else OF_MANY
 
 
 def check_form(p: Any, form: str, kind: str) -> None:
