@@ -1,5 +1,6 @@
 """What every calibrator of the table of names must do, whatever its map."""
 
+import doctest
 import json
 import pickle
 import re
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -401,3 +403,19 @@ def test_json_gives_equal_predictions_in_a_fresh_process(tmp_path):
         for (name, k), probs in zip(cases, found.values(), strict=True):
             expected = fitted(name, k).predict_proba_logits(data(k)[2])
             np.testing.assert_array_equal(probs, expected, err_msg=name)
+
+
+# ---- what the guide says -----------------------------------------------------------------------------------
+
+GUIDE = Path(__file__).parents[1] / "docs" / "calibrators.md"
+
+
+def test_the_examples_of_the_guide_print_what_it_shows():
+    failed, tried = doctest.testfile(str(GUIDE), module_relative=False)
+    assert tried > 10
+    assert failed == 0
+
+
+def test_the_table_of_the_guide_has_every_name_and_no_other():
+    rows = re.findall(r"^\| `([a-z-]+)` \|", GUIDE.read_text(encoding="utf-8"), flags=re.M)
+    assert sorted(rows) == sorted(KINDS)
