@@ -6,16 +6,18 @@ DEMO := refinecal-demo
 WORKERS ?= 2
 PIP_QUIET := --quiet --disable-pip-version-check
 
-.PHONY: help setup demo test lint format bench evidence examples clean
+.PHONY: help setup demo test lint format bench evidence predictions calibrators examples clean
 
 help:
 	@echo "make demo    the whole job on data that comes with scikit-learn, with a report"
 	@echo "make test    run the tests (about seven minutes)"
 	@echo "make lint    check style and types"
 	@echo "make format  mend style"
-	@echo "make bench   race against the rivals: temperature scaling, stopping (about twenty minutes)"
+	@echo "make bench   race against the rivals: calibrators, metrics, stopping (about forty minutes)"
 	@echo "make examples  run each framework's example with that framework alone installed"
 	@echo "make evidence DATA=folder  compare ways to stop on Parquet tables (hours)"
+	@echo "make predictions DATA=folder  train models on Parquet tables, store what they say (an hour)"
+	@echo "make calibrators  judge all calibrators on those predictions (an hour)"
 
 setup: $(VENV)/ready
 
@@ -44,6 +46,7 @@ bench: $(BENCH)/ready
 	$(BENCH)/bin/python -m benchmarks.run
 	$(BENCH)/bin/python -m benchmarks.boosting
 	$(BENCH)/bin/python -m benchmarks.evaluate
+	$(BENCH)/bin/python -m benchmarks.calibrators speed
 
 $(BENCH)/ready: pyproject.toml benchmarks/requirements.txt
 	@test -x $(BENCH)/bin/pip || $(PYTHON) -m venv --clear $(BENCH)
@@ -57,6 +60,17 @@ examples:
 
 evidence: setup
 	$(VENV)/bin/python -m benchmarks.evidence --data $(DATA)
+
+# Predictions and the losses of their rows stay beside each other, outside of what is committed.
+PREDICTIONS ?= predictions
+JUDGED ?= $(PREDICTIONS)/judged
+
+predictions: setup
+	$(VENV)/bin/python -m benchmarks.calibrators predict --data $(DATA) --out $(PREDICTIONS)
+
+calibrators: $(BENCH)/ready
+	$(BENCH)/bin/python -m benchmarks.calibrators judge --predictions $(PREDICTIONS) --judged $(JUDGED)
+	$(BENCH)/bin/python -m benchmarks.calibrators report --judged $(JUDGED)
 
 clean:
 	rm -rf $(VENV) $(BENCH) $(DEMO) .venv-examples .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -4,8 +4,11 @@ import argparse
 import os
 from pathlib import Path
 
-from benchmarks.calibrators import judge, predictions
+from benchmarks import results
+from benchmarks.calibrators import figure, judge, page, predictions, speed, summary
 from benchmarks.calibrators.models import MODELS
+
+RESULTS = Path(__file__).parent.parent / "results"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -33,7 +36,25 @@ def parser() -> argparse.ArgumentParser:
     part.add_argument("--tables", nargs="+", help="names of tables")
     part.add_argument("--workers", type=int, default=1, help="processes; times are best with one")
     part.add_argument("--verbose", action="store_true", help="a line per method, not per case")
+    part = parts.add_parser("report", help="write the tables and figures of what was judged")
+    part.set_defaults(run=report)
+    part.add_argument("--judged", type=Path, required=True, help="folder that judge wrote")
+    part.add_argument("--out", type=Path, default=RESULTS, help="folder for calibrators.md ...")
+    part = parts.add_parser("speed", help="race against calibrators and metrics of the same kind")
+    part.set_defaults(run=speed.run)
+    part.add_argument("--only", nargs="+", help="such as 'refinecal venn-abers' or smooth_ece")
+    part.add_argument("--most-rows", type=int, default=100_000)
+    part.add_argument("--quick", action="store_true", help="once each, to see that all run")
+    part.add_argument("--out", type=Path, default=RESULTS)
     return whole
+
+
+def report(options: argparse.Namespace) -> None:
+    """Write calibrators.json, .md and the figures."""
+    found = summary.read(options.judged)
+    options.out.mkdir(parents=True, exist_ok=True)
+    figures = figure.save(found, options.out, "calibrators")
+    results.write(options.out, "calibrators", summary.to_json(found), page.page(found, figures))
 
 
 def main() -> None:

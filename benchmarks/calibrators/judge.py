@@ -72,7 +72,8 @@ def check(probs: np.ndarray, shape: tuple[int, ...]) -> None:
 def timed(method: Method, val: Part, test: Part) -> tuple[np.ndarray, float, float]:
     """Return the probabilities of the test part and the seconds of fit and prediction.
 
-    The first fit may compile code, so it counts only if it took so long that it is not repeated.
+    Seconds are those of the processor, which with one thread do not count what others do. The first
+    fit may compile code, so it counts only if it took so long that it is not repeated.
     """
     turns = [_turn(method, val, test)]
     probs = turns[0][2](test)
@@ -84,11 +85,11 @@ def timed(method: Method, val: Part, test: Part) -> tuple[np.ndarray, float, flo
 
 
 def _turn(method: Method, val: Part, test: Part) -> tuple[float, float, Predict]:
-    start = time.perf_counter()
+    start = time.process_time()
     predict = method(val)
-    middle = time.perf_counter()
+    middle = time.process_time()
     predict(test)
-    return middle - start, time.perf_counter() - middle, predict
+    return middle - start, time.process_time() - middle, predict
 
 
 def judge(file: Path, name: str, method: Method, out: Path) -> str:

@@ -106,7 +106,6 @@ def mlp(split: Split, steps: int) -> Trained:
     import torch
 
     torch.manual_seed(0)
-    torch.set_num_threads(1)
     encode = _encoder(split.X)
     x, x_val, x_test = (torch.as_tensor(encode(X)) for X in (split.X, split.X_val, split.X_test))
     y = torch.as_tensor(split.y)

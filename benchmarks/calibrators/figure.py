@@ -1,0 +1,180 @@
+"""The paper's figures 4 and D.1: run time against loss, a mark per method."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.calibrators import summary as rows
+from benchmarks.calibrators.contestants import NONE, OURS, package
+from benchmarks.calibrators.summary import LARGE, Summary, mean
+from refinecal.plots._style import PALETTE, dressed
+
+COLOURS = {
+    OURS: PALETTE["refinement"],
+    "probmetrics": PALETTE["calibration"],
+    "scikit-learn": PALETTE["risk"],
+    "netcal": PALETTE["after"],
+    "other packages": PALETTE["sharpness"],
+    NONE: PALETTE["before"],
+}
+MARKS = dict(zip(COLOURS, "osD^vX", strict=True))
+TITLES = {"log": "log loss", "brier": "Brier score"}
+ANGLES = np.linspace(0, 2 * np.pi, 16, endpoint=False)
+REACH = (9, 14, 20, 28, 38, 50, 64, 80, 98)  # points from a mark to the corner of its name
+HEADROOM = 0.25  # the share of the range above no calibration that is still to scale
+
+
+@dataclass(frozen=True)
+class Point:
+    """A method in the plane of time and loss; those above the axes are drawn at their edge."""
+
+    name: str
+    seconds: float
+    loss: float
+    y: float
+
+    @property
+    def group(self) -> str:
+        """What its colour says."""
+        found = package(self.name)
+        return found if found in COLOURS else "other packages"
+
+    @property
+    def label(self) -> str:
+        """Its name without the package, where the colour tells that."""
+        short = self.name if self.group == "other packages" else self.name.split(maxsplit=1)[-1]
+        return short if self.y == self.loss else f"{short} ({self.loss:.3f})"
+
+
+def points(found: Summary, loss: str, cases: np.ndarray) -> list[Point]:
+    """Return the mean time on large sets and the mean loss of each method that never failed."""
+    large = cases & found.where(lambda case: case["n_val"] >= LARGE)
+    large = large if large.any() else cases
+    whole = [
+        (name, mean(found.seconds()[row][large]), float(found.loss[loss][row][cases].mean()))
+        for row, name in enumerate(found.methods)
+        if not np.isnan(found.loss[loss][row][cases]).any()
+    ]
+    plain = next((value for name, _, value in whole if name == NONE), np.inf)
+    least = min(value for _, _, value in whole)
+    top = plain + HEADROOM * (plain - least)
+    return [Point(name, t, value, min(value, top)) for name, t, value in whole]
+
+
+def draw(found: Summary, cases: np.ndarray, title: str) -> Any:
+    """Return a figure of two panels, log loss and Brier score."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(15, 8.5), layout="constrained", facecolor=PALETTE["paper"])
+    panels = figure.subplots(1, 2)
+    for ax, loss in zip(panels, rows.LOSSES, strict=True):
+        shown = [point for point in points(found, loss, cases) if point.seconds > 0]
+        _marks(ax, shown)
+        ax.set(
+            xscale="log",
+            xlabel="seconds to fit and predict, one thread, mean over large sets",
+            ylabel=f"mean {TITLES[loss]} / that of the best constant",
+        )
+        dressed(ax)
+    note = "marks at the upper edge are above it, at the value in brackets"
+    figure.suptitle(f"{title}; {note}", color=PALETTE["text"], fontsize=12)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=len(COLOURS),
+        frameon=False,
+        labelcolor=PALETTE["text"],
+    )
+    figure.draw_without_rendering()
+    for ax, loss in zip(panels, rows.LOSSES, strict=True):
+        _names(ax, [point for point in points(found, loss, cases) if point.seconds > 0])
+    return figure
+
+
+def _marks(ax: Any, shown: Sequence[Point]) -> None:
+    for group, colour in COLOURS.items():
+        mine = [point for point in shown if point.group == group]
+        if group == NONE:  # takes no time, so it is a line
+            for point in mine:
+                ax.axhline(point.y, color=colour, lw=1, ls="--", label="no calibration")
+        elif mine:
+            xs, ys = [point.seconds for point in mine], [point.y for point in mine]
+            ax.scatter(xs, ys, s=42, color=colour, marker=MARKS[group], label=group, zorder=3)
+    ax.margins(x=0.12, y=0.06)
+
+
+def _names(ax: Any, shown: Sequence[Point]) -> None:
+    """Write each name beside its mark, where it covers neither a mark nor another name."""
+    from matplotlib.text import Text
+
+    scale = ax.figure.dpi / 72
+    marks = {p.name: ax.transData.transform((p.seconds, p.y)) for p in shown if p.group != NONE}
+    taken = [(x - 5, y - 5, x + 5, y + 5) for x, y in marks.values()]
+    frame = ax.get_window_extent()
+    inside = (frame.x0, frame.y0, frame.x1 + 30 * scale, frame.y1)
+    for point in sorted(shown, key=lambda p: (p.group != OURS, p.seconds)):
+        if point.group == NONE:
+            continue
+        note = ax.annotate(
+            point.label,
+            (point.seconds, point.y),
+            xytext=(0, 0),
+            textcoords="offset points",
+            va="bottom",
+            fontsize=8,
+            color=COLOURS[point.group] if point.group != "other packages" else PALETTE["text"],
+            fontweight="bold" if point.name == f"{OURS} auto" else "normal",
+            arrowprops={"arrowstyle": "-", "lw": 0.5, "color": PALETTE["axis"], "shrinkB": 3},
+        )
+        box = Text.get_window_extent(note)  # without the line to the mark
+        size = box.width, box.height
+        offset, place = next(
+            (
+                found
+                for found in _places(marks[point.name], size, scale)
+                if _free(found[1], taken, inside)
+            ),
+            ((6.0, 6.0), (0.0, 0.0, 0.0, 0.0)),
+        )
+        note.set_position(offset)
+        taken.append(place)
+
+
+def _places(mark: Any, size: tuple[float, float], scale: float) -> Iterator[tuple[Any, Any]]:
+    """Yield offsets in points, nearest first, with the box that the name would fill."""
+    width, height = size
+    for reach, angle in product(REACH, ANGLES):
+        middle = reach * np.cos(angle), reach * np.sin(angle)
+        left = middle[0] * scale + (0 if np.cos(angle) > 0.3 else -width / 2)
+        left = middle[0] * scale - width if np.cos(angle) < -0.3 else left
+        low = middle[1] * scale - height / 2
+        box = mark[0] + left, mark[1] + low, mark[0] + left + width, mark[1] + low + height
+        yield (left / scale, low / scale), box
+
+
+def _free(box: Any, taken: Sequence[Any], inside: Any) -> bool:
+    x0, y0, x1, y1 = box
+    if x0 < inside[0] or y0 < inside[1] or x1 > inside[2] or y1 > inside[3]:
+        return False
+    return all(x1 + 1 < a or x0 - 1 > c or y1 < b or y0 > d for a, b, c, d in taken)
+
+
+def save(found: Summary, folder: Path, name: str) -> list[str]:
+    """Write a figure of all models and one of XGBoost alone, as the paper's; return their names."""
+    groups = {
+        f"{name}.svg": (np.ones(len(found.cases), dtype=bool), "All models"),
+        f"{name}-xgboost.svg": (
+            found.where(lambda case: case["model"] == "xgboost"),
+            "XGBoost at its best validation accuracy, as in the paper's figures 4 and D.1",
+        ),
+    }
+    for file, (cases, title) in groups.items():
+        figure = draw(found, cases, f"{title}: {cases.sum()} sets of predictions")
+        beside = folder / f"{file}.part"
+        figure.savefig(beside, format="svg", metadata={"Date": None})
+        beside.replace(folder / file)
+    return list(groups)
