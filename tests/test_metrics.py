@@ -1,7 +1,6 @@
-"""Stopping metrics against scikit-learn and by their properties, and the table of them."""
+"""Losses, accuracy and ranking against scikit-learn; what all metrics have in common."""
 
 import math
-import pickle
 
 import numpy as np
 import pandas as pd
@@ -14,11 +13,11 @@ from sklearn import metrics as sk
 from strategies import drawn, predictions
 
 import refinecal as rc
-from refinecal.metrics import BUILT_IN, Metric, get_metric, get_metrics
 
-FUNCTIONS = ("log_loss", "brier_score", "accuracy", "auroc")
+FUNCTIONS = ("log_loss", "brier_score", "spherical_loss", "accuracy", "error_rate", "auroc")
+ERRORS = ("ece", "mce", "overconfidence", "underconfidence")
 examples = settings(deadline=None, max_examples=40)
-every_function = pytest.mark.parametrize("name", [*FUNCTIONS, "ece"])
+every_function = pytest.mark.parametrize("name", [*FUNCTIONS, *ERRORS])
 
 
 def call(name, *args, **options):
@@ -97,6 +96,57 @@ def test_auroc_of_several_classes_is_scikit_learns_one_against_the_rest(seed, us
     )
     found = call("auroc", labels, probs, sample_weight=weights)
     assert found == pytest.approx(expected, abs=1e-12)
+
+
+@examples
+@given(weighted())
+def test_spherical_loss_is_one_minus_the_cosine_to_the_label(sample):
+    labels, logits, weights = sample
+    probs = softmax(logits, axis=1)
+    cosines = probs[np.arange(len(labels)), labels] / np.linalg.norm(probs, axis=1)
+    expected = np.average(1 - cosines, weights=weights)
+    for given_as in ({"probs": probs}, {"logits": logits}):
+        found = call("spherical_loss", labels, **given_as, sample_weight=weights)
+        assert found == pytest.approx(expected, rel=1e-12, abs=1e-14)
+    parts = rc.decompose(labels, probs, loss="spherical", sample_weight=weights)
+    assert parts.risk == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+@examples
+@given(weighted())
+def test_the_error_rate_is_what_accuracy_leaves(sample):
+    labels, logits, weights = sample
+    wrong = sk.zero_one_loss(labels, logits.argmax(axis=1), sample_weight=weights)
+    found = call("error_rate", labels, logits=logits, sample_weight=weights)
+    assert found == pytest.approx(wrong, abs=1e-12)
+
+
+@pytest.mark.parametrize("use_weights", [False, True])
+@pytest.mark.parametrize("kind", ["probs", "logits"])
+def test_averages_of_areas_are_scikit_learns(use_weights, kind):
+    labels, logits = drawn(300, 4)
+    labels[:200] %= 3  # so that classes have different shares
+    probs = softmax(logits, axis=1)
+    weights = np.random.default_rng(0).random(300) if use_weights else None
+    given_as = {kind: probs if kind == "probs" else logits, "sample_weight": weights}
+    for average in ("macro", "weighted", None):
+        expected = sk.roc_auc_score(
+            labels, probs, multi_class="ovr", average=average, sample_weight=weights
+        )
+        found = call("auroc", labels, **given_as, average=average)
+        assert found == pytest.approx(expected, abs=1e-12)
+    with pytest.raises(ValueError, match=r"average is 'micro': it must be one of 'macro', 'weigh"):
+        call("auroc", labels, **given_as, average="micro")
+
+
+def test_the_average_by_shares_leaves_out_classes_without_an_area():
+    labels, logits = np.array([0, 1, 0, 1, 1]), drawn(5, 3)[1]
+    probs = softmax(logits, axis=1)
+    areas = [sk.roc_auc_score(labels == j, probs[:, j]) for j in (0, 1)]
+    expected = (2 * areas[0] + 3 * areas[1]) / 5
+    assert call("auroc", labels, probs, average="weighted") == pytest.approx(expected)
+    assert math.isnan(call("auroc", [1, 1], probs[:2], average="weighted"))
+    assert np.isnan(call("auroc", labels, probs, average=None)).tolist() == [False, False, True]
 
 
 # ---- properties ------------------------------------------------------------------------------------------
@@ -237,6 +287,112 @@ def test_wrong_arguments_are_refused_as_by_decompose(name):
         call(name, [0, 3], [0.2, 0.7])
 
 
+@every_function
+@pytest.mark.parametrize(
+    ("probs", "message"),
+    [
+        ([[0.5, np.nan], [0.5, 0.5]], r"probs\[0, 1\] is NaN"),
+        ([[0.5, 0.5], [-0.5, 1.5]], r"probs\[1, 0\] is -0\.5, which is not a probability"),
+        ([[0.5, 0.5], [0.5, 0.6]], r"probs\[1\] sums to 1\.1: each row must sum to 1"),
+        ([0.5, 1.5], r"probs\[1\] is 1\.5, which is not a probability"),
+        (np.empty((0, 2)), r"probs is empty"),
+        (np.full((2, 1, 2), 0.5), r"probs has shape \(2, 1, 2\)"),
+    ],
+)
+def test_what_is_no_probability_is_named(name, probs, message):
+    with pytest.raises(ValueError, match=message):
+        call(name, [0, 1][: len(probs)], np.array(probs))
+
+
+@every_function
+def test_labels_and_predictions_swapped_are_noticed(name):
+    with pytest.raises(ValueError, match="are the two swapped"):
+        call(name, [[0.3, 0.7], [0.6, 0.4]], [1.0, 0.0])
+
+
+@every_function
+@pytest.mark.parametrize("k", [2, 5])
+def test_the_memory_layout_does_not_matter(name, k):
+    labels, logits = drawn(301, k)
+    probs = softmax(logits, axis=1)
+    expected = call(name, labels, probs)
+    frozen = probs.copy()
+    frozen.flags.writeable = False
+    wide = np.zeros((301, 2 * k))
+    wide[:, ::2] = probs
+    for given_as in (frozen, np.asfortranarray(probs), wide[:, ::2], np.repeat(probs, 2, 0)[::2]):
+        assert call(name, labels, given_as) == expected
+
+
+@every_function
+def test_rows_may_be_off_by_the_rounding_of_float16(name):
+    labels, logits = drawn(200, 7)
+    probs = softmax(logits, axis=1)
+    rounded = probs.astype(np.float16)
+    near = rounded.astype(np.float64) / rounded.astype(np.float64).sum(axis=1, keepdims=True)
+    assert call(name, labels, rounded) == pytest.approx(call(name, labels, near), abs=2e-3)
+
+
+@every_function
+def test_one_row_is_enough(name):
+    found = call(name, [2], [[0.25, 0.25, 0.5]])
+    of_one = {"log_loss": math.log(2), "brier_score": 2 / 16 + 1 / 4, "accuracy": 1.0}
+    of_one |= {"error_rate": 0.0, "spherical_loss": 1 - 0.5 / math.sqrt(0.375), "auroc": math.nan}
+    of_one |= {"ece": 0.5, "mce": 0.5, "overconfidence": 0.0, "underconfidence": 0.5}
+    assert found == pytest.approx(of_one[name], nan_ok=True)
+
+
+@every_function
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e3, 1e30])
+def test_logits_of_any_size(name, scale):
+    labels, logits = drawn(50, 3)
+    logits = scale * (np.round(3 * logits) + np.arange(3) / 8)  # no ties
+    found = call(name, labels, logits=logits)
+    if scale == 1:
+        exact = softmax(logits.astype(np.longdouble), axis=1).astype(np.float64)
+        assert found == pytest.approx(call(name, labels, exact), abs=1e-13)
+    elif name == "log_loss" and scale > 1:  # the gap to the likeliest class
+        gaps = logits.max(axis=1) - logits[np.arange(50), labels]
+        assert found == pytest.approx(gaps.mean())
+    elif name in ("accuracy", "error_rate"):
+        right = np.mean(logits.argmax(axis=1) == labels)
+        assert found == pytest.approx(right if name == "accuracy" else 1 - right)
+    elif name != "auroc":  # all alike, or all sure
+        probs = np.full((50, 3), 1 / 3) if scale < 1 else np.eye(3)[logits.argmax(axis=1)]
+        assert found == pytest.approx(call(name, labels, probs), abs=1e-12)
+
+
+@every_function
+def test_an_impossible_class_is_a_probability_of_0(name):
+    labels, logits = [0, 1, 2, 0], np.log([[2, 1, 1], [1, 6, 1], [3, 1, 4], [4, 3, 1]])
+    logits[[0, 3], 2] = -np.inf
+    probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    assert probs[0, 2] == 0
+    expected = call(name, labels, probs)
+    assert call(name, labels, logits=logits) == pytest.approx(expected, abs=1e-14)
+
+
+def test_the_smallest_probabilities_multiply_without_underflow():
+    probs = np.full(5000, 1e-29)  # whose logarithms are taken of products
+    assert call("log_loss", np.ones(5000, int), probs) == pytest.approx(29 * math.log(10))
+    probs[::2] = 1e-300  # and these one by one
+    assert call("log_loss", np.ones(5000, int), probs) == pytest.approx(164.5 * math.log(10))
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+@every_function
+def test_many_rows_are_read_in_parts(name, threads, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    labels, logits = drawn(2**16 + 7, 8)
+    probs = softmax(logits, axis=1)
+    halves = [slice(0, 40_000), slice(40_000, None)]
+    if name in FUNCTIONS[:5]:  # means over rows
+        parts = [call(name, labels[half], probs[half]) for half in halves]
+        sizes = [40_000, len(labels) - 40_000]
+        assert call(name, labels, probs) == pytest.approx(np.average(parts, weights=sizes))
+    assert call(name, labels, logits=logits) == pytest.approx(call(name, labels, probs), abs=1e-12)
+
+
 # ---- areas of many rows ----------------------------------------------------------------------------------
 
 
@@ -296,219 +452,3 @@ def test_auroc_does_not_depend_on_threads(threads, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", threads)
     areas = [sk.roc_auc_score(labels == j, probs[:, j]) for j in range(8)]
     assert call("auroc", labels, probs) == pytest.approx(np.mean(areas), abs=1e-12)
-
-
-# ---- the calibration error -------------------------------------------------------------------------------
-
-
-def by_hand(scores, hits, weights, bins):
-    """Return the mass of each bin times the distance of its means, added up."""
-    error = 0.0
-    for one in np.unique(bins):
-        here = bins == one
-        mass = weights[here].sum()
-        if mass > 0:
-            mean, share = (np.average(v[here], weights=weights[here]) for v in (scores, hits))
-            error += mass * abs(mean - share)
-    return error / weights.sum()
-
-
-def uniform(scores, n_bins):
-    """Return bins of equal width by their edges, each closed above."""
-    edges = np.arange(1, n_bins) / n_bins
-    return np.searchsorted(edges, scores, side="left")
-
-
-@pytest.mark.parametrize("k", [2, 5])
-@pytest.mark.parametrize("n_bins", [1, 7, 15, 100])
-@pytest.mark.parametrize("use_weights", [False, True])
-def test_ece_is_that_of_its_definition(k, n_bins, use_weights):
-    labels, logits = drawn(3000, k, confidence=2.0)
-    probs = softmax(logits, axis=1)
-    weights = np.random.default_rng(0).random(3000) if use_weights else np.ones(3000)
-    options = {"n_bins": n_bins, "sample_weight": weights if use_weights else None}
-    each = [by_hand(p, labels == j, weights, uniform(p, n_bins)) for j, p in enumerate(probs.T)]
-    top = probs.max(axis=1)
-    top_label = by_hand(top, probs.argmax(axis=1) == labels, weights, uniform(top, n_bins))
-    found = {
-        kind: call("ece", labels, probs, kind=kind, **options)
-        for kind in ("class-wise", "top-label")
-    }
-    assert found == pytest.approx({"class-wise": np.mean(each), "top-label": top_label}, rel=1e-10)
-    assert call("ece", labels, probs, **options) == pytest.approx(each[1] if k == 2 else top_label)
-
-
-def test_a_bin_is_closed_above():
-    labels, probs = [0, 1, 0, 1, 1], [0.2, 0.2, 0.4, 0.0, 1.0]
-    bins = np.array([0, 0, 1, 0, 4])  # 0.2 and 0.4 are upper ends
-    expected = by_hand(np.array(probs), np.array(labels), np.ones(5), bins)
-    assert call("ece", labels, probs, n_bins=5) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("n_bins", [1, 4, 10])
-def test_quantile_bins_hold_equally_many_rows(n_bins):
-    labels, logits = drawn(200, 2, confidence=3.0)
-    probs = softmax(logits, axis=1)[:, 1]
-    bins = np.empty(200, dtype=int)
-    bins[np.argsort(probs)] = np.repeat(np.arange(n_bins), 200 // n_bins)
-    expected = by_hand(probs, labels, np.ones(200), bins)
-    assert call("ece", labels, probs, strategy="quantile", n_bins=n_bins) == pytest.approx(expected)
-
-
-@examples
-@given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=40))
-def test_equal_scores_are_never_in_two_quantile_bins(rows):
-    """With more bins than scores, each score is its own bin, or shares it with whole others."""
-    votes, labels = np.array(rows).T
-    probs = votes / 4
-    found = call("ece", labels, probs, strategy="quantile", n_bins=1000)
-    assert found == pytest.approx(by_hand(probs, labels, np.ones(len(votes)), votes), abs=1e-12)
-
-
-@examples
-@given(
-    weighted(),
-    st.sampled_from(["uniform", "quantile"]),
-    st.sampled_from(["top-label", "class-wise"]),
-)
-def test_ece_weighs_rows_whatever_the_bins(sample, strategy, kind):
-    labels, logits, weights = sample
-    options = {"strategy": strategy, "kind": kind, "n_bins": 4}
-    found = call("ece", labels, logits=logits, sample_weight=weights, **options)
-    repeated = call(
-        "ece", np.repeat(labels, weights), logits=np.repeat(logits, weights, axis=0), **options
-    )
-    assert found == pytest.approx(repeated, abs=1e-12)
-    assert 0 <= found <= 1
-
-
-def test_ece_of_right_probabilities_is_small_and_of_wrong_ones_is_not():
-    labels, logits = drawn(100_000, 3)
-    assert call("ece", labels, logits=logits) < 0.01 < call("ece", labels, logits=3 * logits)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"n_bins": 0}, r"n_bins is 0: it must be a whole number of at least 1"),
-        ({"n_bins": 2.5}, r"n_bins is 2\.5"),
-        (
-            {"strategy": "quantiles"},
-            r"strategy is 'quantiles': it must be one of 'uniform', or 'quantile'",
-        ),
-        ({"kind": "toplabel"}, r"kind is 'toplabel': it must be one of .*'top-label'"),
-        ({"kind": "binary"}, r"kind is 'binary', but there are 3 classes"),
-    ],
-)
-def test_ece_refuses_what_it_does_not_know(options, message):
-    with pytest.raises(ValueError, match=message):
-        call("ece", [0, 1, 2], np.eye(3), **options)
-
-
-# ---- the table of stopping metrics -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("metric", "key"),
-    [("accuracy", "accuracy"), ("auroc", "auroc"), ("log_loss", "log_loss")]
-    + [(name, f"{name}_loss") for name in ("risk", "brier", "error_rate", "brier_refinement")],
-)
-def test_keys_end_in_loss_exactly_if_smaller_is_better(metric, key):
-    assert get_metric(metric).key == key
-
-
-@pytest.mark.parametrize("greater", [False, True])
-def test_better_is_strict_and_knows_nan(greater):
-    metric = Metric(max, "m", greater_is_better=greater)
-    good, bad = (2.0, 1.0) if greater else (1.0, 2.0)
-    worst = -math.inf if greater else math.inf
-    assert metric.better(good, bad)
-    assert not metric.better(bad, good)
-    assert not metric.better(good, good)
-    assert not metric.better(good, bad, by=1.0)
-    assert metric.better(good, bad, by=0.5)
-    assert metric.better(bad, math.nan)
-    assert not metric.better(math.nan, bad)
-    assert not metric.better(math.nan, math.nan)
-    assert metric.better(bad, worst)
-    assert not metric.better(worst, worst)
-
-
-def test_the_functions_of_this_module_are_known_with_their_direction():
-    names = {function: get_metric(getattr(rc.metrics, function)).name for function in FUNCTIONS}
-    assert names == {
-        "log_loss": "log_loss",
-        "brier_score": "brier",
-        "accuracy": "accuracy",
-        "auroc": "auroc",
-    }
-    assert get_metric(rc.metrics.accuracy).greater_is_better
-
-
-def test_a_function_is_a_loss_by_its_own_name():
-    metric = get_metric(sk.hinge_loss)
-    assert (metric.name, metric.greater_is_better) == ("hinge_loss", False)
-
-
-def test_a_metric_is_followed_once():
-    assert [metric.name for metric in get_metrics(["auroc", "brier", "auroc"])] == [
-        "auroc",
-        "brier",
-    ]
-
-
-def test_the_table_can_be_pickled():
-    for name in BUILT_IN:
-        assert pickle.loads(pickle.dumps(get_metric(name))) == get_metric(name)
-
-
-@pytest.mark.parametrize(
-    ("given", "error", "message"),
-    [
-        ("refinment", ValueError, r"metric is 'refinment': .*Did you mean 'refinement'\?"),
-        (3, TypeError, r"metric is 3: pass a name such as 'refinement', a function"),
-        (Metric, TypeError, r"or refinecal\.metrics\.Metric\(function, name"),
-        (lambda y, p: 0.0, ValueError, r"lambda, which has no name .*Metric\(function, name="),
-        (sk.f1_score, ValueError, r"say whether greater is better, as in .*Metric\(f1_score, 'f1_"),
-    ],
-)
-def test_wrong_metrics_are_refused(given, error, message):
-    with pytest.raises(error, match=message):
-        rc.RefinementMonitor(given)
-    with pytest.raises(error, match=message):
-        rc.RefinementMonitor(also=[given])
-
-
-@pytest.mark.parametrize(
-    ("given", "ours"),
-    [
-        ("roc_auc", "auroc"),
-        ("auc", "auroc"),
-        ("acc", "accuracy"),
-        ("loss", "log_loss"),
-        ("logloss", "log_loss"),
-        ("neg_log_loss", "log_loss"),
-    ],
-)
-def test_names_of_other_packages_are_translated(given, ours):
-    with pytest.raises(ValueError, match=f"Did you mean '{ours}'"):
-        rc.RefinementMonitor(given)
-
-
-def test_two_metrics_of_one_name_are_refused():
-    with pytest.raises(ValueError, match="two metrics are called 'log_loss': name one of them"):
-        rc.RefinementMonitor(sk.log_loss, also=["log_loss"])
-
-
-@pytest.mark.parametrize("name", ["step", "risk", "calibration", "refinement", "beta"])
-def test_a_metric_cannot_take_the_place_of_a_term(name):
-    with pytest.raises(ValueError, match=f"a metric is called '{name}', as is something else"):
-        rc.RefinementMonitor(Metric(sk.log_loss, name))
-
-
-@pytest.mark.parametrize("result", [None, "low", [1.0, 2.0]])
-def test_a_metric_must_return_one_number(result):
-    monitor = rc.RefinementMonitor(Metric(lambda y, probs: result, "odd"))
-    with pytest.raises(TypeError, match="metric 'odd' returned .*: it must return one number"):
-        monitor.update([0, 1], [0.2, 0.7])
-    assert monitor.history == []

@@ -14,6 +14,7 @@ from refinecal.metrics._shared import Floats, Given, Inputs, read
 __all__ = ["overconfidence", "underconfidence"]
 
 KINDS = ("auto", "binary", "top-label")
+ROUNDING = 1e-12  # of a mean that is 1/2
 
 
 def overconfidence(
@@ -114,6 +115,8 @@ def parts_of(sums: Floats, binary: bool) -> tuple[float, float]:
     mass, scores, hits = sums
     gaps = scores - hits
     if binary:  # below 1/2 the model speaks for the other class; at 1/2 it cannot be too sure
-        gaps = np.where(scores > mass / 2, gaps, np.where(scores < mass / 2, -gaps, -np.abs(gaps)))
+        side = scores - mass / 2
+        side = np.where(np.abs(side) <= ROUNDING * mass, 0.0, np.sign(side))
+        gaps = np.where(side == 0, -np.abs(gaps), side * gaps)
     total = mass.sum()
     return float(np.maximum(gaps, 0).sum() / total), float(np.maximum(-gaps, 0).sum() / total)
