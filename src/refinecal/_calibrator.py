@@ -128,7 +128,9 @@ class Calibrator(ABC):
             )
 
     def _log_proba(self, logits: NDArray[Any]) -> NDArray[Any]:
-        logs = self._map(logits)
+        return self._smoothed(self._map(logits))
+
+    def _smoothed(self, logs: NDArray[Any]) -> NDArray[Any]:
         if not self.laplace:
             return logs
         n, k = self.n_samples_, len(self.classes_)

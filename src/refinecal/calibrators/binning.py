@@ -1,6 +1,7 @@
 """Histogram binning: one probability per bin of scores, and binning after a scaling."""
 
 import numbers
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,27 @@ STRATEGIES = ("quantile", "uniform")
 ROUNDING = 1e-6  # in log-odds: a score this close to an edge lies on it, even if it was float32
 
 
-class HistogramBinning(Calibrator):
+class _Binned(Calibrator):
+    """A calibrator that gives one probability per bin, so that little is left to do for each row."""
+
+    edges_: Floats
+    shares_: Floats
+
+    def _scores(self, logits: NDArray[Any]) -> Floats:
+        """Return what is binned."""
+        return log_odds(logits, np.inf)
+
+    def _summary(self) -> str:
+        return f"{len(self.shares_)} bins"
+
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        return _log_rows(self.shares_)[_bins(self._scores(logits), self.edges_)]
+
+    def _log_proba(self, logits: NDArray[Any]) -> NDArray[Any]:
+        return self._smoothed(_log_rows(self.shares_))[_bins(self._scores(logits), self.edges_)]
+
+
+class HistogramBinning(_Binned):
     r"""Calibrate two classes by the share of class 1 in each bin of scores.
 
     .. math:: g(p) = \frac{\sum_i w_i y_i 1[p_i \in B(p)]}{\sum_i w_i 1[p_i \in B(p)]},
@@ -68,14 +89,11 @@ class HistogramBinning(Calibrator):
         """The number of its bins."""
         return len(self.shares_)
 
-    def _summary(self) -> str:
-        return f"{len(self.shares_)} bins"
-
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         _check_two(sample, "histogram binning", f"uniform-{self._kind()}-ovr")
         sample = on_cpu(sample.counted())
         n_bins = _count(self.n_bins, sample.total)
-        odds = log_odds(sample.logits, np.inf)
+        odds = self._scores(sample.logits)
         if self.strategy == "uniform":
             centres = (np.arange(n_bins) + 0.5) / n_bins
             self.edges_ = _uniform_edges(n_bins)
@@ -93,11 +111,8 @@ class HistogramBinning(Calibrator):
             )
         return "mass" if self.strategy == "quantile" else "width"
 
-    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        return _log_rows(self.shares_)[_bins(log_odds(logits, np.inf), self.edges_)]
 
-
-class ScalingBinning(Calibrator):
+class ScalingBinning(_Binned):
     r"""Calibrate two classes by a scaling whose values are averaged in bins.
 
     A scaling g, fitted on half of the samples, needs few of them; its mean in bins of equal mass, taken
@@ -159,15 +174,12 @@ class ScalingBinning(Calibrator):
         """The parameters of the scaling and the number of bins."""
         return self.scaling_.n_parameters + len(self.shares_)
 
-    def _summary(self) -> str:
-        return f"{len(self.shares_)} bins"
-
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         _check_two(sample, "scaling-binning", "scaling-binning-ovr")
         sample = on_cpu(sample.counted())
         first, second = _halves(sample) if self.split else (sample, sample)
         self.scaling_ = self._make_scaling()._fit_sample(first, threads, start)
-        odds = self._scaled_odds(second.logits)
+        odds = self._scores(second.logits)
         self.edges_ = quantile_edges(odds, second.weights, _count(self.n_bins, second.total))
         centres = np.zeros(len(self.edges_) + 1)  # no bin is empty
         values = np.exp(-np.logaddexp(0, -odds))
@@ -175,14 +187,11 @@ class ScalingBinning(Calibrator):
 
     def _make_scaling(self) -> Calibrator:
         if isinstance(self.scaling, Calibrator):
-            return type(self.scaling)(**self.scaling.get_params(deep=False))
+            return deepcopy(self.scaling)
         return make_calibrator(self.scaling, laplace=False)
 
-    def _scaled_odds(self, logits: NDArray[Any]) -> Floats:
+    def _scores(self, logits: NDArray[Any]) -> Floats:
         return log_odds(self.scaling_._log_proba(logits), np.inf)
-
-    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        return _log_rows(self.shares_)[_bins(self._scaled_odds(logits), self.edges_)]
 
 
 def quantile_edges(scores: Floats, weights: Floats | None, n_bins: int) -> Floats:
@@ -238,7 +247,7 @@ def _halves(sample: Sample) -> tuple[Sample, Sample]:
     A row of weight 3 is three copies, a row of weight 0.5 half of one, so weights mean repetition here too.
     """
     hits = sample.labels if sample.soft is None else sample.soft[:, 1]
-    order = np.lexsort((hits, log_odds(sample.logits, np.inf)))
+    order = rank(log_odds(sample.logits, np.inf), hits)
     mass = np.ones(sample.n) if sample.weights is None else sample.weights
     ends = np.concatenate([[0.0], np.cumsum(mass[order])])
     rounds, rest = np.divmod(ends, 4)
@@ -248,7 +257,21 @@ def _halves(sample: Sample) -> tuple[Sample, Sample]:
     first = mass - second
     if not (first.any() and second.any()):  # a single copy cannot be shared
         return sample, sample
-    return replace(sample, weights=first).counted(), replace(sample, weights=second).counted()
+    return _weighted(sample, first), _weighted(sample, second)
+
+
+def _weighted(sample: Sample, weights: Floats) -> Sample:
+    """Return the rows of positive weight; weights of 1 go without saying."""
+    part = replace(sample, weights=weights).counted()
+    once = part.weights is not None and bool((part.weights == 1).all())
+    return replace(part, weights=None) if once else part
+
+
+def rank(scores: Floats, labels: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the rows in order of their scores and, where those are equal, of their labels."""
+    order = np.argsort(scores)
+    ranked = scores[order]
+    return np.lexsort((labels, scores)) if (ranked[1:] == ranked[:-1]).any() else order
 
 
 def _count(n_bins: Any, total: float) -> int:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from refinecal._calibrator import Calibrator
 from refinecal._sample import Sample, on_cpu
 from refinecal.calibrators._features import gap_limit, log_odds
+from refinecal.calibrators.binning import rank
 
 if TYPE_CHECKING:
     from refinecal.calibrators._pieces import Rows
@@ -97,7 +98,7 @@ class SplineCalibration(Calibrator):
         self.limit_ = gap_limit(sample)
         odds = log_odds(sample.logits, self.limit_)
         shares = sample.labels if sample.soft is None else sample.soft[:, 1]
-        order = _rank(odds, shares)
+        order = rank(odds, shares)  # which decides the folds
         self.knots_ = _choose_knots(odds[order], min(n_knots, 2 + int(sample.total / PER_KNOT)))
         weights = np.empty(0) if sample.weights is None else sample.weights[order]
         rows = _in_order(odds[order], shares[order], weights, self.knots_)
@@ -143,14 +144,6 @@ def _choose_knots(odds: Floats, n_knots: int) -> Floats:
     distinct = odds[np.concatenate([[True], np.diff(odds) > tolerance])]
     m = min(n_knots, len(distinct))
     return np.asarray(distinct[((np.arange(m) + 0.5) * len(distinct) / m).astype(np.int64)])
-
-
-def _rank(odds: Floats, shares: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the order of the scores and, where they are equal, of the labels: it decides the folds."""
-    order = np.argsort(odds)
-    if not np.diff(odds[order]).all():
-        order = np.lexsort((shares, odds))
-    return order
 
 
 def _in_order(odds: Floats, shares: NDArray[Any], weights: Floats, knots: Floats) -> "Rows":
