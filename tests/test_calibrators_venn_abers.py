@@ -13,6 +13,7 @@ from refinecal.calibrators import CrossVennAbers, VennAbers
 from refinecal.resampling import folds
 
 NEW = np.array([-np.inf, -2.0, -1.5, -1.2, -0.5, 0.0, 0.1, 1.0, 1.5, 2.0, np.inf])
+quick = settings(deadline=None, max_examples=60)  # the first example may compile
 KINDS = pytest.mark.parametrize("kind", [VennAbers, CrossVennAbers])
 
 
@@ -41,7 +42,7 @@ def by_definition(odds, labels, weights, new):
     return found
 
 
-@settings(max_examples=60)
+@quick
 @given(weighted())
 def test_it_is_two_isotonic_fits_per_row(sample):
     odds, labels, weights = sample
@@ -55,6 +56,7 @@ def test_it_is_two_isotonic_fits_per_row(sample):
     )
 
 
+@quick
 @given(weighted(), st.booleans())
 def test_the_probability_lies_within_the_interval(sample, cross):
     odds, labels, weights = sample
@@ -76,6 +78,7 @@ def test_many_rows():
         np.testing.assert_allclose(found, by_definition(odds, labels, w, new), atol=1e-11)
 
 
+@quick
 @given(weighted(), st.data())
 def test_weights_repeat_rows_and_order_does_not_matter(sample, data):
     odds, labels, _ = sample

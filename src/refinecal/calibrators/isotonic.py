@@ -40,6 +40,8 @@ class _Corners(Calibrator):
         self.shares_ = np.stack([levels, levels], axis=1)[kept]
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        if not 0 < len(self.log_odds_) == len(self.shares_):  # the compiled loop would not notice
+            raise ValueError("log_odds_ and shares_ must be equally long")
         corners = _frozen(self.log_odds_), _frozen(self.shares_)
         return logs_of(loops().interpolate(log_odds(logits), *corners))
 
