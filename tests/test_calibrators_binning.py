@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import expit, logit
 
 import refinecal as rc
-from refinecal.calibrators.binning import _halves, quantile_edges
+from refinecal.calibrators.binning import _bins, _halves, quantile_edges
 
 
 def scores(n=200, seed=0):
@@ -123,6 +123,15 @@ def test_wrong_strategy_is_refused():
 def test_more_classes_need_one_against_the_rest(name):
     with pytest.raises(ValueError, match=f"is for 2 classes, found 3: use calibrator='{name}-ovr'"):
         rc.make_calibrator(name).fit(np.full((4, 3), 1 / 3), [0, 1, 2, 0])
+
+
+@pytest.mark.parametrize("n_bins", [5, 40])
+def test_few_and_many_edges_are_found_alike(n_bins):
+    labels, odds = scores(400)
+    binning = rc.make_calibrator("uniform-mass", n_bins=n_bins).fit_logits(odds, labels)
+    asked = np.r_[odds, binning.edges_, -np.inf, np.inf]
+    expected = [sum(edge < x for edge in binning.edges_) for x in asked]
+    np.testing.assert_array_equal(_bins(asked, binning.edges_), expected)
 
 
 # ---- scaling-binning ---------------------------------------------------------------------------------------

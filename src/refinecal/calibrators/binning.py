@@ -16,6 +16,7 @@ from refinecal.calibrators._registry import make_calibrator
 Floats = NDArray[np.float64]
 STRATEGIES = ("quantile", "uniform")
 ROUNDING = 1e-6  # in log-odds: a score this close to an edge lies on it, even if it was float32
+FEW = 32  # edges
 
 
 class _Binned(Calibrator):
@@ -32,10 +33,11 @@ class _Binned(Calibrator):
         return f"{len(self.shares_)} bins"
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        return _log_rows(self.shares_)[_bins(self._scores(logits), self.edges_)]
+        return _log_rows(self.shares_).take(_bins(self._scores(logits), self.edges_), axis=0)
 
     def _log_proba(self, logits: NDArray[Any]) -> NDArray[Any]:
-        return self._smoothed(_log_rows(self.shares_))[_bins(self._scores(logits), self.edges_)]
+        logs = self._smoothed(_log_rows(self.shares_))
+        return logs.take(_bins(self._scores(logits), self.edges_), axis=0)
 
 
 class HistogramBinning(_Binned):
@@ -221,12 +223,18 @@ def _uniform_edges(n_bins: int) -> Floats:
     return np.asarray(np.log(inner) - np.log1p(-inner) + ROUNDING)
 
 
-def _bins(scores: Floats, edges: Floats) -> NDArray[np.int64]:
-    return np.asarray(np.searchsorted(edges, scores, "left"))
+def _bins(scores: Floats, edges: Floats) -> NDArray[Any]:
+    """Return the bin of each score: how many edges lie below it."""
+    if len(edges) > FEW:
+        return np.asarray(np.searchsorted(edges, scores, "left"))
+    bins = np.zeros(len(scores), dtype=np.int8)
+    for edge in edges:  # vectorised comparisons: at 14 edges a fraction of the time of a search
+        bins += scores > edge
+    return bins
 
 
 def _bin_means(
-    bins: NDArray[np.int64], values: NDArray[Any], weights: Floats | None, empty: Floats
+    bins: NDArray[Any], values: NDArray[Any], weights: Floats | None, empty: Floats
 ) -> Floats:
     """Return the mean of the values in each bin, or what ``empty`` says where there is none."""
     m = len(empty)
