@@ -14,6 +14,9 @@ DAMPING = (
 )
 ENOUGH = 1e-4  # share of the promised decrease that a step must keep (Armijo)
 SMALLEST_STEP = 2.0**-40
+CLOSE = (
+    1e-8  # a squared decrement not worth a warning, where rounding or a far minimum slows the end
+)
 
 Vector = NDArray[np.float64]
 
@@ -55,7 +58,7 @@ def minimise(
                 Solution(x, value, decrement, n_steps, decrement <= 1e-7 * (1 + value))
             )
         x, (value, gradient, hessian) = found
-    return said_if_stuck(Solution(x, value, decrement, max_steps, False))
+    return said_if_stuck(Solution(x, value, decrement, max_steps, decrement <= CLOSE))
 
 
 def newton_step(gradient: Vector, hessian: NDArray[Any]) -> Vector:

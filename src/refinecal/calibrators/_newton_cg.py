@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal.calibrators._newton import (
+    CLOSE,
     ENOUGH,
     SMALLEST_STEP,
     Solution,
@@ -16,6 +17,7 @@ from refinecal.calibrators._newton import (
 )
 
 FORCE = 0.01  # share of the squared residual that conjugate gradients may leave in the first steps
+FLAT = 1e-7  # of the curvature that the preconditioner expects
 MAX_PRODUCTS = 250  # per step: a truncated step still goes downhill
 
 
@@ -47,8 +49,10 @@ def minimise_cg(
     ``work`` is what ``product`` may write to.
     """
     x = np.array(x0, dtype=np.float64)
-    value = function.value(x)
+    value, decrement = function.value(x), np.inf
     for n_steps in range(max_steps):
+        if value <= tolerance / 2:  # a log loss never falls below 0
+            return Solution(x, value, 2 * value, n_steps, True)
         gradient = function.gradient(x)
         step = _cg_step(function, gradient, preconditioner(), work, tolerance)
         decrement = -float(gradient @ step)
@@ -61,10 +65,9 @@ def minimise_cg(
                 break
             length /= 2
             if length < SMALLEST_STEP:
-                close = decrement <= 1e-7 * (1 + value)
-                return said_if_stuck(Solution(x, value, decrement, n_steps, close))
+                return said_if_stuck(Solution(x, value, decrement, n_steps, decrement <= CLOSE))
         x, value = x + length * step, there
-    return said_if_stuck(Solution(x, value, decrement, max_steps, False))
+    return said_if_stuck(Solution(x, value, decrement, max_steps, decrement <= CLOSE))
 
 
 def _cg_step(
@@ -78,7 +81,10 @@ def _cg_step(
     step = np.zeros_like(gradient)
     residual = -gradient
     better = preconditioner(residual)
-    direction = better
+    direction, image = (
+        better,
+        residual,
+    )  # the image is what the preconditioner maps to the direction
     size = float(residual @ better)
     goal = max(size * min(FORCE, size**0.5), 0.05 * tolerance)
     for _ in range(MAX_PRODUCTS):
@@ -86,7 +92,7 @@ def _cg_step(
             break
         bent = function.product(direction, work)
         curvature = float(direction @ bent)
-        if curvature <= 0:  # rounding: flat as far as one can see
+        if curvature <= FLAT * float(direction @ image):  # rounding is all there is
             break
         length = size / curvature
         step += length * direction
@@ -94,4 +100,5 @@ def _cg_step(
         better = preconditioner(residual)
         last, size = size, float(residual @ better)
         direction = better + (size / last) * direction
+        image = residual + (size / last) * image
     return step

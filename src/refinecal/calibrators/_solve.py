@@ -13,6 +13,7 @@ Array = NDArray[np.float64]
 
 FEW = 40  # parameters up to which the Hessian itself is cheaper than many products with it
 SMALL = 1e-8  # of the mean curvature, where there is no penalty
+TINY = 1e-30  # where there is no curvature at all
 
 
 def solve_vector(softmax: VectorMap, start: Vector) -> Vector:
@@ -50,6 +51,7 @@ def _pairs(softmax: VectorMap) -> Callable[[Vector], Vector]:
     aa, ab, bb = (block / softmax.total for block in softmax.blocks())
     aa, bb = aa + softmax.ridge[:k], bb + softmax.ridge[k:]
     aa, bb = aa * (1 + SMALL) + SMALL * aa.mean(), bb * (1 + SMALL) + SMALL * bb.mean()
+    aa, bb = aa + TINY, bb + TINY
     determinant = aa * bb - ab**2
 
     def apply(vector: Vector) -> Vector:
@@ -72,7 +74,7 @@ def _rows(softmax: MatrixMap, second: Array, work: Array) -> Callable[[Vector], 
         work /= softmax.weights
     np.subtract(softmax.probs, work, out=work)  # w p (1 - p)
     spread = work.sum(axis=1) / softmax.total
-    spread = np.maximum(spread, SMALL * spread.max())[:, None]
+    spread = np.maximum(spread, SMALL * spread.max() + TINY)[:, None]
     work *= softmax.features[:k]
     cross = work @ softmax.features.T / softmax.total
     ridge = softmax.ridge.reshape(k, d)
@@ -97,7 +99,7 @@ def _rows(softmax: MatrixMap, second: Array, work: Array) -> Callable[[Vector], 
         return found
 
     back = rest(cross)
-    pivot = np.maximum(pivot - (cross * back).sum(axis=1), 0.1 * pivot + SMALL * pivot.max())
+    pivot = np.maximum(pivot - (cross * back).sum(axis=1), 0.1 * pivot + SMALL * pivot.max() + TINY)
 
     def apply(vector: Vector) -> Vector:
         matrix = vector.reshape(k, d).copy()

@@ -257,7 +257,7 @@ def _unit(sample: Sample, logits: Array, threads: int, start: float) -> float:
     if largest == 0:
         return 1.0
     beta = fit_sample(replace(sample, logits=logits), start, threads).beta
-    return beta if 0.1 <= beta * largest <= 1e3 else 5 / largest
+    return beta if 0.1 <= beta * largest <= 1e3 else 1 / largest
 
 
 def _fit_affine(sample: Sample, limit: float, shift: float) -> tuple[float, Array]:

@@ -1,3 +1,0 @@
-"""The kinds of calibration errors."""
-
-KINDS = ("auto", "binary", "top-label", "class-wise")
