@@ -80,7 +80,7 @@ def make_calibrator(name: str, **params: Any) -> Calibrator:
     >>> rc.make_calibrator("temperature", laplace=False)
     TemperatureScaling(laplace=False)
     >>> rc.make_calibrator("platt")
-    AffineScaling(ridge=0.0, laplace=True)
+    AffineScaling(laplace=True, ridge=0.0)
     """
     if not isinstance(name, str):
         raise TypeError(f"name is {name!r}: it must be a text such as 'temperature'")
@@ -137,7 +137,8 @@ def from_dict(state: dict[str, Any]) -> Calibrator:
 
     Examples
     --------
-    >>>     >>> import refinecal as rc
+    >>> import json
+    >>> import refinecal as rc
     >>> fitted = rc.TemperatureScaling().fit([0.2, 0.9, 0.6], [0, 1, 0])
     >>> text = json.dumps(fitted.to_dict())
     >>> rc.calibrators.from_dict(json.loads(text)).beta_ == fitted.beta_
