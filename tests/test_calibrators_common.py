@@ -20,8 +20,9 @@ from sklearn.utils.validation import check_is_fitted
 from strategies import drawn
 
 import refinecal as rc
-from refinecal.calibrators._registry import KINDS
+from refinecal.calibrators._registry import ALIASES, KINDS
 
+GUIDE = Path(__file__).parents[1] / "docs" / "calibrators.md"
 ALL = [name for name, (module, _, _) in KINDS.items() if find_spec(module)]
 ALL += ["affine-ovr", "isotonic-ovr", "beta-ovo"]
 BINARY = {  # refuse more than two classes; "laplace" does because it wraps isotonic by default
@@ -44,8 +45,10 @@ WITH_INTERCEPT = {  # give the class frequencies where scores tell nothing
     *("uniform-mass", "uniform-width", "spline", "one-vs-rest", "one-vs-one", "affine-ovr"),
 }
 NAMES = pytest.mark.parametrize("name", ALL)
-CASES = pytest.mark.parametrize(
-    ("name", "k"), [(name, 2) for name in ALL] + [(name, 4) for name in MANY]
+PAIRS = [(name, 2) for name in ALL] + [(name, 4) for name in MANY]
+CASES = pytest.mark.parametrize(("name", "k"), PAIRS)
+SYMMETRIC = pytest.mark.parametrize(  # the others deal rows out in order of the score of class 1
+    ("name", "k"), [pair for pair in PAIRS if pair[0] not in ("scaling-binning", "spline")]
 )
 
 
@@ -121,6 +124,21 @@ def test_the_order_of_rows_does_not_matter(name, k):
     labels, logits, _ = data(k)
     order = np.random.default_rng(5).permutation(len(labels))
     same(name, make(name).fit_logits(logits[order], labels[order]), fitted(name, k), k)
+
+
+@CASES
+def test_the_order_of_classes_does_not_matter(name, k):
+    if name in (
+        "scaling-binning",
+        "spline",
+    ):  # which deal rows out in order of the score of class 1
+        return
+    labels, logits, new = data(k)
+    order = np.arange(k)[::-1]
+    found = make(name).fit_logits(logits[:, order], k - 1 - labels)
+    np.testing.assert_allclose(
+        predict(found, new[:, order])[:, order], predict(fitted(name, k), new), rtol=1e-6, atol=1e-9
+    )
 
 
 @CASES
@@ -355,6 +373,12 @@ def test_scikit_learn_sees_an_estimator(name):
         calibrator.set_params(smooth=1)
 
 
+@pytest.mark.parametrize("alias", sorted(ALIASES))
+def test_what_others_call_them(alias):
+    assert repr(rc.make_calibrator(alias)) == repr(rc.make_calibrator(ALIASES[alias]))
+    assert alias in GUIDE.read_text(encoding="utf-8")
+
+
 @NAMES
 def test_names_stand_for_classes(name):
     calibrator = make(name)
@@ -387,8 +411,7 @@ def test_pickle(name, k):
 
 def test_json_gives_equal_predictions_in_a_fresh_process(tmp_path):
     """All calibrators through one file, so that one process is started."""
-    cases = [(name, k) for name in ALL for k in (2, 4) if k == 2 or name in MANY]
-    states = [fitted(name, k).to_json() for name, k in cases]
+    states = [fitted(name, k).to_json() for name, k in PAIRS]
     (tmp_path / "states.json").write_text(json.dumps(states))
     np.savez(tmp_path / "new.npz", **{str(k): data(k)[2] for k in (2, 4)})
     code = (
@@ -400,14 +423,12 @@ def test_json_gives_equal_predictions_in_a_fresh_process(tmp_path):
     )
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
     with np.load(tmp_path / "found.npz") as found:
-        for (name, k), probs in zip(cases, found.values(), strict=True):
+        for (name, k), probs in zip(PAIRS, found.values(), strict=True):
             expected = fitted(name, k).predict_proba_logits(data(k)[2])
             np.testing.assert_array_equal(probs, expected, err_msg=name)
 
 
 # ---- what the guide says -----------------------------------------------------------------------------------
-
-GUIDE = Path(__file__).parents[1] / "docs" / "calibrators.md"
 
 
 def test_the_examples_of_the_guide_print_what_it_shows():
