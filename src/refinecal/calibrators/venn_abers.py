@@ -137,9 +137,9 @@ class CrossVennAbers(_Intervals):
     r"""Calibrate two classes by several Venn-Abers predictors, each fitted on a part of the rows.
 
     With p0 and p1 of each part, and G their geometric mean over the parts, the probability is
-    :math:`G(p_1) / (G(1 - p_0) + G(p_1))`: the mean of the log-odds. It has fewer and smaller steps than
-    :class:`VennAbers`, each with fewer rows behind it. With rows in the order of their scores and
-    labels, parts are drawn at random: the same rows in another order give the same parts.
+    :math:`G(p_1) / (G(1 - p_0) + G(p_1))`: the mean of the log-odds. Its steps are smaller than those of
+    :class:`VennAbers`, but each part has fewer rows to learn from. Parts are drawn at random after the rows
+    have been sorted, so that the same rows in another order give the same parts.
 
     Parameters
     ----------
