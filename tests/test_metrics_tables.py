@@ -1,8 +1,10 @@
 """The table of stopping metrics, and the tables by class and by group."""
 
+import doctest
 import json
 import math
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -185,3 +187,15 @@ def test_tables_become_frames_json_and_text():
 def test_groups_need_one_value_for_each_row():
     with pytest.raises(ValueError, match=r"by has shape \(3,\), but there are 2 rows"):
         rc.metrics.per_group([0, 1], [0.2, 0.7], by=[1, 2, 3])
+
+
+def test_the_page_about_metrics_says_what_is_true():
+    page = Path(__file__).parents[1] / "docs" / "metrics.md"
+    assert doctest.testfile(str(page), module_relative=False).failed == 0
+    text = page.read_text(encoding="utf-8")
+    for name in {*rc.metrics.__all__, *BUILT_IN} - {
+        "CalibrationTest",
+        "MetricTable",
+        "brier_refinement",
+    }:
+        assert name in text, name

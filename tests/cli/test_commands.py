@@ -19,6 +19,7 @@ from made_tables import mixed, write_csv
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, roc_auc_score
 from typer.testing import CliRunner
 
+import refinecal as rc
 from refinecal.cli.app import app
 
 FAST = ["--max-steps", "6", "--patience", "6", "--threads", "1"]
@@ -348,6 +349,9 @@ def test_evaluate_agrees_with_scikit_learn(predictions):
     assert found["accuracy"] == accuracy_score(data["kind"], data["prediction"])
     area = roc_auc_score(data["kind"], probs, multi_class="ovr")
     assert found["auroc"] == pytest.approx(area)
+    for name in ("ece", "overconfidence", "underconfidence", "smooth_ece"):
+        expected = getattr(rc.metrics, name)(data["kind"], probs, classes=labels)
+        assert found[name] == pytest.approx(expected)
     for loss in ("log", "brier"):
         terms = found[loss]
         assert terms["risk"] == pytest.approx(terms["calibration"] + terms["refinement"])
@@ -357,6 +361,8 @@ def test_evaluate_agrees_with_scikit_learn(predictions):
 def test_evaluate_prints_terms_classes_and_groups(predictions):
     out, _ = run("evaluate", predictions, "--target", "kind", "--by", "size")
     for word in ("risk", "calibration", "refinement", "AUROC", "ECE", "beta", "class 0", "XL"):
+        assert word in out
+    for word in ("smooth ECE 0.", "is overconfidence, 0.", "underconfidence"):
         assert word in out
     assert max(map(len, out.splitlines())) <= 100
 

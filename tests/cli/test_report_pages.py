@@ -73,6 +73,8 @@ def test_nothing_is_wrong_with_a_report(reports, browser, command, k, width):
     page = open_page(browser, reports[f"{command} {k}"], width)
     assert problems(page) == []
     assert page.locator("svg[role=img]:visible").count() >= 2
+    if command != "fit":
+        assert page.get_by_text("smooth ECE").count() >= 1
     if k == 3 and command != "compare":
         assert page.get_by_text("<b>bold & co</b>").count() >= 1
     page.close()

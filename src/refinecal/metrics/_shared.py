@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refinecal._arrays import column_names, is_on_device, to_floats
-from refinecal._binned import KINDS
 from refinecal._checks import check_labels, check_sample, check_weights, fail_choice
 from refinecal._ranking import in_threads
 from refinecal._readers import NOTHING, _frozen, check_threads
@@ -19,7 +18,7 @@ from refinecal._sample import Sample
 from refinecal._scored import Scored, check_scored
 
 Floats = NDArray[np.float64]
-
+KINDS = ("auto", "binary", "top-label", "class-wise")
 PART = 2**15  # rows that one thread reads at a time
 
 
