@@ -29,9 +29,11 @@ from refinecal._readers import _frozen
 Floats = NDArray[np.float64]
 CELLS = (2**11, 2**17)  # the second only if the bandwidth turns out too small for the first
 FINEST = 4  # cells per bandwidth, at least
-NODES = 16  # per bandwidth, at which the smoothed density is computed
+NODES = 8  # per bandwidth, at which the smoothed density is computed
 FADED = 8.6  # exp(-x**2 / 2) is below 1e-16 there: cosines that fast are left out
-SHARP = 1e-11  # relative accuracy of the search
+START = math.log(0.02)  # where the search begins
+SHARP = 1e-7  # last step of the search, relative: what it leaves is far smaller
+MAX_STEPS = 100
 
 
 @cache
@@ -115,24 +117,39 @@ def fixed_point(places: Floats, masses: Floats) -> float:
     The size never grows with the bandwidth, so there is one at most. Below ``FINEST / CELLS[-1]``, about
     3e-5, it is not resolved: there the size at that bandwidth is returned, which is not above it.
     """
-    from scipy.optimize import brentq
-
     least, most = abs(float(masses.sum())), float(np.abs(masses).sum())
     if most - least <= 1e-14 * most:  # all of one sign: nothing cancels, whatever the bandwidth
         return least
     for cells in CELLS:
         smoothed = Smoothed(places, masses, cells)
-        low = max(least, smoothed.finest)
-        at_low = smoothed.size(low)
-        if at_low > low:
-            ends = math.log(low), math.log(2 * max(most, low))
-            found = brentq(_excess, *ends, (smoothed,), SHARP)
-            return math.exp(found)
-        if low == least:
-            return least
-    return max(at_low, least)
+        found = _search(smoothed, least, most)
+        if found > smoothed.finest:
+            break
+    return max(found, least)
 
 
-def _excess(log_bandwidth: float, smoothed: Smoothed) -> float:
-    size = smoothed.size(math.exp(log_bandwidth))
-    return math.log(max(size, 1e-300)) - log_bandwidth
+def _search(smoothed: Smoothed, least: float, most: float) -> float:
+    """Return the fixed point by secants in logarithms, kept between bounds; the size if it is not resolved.
+
+    In logarithms the size falls by 0 to 1/2 of what the bandwidth grows, so the secants are nearly straight.
+    """
+    floor = math.log(max(least, smoothed.finest))
+    low, high = floor, math.log(2 * max(most, smoothed.finest))
+    x, slope = max(low, min(high, START)), -1.25
+    before: tuple[float, float] | None = None
+    for _ in range(MAX_STEPS):
+        excess = math.log(max(smoothed.size(math.exp(x)), 1e-300)) - x
+        if excess <= 0 and x == floor:  # the fixed point is here or below
+            return math.exp(excess + x)
+        low, high = (x, high) if excess > 0 else (low, x)
+        if before is not None:
+            slope = min((excess - before[1]) / (x - before[0]), -1.0)
+        before, step = (x, excess), -excess / slope
+        if abs(step) < SHARP:
+            return math.exp(x + step)
+        x += step
+        if x <= low:
+            x = floor if low == floor else (low + high) / 2
+        elif x >= high:
+            x = (low + high) / 2
+    raise AssertionError("the size of smoothed masses is not monotone")  # it is
