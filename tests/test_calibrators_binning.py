@@ -134,6 +134,13 @@ def test_few_and_many_edges_are_found_alike(n_bins):
     np.testing.assert_array_equal(_bins(asked, binning.edges_), expected)
 
 
+def test_a_state_whose_arrays_do_not_belong_together_is_refused():
+    state = rc.make_calibrator("uniform-mass").fit([0.2, 0.5, 0.7], [0, 1, 1]).to_dict()
+    state["learned"]["shares_"]["values"].append(0.5)
+    with pytest.raises(ValueError, match="shares_ must have one entry more than edges_"):
+        rc.calibrators.from_dict(state)
+
+
 # ---- scaling-binning ---------------------------------------------------------------------------------------
 
 

@@ -262,6 +262,14 @@ def test_more_classes_need_one_against_the_rest():
         rc.make_calibrator("spline").fit(np.full((4, 3), 1 / 3), [0, 1, 2, 0])
 
 
+def test_a_state_whose_arrays_do_not_belong_together_is_refused():
+    labels, odds = wavy(50)
+    state = rc.make_calibrator("spline").fit_logits(odds, labels).to_dict()
+    state["learned"]["knots_"]["values"].pop()
+    with pytest.raises(ValueError, match="pieces_ must have one row more than knots_"):
+        rc.calibrators.from_dict(state)
+
+
 def test_new_predictions_need_no_compiled_code():
     """A spline read from a file predicts without the import of the kernels."""
     import subprocess

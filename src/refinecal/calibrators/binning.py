@@ -33,11 +33,15 @@ class _Binned(Calibrator):
         return f"{len(self.shares_)} bins"
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        return _log_rows(self.shares_).take(_bins(self._scores(logits), self.edges_), axis=0)
+        return self._of_bins(_log_rows(self.shares_), logits)
 
     def _log_proba(self, logits: NDArray[Any]) -> NDArray[Any]:
-        logs = self._smoothed(_log_rows(self.shares_))
-        return logs.take(_bins(self._scores(logits), self.edges_), axis=0)
+        return self._of_bins(self._smoothed(_log_rows(self.shares_)), logits)
+
+    def _of_bins(self, rows: NDArray[Any], logits: NDArray[Any]) -> NDArray[Any]:
+        if len(rows) != len(self.edges_) + 1:  # in a damaged file
+            raise ValueError("shares_ must have one entry more than edges_")
+        return rows.take(_bins(self._scores(logits), self.edges_), axis=0)
 
 
 class HistogramBinning(_Binned):

@@ -130,6 +130,8 @@ class SplineCalibration(Calibrator):
         return int(self.n_knots), np.array([float(self.penalty)])
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        if self.pieces_.shape != (len(self.knots_) + 1, 4):  # in a damaged file
+            raise ValueError("pieces_ must have one row more than knots_, of four numbers")
         pieces, u = _place(log_odds(logits, self.limit_), self.knots_)
         c0, c1, c2, c3 = self.pieces_.T[:, pieces]
         inside = np.where((pieces > 0) & (pieces < len(self.knots_)), u, 0.0)
