@@ -35,18 +35,18 @@ class TooSlow(Exception):
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TooSlow in the block when so many seconds have passed."""
+    """Raise TooSlow in the block when it has had so many seconds of the processor."""
 
     def stop(*_: Any) -> None:
         raise TooSlow(f"more than {seconds:g} seconds")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def row_losses(labels: np.ndarray, probs: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
