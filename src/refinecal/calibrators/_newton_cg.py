@@ -1,10 +1,10 @@
 """Newton's method for many parameters: steps by conjugate gradients, which need Hessian products only."""
 
+import math
 from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from refinecal.calibrators._newton import (
     CLOSE,
@@ -16,13 +16,15 @@ from refinecal.calibrators._newton import (
     said_if_stuck,
 )
 
+FRESH = 1e-3  # share of the loss by which it must have fallen for a new preconditioner
+SMALLEST_SIZE = 5e-14  # squared residual that is as good as none
 FORCE = 0.01  # share of the squared residual that conjugate gradients may leave in the first steps
 FLAT = 1e-7  # of the curvature that the preconditioner expects
 MAX_PRODUCTS = 250  # per step: a truncated step still goes downhill
 
 
 class Smooth(Protocol):
-    """A convex loss: ``gradient`` and ``product`` are those of where ``value`` was last asked for."""
+    """A convex loss: ``gradient``, then ``product``, are those of where ``value`` was last asked for."""
 
     def value(self, theta: Vector, /) -> float:
         """Return the loss."""
@@ -30,7 +32,7 @@ class Smooth(Protocol):
     def gradient(self, theta: Vector, /) -> Vector:
         """Return its gradient."""
 
-    def product(self, direction: Vector, out: NDArray[np.float64], /) -> Vector:
+    def product(self, direction: Vector, /) -> Vector:
         """Return the Hessian times a direction."""
 
 
@@ -38,15 +40,14 @@ def minimise_cg(
     function: Smooth,
     x0: Vector,
     preconditioner: Callable[[], Callable[[Vector], Vector]],
-    work: NDArray[np.float64],
     *,
-    tolerance: float = 1e-12,
+    tolerance: float = 1e-10,
     max_steps: int = 200,
 ) -> Solution:
-    """Return the minimum of a convex mean loss; ends as :func:`refinecal.calibrators._newton.minimise` does.
+    """Return the minimum of a mean log loss; ends as :func:`refinecal.calibrators._newton.minimise` does.
 
-    ``preconditioner()`` returns about the inverse of the Hessian where ``value`` was last asked for;
-    ``work`` is what ``product`` may write to.
+    ``preconditioner()`` returns about the inverse of the Hessian where ``gradient`` was last asked for. The
+    last step is the one after which a squared decrement below ``tolerance / 100`` is expected.
     """
     x = np.array(x0, dtype=np.float64)
     value, decrement = function.value(x), np.inf
@@ -54,9 +55,11 @@ def minimise_cg(
         if value <= tolerance / 2:  # a log loss never falls below 0
             return Solution(x, value, 2 * value, n_steps, True)
         gradient = function.gradient(x)
-        step = _cg_step(function, gradient, preconditioner(), work, tolerance)
-        decrement = -float(gradient @ step)
-        if decrement <= tolerance:
+        if decrement > FRESH * value:
+            inverse = preconditioner()
+        step = _cg_step(function, gradient, inverse)
+        last, decrement = decrement, -float(gradient @ step)
+        if decrement <= max(tolerance, _last_of(last, tolerance)):
             return Solution(x + step, value - decrement / 2, decrement, n_steps, True)
         length = 1.0
         while True:
@@ -70,12 +73,18 @@ def minimise_cg(
     return said_if_stuck(Solution(x, value, decrement, max_steps, decrement <= CLOSE))
 
 
+def _last_of(last: float, tolerance: float) -> float:
+    """Return the squared decrement d after which one more step is the last.
+
+    Newton's converge quadratically, ``d = c * last**2`` and next ``c * d**2``, which is to be small.
+    """
+    return min(math.cbrt(0.01 * tolerance * last**2), 1e-6)
+
+
 def _cg_step(
     function: Smooth,
     gradient: Vector,
     preconditioner: Callable[[Vector], Vector],
-    work: NDArray[np.float64],
-    tolerance: float,
 ) -> Vector:
     """Return an approximate Newton step: the smaller the gradient, the closer (superlinear in all)."""
     step = np.zeros_like(gradient)
@@ -86,11 +95,11 @@ def _cg_step(
         residual,
     )  # the image is what the preconditioner maps to the direction
     size = float(residual @ better)
-    goal = max(size * min(FORCE, size**0.5), 0.05 * tolerance)
+    goal = max(size * min(FORCE, size), SMALLEST_SIZE)
     for _ in range(MAX_PRODUCTS):
         if size <= goal:
             break
-        bent = function.product(direction, work)
+        bent = function.product(direction)
         curvature = float(direction @ bent)
         if curvature <= FLAT * float(direction @ image):  # rounding is all there is
             break

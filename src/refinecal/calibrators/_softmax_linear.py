@@ -8,6 +8,7 @@ scores. ``MatrixMap`` and ``VectorMap`` say what those two are; the rest is shar
 
 import math
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +25,26 @@ Array = NDArray[np.float64]
 
 
 class SoftmaxMap(ABC):
-    """The mean log loss of softmax scores, plus a penalty ``0.5 * sum(ridge * (theta - centre)**2)``."""
+    """The mean log loss of softmax scores, plus a penalty ``0.5 * sum(ridge * (theta - centre)**2)``.
 
-    def __init__(self, features: Array, sample: Sample, ridge: Array, centre: Array) -> None:
+    With ``single``, sums over samples of the gradient and of products with the Hessian are made in float32:
+    an error of about 1e-8 in the gradient, whose square is what the loss shows of it.
+    """
+
+    def __init__(
+        self, features: Array, sample: Sample, ridge: Array, centre: Array, single: bool = False
+    ) -> None:
         self.features, self.ridge, self.centre = features, ridge, centre
         self.k, self.n, self.total = sample.k, sample.n, sample.total
         self.weights = NOTHING if sample.weights is None else sample.weights
         self.labels = sample.labels if sample.soft is None else np.empty(0, np.int64)
         self.probs = self._label_weights(sample)
-        self.target = self.adjoint(self.probs)
+        self.target = self.adjoint(self.probs, features)
+        kind = np.float32 if single else np.float64
+        self.fast_features: NDArray[Any] = features.astype(kind, copy=False)
+        self.fast_weights: NDArray[Any] = self.weights.astype(kind, copy=False)
+        self.fast_probs: NDArray[Any] = self.probs.astype(kind, copy=False)
+        self.work: NDArray[Any] = np.empty_like(self.fast_probs)
 
     def _label_weights(self, sample: Sample) -> Array:
         if sample.soft is not None:
@@ -44,11 +56,11 @@ class SoftmaxMap(ABC):
         return dense
 
     @abstractmethod
-    def scores(self, theta: Array, out: Array) -> None:
+    def scores(self, theta: NDArray[Any], features: NDArray[Any], out: NDArray[Any]) -> None:
         """Fill the scores (k, n)."""
 
     @abstractmethod
-    def adjoint(self, values: Array) -> Array:
+    def adjoint(self, values: NDArray[Any], features: NDArray[Any]) -> NDArray[Any]:
         """Return the sum over samples of one value per score, times what each parameter does to it."""
 
     @abstractmethod
@@ -57,7 +69,7 @@ class SoftmaxMap(ABC):
 
     def value(self, theta: Array) -> float:
         """Return the loss with its penalty; leave the weighted probabilities in ``probs``."""
-        self.scores(theta, self.probs)
+        self.scores(theta, self.features, self.probs)
         loss = softmax_columns(self.probs, self.labels, self.weights)
         if not len(self.labels):
             loss -= float(self.target @ theta)
@@ -66,14 +78,18 @@ class SoftmaxMap(ABC):
 
     def gradient(self, theta: Array) -> Array:
         """Return the gradient, after ``value`` at the same place."""
-        found = (self.adjoint(self.probs) - self.target) / self.total
+        if self.fast_probs is not self.probs:
+            self.fast_probs[:] = self.probs
+        found = (self.adjoint(self.fast_probs, self.fast_features) - self.target) / self.total
         return np.asarray(found + self.ridge * (theta - self.centre))
 
-    def product(self, direction: Array, out: Array) -> Array:
-        """Return the Hessian times a direction, after ``value``; ``out`` (k, n) is for its use."""
-        self.scores(direction, out)
-        curve_columns(self.probs, self.weights, out)
-        return np.asarray(self.adjoint(out) / self.total + self.ridge * direction)
+    def product(self, direction: Array) -> Array:
+        """Return the Hessian times a direction, after ``gradient``."""
+        kind = self.work.dtype
+        self.scores(direction.astype(kind, copy=False), self.fast_features, self.work)
+        curve_columns(self.fast_probs, self.fast_weights, self.work)
+        bent = self.adjoint(self.work, self.fast_features)
+        return np.asarray(bent / self.total + self.ridge * direction, dtype=np.float64)
 
     def all(self, theta: Array) -> tuple[float, Array, Array]:
         """Return value, gradient and Hessian."""
@@ -91,11 +107,11 @@ class SoftmaxMap(ABC):
 class MatrixMap(SoftmaxMap):
     """Scores ``theta @ features``: features (d, n), theta (k, d) as a vector."""
 
-    def scores(self, theta: Array, out: Array) -> None:
-        np.matmul(theta.reshape(self.k, -1), self.features, out=out)
+    def scores(self, theta: NDArray[Any], features: NDArray[Any], out: NDArray[Any]) -> None:
+        np.matmul(theta.reshape(self.k, -1), features, out=out)
 
-    def adjoint(self, values: Array) -> Array:
-        return np.asarray((values @ self.features.T).ravel())
+    def adjoint(self, values: NDArray[Any], features: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray((values @ features.T).ravel())
 
     def outer(self) -> Array:
         d = len(self.features)
@@ -116,18 +132,18 @@ class MatrixMap(SoftmaxMap):
 class VectorMap(SoftmaxMap):
     """Scores ``theta[:k] * features + theta[k:]``: features (k, n)."""
 
-    def scores(self, theta: Array, out: Array) -> None:
-        np.multiply(self.features, theta[: self.k, None], out=out)
+    def scores(self, theta: NDArray[Any], features: NDArray[Any], out: NDArray[Any]) -> None:
+        np.multiply(features, theta[: self.k, None], out=out)
         out += theta[self.k :, None]
 
-    def adjoint(self, values: Array) -> Array:
-        slopes = np.einsum("ji,ji->j", values, self.features)
+    def adjoint(self, values: NDArray[Any], features: NDArray[Any]) -> NDArray[Any]:
+        slopes = np.einsum("ji,ji->j", values, features)
         return np.concatenate([slopes, values.sum(axis=1)])
 
     def blocks(self) -> tuple[Array, Array, Array]:
         """Return the sums of p z**2, p z and p of each class."""
         spread = np.einsum("ji,ji,ji->j", self.probs, self.features, self.features)
-        return (spread, *np.split(self.adjoint(self.probs), 2))
+        return (spread, *np.split(self.adjoint(self.probs, self.features), 2))
 
     def outer(self) -> Array:
         k = self.k
@@ -192,11 +208,11 @@ def curve_columns(p, weights, v):  # type: ignore[no-untyped-def]
     """Turn v (k, n) into w (diag p - p p') v, where ``p`` holds weighted probabilities."""
     k, n = p.shape
     block = max(16, min(n, BLOCK_SIZE // k))
-    mean = np.empty(block)
+    mean = np.empty(block, v.dtype)
     for start in range(0, n, block):
         stop = min(start + block, n)
         rows = stop - start
-        mean[:] = 0.0
+        mean[:] = 0
         for j in range(k):
             own, part = p[j, start:stop], v[j, start:stop]
             for r in range(rows):

@@ -12,6 +12,7 @@ from refinecal.calibrators._softmax_linear import MatrixMap, VectorMap
 Array = NDArray[np.float64]
 
 FEW = 40  # parameters up to which the Hessian itself is cheaper than many products with it
+MANY = 32  # classes from which on products with a penalised Hessian are computed in float32
 SMALL = 1e-8  # of the mean curvature, where there is no penalty
 TINY = 1e-30  # where there is no curvature at all
 
@@ -20,16 +21,15 @@ def solve_vector(softmax: VectorMap, start: Vector) -> Vector:
     """Return the parameters of the smallest loss."""
     if len(start) <= FEW:
         return minimise(softmax.all, start).x
-    return minimise_cg(softmax, start, lambda: _pairs(softmax), np.empty_like(softmax.probs)).x
+    return minimise_cg(softmax, start, lambda: _pairs(softmax)).x
 
 
 def solve_matrix(softmax: MatrixMap, start: Vector) -> Vector:
     """Return the parameters of the smallest loss."""
-    x = softmax.features
-    weighted = x * softmax.weights if len(softmax.weights) else x
-    second = weighted @ x.T / softmax.total
-    work = np.empty_like(softmax.probs)
-    return minimise_cg(softmax, start, lambda: _rows(softmax, second, work), work).x
+    x = softmax.fast_features
+    weighted = x * softmax.fast_weights if len(softmax.weights) else x
+    second = (weighted @ x.T).astype(np.float64) / softmax.total
+    return minimise_cg(softmax, start, lambda: _rows(softmax, second)).x
 
 
 def linear_start(k: int) -> Vector:
@@ -61,7 +61,7 @@ def _pairs(softmax: VectorMap) -> Callable[[Vector], Vector]:
     return apply
 
 
-def _rows(softmax: MatrixMap, second: Array, work: Array) -> Callable[[Vector], Vector]:
+def _rows(softmax: MatrixMap, second: Array) -> Callable[[Vector], Vector]:
     r"""Return about the inverse of the block of the Hessian that belongs to each row j of the matrix.
 
     The block is taken for :math:`a_j C + R`, with :math:`a_j` the mean of :math:`p_j (1 - p_j)`, C that of
@@ -69,14 +69,15 @@ def _rows(softmax: MatrixMap, second: Array, work: Array) -> Callable[[Vector], 
     But row and column j of the block are exact, since where class j is likely its own logit is special.
     """
     k, d, own = softmax.k, len(second), np.arange(softmax.k)
-    np.multiply(softmax.probs, softmax.probs, out=work)
+    probs, features, work = softmax.fast_probs, softmax.fast_features, softmax.work
+    np.multiply(probs, probs, out=work)
     if len(softmax.weights):
-        work /= softmax.weights
-    np.subtract(softmax.probs, work, out=work)  # w p (1 - p)
-    spread = work.sum(axis=1) / softmax.total
+        work /= softmax.fast_weights
+    np.subtract(probs, work, out=work)  # w p (1 - p)
+    spread = work.sum(axis=1).astype(np.float64) / softmax.total
     spread = np.maximum(spread, SMALL * spread.max() + TINY)[:, None]
-    work *= softmax.features[:k]
-    cross = work @ softmax.features.T / softmax.total
+    work *= features[:k]
+    cross = (work @ features.T).astype(np.float64) / softmax.total
     ridge = softmax.ridge.reshape(k, d)
     pivot = np.maximum(cross[own, own], 0) + np.diagonal(ridge)
     cross[own, own] = 0

@@ -13,7 +13,7 @@ from refinecal._sample import Sample, on_cpu
 from refinecal._softmax import log_softmax
 from refinecal.calibrators._features import centred, check_strength, finite_gaps, gap_limit
 from refinecal.calibrators._softmax_linear import MatrixMap, VectorMap
-from refinecal.calibrators._solve import linear_start, penalties, solve_matrix, solve_vector
+from refinecal.calibrators._solve import MANY, linear_start, penalties, solve_matrix, solve_vector
 from refinecal.calibrators._two import fit_two
 from refinecal.temperature import fit_sample
 
@@ -276,7 +276,7 @@ def _fit_matrix(
     ridge = penalties(k, strength * off * unit**2, 0.0, strength * shift)
     begin = linear_start(k)
     full = np.concatenate([features, np.ones((1, sample.n))])
-    softmax = MatrixMap(full, sample, ridge, np.zeros(len(begin)))
+    softmax = MatrixMap(full, sample, ridge, np.zeros(len(begin)), k >= MANY and off > 0)
     found = solve_matrix(softmax, begin).reshape(k, k + 1)
     return found[:, :k] * unit, found[:, k] - found[:, k].mean()
 

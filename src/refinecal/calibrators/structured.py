@@ -13,7 +13,7 @@ from refinecal._sample import Sample, on_cpu
 from refinecal._softmax import log_softmax
 from refinecal.calibrators._features import check_strength, finite_gaps, gap_limit
 from refinecal.calibrators._softmax_linear import MatrixMap, VectorMap
-from refinecal.calibrators._solve import linear_start, penalties, solve_matrix, solve_vector
+from refinecal.calibrators._solve import MANY, linear_start, penalties, solve_matrix, solve_vector
 from refinecal.calibrators._two import fit_two
 from refinecal.temperature import fit_sample
 
@@ -185,7 +185,8 @@ class StructuredMatrixScaling(Calibrator):
         begin = linear_start(k)
         features = np.concatenate([logs.T, np.ones((1, sample.n))])
         ridge = penalties(k, off_diagonal, on_diagonal, on_shift)
-        best = solve_matrix(MatrixMap(features, sample, ridge, begin), begin).reshape(k, k + 1)
+        softmax = MatrixMap(features, sample, ridge, begin, k >= MANY and off_diagonal > 0)
+        best = solve_matrix(softmax, begin).reshape(k, k + 1)
         self.matrix_ = np.ascontiguousarray(best[:, :k])
         self.intercepts_ = best[:, k] - best[:, k].mean()
 
