@@ -12,7 +12,7 @@ from scipy.special import ndtr, softmax
 from strategies import drawn
 
 import refinecal as rc
-from refinecal._smoothing import CELLS, FINEST, Smoothed, fixed_point
+from refinecal._smoothing import CELLS, FINEST, Masses, Smoothed, fixed_point
 from refinecal.metrics._shared import Event
 from refinecal.metrics._smooth import smooth_curve, smooth_ece_of
 
@@ -76,7 +76,7 @@ def test_the_smoothed_size_is_that_of_the_definition(width, n, ends):
     scores, hits = drawn_scores(n, n, ends)
     masses = (hits - scores) / n
     expected = Direct(scores, masses).size(width)
-    assert Smoothed(scores, masses, 2048).size(width) == pytest.approx(expected, rel=1e-6)
+    assert Smoothed(Masses(scores, masses), 2048).size(width) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -89,7 +89,7 @@ def test_the_value_is_the_fixed_point_of_the_definition(seed):
 def test_cosines_of_many_rows_are_the_plain_sums():
     rng = np.random.default_rng(0)
     scores, masses = rng.random(3000), rng.standard_normal(3000) / 3000
-    found = Smoothed(scores, masses, 2048).cosines
+    found = Smoothed(Masses(scores, masses), 2048).cosines
     for m in (0, 1, 2, 30, 300):
         exact = np.cos(np.pi * m * scores) @ masses
         assert found[m] == pytest.approx(exact, abs=1e-9)
@@ -101,14 +101,14 @@ def test_a_small_value_is_found_on_the_finer_cells():
     # Smoothed with s, they leave two bumps of sizes 0.25 * 4e-6 / s * phi(0) each; the fixed point is:
     expected = math.sqrt(2 * 0.25 * 4e-6 / math.sqrt(2 * math.pi))
     assert expected < FINEST / CELLS[0]
-    assert fixed_point(middle, masses) == pytest.approx(expected, rel=1e-5)
+    assert fixed_point(Masses(middle, masses)) == pytest.approx(expected, rel=1e-5)
 
 
 def test_below_the_resolution_the_value_is_no_larger_than_the_truth():
     middle = 0.5 + np.array([-1, 1]) * 2e-10
     expected = math.sqrt(2 * 0.25 * 4e-10 / math.sqrt(2 * math.pi))
     assert expected < FINEST / CELLS[1]
-    assert 0 <= fixed_point(middle, np.array([-0.25, 0.25])) < expected
+    assert 0 <= fixed_point(Masses(middle, np.array([-0.25, 0.25]))) < expected
 
 
 # ---- known values ----------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ def test_a_small_move_changes_little(sample):
 
 def test_the_size_never_grows_with_the_bandwidth():
     scores, hits = drawn_scores(200, 1)
-    smoothed = Smoothed(scores, (hits - scores) / 200, 2048)
+    smoothed = Smoothed(Masses(scores, hits, shift=1.0, total=200.0), 2048)
     sizes = [smoothed.size(width) for width in np.geomspace(0.002, 1, 30)]
     assert np.all(np.diff(sizes) <= 1e-9)
 

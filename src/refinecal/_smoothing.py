@@ -19,12 +19,12 @@ from __future__ import annotations
 import math
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._readers import _frozen
+from refinecal._readers import NOTHING, _frozen
 
 Floats = NDArray[np.float64]
 CELLS = (2**11, 2**17)  # the second only if the bandwidth turns out too small for the first
@@ -42,14 +42,27 @@ def loops() -> Any:
     return import_module("refinecal._cells")
 
 
-class Smoothed:
-    """Masses at places in [0, 1], ready to be smoothed with any bandwidth of FINEST cells or more."""
+class Masses(NamedTuple):
+    """Masses ``weights * (values - shift * places) / total`` at places in [0, 1]; empty weights are 1."""
 
-    def __init__(self, places: Floats, masses: Floats, cells: int) -> None:
+    places: Floats
+    values: Floats
+    weights: Floats = NOTHING
+    shift: float = 0.0
+    total: float = 1.0
+
+
+class Smoothed:
+    """Masses, ready to be smoothed with any bandwidth of FINEST cells or more."""
+
+    def __init__(self, masses: Masses, cells: int) -> None:
         moments = np.zeros((cells, loops().ORDER))
-        loops().moments_of(*(_frozen(np.ascontiguousarray(a)) for a in (places, masses)), moments)
+        arrays = (_frozen(np.ascontiguousarray(array)) for array in masses[:3])
+        sums = loops().gather(*arrays, masses.shift, moments)
         self.finest = FINEST / cells
-        self.cosines = _cosines(moments)
+        self.sum = float(sums[0] / masses.total)
+        self.most = float(sums[1] / masses.total)  # the size, if nothing cancelled
+        self.cosines = _cosines(moments) / masses.total
 
     def at(self, bandwidth: float) -> tuple[Floats, Floats]:
         """Return the smoothed density and its integral from 0, at equally spaced nodes from 0 to 1."""
@@ -83,14 +96,14 @@ def _cosines(moments: Floats) -> Floats:
     from scipy.fft import dct, dst
 
     cells, order = moments.shape
+    columns, waves = np.ascontiguousarray(moments.T), np.zeros((order, cells))
+    waves[::2] = dct(columns[::2], 2)
+    waves[1::2, 1:] = dst(columns[1::2], 2)[:, :-1]
     speeds = math.pi * np.arange(cells) / cells
-    found, power = np.zeros(cells), np.ones(cells)
-    for q in range(order):
-        sign = (1, -1, -1, 1)[q % 4]
-        even = q % 2 == 0
-        waves = dct(moments[:, q], 2) if even else np.r_[0.0, dst(moments[:, q], 2)[:-1]]
-        found += sign * power * waves / 2
-        power *= speeds / (q + 1)
+    found = np.zeros(cells)
+    for q in reversed(range(order)):  # Horner's rule
+        sign = -1 if q % 2 == 0 else 1  # from one order to the next, signs are + - - + + -
+        found = waves[q] / 2 + sign * found * speeds / (q + 1)
     return found
 
 
@@ -111,30 +124,30 @@ def _hidden(density: Floats, steps: Floats, turns: NDArray[np.int64]) -> Floats:
     return np.asarray(np.abs(rise) + np.abs(step - rise) - np.abs(step))
 
 
-def fixed_point(places: Floats, masses: Floats) -> float:
+def fixed_point(masses: Masses) -> float:
     """Return the bandwidth that equals the size of the masses smoothed with it.
 
     The size never grows with the bandwidth, so there is one at most. Below ``FINEST / CELLS[-1]``, about
     3e-5, it is not resolved: there the size at that bandwidth is returned, which is not above it.
     """
-    least, most = abs(float(masses.sum())), float(np.abs(masses).sum())
-    if most - least <= 1e-14 * most:  # all of one sign: nothing cancels, whatever the bandwidth
-        return least
     for cells in CELLS:
-        smoothed = Smoothed(places, masses, cells)
-        found = _search(smoothed, least, most)
+        smoothed = Smoothed(masses, cells)
+        least, most = abs(smoothed.sum), smoothed.most
+        if most - least <= 1e-14 * most:  # all of one sign: nothing cancels, whatever the bandwidth
+            return least
+        found = _search(smoothed, least)
         if found > smoothed.finest:
             break
     return max(found, least)
 
 
-def _search(smoothed: Smoothed, least: float, most: float) -> float:
+def _search(smoothed: Smoothed, least: float) -> float:
     """Return the fixed point by secants in logarithms, kept between bounds; the size if it is not resolved.
 
     In logarithms the size falls by 0 to 1/2 of what the bandwidth grows, so the secants are nearly straight.
     """
     floor = math.log(max(least, smoothed.finest))
-    low, high = floor, math.log(2 * max(most, smoothed.finest))
+    low, high = floor, math.log(2 * max(smoothed.most, smoothed.finest))
     x, slope = max(low, min(high, START)), -1.25
     before: tuple[float, float] | None = None
     for _ in range(MAX_STEPS):

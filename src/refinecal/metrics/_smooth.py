@@ -7,7 +7,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._smoothing import CELLS, FINEST, Smoothed, fixed_point
+from refinecal._smoothing import CELLS, FINEST, Masses, Smoothed, fixed_point
 from refinecal.metrics._shared import Event, Inputs, read
 
 __all__ = ["smooth_ece"]
@@ -67,11 +67,7 @@ def smooth_ece(
 
 def smooth_ece_of(event: Event) -> float:
     """Return the smooth calibration error of one event, checked already."""
-    gaps = event.hits - event.scores
-    if event.weights.size:
-        gaps *= event.weights
-    gaps /= event.total
-    return fixed_point(event.scores, gaps)
+    return fixed_point(Masses(*event, shift=1.0, total=event.total))
 
 
 def smooth_curve(event: Event, bandwidth: float) -> tuple[Floats, Floats, Floats]:
@@ -81,10 +77,9 @@ def smooth_curve(event: Event, bandwidth: float) -> tuple[Floats, Floats, Floats
     is no probability within many bandwidths, the frequency is NaN.
     """
     scores, hits, weights = event
-    mass = (weights if weights.size else np.ones(len(scores))) / event.total
-    bandwidth = max(bandwidth, FINEST / CELLS[0])
-    density, _ = Smoothed(scores, mass, CELLS[0]).at(bandwidth)
-    happened, _ = Smoothed(scores, mass * hits, CELLS[0]).at(bandwidth)
+    bandwidth, ones = max(bandwidth, FINEST / CELLS[0]), np.ones(len(scores))
+    each = (Masses(scores, values, weights, total=event.total) for values in (ones, hits))
+    density, happened = (Smoothed(masses, CELLS[0]).at(bandwidth)[0] for masses in each)
     empty = density < 1e-9 * density.max()
     frequency = np.where(empty, np.nan, happened / np.where(empty, 1, density))
     return np.linspace(0, 1, len(density)), density, np.clip(frequency, 0, 1)
