@@ -8,63 +8,60 @@ from refinecal._kernels import FAST, LOG2_E, PAD, TILE, _jit, _maximum, _transpo
 from refinecal._tally import SMALL, _bin
 from refinecal._vector import exp2
 
-RIGHT, BRIER, COSINE, LOG, N_SUMS = range(5)  # weighted sums over rows
+BRIER, COSINE, LOG, N_LOSSES = range(4)  # weighted sums over rows
 MASS, SCORES, HITS, N_KINDS = range(4)  # and over the rows of each bin
 
 
 @_jit()
-def read_rows(probs, labels, soft, weights, tolerance, top, right, sums):  # type: ignore[no-untyped-def]
-    """Fill in each row's largest probability and the share of labels that have it, and add up the losses.
+def look(probs, labels, soft, tolerance, top, right):  # type: ignore[no-untyped-def]
+    """Fill in each row's largest probability, and the share of its label that has it.
 
-    Return whether all rows are probabilities. ``soft`` and ``weights`` may be empty.
+    Return whether all rows are probabilities. ``soft`` is empty unless labels are soft.
     """
     n, k = probs.shape
-    rights, squares, cosines, logs, product = 0.0, 0.0, 0.0, 0.0, 1.0
     for i in range(n):
-        high, best, low, total, square = probs[i, 0], 0, probs[i, 0], 0.0, 0.0
+        high, best, low, total = probs[i, 0], 0, probs[i, 0], 0.0
         for j in range(k):
             p = probs[i, j]
             total += p
-            square += p * p
             low = p if p < low else low
             larger = p > high
             best = j if larger else best
             high = p if larger else high
         if not (low >= 0 and high <= 1 + 1e-6 and abs(total - 1) <= tolerance):  # NaN is wrong too
             return False
+        top[i] = min(high, 1.0)
+        hit = 1.0 if best == labels[i] else 0.0
+        right[i] = soft[i, best] if len(soft) else hit
+    return True
+
+
+@_jit()
+def add_losses(probs, labels, soft, weights, sums):  # type: ignore[no-untyped-def]
+    """Add up the losses of rows divided by their sums; a row of weight 0 is gone, however large its loss."""
+    n, k = probs.shape
+    squares, cosines, logs, product = 0.0, 0.0, 0.0, 1.0
+    for i in range(n):
+        total, square, at_label = 0.0, 0.0, 0.0
+        for j in range(k):
+            total += probs[i, j]
+            square += probs[i, j] * probs[i, j]
+            at_label += soft[i, j] * probs[i, j] if len(soft) else 0.0
         w = weights[i] if len(weights) else 1.0
-        y = labels[i]
-        at_label, hit = probs[i, y], 1.0 if best == y else 0.0
-        if len(soft):
-            hit = soft[i, best]
-            if w > 0:
-                logs += w * _soft_log(probs[i], soft[i], total)
-            at_label = 0.0
-            for j in range(k):
-                at_label += soft[i, j] * probs[i, j]
-        top[i], right[i] = min(high, 1.0), hit
+        at_label = at_label if len(soft) else probs[i, labels[i]]
         scale = 1 / total
         q = at_label * scale
-        rights += w * hit
         squares += w * (square * scale * scale - 2 * q + 1)
         cosines += w * at_label / math.sqrt(square)
-        if len(soft):
-            continue
-        if len(weights) or q < SMALL:
-            if w > 0:  # a row of weight 0 is gone, however large its loss
-                logs -= w * math.log(q)
+        if len(soft) or len(weights) or q < SMALL:
+            if w > 0:
+                logs += w * (_soft_log(probs[i], soft[i], total) if len(soft) else -math.log(q))
         else:  # one logarithm of a product of many
             product *= q
             if product < SMALL**8:
                 logs -= math.log(product)
                 product = 1.0
-    sums[RIGHT], sums[BRIER], sums[COSINE], sums[LOG] = (
-        rights,
-        squares,
-        cosines,
-        logs - math.log(product),
-    )
-    return True
+    sums[BRIER], sums[COSINE], sums[LOG] = squares, cosines, logs - math.log(product)
 
 
 @_jit()

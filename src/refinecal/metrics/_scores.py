@@ -49,7 +49,7 @@ def log_loss(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
     """
     if is_logits(probs, inputs) or is_on_device(probs):
         return risk_of(check_sample(y_true, probs, devices=True, **inputs))
-    return read(y_true, probs, **inputs).mean(loops().LOG)
+    return read(y_true, probs, **inputs).loss(loops().LOG)
 
 
 def brier_score(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
@@ -73,7 +73,7 @@ def brier_score(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> flo
     """
     if is_logits(probs, inputs):
         return brier_of(check_sample(y_true, probs, **inputs))
-    return read(y_true, probs, **inputs).mean(loops().BRIER)
+    return read(y_true, probs, **inputs).loss(loops().BRIER)
 
 
 def spherical_loss(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
@@ -95,7 +95,7 @@ def spherical_loss(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> 
     >>> round(rc.metrics.spherical_loss([0, 1], [[0.6, 0.4], [1.0, 0.0]]), 6)  # (1 - .6/sqrt(.52) + 1) / 2
     0.583975
     """
-    return 1 - read(y_true, probs, **inputs).mean(loops().COSINE)
+    return 1 - read(y_true, probs, **inputs).loss(loops().COSINE)
 
 
 def accuracy(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
@@ -119,7 +119,7 @@ def accuracy(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
     """
     if is_logits(probs, inputs):
         return accuracy_of(check_sample(y_true, probs, **inputs))
-    return read(y_true, probs, **inputs).mean(loops().RIGHT)
+    return read(y_true, probs, **inputs).accuracy
 
 
 def error_rate(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:

@@ -59,23 +59,40 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Checked probabilities and labels, with what one read of them adds up."""
+    """Checked probabilities and labels, with the likeliest class of each row."""
 
     probs: Floats  # (n, k), C-contiguous
     labels: NDArray[np.int64]
     soft: Floats  # (n, k), empty without soft labels
     weights: Floats  # empty if every row counts once
     top: Floats  # (n,) the largest probability
-    right: Floats  # (n,) whether that is the label's
-    sums: Floats  # of accuracy and losses
+    right: Floats  # (n,) whether that is the label's; of soft labels the share
 
     @property
     def k(self) -> int:
         return int(self.probs.shape[1])
 
-    def mean(self, which: int) -> float:
-        total = float(self.weights.sum()) if self.weights.size else len(self.labels)
-        return float(self.sums[which] / total)
+    @property
+    def total(self) -> float:
+        """The number of rows, each counted as often as its weight says."""
+        return float(self.weights.sum()) if self.weights.size else float(len(self.labels))
+
+    @property
+    def accuracy(self) -> float:
+        right = self.right @ self.weights if self.weights.size else self.right.sum()
+        return float(right / self.total)
+
+    def loss(self, which: int) -> float:
+        """Return the mean of one of the losses of ``_loops``, or of the cosine."""
+        arrays = [_frozen(array) for array in (self.probs, self.labels, self.soft, self.weights)]
+
+        def add_part(rows: slice) -> float:
+            sums = np.zeros(loops().N_LOSSES)
+            loops().add_losses(*(array[rows] for array in arrays), sums)
+            return float(sums[which])
+
+        parts = in_threads(add_part, _parts(len(self.labels)), self.probs.size, check_threads(None))
+        return float(sum(parts) / self.total)
 
     def of_class(self, j: int) -> Event:
         """Return the event that the label is class j."""
@@ -100,7 +117,7 @@ class Given:
 def read(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> Given:
     """Return the arguments of a metric as probabilities, or say what is wrong with which of them.
 
-    The loop that adds them up looks for wrong ones; where it finds some, ``check_sample`` finds the words.
+    The loop that seeks the likeliest class sees wrong ones; if there are, ``check_sample`` has the words.
     """
     if probs is not None and inputs.get("logits") is None and not is_on_device(probs):
         given = to_floats(probs, "probs")
@@ -120,7 +137,7 @@ def read_sample(sample: Sample) -> Given:
         loops().softmax_rows(logits[rows], probs[rows])
 
     in_threads(fill, _parts(sample.n), probs.size, check_threads(None))
-    found = _add_up(probs, sample.labels, sample.soft, sample.weights, 1e-2)
+    found = _looked_at(probs, sample.labels, sample.soft, sample.weights, 1e-2)
     assert found is not None  # the sample is checked
     return found
 
@@ -141,33 +158,30 @@ def _read_probs(
         return None  # they may be swapped
     weights = check_weights(inputs.get("sample_weight"), n, "probs")
     rows = np.ascontiguousarray(given, dtype=np.float64)
-    return _add_up(rows, labels, soft, weights, 1e-2 if half else 1e-3)
+    return _looked_at(rows, labels, soft, weights, 1e-2 if half else 1e-3)
 
 
-def _add_up(
+def _looked_at(
     probs: Floats,
     labels: NDArray[np.int64],
     soft: Floats | None,
     weights: Floats | None,
     tolerance: float,
 ) -> Given | None:
-    """Read all rows once; ``None`` if they are not all probabilities."""
+    """Return the rows with the likeliest class of each; ``None`` if they are not all probabilities."""
     n, k = probs.shape
     shares = np.empty((0, k)) if soft is None else np.ascontiguousarray(soft)
-    mass = NOTHING if weights is None else weights
-    arrays = [_frozen(array) for array in (probs, labels, shares, mass)]
+    arrays = [_frozen(array) for array in (probs, labels, shares)]
     top, right = np.empty(n), np.empty(n)
 
-    def add_part(rows: slice) -> tuple[bool, Floats]:
-        sums = np.zeros(loops().N_SUMS)
-        here = [array[rows] for array in arrays]  # of an empty array it is empty
-        return loops().read_rows(*here, tolerance, top[rows], right[rows], sums), sums
+    def look(rows: slice) -> bool:
+        here = (array[rows] for array in arrays)  # of an empty array it is empty
+        legal: bool = loops().look(*here, tolerance, top[rows], right[rows])
+        return legal
 
-    parts = in_threads(add_part, _parts(n), probs.size, check_threads(None))
-    if not all(legal for legal, _ in parts):
+    if not all(in_threads(look, _parts(n), probs.size, check_threads(None))):
         return None
-    sums = np.sum([sums for _, sums in parts], axis=0)
-    return Given(probs, labels, shares, arrays[3], top, right, sums)
+    return Given(probs, labels, shares, NOTHING if weights is None else weights, top, right)
 
 
 def _parts(n: int) -> list[slice]:

@@ -110,7 +110,7 @@ def _step_auroc(step: Step) -> float:
 
 
 def _step_spherical_loss(step: Step) -> float:
-    return 1 - step.given.mean(loops().COSINE)
+    return 1 - step.given.loss(loops().COSINE)
 
 
 def _step_ece(step: Step) -> float:

@@ -177,25 +177,22 @@ def classes_table(found: Evaluation) -> Table:
     return Table("Classes", columns, rows)
 
 
-def errors_table(found: Evaluation) -> Table:
-    """Return the calibration errors, and what each means."""
-    of = "the second class" if found.k == 2 else "the likeliest class"
+def errors_table(named: Mapping[str, Evaluation], first: str) -> Table:
+    """Return the calibration errors of evaluations: one of all rows, models, or subgroups."""
+    k = next(iter(named.values())).k
+    of = "the second class" if k == 2 else "the likeliest class"
+    columns = [
+        Column("ECE", digits=4, help=f"How far probabilities of {of} are off, in 15 equal bins."),
+        Column("overconfidence", digits=4, help="Its part from bins that are too sure."),
+        Column("underconfidence", digits=4, help="Its part from bins that are not sure enough."),
+        Column("smooth ECE", digits=4, help="The same without bins, whose edges could matter."),
+    ]
     rows: list[list[Cell]] = [
-        [
-            "ECE",
-            found.ece,
-            f"How far probabilities of {of} are from frequencies, in 15 equal bins.",
-        ],
-        ["overconfidence", found.overconfidence, "Its part from bins where the model is too sure."],
-        ["underconfidence", found.underconfidence, "Its part where the model is not sure enough."],
-        [
-            "smooth ECE",
-            found.smooth_ece,
-            "The same without bins: it does not depend on their edges.",
-        ],
+        [name, each.ece, each.overconfidence, each.underconfidence, each.smooth_ece]
+        for name, each in named.items()
     ]
     note = "Right probabilities have errors above 0 too, by chance: the fewer rows, the larger."
-    return Table("Calibration errors", ["metric", Column("value", digits=4), "meaning"], rows, note)
+    return Table("Calibration errors", [first, *columns], rows, note)
 
 
 def models_table(named: Mapping[str, Evaluation], title: str, first: str = "model") -> Table:
@@ -207,7 +204,7 @@ def models_table(named: Mapping[str, Evaluation], title: str, first: str = "mode
             Column(name, digits=4)
             for name in ("log loss", "calibration", "refinement", "beta", "Brier score")
         ),
-        *(Column(name, digits=4) for name in ("accuracy", "AUROC", "ECE", "smooth ECE")),
+        *(Column(name, digits=4) for name in ("accuracy", "AUROC", "ECE")),
     ]
     rows = [
         [
@@ -221,7 +218,6 @@ def models_table(named: Mapping[str, Evaluation], title: str, first: str = "mode
             each.accuracy,
             each.auroc,
             each.ece,
-            each.smooth_ece,
         ]
         for name, each in named.items()
     ]
@@ -256,13 +252,13 @@ def page(
     sections = [
         terms_section({path.stem: found}),
         reliability_section(labels, probs, calibrated, list(given.classes), given.weights),
-        Section("Calibration errors", (), (errors_table(found),)),
+        Section("How far are they off?", (), (errors_table({path.stem: found}, "predictions"),)),
         Section("Class by class", (), (classes_table(found),)),
     ]
     if by is not None:
-        table = models_table(found.groups, f"By {by}", by)
+        tables = (models_table(found.groups, f"By {by}", by), errors_table(found.groups, by))
         sections.append(
-            Section(f"By {by}", ("Each subgroup has a temperature of its own.",), (table,))
+            Section(f"By {by}", ("Each subgroup has a temperature of its own.",), tables)
         )
     cards = [
         Card("log loss", tile(found.log.risk)),
@@ -328,7 +324,7 @@ def comparison_page(
         cards=[Card(name, tile(each.log.risk), "log loss") for name, each in ordered.items()][:4],
         points=[*(f"Note: {text}." for text in about), f"How sure: {found.verdict}"],
         sections=[
-            Section("Side by side", (), (table, gaps)),
+            Section("Side by side", (), (table, gaps, errors_table(ordered, "model"))),
             terms_section(ordered),
             reliability_section(
                 labels,
