@@ -238,7 +238,9 @@ def test_a_race_that_is_short_of_what_was_asked_is_told():
     slow, fast = speed.Time(10.0, 3, 0.5), speed.Time(1.0, 3, 0.5)
     lost = speed.Race("refinecal spline", 1000, 2, slow, {"splinecalib": fast})
     won = speed.Race("refinecal venn-abers", 1000, 2, slow, {speed.PLAIN: speed.Time(2.1, 3, 0.5)})
-    text = speed.page([lost, won])
+    broken = speed.Race("mce", 1000, 2, speed.Time(None, error="Oh"), {"netcal": fast})
+    text = speed.page([lost, won, broken])
     short = text.split("## Short of what was asked")[1].split("## All races")[0]
     assert "splinecalib" in short
+    assert "| mce |" in short
     assert speed.PLAIN not in short  # at most five times slower is what was asked

@@ -168,7 +168,7 @@ def _lines(each: Race, only_lost: bool = False) -> Iterator[list[str]]:
                 times = [f"{1000 * (t.seconds or np.nan):.3g}" for t in (each.ours, time)]
                 gap = (time.value or 0.0) - (each.ours.value or 0.0)
                 yield [*start, name, *times, f"{ratio:.2f}", f"{least:g}", f"{gap:+.1e}"]
-        elif not only_lost:
+        elif each.ours.error or not only_lost:  # to fail is to lose
             yield [*start, name, *[""] * 4, (each.ours.error or time.error)[:80]]
 
 
