@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from refinecal.calibrators._pieces import Rows
 
 Floats = NDArray[np.float64]
-PENALTIES = 10.0 ** np.arange(1, -8.5, -0.5)  # from a line to as good as free
+PENALTIES = 10.0 ** np.arange(
+    1.0, -9, -1
+)  # from a line to as good as free; half steps gain nothing
 PER_KNOT = 10  # samples for each knot beyond the two of a line
 N_FOLDS = 5
+EXACT, CLOSE = 1e-12, 1e-9  # Newton decrements of the fit, and of those that only compare penalties
 MARGIN = (
     0.5  # standard errors that a looser curve must gain: fewer did worse in simulations, and more
 )
@@ -109,7 +112,7 @@ class SplineCalibration(Calibrator):
         from refinecal.calibrators._pieces import spline_maps
 
         maps = spline_maps(self.knots_)
-        fits = _path(rows, maps, penalties, [np.zeros(len(self.knots_))])
+        fits = _path(rows, maps, penalties, [np.zeros(len(self.knots_))], EXACT)
         best = _stiffest(rows, maps, penalties, fits) if len(penalties) > 1 else 0
         self.penalty_, self.pieces_ = float(penalties[best]), maps @ fits[best]
 
@@ -158,7 +161,9 @@ def _in_order(odds: Floats, shares: NDArray[Any], weights: Floats, knots: Floats
     return Rows(first, places, shares.astype(np.float64), weights, total)
 
 
-def _path(rows: "Rows", maps: Floats, penalties: Floats, starts: list[Floats]) -> list[Floats]:
+def _path(
+    rows: "Rows", maps: Floats, penalties: Floats, starts: list[Floats], tolerance: float
+) -> list[Floats]:
     """Return the parameters for each penalty, from stiff to loose, found from the last or from its start."""
     from refinecal.calibrators._newton import minimise
     from refinecal.calibrators._pieces import mean_loss
@@ -167,7 +172,7 @@ def _path(rows: "Rows", maps: Floats, penalties: Floats, starts: list[Floats]) -
     for i, penalty in enumerate(penalties):
         ridge = np.where(np.arange(maps.shape[2]) < 2, 0.0, penalty)  # a line costs nothing
         start = starts[i] if len(starts) > 1 else fits[-1]
-        fits.append(minimise(partial(mean_loss, rows, maps, ridge), start).x)
+        fits.append(minimise(partial(mean_loss, rows, maps, ridge), start, tolerance=tolerance).x)
     return fits[1:]
 
 
@@ -181,7 +186,7 @@ def _stiffest(rows: "Rows", maps: Floats, penalties: Floats, fits: list[Floats])
         if not 0 < out.sum() < rows.total:
             continue
         test = take(rows, out)
-        fitted = _path(take(rows, copies - out), maps, penalties, fits)
+        fitted = _path(take(rows, copies - out), maps, penalties, fits, CLOSE)
         losses = np.array([row_losses(test, maps @ theta) for theta in fitted])
         losses -= losses[0]  # in pairs: what each gains over the stiffest
         mass = out[out > 0]
