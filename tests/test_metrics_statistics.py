@@ -98,6 +98,14 @@ def test_spiegelhalter_compares_the_brier_score_with_its_mean_and_variance(sampl
     assert found == pytest.approx(excess / math.sqrt(variance), rel=1e-7, abs=1e-9)
 
 
+def test_spiegelhalter_of_the_likeliest_class_is_that_of_two_classes():
+    labels, logits = drawn(300, 4, confidence=2)
+    probs = softmax(logits, axis=1)
+    hits = (labels == probs.argmax(axis=1)).astype(int)
+    found = spiegelhalter(labels, probs, kind="top-label")
+    assert found == pytest.approx(spiegelhalter(hits, probs.max(axis=1)), rel=1e-9)
+
+
 @examples
 @given(predictions())
 def test_kuiper_lies_between_one_and_two_times_ks(sample):

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal._checks import warn
 from refinecal._readers import NOTHING, _frozen
 
 Floats = NDArray[np.float64]
@@ -33,7 +34,7 @@ NODES = 8  # per bandwidth, at which the smoothed density is computed
 FADED = 8.6  # exp(-x**2 / 2) is below 1e-16 there: cosines that fast are left out
 START = math.log(0.02)  # where the search begins
 SHARP = 1e-7  # last step of the search, relative: what it leaves is far smaller
-MAX_STEPS = 100
+MAX_STEPS = 100  # ten have been the most
 
 
 @cache
@@ -165,4 +166,7 @@ def _search(smoothed: Smoothed, least: float) -> float:
             x = floor if low == floor else (low + high) / 2
         elif x >= high:
             x = (low + high) / 2
-    raise AssertionError("the size of smoothed masses is not monotone")  # it is
+    warn(
+        f"the bandwidth of the smooth calibration error is only known to {high - low:.1e}, relative"
+    )
+    return math.exp(x)
