@@ -12,12 +12,11 @@ from refinecal.calibrators._newton import (
     SMALLEST_STEP,
     Solution,
     Vector,
-    rounding_of,
     said_if_stuck,
 )
 
 FRESH = 1e-3  # share of the loss by which it must have fallen for a new preconditioner
-SMALLEST_SIZE = 5e-14  # squared residual that is as good as none
+SMALLEST_SIZE = 1e-12  # squared residual that is as good as none
 FORCE = 0.01  # share of the squared residual that conjugate gradients may leave in the first steps
 FLAT = 1e-7  # of the curvature that the preconditioner expects
 MAX_PRODUCTS = 250  # per step: a truncated step still goes downhill
@@ -25,6 +24,8 @@ MAX_PRODUCTS = 250  # per step: a truncated step still goes downhill
 
 class Smooth(Protocol):
     """A convex loss: ``gradient``, then ``product``, are those of where ``value`` was last asked for."""
+
+    rounding: float  # relative error of the value
 
     def value(self, theta: Vector, /) -> float:
         """Return the loss."""
@@ -64,7 +65,7 @@ def minimise_cg(
         length = 1.0
         while True:
             there = function.value(x + length * step)
-            if there <= value - ENOUGH * length * decrement + rounding_of(value):
+            if there <= value - ENOUGH * length * decrement + 4 * function.rounding * (1 + value):
                 break
             length /= 2
             if length < SMALLEST_STEP:

@@ -27,40 +27,38 @@ Array = NDArray[np.float64]
 class SoftmaxMap(ABC):
     """The mean log loss of softmax scores, plus a penalty ``0.5 * sum(ridge * (theta - centre)**2)``.
 
-    With ``single``, sums over samples of the gradient and of products with the Hessian are made in float32:
-    an error of about 1e-8 in the gradient, whose square is what the loss shows of it.
+    Features in float32 are computed with in float32: an error of about 1e-8 in the gradient, of which the
+    loss at the minimum shows the square.
     """
 
-    def __init__(
-        self, features: Array, sample: Sample, ridge: Array, centre: Array, single: bool = False
-    ) -> None:
+    def __init__(self, features: NDArray[Any], sample: Sample, ridge: Array, centre: Array) -> None:
         self.features, self.ridge, self.centre = features, ridge, centre
         self.k, self.n, self.total = sample.k, sample.n, sample.total
-        self.weights = NOTHING if sample.weights is None else sample.weights
+        self.weights = (NOTHING if sample.weights is None else sample.weights).astype(
+            features.dtype
+        )
         self.labels = sample.labels if sample.soft is None else np.empty(0, np.int64)
         self.probs = self._label_weights(sample)
-        self.target = self.adjoint(self.probs, features)
-        kind = np.float32 if single else np.float64
-        self.fast_features: NDArray[Any] = features.astype(kind, copy=False)
-        self.fast_weights: NDArray[Any] = self.weights.astype(kind, copy=False)
-        self.fast_probs: NDArray[Any] = self.probs.astype(kind, copy=False)
-        self.work: NDArray[Any] = np.empty_like(self.fast_probs)
+        self.target = self.adjoint(self.probs)
+        self.work = np.empty_like(self.probs)
+        self.rounding = float(np.finfo(features.dtype).eps)  # of the loss
 
-    def _label_weights(self, sample: Sample) -> Array:
+    def _label_weights(self, sample: Sample) -> NDArray[Any]:
+        dense = np.zeros((self.k, self.n), self.features.dtype)
         if sample.soft is not None:
-            return np.ascontiguousarray(
-                sample.soft.T * (1.0 if sample.weights is None else sample.weights)
-            )
-        dense = np.zeros((self.k, self.n))
-        dense[sample.labels, np.arange(self.n)] = 1.0 if sample.weights is None else sample.weights
+            dense[:] = sample.soft.T
+        else:
+            dense[sample.labels, np.arange(self.n)] = 1
+        if len(self.weights):
+            dense *= self.weights
         return dense
 
     @abstractmethod
-    def scores(self, theta: NDArray[Any], features: NDArray[Any], out: NDArray[Any]) -> None:
+    def scores(self, theta: NDArray[Any], out: NDArray[Any]) -> None:
         """Fill the scores (k, n)."""
 
     @abstractmethod
-    def adjoint(self, values: NDArray[Any], features: NDArray[Any]) -> NDArray[Any]:
+    def adjoint(self, values: NDArray[Any]) -> Array:
         """Return the sum over samples of one value per score, times what each parameter does to it."""
 
     @abstractmethod
@@ -69,7 +67,7 @@ class SoftmaxMap(ABC):
 
     def value(self, theta: Array) -> float:
         """Return the loss with its penalty; leave the weighted probabilities in ``probs``."""
-        self.scores(theta, self.features, self.probs)
+        self.scores(theta.astype(self.features.dtype, copy=False), self.probs)
         loss = softmax_columns(self.probs, self.labels, self.weights)
         if not len(self.labels):
             loss -= float(self.target @ theta)
@@ -78,18 +76,14 @@ class SoftmaxMap(ABC):
 
     def gradient(self, theta: Array) -> Array:
         """Return the gradient, after ``value`` at the same place."""
-        if self.fast_probs is not self.probs:
-            self.fast_probs[:] = self.probs
-        found = (self.adjoint(self.fast_probs, self.fast_features) - self.target) / self.total
+        found = (self.adjoint(self.probs) - self.target) / self.total
         return np.asarray(found + self.ridge * (theta - self.centre))
 
     def product(self, direction: Array) -> Array:
-        """Return the Hessian times a direction, after ``gradient``."""
-        kind = self.work.dtype
-        self.scores(direction.astype(kind, copy=False), self.fast_features, self.work)
-        curve_columns(self.fast_probs, self.fast_weights, self.work)
-        bent = self.adjoint(self.work, self.fast_features)
-        return np.asarray(bent / self.total + self.ridge * direction, dtype=np.float64)
+        """Return the Hessian times a direction, after ``value``."""
+        self.scores(direction.astype(self.features.dtype, copy=False), self.work)
+        curve_columns(self.probs, self.weights, self.work)
+        return np.asarray(self.adjoint(self.work) / self.total + self.ridge * direction)
 
     def all(self, theta: Array) -> tuple[float, Array, Array]:
         """Return value, gradient and Hessian."""
@@ -99,7 +93,7 @@ class SoftmaxMap(ABC):
         hessian.flat[:: len(hessian) + 1] += self.ridge
         return value, self.gradient(theta), hessian
 
-    def roots(self, rows: slice) -> Array | float:
+    def roots(self, rows: slice) -> NDArray[Any] | float:
         """Return what outer products of weighted probabilities are divided by: square roots of weights."""
         return np.sqrt(self.weights[rows]) if len(self.weights) else 1.0
 
@@ -107,11 +101,11 @@ class SoftmaxMap(ABC):
 class MatrixMap(SoftmaxMap):
     """Scores ``theta @ features``: features (d, n), theta (k, d) as a vector."""
 
-    def scores(self, theta: NDArray[Any], features: NDArray[Any], out: NDArray[Any]) -> None:
-        np.matmul(theta.reshape(self.k, -1), features, out=out)
+    def scores(self, theta: NDArray[Any], out: NDArray[Any]) -> None:
+        np.matmul(theta.reshape(self.k, -1), self.features, out=out)
 
-    def adjoint(self, values: NDArray[Any], features: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray((values @ features.T).ravel())
+    def adjoint(self, values: NDArray[Any]) -> Array:
+        return np.asarray((values @ self.features.T).ravel(), dtype=np.float64)
 
     def outer(self) -> Array:
         d = len(self.features)
@@ -132,18 +126,18 @@ class MatrixMap(SoftmaxMap):
 class VectorMap(SoftmaxMap):
     """Scores ``theta[:k] * features + theta[k:]``: features (k, n)."""
 
-    def scores(self, theta: NDArray[Any], features: NDArray[Any], out: NDArray[Any]) -> None:
-        np.multiply(features, theta[: self.k, None], out=out)
+    def scores(self, theta: NDArray[Any], out: NDArray[Any]) -> None:
+        np.multiply(self.features, theta[: self.k, None], out=out)
         out += theta[self.k :, None]
 
-    def adjoint(self, values: NDArray[Any], features: NDArray[Any]) -> NDArray[Any]:
-        slopes = np.einsum("ji,ji->j", values, features)
-        return np.concatenate([slopes, values.sum(axis=1)])
+    def adjoint(self, values: NDArray[Any]) -> Array:
+        slopes = np.einsum("ji,ji->j", values, self.features)
+        return np.concatenate([slopes, values.sum(axis=1)], dtype=np.float64)
 
     def blocks(self) -> tuple[Array, Array, Array]:
         """Return the sums of p z**2, p z and p of each class."""
         spread = np.einsum("ji,ji,ji->j", self.probs, self.features, self.features)
-        return (spread, *np.split(self.adjoint(self.probs, self.features), 2))
+        return (spread, *np.split(self.adjoint(self.probs), 2))
 
     def outer(self) -> Array:
         k = self.k
@@ -170,7 +164,9 @@ def softmax_columns(u, labels, weights):  # type: ignore[no-untyped-def]
     """
     k, n = u.shape
     block = max(16, min(n, BLOCK_SIZE // k))
-    top, total = np.empty(block), np.empty(block)
+    kind = u.dtype.type
+    scale, floor, zero = kind(LOG2_E), kind(-126 if u.itemsize == 4 else -1022), kind(0)
+    top, total = np.empty(block, u.dtype), np.empty(block, u.dtype)
     loss = 0.0
     for start in range(0, n, block):
         stop = min(start + block, n)
@@ -181,21 +177,21 @@ def softmax_columns(u, labels, weights):  # type: ignore[no-untyped-def]
             for r in range(rows):
                 top[r] = larger(top[r], part[r])  # type: ignore[call-arg]
         for r in range(rows):
-            w = weights[start + r] if len(weights) else 1.0
-            own = u[labels[start + r], start + r] if len(labels) else 0.0
-            loss += w * (top[r] - own)
-        total[:] = 0.0
+            w = np.float64(weights[start + r]) if len(weights) else 1.0
+            own = u[labels[start + r], start + r] if len(labels) else zero
+            loss += w * (np.float64(top[r]) - np.float64(own))
+        total[:] = zero
         for j in range(k):
             part = u[j, start:stop]
             for r in range(rows):
-                t = (part[r] - top[r]) * LOG2_E
-                e = exp2(-1022.0 if t < -1022.0 else t)
+                t = (part[r] - top[r]) * scale
+                e = exp2(floor if t < floor else t)
                 part[r] = e
                 total[r] += e
         for r in range(rows):
-            w = weights[start + r] if len(weights) else 1.0
-            loss += w * math.log(total[r])
-            total[r] = w / total[r]
+            w = np.float64(weights[start + r]) if len(weights) else 1.0
+            loss += w * math.log(np.float64(total[r]))
+            total[r] = kind(w) / total[r]
         for j in range(k):
             part = u[j, start:stop]
             for r in range(rows):

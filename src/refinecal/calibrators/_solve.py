@@ -1,6 +1,7 @@
 """Fits of softmax maps: which solver, from where, and about what the inverse Hessian is."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from refinecal.calibrators._softmax_linear import MatrixMap, VectorMap
 Array = NDArray[np.float64]
 
 FEW = 40  # parameters up to which the Hessian itself is cheaper than many products with it
-MANY = 32  # classes from which on products with a penalised Hessian are computed in float32
+MANY = 32  # classes from which on a penalised matrix is fitted in float32
 SMALL = 1e-8  # of the mean curvature, where there is no penalty
 TINY = 1e-30  # where there is no curvature at all
 
@@ -26,10 +27,20 @@ def solve_vector(softmax: VectorMap, start: Vector) -> Vector:
 
 def solve_matrix(softmax: MatrixMap, start: Vector) -> Vector:
     """Return the parameters of the smallest loss."""
-    x = softmax.fast_features
-    weighted = x * softmax.fast_weights if len(softmax.weights) else x
+    x = softmax.features
+    weighted = x * softmax.weights if len(softmax.weights) else x
     second = (weighted @ x.T).astype(np.float64) / softmax.total
-    return minimise_cg(softmax, start, lambda: _rows(softmax, second)).x
+    ridge = softmax.ridge.reshape(softmax.k, -1)
+    basis = _basis(second, ridge, 0.0) if min(ridge[0, 1], ridge[0, -1]) > 0 else None
+    return minimise_cg(softmax, start, lambda: _rows(softmax, second, basis)).x
+
+
+def with_ones(features: Array, off_diagonal: float) -> NDArray[Any]:
+    """Return the features (k, n) with one more for the intercepts, in float32 if that is good enough."""
+    k, n = features.shape
+    full = np.ones((k + 1, n), np.float32 if k >= MANY and off_diagonal > 0 else np.float64)
+    full[:k] = features
+    return full
 
 
 def linear_start(k: int) -> Vector:
@@ -61,7 +72,9 @@ def _pairs(softmax: VectorMap) -> Callable[[Vector], Vector]:
     return apply
 
 
-def _rows(softmax: MatrixMap, second: Array) -> Callable[[Vector], Vector]:
+def _rows(
+    softmax: MatrixMap, second: Array, basis: tuple[Array, Array] | None
+) -> Callable[[Vector], Vector]:
     r"""Return about the inverse of the block of the Hessian that belongs to each row j of the matrix.
 
     The block is taken for :math:`a_j C + R`, with :math:`a_j` the mean of :math:`p_j (1 - p_j)`, C that of
@@ -69,10 +82,10 @@ def _rows(softmax: MatrixMap, second: Array) -> Callable[[Vector], Vector]:
     But row and column j of the block are exact, since where class j is likely its own logit is special.
     """
     k, d, own = softmax.k, len(second), np.arange(softmax.k)
-    probs, features, work = softmax.fast_probs, softmax.fast_features, softmax.work
+    probs, features, work = softmax.probs, softmax.features, softmax.work
     np.multiply(probs, probs, out=work)
     if len(softmax.weights):
-        work /= softmax.fast_weights
+        work /= softmax.weights
     np.subtract(probs, work, out=work)  # w p (1 - p)
     spread = work.sum(axis=1).astype(np.float64) / softmax.total
     spread = np.maximum(spread, SMALL * spread.max() + TINY)[:, None]
@@ -82,10 +95,9 @@ def _rows(softmax: MatrixMap, second: Array) -> Callable[[Vector], Vector]:
     pivot = np.maximum(cross[own, own], 0) + np.diagonal(ridge)
     cross[own, own] = 0
 
-    common = np.concatenate([ridge[[1] + [0] * (k - 1), own], ridge[0, k:]])
-    root = 1 / np.sqrt(common + SMALL * spread.mean() * np.trace(second) / d)
-    values, vectors = np.linalg.eigh(second * root[:, None] * root)
-    turned = vectors * root[:, None]
+    if basis is None:
+        basis = _basis(second, ridge, SMALL * float(spread.mean() * np.trace(second)) / d)
+    values, turned = basis
     inverse = 1 / (1 + spread * np.maximum(values, 0))
 
     def shared(matrix: Array) -> Array:
@@ -113,3 +125,12 @@ def _rows(softmax: MatrixMap, second: Array) -> Callable[[Vector], Vector]:
         return found.ravel()
 
     return apply
+
+
+def _basis(second: Array, ridge: Array, least: float) -> tuple[Array, Array]:
+    """Return eigenvalues of C relative to R, and vectors V with V' R V = 1 (R as off the diagonal)."""
+    k = len(ridge)
+    common = np.concatenate([ridge[[1] + [0] * (k - 1), np.arange(k)], ridge[0, k:]])
+    root = 1 / np.sqrt(common + least)
+    values, vectors = np.linalg.eigh(second * root[:, None] * root)
+    return values, vectors * root[:, None]

@@ -13,7 +13,13 @@ from refinecal._sample import Sample, on_cpu
 from refinecal._softmax import log_softmax
 from refinecal.calibrators._features import centred, check_strength, finite_gaps, gap_limit
 from refinecal.calibrators._softmax_linear import MatrixMap, VectorMap
-from refinecal.calibrators._solve import MANY, linear_start, penalties, solve_matrix, solve_vector
+from refinecal.calibrators._solve import (
+    linear_start,
+    penalties,
+    solve_matrix,
+    solve_vector,
+    with_ones,
+)
 from refinecal.calibrators._two import fit_two
 from refinecal.temperature import fit_sample
 
@@ -152,7 +158,7 @@ class MatrixScaling(Calibrator):
             return
         features, unit = _unit_logits(sample, self.limit_, threads, start)
         matrix, self.intercepts_ = _fit_matrix(sample, features, unit, off, shift)
-        self.matrix_ = matrix if off > 0 else _least_off_diagonal(matrix, centred=True)
+        self.matrix_ = _least_off_diagonal(matrix, centred=True)
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         return _map_linear(centred(logits, self.limit_), self.matrix_, self.intercepts_)
@@ -229,7 +235,7 @@ class DirichletCalibration(Calibrator):
         unit = _unit(sample, logs, threads, start)
         features *= unit
         matrix, self.intercepts_ = _fit_matrix(sample, features, unit, off, shift)
-        self.matrix_ = matrix if off > 0 else _least_off_diagonal(matrix, centred=False)
+        self.matrix_ = _least_off_diagonal(matrix, centred=False)
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         logs = log_softmax(finite_gaps(logits, self.limit_))
@@ -275,8 +281,8 @@ def _fit_matrix(
     k, strength = sample.k, sample.k / sample.total
     ridge = penalties(k, strength * off * unit**2, 0.0, strength * shift)
     begin = linear_start(k)
-    full = np.concatenate([features, np.ones((1, sample.n))])
-    softmax = MatrixMap(full, sample, ridge, np.zeros(len(begin)), k >= MANY and off > 0)
+    full = with_ones(features, off)
+    softmax = MatrixMap(full, sample, ridge, np.zeros(len(begin)))
     found = solve_matrix(softmax, begin).reshape(k, k + 1)
     return found[:, :k] * unit, found[:, k] - found[:, k].mean()
 

@@ -13,7 +13,13 @@ from refinecal._sample import Sample, on_cpu
 from refinecal._softmax import log_softmax
 from refinecal.calibrators._features import check_strength, finite_gaps, gap_limit
 from refinecal.calibrators._softmax_linear import MatrixMap, VectorMap
-from refinecal.calibrators._solve import MANY, linear_start, penalties, solve_matrix, solve_vector
+from refinecal.calibrators._solve import (
+    linear_start,
+    penalties,
+    solve_matrix,
+    solve_vector,
+    with_ones,
+)
 from refinecal.calibrators._two import fit_two
 from refinecal.temperature import fit_sample
 
@@ -183,11 +189,10 @@ class StructuredMatrixScaling(Calibrator):
             self.matrix_, self.intercepts_ = found
             return
         begin = linear_start(k)
-        features = np.concatenate([logs.T, np.ones((1, sample.n))])
         ridge = penalties(k, off_diagonal, on_diagonal, on_shift)
-        softmax = MatrixMap(features, sample, ridge, begin, k >= MANY and off_diagonal > 0)
+        softmax = MatrixMap(with_ones(logs.T, off_diagonal), sample, ridge, begin)
         best = solve_matrix(softmax, begin).reshape(k, k + 1)
-        self.matrix_ = np.ascontiguousarray(best[:, :k])
+        self.matrix_ = _least_penalty(best[:, :k], on_diagonal, off_diagonal)
         self.intercepts_ = best[:, k] - best[:, k].mean()
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
@@ -211,6 +216,19 @@ def _smoothed(gaps: Array, beta: float, n: float) -> Array:
     probs *= (n / (n + 1)) / probs.sum(axis=1, keepdims=True)
     probs += 1 / ((n + 1) * gaps.shape[1])
     return np.asarray(np.log(probs, out=probs))
+
+
+def _least_penalty(matrix: Array, on_diagonal: float, off_diagonal: float) -> Array:
+    """Return the matrix with the smallest penalty of all that predict the same.
+
+    What is added to all entries of a column changes no prediction.
+    """
+    k = len(matrix)
+    if on_diagonal + off_diagonal == 0:
+        on_diagonal = off_diagonal = 1.0
+    away = matrix - np.eye(k)
+    pull = off_diagonal * away.sum(axis=0) + (on_diagonal - off_diagonal) * np.diagonal(away)
+    return np.asarray(matrix - pull / (off_diagonal * (k - 1) + on_diagonal))
 
 
 def _fit_two_by_two(
