@@ -65,6 +65,16 @@ class Sample:
             return float(np.mean(values))
         return float(np.average(np.where(self.weights > 0, values, 0.0), weights=self.weights))
 
+    def expanded(self) -> "Sample":
+        """Return soft labels as one weighted row for each possible label."""
+        if self.soft is None:
+            return self
+        rows, labels = np.nonzero(self.soft)
+        weights = self.soft[rows, labels] * (1 if self.weights is None else self.weights[rows])
+        return replace(
+            self, labels=labels, logits=self.logits[rows], weights=weights, soft=None, columns=None
+        )
+
     def counted(self) -> "Sample":
         """Return the rows that count: those of weight 0 are gone."""
         if self.weights is None or self.weights.all():

@@ -45,7 +45,7 @@ class UserCalibrator(Calibrator):
         )
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = _expanded(sample)
+        sample = sample.expanded()
         probs = np.exp(log_softmax(sample.logits))
         if sample.weights is None:
             self.user.fit(probs, sample.labels)
@@ -80,12 +80,3 @@ class UserCalibrator(Calibrator):
             raise ValueError(
                 f"{name} returned {found[row]} for one row: it must return probabilities that sum to 1"
             )
-
-
-def _expanded(sample: Sample) -> Sample:
-    """Turn soft labels into one weighted row per possible label."""
-    if sample.soft is None:
-        return sample
-    rows, labels = np.nonzero(sample.soft)
-    weights = sample.soft[rows, labels] * (1 if sample.weights is None else sample.weights[rows])
-    return Sample(labels, sample.logits[rows], weights, None, sample.classes)

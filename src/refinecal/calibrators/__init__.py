@@ -10,7 +10,30 @@ from refinecal._calibrator import Calibrator
 from refinecal.calibrators._registry import KINDS, from_dict, from_json, make_calibrator
 
 if TYPE_CHECKING:  # so that editors and type checkers see what __getattr__ imports
+    from refinecal.calibrators.auto import AutoCalibrator as AutoCalibrator
+    from refinecal.calibrators.binary import AffineScaling as AffineScaling
+    from refinecal.calibrators.binary import BetaCalibration as BetaCalibration
+    from refinecal.calibrators.binary import QuadraticScaling as QuadraticScaling
+    from refinecal.calibrators.binning import HistogramBinning as HistogramBinning
+    from refinecal.calibrators.binning import ScalingBinning as ScalingBinning
+    from refinecal.calibrators.ensemble import (
+        EnsembleTemperatureScaling as EnsembleTemperatureScaling,
+    )
+    from refinecal.calibrators.isotonic import (
+        CentredIsotonicCalibration as CentredIsotonicCalibration,
+    )
     from refinecal.calibrators.isotonic import IsotonicCalibration as IsotonicCalibration
+    from refinecal.calibrators.scaling import DirichletCalibration as DirichletCalibration
+    from refinecal.calibrators.scaling import MatrixScaling as MatrixScaling
+    from refinecal.calibrators.scaling import VectorScaling as VectorScaling
+    from refinecal.calibrators.spline import SplineCalibration as SplineCalibration
+    from refinecal.calibrators.structured import StructuredMatrixScaling as StructuredMatrixScaling
+    from refinecal.calibrators.structured import StructuredVectorScaling as StructuredVectorScaling
+    from refinecal.calibrators.venn_abers import CrossVennAbers as CrossVennAbers
+    from refinecal.calibrators.venn_abers import VennAbers as VennAbers
+    from refinecal.calibrators.wrappers import LaplaceSmoothing as LaplaceSmoothing
+    from refinecal.calibrators.wrappers import OneVsOne as OneVsOne
+    from refinecal.calibrators.wrappers import OneVsRest as OneVsRest
     from refinecal.temperature import TemperatureScaling as TemperatureScaling
 
 _CLASSES = {kind: module for module, kind, _ in KINDS.values()}

@@ -1,0 +1,313 @@
+"""Let the data choose the calibrator: families compared on rows that they have not seen, and blended."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._calibrator import Calibrator
+from refinecal._sample import Sample, on_cpu
+from refinecal._user_calibrator import UserCalibrator, prepare
+from refinecal.calibrators._left_out import left_out
+from refinecal.calibrators._registry import make_calibrator
+from refinecal.calibrators.ensemble import mixture_weights
+from refinecal.temperature import TemperatureScaling
+
+Floats = NDArray[np.float64]
+log = logging.getLogger(__name__)
+
+MOST_CLASSES = 60  # beyond, a matrix is too much to fit six times
+WEAK = 0.1  # strengths of a second matrix, for sets that bear it
+MOST_ROWS = 20_000  # to compare on; the families are then fitted on all
+CLEARLY = 3.0  # standard errors by which a family is worse before it is left out
+WITHIN_NOISE = 1.0  # standard errors within which the one of fewest parameters is picked
+PRIOR_ROWS = 10.0  # how many rows the weights before any row was seen are worth
+TRUST = 100.0  # rows for each class but one, from where families other than the first weigh half
+LEAST_WEIGHT = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A family on the rows that it was not fitted on."""
+
+    name: str
+    loss: float
+    difference: float  # to the family of smallest loss
+    error: float  # standard error of the difference
+    weight: float
+
+
+class AutoCalibrator(Calibrator):
+    r"""Calibrate by a blend of families, each weighing as much as rows that it has not seen speak for it.
+
+    For two classes: temperature, affine, spline and Venn-Abers; for more: temperature, structured matrix
+    scaling with two strengths, and affine scaling of each class against the rest; for more than 60:
+    temperature and structured vector scaling. By cross-validation every row i gets a probability
+    :math:`q_{ij}` of its label from every family j. A family whose loss is clearly worse than the best's, by
+    three standard errors, is left out. Of the others
+
+    .. math:: g(p) = \sum_j w_j g_j(p), \qquad
+              w = \arg\max \sum_i \log \sum_j w_j q_{ij} + 10 \sum_j v_j \log w_j,
+
+    where v, which counts as much as ten rows, leans to temperature while rows are few.
+
+    Parameters
+    ----------
+    candidates : sequence of str or calibrators, optional
+        Other families, from few parameters to many.
+    cv : int, default 5
+        Number of folds.
+    blend : bool, default True
+        If ``False``, pick one: that of fewest parameters within one standard error of the best. On 141 sets
+        of real predictions the blend had the smaller loss, since families are seldom far apart.
+
+    Attributes
+    ----------
+    names_ : list of str
+        The families that were compared.
+    losses_ : ndarray
+        Their log loss on rows that they were not fitted on.
+    differences_, errors_ : ndarray
+        How much that is above the smallest, and the standard error of it.
+    weights_ : ndarray
+        Their weights; 0 if left out.
+    calibrators_ : list of Calibrator
+        Those with a weight, fitted on all rows.
+    reason_ : str
+        Why they were chosen.
+
+    Notes
+    -----
+    A monitor with ``calibrator="auto"`` compares steps by temperature scaling and chooses once, at the best.
+
+    Examples
+    --------
+    All log-odds are too high by 1, which no temperature mends:
+
+    >>> import numpy as np
+    >>> import refinecal as rc
+    >>> rng = np.random.default_rng(0)
+    >>> odds = rng.normal(size=2000) * 2
+    >>> y = (rng.random(2000) < 1 / (1 + np.exp(-odds))).astype(int)
+    >>> auto = rc.make_calibrator("auto").fit_logits(odds + 1, y)
+    >>> "temperature" in auto.chosen_
+    False
+    >>> bool(abs(auto.predict_proba_logits([1.0])[0, 1] - 0.5) < 0.02)
+    True
+    """
+
+    laplace = False  # the families smooth by themselves
+    names_: list[str]
+    losses_: Floats
+    differences_: Floats
+    errors_: Floats
+    weights_: Floats
+    calibrators_: list[Calibrator]
+    reason_: str
+
+    def __init__(
+        self,
+        candidates: Sequence[Any] | None = None,
+        cv: int = 5,
+        blend: bool = True,
+    ) -> None:
+        self.candidates = candidates
+        self.cv = cv
+        self.blend = blend
+
+    # ---- what was chosen ---------------------------------------------------------------------------------
+
+    @property
+    def chosen_(self) -> list[str]:
+        """The names of the families that have a weight."""
+        return [name for name, weight in zip(self.names_, self.weights_, strict=True) if weight > 0]
+
+    @property
+    def beta_(self) -> float:
+        """The inverse temperature, if temperature scaling was chosen alone."""
+        if len(self.calibrators_) > 1 or not isinstance(self.calibrators_[0], TemperatureScaling):
+            raise AttributeError(f"the calibrator is {self._summary()}, which has no temperature")
+        return self.calibrators_[0].beta_
+
+    @property
+    def n_parameters(self) -> int:
+        """Those of the chosen families, and their weights."""
+        return sum(one.n_parameters for one in self.calibrators_) + len(self.calibrators_) - 1
+
+    def scores(self) -> list[Score]:
+        """Return every family's loss on rows that it was not fitted on, and its weight."""
+        columns = (self.losses_, self.differences_, self.errors_, self.weights_)
+        rows = zip(self.names_, *(column.tolist() for column in columns), strict=True)
+        return [Score(*row) for row in rows]
+
+    def explain(self) -> str:
+        """Return what was compared, what was chosen and why, as a table for people."""
+        lines = [self.reason_]
+        if len(self.names_) > 1:
+            lines.append(f"  {'':<24}{'log loss':>10}{'above the best':>22}{'weight':>9}")
+        for one in self.scores() if len(self.names_) > 1 else ():
+            above = f"{one.difference:.5f} +- {one.error:.5f}" if one.error > 0 else ""
+            weight = f"{one.weight:.2f}" if one.weight > 0 else "-"
+            lines.append(f"  {one.name:<24}{one.loss:>10.5f}{above:>22}{weight:>9}")
+        return "\n".join(lines)
+
+    def _summary(self) -> str:
+        if len(self.calibrators_) == 1:
+            return self.chosen_[0]
+        parts = [f"{one.weight:.0%} {one.name}" for one in self.scores() if one.weight > 0]
+        return " + ".join(parts)
+
+    # ---- choosing ----------------------------------------------------------------------------------------
+
+    def _followed_by(self) -> Calibrator:
+        return TemperatureScaling()
+
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        sample = on_cpu(sample).counted()
+        families = self._families(sample)
+        compared = left_out(families.values(), sample, _check_cv(self.cv), MOST_ROWS, threads)
+        if compared is None or len(families) == 1:
+            why = "the only candidate" if len(families) == 1 else "too few rows to compare"
+            self._keep(families, np.zeros(len(families)), np.zeros(len(families)))
+            self.weights_ = np.eye(len(families))[0]
+            self.reason_ = f"{next(iter(families))}: {why}"
+        else:
+            losses, counts = compared
+            self._keep(families, *_above_best(losses, counts))
+            self.losses_ = counts @ losses / counts.sum()
+            self._weigh(families, losses, counts, sample)
+        self.calibrators_ = [
+            family._fit_sample(sample, threads, start)
+            for family, weight in zip(families.values(), self.weights_, strict=True)
+            if weight > 0
+        ]
+        log.info("%s", self.reason_)
+
+    def _families(self, sample: Sample) -> dict[str, Calibrator]:
+        if self.candidates is None:
+            return _usual(sample.k)
+        given = self.candidates
+        if isinstance(given, str) or not len(given):
+            raise ValueError(
+                f"candidates is {given!r}: pass several names or calibrators, such as "
+                "['temperature', 'isotonic']"
+            )
+        families: dict[str, Calibrator] = {}
+        for one in given:
+            family = prepare(one)
+            if isinstance(family, AutoCalibrator):
+                raise ValueError("candidates holds 'auto': it cannot choose itself")
+            name = one if isinstance(one, str) else repr(getattr(family, "user", family))
+            families[name] = family
+        return families
+
+    def _keep(self, families: dict[str, Calibrator], above: Floats, errors: Floats) -> None:
+        self.names_ = list(families)
+        self.losses_ = np.zeros(len(families))
+        self.differences_, self.errors_ = above, errors
+
+    def _weigh(
+        self, families: dict[str, Calibrator], losses: Floats, counts: Floats, sample: Sample
+    ) -> None:
+        """Set the weights, and the reason for them."""
+        best = self.names_[int(self.losses_.argmin())]
+        if self.blend:
+            near = self.differences_ <= CLEARLY * self.errors_
+            lean = _lean(len(families), sample)
+            self.weights_ = _blended(np.exp(-losses), counts, near, lean)
+            self.reason_ = f"{self._shares()}: blended by {self.cv}-fold cross-validation"
+            if not near.all():
+                worse = [n for n, is_near in zip(self.names_, near, strict=True) if not is_near]
+                self.reason_ += f"; clearly worse than {best}: {', '.join(worse)}"
+            return
+        near = self.differences_ <= WITHIN_NOISE * self.errors_
+        picked = int(np.flatnonzero(near)[0])
+        self.weights_ = np.eye(len(families))[picked]
+        self.reason_ = f"{self.names_[picked]}: smallest loss in {self.cv}-fold cross-validation"
+        if self.names_[picked] != best:
+            self.reason_ = (
+                f"{self.names_[picked]}: simplest within noise of the best in {self.cv}-fold "
+                f"cross-validation, which is {best}"
+            )
+
+    def _shares(self) -> str:
+        pairs = zip(self.names_, self.weights_, strict=True)
+        return " + ".join(f"{weight:.0%} {name}" for name, weight in pairs if weight > 0)
+
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        if len(self.calibrators_) == 1:
+            return self.calibrators_[0]._log_proba(logits)
+        weights = self.weights_[self.weights_ > 0]
+        mixed: Floats = np.zeros(logits.shape)
+        for weight, one in zip(weights, self.calibrators_, strict=True):
+            mixed += weight * np.exp(one._log_proba(logits))
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(mixed, out=mixed))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything learned, as every calibrator does; refuse objects from elsewhere."""
+        held = [*(self.candidates or ()), *getattr(self, "calibrators_", ())]
+        if any(not isinstance(h, str | Calibrator) or isinstance(h, UserCalibrator) for h in held):
+            raise TypeError(
+                "candidates holds an object that is not of this package: only those that are can be "
+                "written as JSON"
+            )
+        return super().to_dict()
+
+
+def _usual(k: int) -> dict[str, Calibrator]:
+    """Return the families to compare, from few parameters to many."""
+    names = ["temperature", "affine-ovr", "structured-matrix"]
+    if k == 2:
+        names = ["temperature", "affine", "spline", "venn-abers"]
+    elif k > MOST_CLASSES:
+        names = ["temperature", "structured-vector"]
+    families = {name: make_calibrator(name) for name in names}
+    if "structured-matrix" in families:
+        weak = {"diagonal": WEAK, "off_diagonal": WEAK, "intercept": WEAK}
+        families["structured-matrix, weak"] = make_calibrator("structured-matrix", **weak)
+    return families
+
+
+def _check_cv(cv: Any) -> int:
+    if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or cv < 2:
+        raise ValueError(f"cv is {cv!r}: it must be a number of folds of at least 2")
+    return int(cv)
+
+
+def _above_best(losses: Floats, counts: Floats) -> tuple[Floats, Floats]:
+    """Return by how much each family's mean loss is above the smallest, and the standard errors."""
+    total = counts.sum()
+    means = counts @ losses / total
+    gaps = losses - losses[:, [int(means.argmin())]]
+    above = counts @ gaps / total
+    return above, np.sqrt(counts @ (gaps - above) ** 2) / total
+
+
+def _lean(m: int, sample: Sample) -> Floats:
+    """Return the weights before any row was seen: equal if rows are many, else leaning to the first."""
+    share = sample.total / (sample.total + TRUST * (sample.k - 1))
+    weights = np.full(m, share / m)
+    weights[0] += 1 - share
+    return weights
+
+
+def _blended(probs: Floats, counts: Floats, near: NDArray[np.bool_], lean: Floats) -> Floats:
+    """Return the weights of a blend; those that hardly count are 0."""
+    weights = np.zeros(len(near))
+    while True:
+        prior = lean[near] / lean[near].sum() * PRIOR_ROWS
+        parts = np.concatenate(
+            [probs[:, near], np.eye(len(prior))]
+        ).T  # log w_j is a row like others
+        shares = np.concatenate([counts, prior])
+        weights[near] = mixture_weights(np.maximum(parts, 1e-300), shares / shares.sum())
+        if weights[near].min() >= LEAST_WEIGHT:
+            return weights
+        near = near & (weights >= LEAST_WEIGHT)
+        weights[:] = 0
