@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +22,7 @@ import refinecal as rc
 from refinecal.calibrators._registry import ALIASES, KINDS
 
 GUIDE = Path(__file__).parents[1] / "docs" / "calibrators.md"
-ALL = [name for name, (module, _, _) in KINDS.items() if find_spec(module)]
-ALL += ["affine-ovr", "isotonic-ovr", "beta-ovo"]
+ALL = [*KINDS, "affine-ovr", "isotonic-ovr", "beta-ovo"]
 BINARY = {  # refuse more than two classes; "laplace" does because it wraps isotonic by default
     *("affine", "quadratic", "beta", "isotonic", "centred-isotonic", "venn-abers", "laplace"),
     *("cross-venn-abers", "uniform-mass", "uniform-width", "scaling-binning", "spline"),
