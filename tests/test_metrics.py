@@ -13,6 +13,7 @@ from sklearn import metrics as sk
 from strategies import drawn, predictions
 
 import refinecal as rc
+from refinecal.metrics._shared import read
 
 FUNCTIONS = ("log_loss", "brier_score", "spherical_loss", "accuracy", "error_rate", "auroc")
 ERRORS = ("ece", "mce", "overconfidence", "underconfidence")
@@ -391,6 +392,18 @@ def test_many_rows_are_read_in_parts(name, threads, monkeypatch):
         sizes = [40_000, len(labels) - 40_000]
         assert call(name, labels, probs) == pytest.approx(np.average(parts, weights=sizes))
     assert call(name, labels, logits=logits) == pytest.approx(call(name, labels, probs), abs=1e-12)
+
+
+@pytest.mark.parametrize("k", [2, 3, 8, 128, 129, 300])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_probabilities_of_logits_are_scipys(k, dtype):
+    logits = drawn(300, k, confidence=20.0)[1].astype(dtype)
+    logits[::7, 1] = -np.inf
+    logits[5] = 1e30
+    found = read([0] * 300, logits=logits).probs
+    expected = softmax(logits.astype(np.longdouble), axis=1).astype(np.float64)
+    assert (found[::7, 1] == 0).all()
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-300)
 
 
 # ---- areas of many rows ----------------------------------------------------------------------------------

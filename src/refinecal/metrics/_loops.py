@@ -4,10 +4,21 @@ import math
 
 import numpy as np
 
-from refinecal._kernels import FAST, LOG2_E, PAD, TILE, _jit, _maximum, _transpose
+from refinecal._kernels import (
+    FAST,
+    LOG2_E,
+    PAD,
+    TILE,
+    WIDE,
+    _jit,
+    _maximum,
+    _row_maximum,
+    _transpose,
+)
 from refinecal._tally import SMALL, _bin
 from refinecal._vector import exp2
 
+LOWEST = -1022.0  # exponent of the smallest number
 BRIER, COSINE, LOG, N_LOSSES = range(4)  # weighted sums over rows
 MASS, SCORES, HITS, N_KINDS = range(4)  # and over the rows of each bin
 
@@ -77,24 +88,42 @@ def _soft_log(row, shares, total):  # type: ignore[no-untyped-def]
 @_jit(fastmath=FAST)
 def softmax_rows(z, out):  # type: ignore[no-untyped-def]
     """Fill in softmax(z), row by row; a class at -inf has probability 0."""
-    n, k = z.shape
+    if z.shape[1] > WIDE:
+        for i in range(len(z)):
+            _softmax_of_row(z[i], _row_maximum(z[i]), out[i])
+        return
+    k = z.shape[1]
     tile = np.full((k + k % 2, TILE + PAD), -np.inf)
     top, total = np.empty(TILE), np.empty(TILE)
-    for start in range(0, n, TILE):
+    for start in range(0, len(z), TILE):
         part = z[start : start + TILE]
         _transpose(part, tile)
         _maximum(tile, top)
         total[:] = 0
         for j in range(k):
             for r in range(TILE):
-                x = (tile[j, r] - top[r]) * LOG2_E
-                e = exp2(-1022.0 if x < -1022.0 else x)
-                e = 0.0 if x < -1022.0 else e
-                tile[j, r] = e
-                total[r] += e
+                tile[j, r] = _power((tile[j, r] - top[r]) * LOG2_E)
+                total[r] += tile[j, r]
         for r in range(len(part)):
             for j in range(k):
                 out[start + r, j] = tile[j, r] / total[r]
+
+
+@_jit(fastmath=FAST)
+def _softmax_of_row(row, top, out):  # type: ignore[no-untyped-def]
+    """The same for one row of many classes, along the row."""
+    total = 0.0
+    for j in range(len(row)):
+        out[j] = _power((row[j] - top) * LOG2_E)
+        total += out[j]
+    for j in range(len(row)):
+        out[j] /= total
+
+
+@_jit(fastmath=FAST)
+def _power(x):  # type: ignore[no-untyped-def]
+    """Return 2**x for x <= 0, and 0 below the smallest number."""
+    return 0.0 if x < LOWEST else exp2(LOWEST if x < LOWEST else x)
 
 
 @_jit()
