@@ -110,6 +110,20 @@ def test_float32_read_only_and_strided_logits(name, k):
     np.testing.assert_allclose(found, expected, rtol=2e-5)
 
 
+@pytest.mark.parametrize("scale", [1e30, 1e-4, 100.0])
+@EACH
+def test_the_size_of_logits_does_not_matter(name, k, scale):
+    if name in ("beta", "dirichlet", "ensemble-temperature"):
+        scale = 1.0 + 1e-12 * np.log10(scale)  # these start from the probabilities: continuity only
+    labels, logits = sample(k)
+    free = {"off_diagonal": 0, "intercept": 0} if name == "matrix" else {}
+    plain = rc.make_calibrator(name, **free).fit_logits(logits, labels)
+    sized = rc.make_calibrator(name, **free).fit_logits(logits * scale, labels)
+    np.testing.assert_allclose(
+        sized.predict_proba_logits(logits * scale), plain.predict_proba_logits(logits), rtol=1e-5
+    )
+
+
 def degenerate(k):
     rng = np.random.default_rng(4)
     labels, logits = sample(k, 40)

@@ -20,13 +20,6 @@ def finite_gaps(logits: Array, limit: float = ROUNDED) -> NDArray[np.float64]:
     return np.asarray(np.maximum(gaps, -limit, out=gaps))
 
 
-def centred(logits: Array, limit: float = ROUNDED) -> NDArray[np.float64]:
-    """Return finite logits whose rows sum to 0."""
-    gaps = finite_gaps(logits, limit)
-    gaps -= gaps.mean(axis=1, keepdims=True)
-    return gaps
-
-
 def log_odds(logits: Array, limit: float = ROUNDED) -> NDArray[np.float64]:
     """Return the log-odds of class 1 of two, within -limit..limit."""
     with np.errstate(over="ignore"):

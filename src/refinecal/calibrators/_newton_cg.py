@@ -16,6 +16,7 @@ from refinecal.calibrators._newton import (
 )
 
 FRESH = 1e-3  # share of the loss by which it must have fallen for a new preconditioner
+MANY_PRODUCTS = 6  # in one step, which a new preconditioner would save
 SMALLEST_SIZE = 1e-12  # squared residual that is as good as none
 FORCE = 0.01  # share of the squared residual that conjugate gradients may leave in the first steps
 FLAT = 1e-7  # of the curvature that the preconditioner expects
@@ -51,14 +52,18 @@ def minimise_cg(
     last step is the one after which a squared decrement below ``tolerance / 100`` is expected.
     """
     x = np.array(x0, dtype=np.float64)
-    value, decrement = function.value(x), np.inf
+    value, decrement, products = function.value(x), np.inf, 0
     for n_steps in range(max_steps):
         if value <= tolerance / 2:  # a log loss never falls below 0
             return Solution(x, value, 2 * value, n_steps, True)
         gradient = function.gradient(x)
-        if decrement > FRESH * value:
+        fresh = decrement > FRESH * value or products > MANY_PRODUCTS
+        if fresh:
             inverse = preconditioner()
-        step = _cg_step(function, gradient, inverse)
+        step, products = _cg_step(function, gradient, inverse)
+        if products == 0 and not fresh:  # an old preconditioner may take curvature for flatness
+            inverse = preconditioner()
+            step, products = _cg_step(function, gradient, inverse)
         last, decrement = decrement, -float(gradient @ step)
         if decrement <= max(tolerance, _last_of(last, tolerance)):
             return Solution(x + step, value - decrement / 2, decrement, n_steps, True)
@@ -86,24 +91,21 @@ def _cg_step(
     function: Smooth,
     gradient: Vector,
     preconditioner: Callable[[Vector], Vector],
-) -> Vector:
-    """Return an approximate Newton step: the smaller the gradient, the closer (superlinear in all)."""
+) -> tuple[Vector, int]:
+    """Return about the Newton step, the closer the smaller the gradient, and how many products it took."""
     step = np.zeros_like(gradient)
     residual = -gradient
     better = preconditioner(residual)
-    direction, image = (
-        better,
-        residual,
-    )  # the image is what the preconditioner maps to the direction
+    direction, image = better, residual  # the preconditioner maps the image to the direction
     size = float(residual @ better)
     goal = max(size * min(FORCE, size), SMALLEST_SIZE)
-    for _ in range(MAX_PRODUCTS):
+    for products in range(MAX_PRODUCTS):
         if size <= goal:
-            break
+            return step, products
         bent = function.product(direction)
         curvature = float(direction @ bent)
         if curvature <= FLAT * float(direction @ image):  # rounding is all there is
-            break
+            return step, products
         length = size / curvature
         step += length * direction
         residual = residual - length * bent
@@ -111,4 +113,4 @@ def _cg_step(
         last, size = size, float(residual @ better)
         direction = better + (size / last) * direction
         image = residual + (size / last) * image
-    return step
+    return step, MAX_PRODUCTS

@@ -134,10 +134,10 @@ class VectorMap(SoftmaxMap):
         slopes = np.einsum("ji,ji->j", values, self.features)
         return np.concatenate([slopes, values.sum(axis=1)], dtype=np.float64)
 
-    def blocks(self) -> tuple[Array, Array, Array]:
-        """Return the sums of p z**2, p z and p of each class."""
-        spread = np.einsum("ji,ji,ji->j", self.probs, self.features, self.features)
-        return (spread, *np.split(self.adjoint(self.probs), 2))
+    def blocks(self, values: NDArray[Any]) -> tuple[Array, Array, Array]:
+        """Return the sums of v z**2, v z and v of each class."""
+        squares = np.einsum("ji,ji,ji->j", values, self.features, self.features)
+        return (squares, *np.split(self.adjoint(values), 2))
 
     def outer(self) -> Array:
         k = self.k
@@ -147,7 +147,7 @@ class VectorMap(SoftmaxMap):
             p = self.probs[:, rows] / self.roots(rows)
             both = np.concatenate([p * self.features[:, rows], p])
             hessian -= both @ both.T
-        squares, slopes, sums = self.blocks()
+        squares, slopes, sums = self.blocks(self.probs)
         own = np.arange(k)
         hessian[own, own] += squares
         hessian[own, own + k] += slopes
@@ -185,7 +185,8 @@ def softmax_columns(u, labels, weights):  # type: ignore[no-untyped-def]
             part = u[j, start:stop]
             for r in range(rows):
                 t = (part[r] - top[r]) * scale
-                e = exp2(floor if t < floor else t)
+                t = floor if t < floor else t
+                e = exp2(t)
                 part[r] = e
                 total[r] += e
         for r in range(rows):

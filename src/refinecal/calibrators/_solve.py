@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from refinecal.calibrators._newton import Vector, minimise
 from refinecal.calibrators._newton_cg import minimise_cg
-from refinecal.calibrators._softmax_linear import MatrixMap, VectorMap
+from refinecal.calibrators._softmax_linear import MatrixMap, SoftmaxMap, VectorMap
 
 Array = NDArray[np.float64]
 
@@ -31,7 +31,8 @@ def solve_matrix(softmax: MatrixMap, start: Vector) -> Vector:
     weighted = x * softmax.weights if len(softmax.weights) else x
     second = (weighted @ x.T).astype(np.float64) / softmax.total
     ridge = softmax.ridge.reshape(softmax.k, -1)
-    basis = _basis(second, ridge, 0.0) if min(ridge[0, 1], ridge[0, -1]) > 0 else None
+    strong = min(ridge[0, 1], ridge[0, -1]) > SMALL * np.trace(second) / len(second)
+    basis = _basis(second, ridge, 0.0) if strong else None
     return minimise_cg(softmax, start, lambda: _rows(softmax, second, basis)).x
 
 
@@ -56,10 +57,19 @@ def penalties(k: int, off_diagonal: float, diagonal: float, intercept: float) ->
     return np.asarray(ridge.ravel())
 
 
+def _variances(softmax: SoftmaxMap) -> NDArray[Any]:
+    """Return w p (1 - p) of each class and sample, in ``work``."""
+    probs, work = softmax.probs, softmax.work
+    np.multiply(probs, probs, out=work)
+    if len(softmax.weights):
+        work /= softmax.weights
+    return np.asarray(np.subtract(probs, work, out=work))
+
+
 def _pairs(softmax: VectorMap) -> Callable[[Vector], Vector]:
     """Return the inverse of the 2 by 2 blocks of the Hessian, one for slope and intercept of each class."""
     k = softmax.k
-    aa, ab, bb = (block / softmax.total for block in softmax.blocks())
+    aa, ab, bb = (block / softmax.total for block in softmax.blocks(_variances(softmax)))
     aa, bb = aa + softmax.ridge[:k], bb + softmax.ridge[k:]
     aa, bb = aa * (1 + SMALL) + SMALL * aa.mean(), bb * (1 + SMALL) + SMALL * bb.mean()
     aa, bb = aa + TINY, bb + TINY
@@ -82,11 +92,7 @@ def _rows(
     But row and column j of the block are exact, since where class j is likely its own logit is special.
     """
     k, d, own = softmax.k, len(second), np.arange(softmax.k)
-    probs, features, work = softmax.probs, softmax.features, softmax.work
-    np.multiply(probs, probs, out=work)
-    if len(softmax.weights):
-        work /= softmax.weights
-    np.subtract(probs, work, out=work)  # w p (1 - p)
+    features, work = softmax.features, _variances(softmax)
     spread = work.sum(axis=1).astype(np.float64) / softmax.total
     spread = np.maximum(spread, SMALL * spread.max() + TINY)[:, None]
     work *= features[:k]

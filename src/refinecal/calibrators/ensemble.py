@@ -12,6 +12,7 @@ from refinecal._calibrator import Calibrator
 from refinecal._checks import warn
 from refinecal._sample import Sample, on_cpu
 from refinecal._softmax import log_softmax
+from refinecal.calibrators._columns import gap_columns
 from refinecal.calibrators._features import finite_gaps, gap_limit
 from refinecal.calibrators._newton import newton_step
 from refinecal.temperature import fit_sample
@@ -82,12 +83,16 @@ class EnsembleTemperatureScaling(Calibrator):
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         tempered, given, uniform = self.weights_
-        mixed = np.exp(log_softmax(self.first_beta_ * finite_gaps(logits, self.limit_)))
-        mixed *= tempered
-        mixed += given * np.exp(log_softmax(logits))
+        gaps = gap_columns(logits, self.limit_)
+        gaps *= self.first_beta_
+        mixed = np.exp(gaps, out=gaps)
+        mixed *= tempered / mixed.sum(axis=0)
+        probs = np.exp(gap_columns(logits, np.inf))
+        probs *= given / probs.sum(axis=0)
+        mixed += probs
         mixed += uniform / logits.shape[1]
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(mixed, out=mixed))
+            return np.ascontiguousarray(np.log(mixed, out=mixed).T)
 
 
 def _at_labels(sample: Sample, parts: list[Array]) -> tuple[Array, Array]:

@@ -10,8 +10,13 @@ from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
 from refinecal._sample import Sample, on_cpu
-from refinecal._softmax import log_softmax
-from refinecal.calibrators._features import centred, check_strength, finite_gaps, gap_limit
+from refinecal.calibrators._columns import (
+    centred_columns,
+    gap_columns,
+    log_softmax_rows,
+    normalise,
+)
+from refinecal.calibrators._features import check_strength, finite_gaps, gap_limit, log_odds
 from refinecal.calibrators._softmax_linear import MatrixMap, VectorMap
 from refinecal.calibrators._solve import (
     linear_start,
@@ -84,10 +89,10 @@ class VectorScaling(Calibrator):
         self.scales_, self.intercepts_ = slopes * unit, shifts - shifts.mean()
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        scores = centred(logits, self.limit_)
-        scores *= self.scales_
-        scores += self.intercepts_
-        return log_softmax(scores)
+        scores = centred_columns(logits, self.limit_)
+        scores *= self.scales_[:, None]
+        scores += self.intercepts_[:, None]
+        return log_softmax_rows(scores)
 
 
 class MatrixScaling(Calibrator):
@@ -161,7 +166,7 @@ class MatrixScaling(Calibrator):
         self.matrix_ = _least_off_diagonal(matrix, centred=True)
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        return _map_linear(centred(logits, self.limit_), self.matrix_, self.intercepts_)
+        return _map_linear(centred_columns(logits, self.limit_), self.matrix_, self.intercepts_)
 
 
 class DirichletCalibration(Calibrator):
@@ -225,51 +230,49 @@ class DirichletCalibration(Calibrator):
         shift = check_strength("intercept", self.intercept)
         sample = on_cpu(sample).counted()
         self.limit_ = gap_limit(sample)
-        logs = log_softmax(finite_gaps(sample.logits, self.limit_))
+        features = normalise(gap_columns(sample.logits, self.limit_))
         if sample.k == 2:
             ridge = [0.0, 0.0, shift / sample.total]
-            found, self.intercepts_ = fit_two(sample, [-logs[:, 0], logs[:, 1]], ridge)
+            found, self.intercepts_ = fit_two(sample, [-features[0], features[1]], ridge)
             self.matrix_ = np.diag(found)
             return
-        features = np.ascontiguousarray(logs.T)
-        unit = _unit(sample, logs, threads, start)
+        unit = _unit(sample, self.limit_, features, threads, start)
         features *= unit
         matrix, self.intercepts_ = _fit_matrix(sample, features, unit, off, shift)
         self.matrix_ = _least_off_diagonal(matrix, centred=False)
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        logs = log_softmax(finite_gaps(logits, self.limit_))
+        logs = normalise(gap_columns(logits, self.limit_))
         return _map_linear(logs, self.matrix_, self.intercepts_)
 
 
 def _map_linear(features: Array, matrix: Array, intercepts: Array) -> Array:
-    scores = features @ matrix.T
-    scores += intercepts
-    return log_softmax(scores)
+    scores = matrix @ features
+    scores += intercepts[:, None]
+    return log_softmax_rows(scores)
 
 
 def _unit_logits(sample: Sample, limit: float, threads: int, start: float) -> tuple[Array, float]:
     """Return centred logits (k, n) at their best temperature, and what they were multiplied by."""
-    logits = centred(sample.logits, limit)
-    unit = _unit(sample, logits, threads, start)
-    features = np.ascontiguousarray(logits.T)
+    features = centred_columns(sample.logits, limit)
+    unit = _unit(sample, limit, features, threads, start)
     features *= unit
     return features, unit
 
 
-def _unit(sample: Sample, logits: Array, threads: int, start: float) -> float:
-    """Return the best inverse temperature; where that is no scale to start from, that of the logits."""
-    largest = float(np.abs(logits).max())
+def _unit(sample: Sample, limit: float, features: Array, threads: int, start: float) -> float:
+    """Return the best inverse temperature; where that is no scale to start from, that of the features."""
+    largest = max(float(features.max()), -float(features.min()))
     if largest == 0:
         return 1.0
-    beta = fit_sample(replace(sample, logits=logits), start, threads).beta
+    gaps = finite_gaps(sample.logits, limit)
+    beta = fit_sample(replace(sample, logits=gaps), start, threads).beta
     return beta if 0.1 <= beta * largest <= 1e3 else 1 / largest
 
 
 def _fit_affine(sample: Sample, limit: float, shift: float) -> tuple[float, Array]:
     """Return slope and intercepts of two classes: (k / n) |b|**2 is their difference squared, over n."""
-    logits = centred(sample.logits, limit)
-    odds = logits[:, 1] - logits[:, 0]
+    odds = log_odds(sample.logits, limit)
     slope, intercepts = fit_two(sample, [odds], [0.0, shift / sample.total])
     return float(slope[0]), intercepts
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
 from refinecal._sample import Sample, on_cpu
-from refinecal._softmax import log_softmax
+from refinecal.calibrators._columns import gap_columns, log_softmax_rows, smooth
 from refinecal.calibrators._features import check_strength, finite_gaps, gap_limit
 from refinecal.calibrators._softmax_linear import MatrixMap, VectorMap
 from refinecal.calibrators._solve import (
@@ -89,23 +89,23 @@ class StructuredVectorScaling(Calibrator):
         if k == 2:
             away, self.intercepts_ = fit_two(
                 sample,
-                [-logs[:, 0], logs[:, 1]],
+                [-logs[0], logs[1]],
                 [on_scale, on_scale, on_shift / 2],
-                logs[:, 1] - logs[:, 0],
+                logs[1] - logs[0],
             )
             self.scales_ = 1 + away
             return
         begin = np.repeat([1.0, 0.0], k)
         ridge = np.repeat([2 * on_scale, 2 * on_shift], k)
-        softmax = VectorMap(np.ascontiguousarray(logs.T), sample, ridge, begin)
+        softmax = VectorMap(logs, sample, ridge, begin)
         self.scales_, shifts = np.split(solve_vector(softmax, begin), 2)
         self.intercepts_ = shifts - shifts.mean()
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        scores = _smoothed(finite_gaps(logits, self.limit_), self.first_beta_, self.n_samples_)
-        scores *= self.scales_
-        scores += self.intercepts_
-        return log_softmax(scores)
+        scores = smooth(gap_columns(logits, self.limit_), self.first_beta_, self.n_samples_)
+        scores *= self.scales_[:, None]
+        scores += self.intercepts_[:, None]
+        return log_softmax_rows(scores)
 
 
 class StructuredMatrixScaling(Calibrator):
@@ -190,32 +190,23 @@ class StructuredMatrixScaling(Calibrator):
             return
         begin = linear_start(k)
         ridge = penalties(k, off_diagonal, on_diagonal, on_shift)
-        softmax = MatrixMap(with_ones(logs.T, off_diagonal), sample, ridge, begin)
+        softmax = MatrixMap(with_ones(logs, off_diagonal), sample, ridge, begin)
         best = solve_matrix(softmax, begin).reshape(k, k + 1)
         self.matrix_ = _least_penalty(best[:, :k], on_diagonal, off_diagonal)
         self.intercepts_ = best[:, k] - best[:, k].mean()
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        logs = _smoothed(finite_gaps(logits, self.limit_), self.first_beta_, self.n_samples_)
-        scores = logs @ self.matrix_.T
-        scores += self.intercepts_
-        return log_softmax(scores)
+        logs = smooth(gap_columns(logits, self.limit_), self.first_beta_, self.n_samples_)
+        scores = self.matrix_ @ logs
+        scores += self.intercepts_[:, None]
+        return log_softmax_rows(scores)
 
 
 def _first_step(sample: Sample, limit: float, threads: int, start: float) -> tuple[float, Array]:
-    """Return the best inverse temperature, and the logarithms of what it predicts with smoothing."""
+    """Return the best inverse temperature, and the logarithms (k, n) of what it predicts with smoothing."""
     gaps = finite_gaps(sample.logits, limit)
     beta = fit_sample(replace(sample, logits=gaps), start, threads).beta
-    return beta, _smoothed(gaps, beta, sample.total)
-
-
-def _smoothed(gaps: Array, beta: float, n: float) -> Array:
-    """Return log(n / (n + 1) * softmax(beta * gaps) + 1 / (n + 1) / k), overwriting the gaps."""
-    gaps *= beta
-    probs = np.exp(gaps, out=gaps)
-    probs *= (n / (n + 1)) / probs.sum(axis=1, keepdims=True)
-    probs += 1 / ((n + 1) * gaps.shape[1])
-    return np.asarray(np.log(probs, out=probs))
+    return beta, smooth(gap_columns(sample.logits, limit), beta, sample.total)
 
 
 def _least_penalty(matrix: Array, on_diagonal: float, off_diagonal: float) -> Array:
@@ -244,9 +235,9 @@ def _fit_two_by_two(
     cost = on_diagonal * share if both > 0 else 0.0
     away, intercepts = fit_two(
         sample,
-        [-logs[:, 0], logs[:, 1]],
+        [-logs[0], logs[1]],
         [cost, cost, on_shift / 2],
-        logs[:, 1] - logs[:, 0],
+        logs[1] - logs[0],
     )
     own, other = share * away, (share - 1) * away
     return np.array([[1 + own[0], other[1]], [other[0], 1 + own[1]]]), intercepts
