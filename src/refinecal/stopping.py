@@ -67,6 +67,7 @@ class MonitorOptions(TypedDict, total=False):
     min_delta: float
     loss: str | ProperLoss
     calibrator: Any
+    final: Any
     cv: Any
     classes: ArrayLike | None
     n_threads: int | None
@@ -94,9 +95,11 @@ class RefinementMonitor:
     stop_on : {"metric", "all"} or iterable of names, default "metric"
         Whether to stop when ``metric`` has run out of patience, only when all have, or when these have.
     loss, calibrator, cv, classes, n_threads
-        As for :func:`decompose`; "refinement" and "risk" are those of ``loss``. With ``calibrator="auto"``
-        steps are compared by the refinement of temperature scaling, and the calibrator is chosen once, from
-        the predictions of the best step, of which a copy is kept.
+        As for :func:`decompose`; "refinement" and "risk" are those of ``loss``.
+    final : str or object, optional
+        A calibrator to fit at the best step, if other than the one that steps are compared by. It is fitted
+        when it is asked for; until then a copy of that step's predictions is kept. ``calibrator="auto"``
+        means ``calibrator="temperature", final="auto"``.
 
     Attributes
     ----------
@@ -135,6 +138,7 @@ class RefinementMonitor:
         stop_on: Literal["metric", "all"] | Iterable[str] = "metric",
         loss: str | ProperLoss = "log",
         calibrator: Any = "temperature",
+        final: Any = None,
         cv: Any = None,
         classes: ArrayLike | None = None,
         n_threads: int | None = None,
@@ -147,8 +151,9 @@ class RefinementMonitor:
         self.stop_on = stop_on
         self.followed = self._check_stop_on(stop_on)
         self.loss = get_loss(loss)
-        self.calibration = prepare(calibrator)  # what is fitted at the best step
-        self.family = self.calibration._followed_by()  # and what steps are compared by
+        given = prepare(calibrator)
+        self.family = given._followed_by()  # what steps are compared by
+        self.calibration = given if final is None else prepare(final)  # what is fitted at the best
         check_cv(cv, None, self.family)
         self.cv = list(cv) if isinstance(cv, Iterator) else cv  # used at every step
         self.classes = classes
@@ -458,7 +463,10 @@ class RefinementMonitor:
         """Return what has to be the same for values to be comparable."""
         return {
             "loss": self.loss.name,
-            "calibrator": type(getattr(self.calibration, "user", self.calibration)).__name__,
+            "calibrator": ", then ".join(
+                type(getattr(one, "user", one)).__name__
+                for one in dict.fromkeys((self.family, self.calibration))
+            ),
             "cv": self.cv if isinstance(self.cv, str) else type(self.cv).__name__,
         }
 

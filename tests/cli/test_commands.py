@@ -507,3 +507,11 @@ def test_the_demo_does_the_whole_job(tmp_path):
     )
     for report in found["reports"]:
         assert os.path.getsize(report) > 10_000
+
+
+def test_every_calibrator_of_the_package_can_be_named():
+    from refinecal.calibrators._registry import KINDS
+    from refinecal.cli.fit import BINARY, CALIBRATORS, WRAPPED
+
+    assert set(CALIBRATORS) == set(KINDS) - {"one-vs-rest", "one-vs-one", "laplace"}
+    assert {name[:-4] for name in WRAPPED} == set(BINARY)

@@ -191,7 +191,7 @@ def test_units_survive_being_stored(tmp_path):
     assert again.choices.keys() == unit.choices.keys()
     for name, choice in unit.choices.items():
         np.testing.assert_array_equal(again.choices[name].test_logits, choice.test_logits)
-        assert again.choices[name].calibrator.beta_ == choice.calibrator.beta_
+        assert again.choices[name].calibrator.to_dict() == choice.calibrator.to_dict()
 
 
 def test_the_first_candidate_is_the_default():

@@ -286,8 +286,8 @@ def edited(run, name, change):
         (lambda d: d["members"][0].update(known=[0, 1]), "the files are of several runs"),
         (lambda d: d["members"][0].pop("folder"), "does not fit the 3 classes"),
         (
-            lambda d: d["members"][0]["calibrator"]["learned"].update(beta_=float("nan")),
-            "beta_.*finite",
+            lambda d: d["members"][0]["calibrator"]["learned"].update(n_samples_=float("nan")),
+            "n_samples_.*finite",
         ),
         (lambda d: d["members"][0].update(folder="../.."), "outside of the run folder"),
         (

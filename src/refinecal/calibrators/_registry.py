@@ -176,7 +176,8 @@ def _restore(state: Any) -> Calibrator:
     params = {name: _restored(value) for name, value in state["params"].items()}
     fitted = _make(kinds[state["kind"]], params)
     for name, value in state["learned"].items():
-        if not LEARNED.fullmatch(name):  # a stranger's file may set what was learned, nothing else
+        is_computed = isinstance(getattr(type(fitted), name, None), property)
+        if is_computed or not LEARNED.fullmatch(name):  # a stranger's file may set what was learned
             raise ValueError(
                 f"the state of a calibrator has no {name!r}: pass what to_dict() returned"
             )

@@ -270,7 +270,7 @@ def _usual(k: int) -> dict[str, Calibrator]:
     families = {name: make_calibrator(name) for name in names}
     if "structured-matrix" in families:
         weak = {"diagonal": WEAK, "off_diagonal": WEAK, "intercept": WEAK}
-        families["structured-matrix, weak"] = make_calibrator("structured-matrix", **weak)
+        families["weak structured-matrix"] = make_calibrator("structured-matrix", **weak)
     return families
 
 

@@ -37,20 +37,20 @@ def column(name: str, help: str, **more: Any) -> Any:
     return typer.Option(name, help=help, **(look | more))
 
 
-def named(*options: str, names: Sequence[str], help: str) -> Any:
-    """Return an option that is one of some names; a mistyped one suggests the nearest."""
+def named(*options: str, names: Sequence[str], help: str, more: Sequence[str] = ()) -> Any:
+    """Return an option that is one of some names, or of ``more``; a mistyped one suggests the nearest."""
 
     def check(given: str) -> str:
-        if given in names:
+        if given in (*names, *more):
             return given
         from difflib import get_close_matches
 
-        near = get_close_matches(given.lower(), names, 1)
+        near = get_close_matches(given.lower(), [*names, *more], 1)
         meant = f" Did you mean {near[0]!r}?" if near else ""
         raise typer.BadParameter(f"{given!r} is none of {', '.join(names)}.{meant}")
 
     def complete(incomplete: str) -> list[str]:
-        return [name for name in names if name.startswith(incomplete)]
+        return [name for name in (*names, *more) if name.startswith(incomplete)]
 
     return typer.Option(
         *options,

@@ -12,7 +12,7 @@ COMMANDS = (  # what the library says, and what that is on the command line
     (r"; if they are labels, pass model\.predict_proba\(X\).*$", "."),
     (r"\bpass logits=", "pass --logits"),
     (r"\blogits=", "--logits"),
-    (r"calibrator=(['\"])(\w+)\1", r"--calibrator \2"),
+    (r"calibrator=(['\"])([\w-]+)\1", r"--calibrator \2"),
     (r"Pass X_val= and y_val=, or finer groups", "Give finer groups"),
     (r"Pass X_val= and y_val=", "Give more rows, or --folds 1"),
     (r"\bmax_steps=", "--max-steps "),

@@ -115,9 +115,9 @@ def show(voice: Voice, found: Evaluation, path: Path, by: str | None) -> None:
         ],
     )
     voice.say("  ".join(f"{name} {value}" for name, value in summary(found).items()))
-    voice.say(
-        f"of the ECE, {found.overconfidence:.4f} is overconfidence, {found.underconfidence:.4f} "
-        "underconfidence"
+    voice.tell(
+        f"Of the ECE, {found.overconfidence:.4f} is overconfidence, {found.underconfidence:.4f} "
+        "underconfidence."
     )
     for sentence in (verdict(found), *cautions(found)):
         voice.tell(sentence)

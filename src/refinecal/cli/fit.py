@@ -34,7 +34,31 @@ if TYPE_CHECKING:
     from refinecal.tabular.job import Finished, Order
 
 MODELS = ("xgboost", "lightgbm", "catboost", "hist-gb", "logistic", "mlp")
-CALIBRATORS = ("temperature", "isotonic")
+BINARY = (
+    "affine",
+    "quadratic",
+    "beta",
+    "isotonic",
+    "centred-isotonic",
+    "venn-abers",
+    "cross-venn-abers",
+    "uniform-mass",
+    "uniform-width",
+    "scaling-binning",
+    "spline",
+)
+CALIBRATORS = (
+    "auto",
+    "temperature",
+    "vector",
+    "matrix",
+    "dirichlet",
+    "structured-vector",
+    "structured-matrix",
+    "ensemble-temperature",
+    *BINARY,
+)
+WRAPPED = tuple(f"{name}-{way}" for way in ("ovr", "ovo") for name in BINARY)
 FEW_COLUMNS = 10  # that are shown without -v
 AGAIN = "May be given again."
 
@@ -100,9 +124,11 @@ def fit(
         named(
             "--calibrator",
             names=CALIBRATORS,
-            help="temperature, or isotonic for two classes.",
+            more=WRAPPED,
+            help="auto blends what left-out rows favour; or temperature, structured-matrix, …; for two "
+            "classes also affine, beta, isotonic, venn-abers, spline, … (with -ovr for more).",
         ),
-    ] = "temperature",
+    ] = "auto",
     folds: Annotated[
         str,
         number(
@@ -238,7 +264,7 @@ def _cell(cell: Any) -> str:
 
 def show(voice: Voice, finished: Finished) -> None:
     """Say what came of it, and what to do next."""
-    from refinecal.tabular.judgement import how_sure, lead, what_to_do
+    from refinecal.tabular.judgement import calibrated_by, how_sure, lead, what_to_do
 
     judged, found = finished.judged, finished.fit
     if judged is None:
@@ -262,6 +288,7 @@ def show(voice: Voice, finished: Finished) -> None:
         voice.tell(how_sure(judged))
         for advice in what_to_do(found, judged):
             voice.tell(f"- {advice}")
+    voice.tell(calibrated_by(found))
     if len(found.candidates) > 1:
         from refinecal.report.of_fit import configuration
 

@@ -20,7 +20,7 @@ from refinecal.report.page import Card, Column, Figure, Page, Section, Table
 from refinecal.report.render import write
 from refinecal.report.words import spaced
 from refinecal.tabular.job import REPORT
-from refinecal.tabular.judgement import how_sure, lead, name_of, order, what_to_do
+from refinecal.tabular.judgement import calibrated_by, how_sure, lead, name_of, order, what_to_do
 
 if TYPE_CHECKING:
     from refinecal.tabular.fitting import Fit
@@ -282,7 +282,7 @@ def calibrator_section(fit: Fit, probs: Any) -> Section:
     beta = getattr(calibrator, "beta_", None)
     known = fit.units[0].known
     names = [fit.data.schema.classes[code] for code in known]
-    text = []
+    text = [calibrated_by(fit)]
     if beta is not None:
         how = (
             "pulls in probabilities that were too extreme" if beta < 1 else "sharpens probabilities"

@@ -27,7 +27,7 @@ class Options:
     """How to fit: the options of ``refinecal fit``; ``None`` leaves a choice to the model."""
 
     model: str = "xgboost"
-    calibrator: str = "temperature"
+    calibrator: str = "auto"
     tune: int = 1
     max_steps: int | None = None
     patience: int | None = None

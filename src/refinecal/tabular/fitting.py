@@ -193,7 +193,7 @@ def _train(
         CHOSEN_BY,
         also=TRACKED,
         patience=kind.default_patience if options.patience is None else options.patience,
-        calibrator=options.calibrator,
+        final=None if options.calibrator == "temperature" else options.calibrator,
         stop_on=(CHOSEN_BY, USUAL),
     )
     model = kind.train(

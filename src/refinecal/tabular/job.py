@@ -218,6 +218,7 @@ def metrics(order: Order, finished: Finished) -> dict[str, Any]:
             "candidate": chosen.candidate,
             "params": found.candidates[chosen.candidate],
             "steps": chosen.steps,
+            "calibrators": [each._summary() or type(each).__name__ for each in calibrators],
             "beta": [getattr(each, "beta_", None) for each in calibrators],
             "validation_refinement": chosen.value,
         },

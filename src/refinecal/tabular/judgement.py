@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from refinecal.calibrators import AutoCalibrator, TemperatureScaling
 from refinecal.evaluation import Difference, Evaluation, evaluate, paired_difference, row_losses
 from refinecal.tabular.fitting import CHOSEN_BY, TRACKED, Fit, Outcome
 
@@ -174,6 +175,27 @@ def how_sure(judged: Judgement) -> str:
         f"Gain per row in log loss: {gap} (standard error over test rows): {verdict}. Against the same, "
         f"calibrated: {calibrated}."
     )
+
+
+def calibrated_by(fit: Fit) -> str:
+    """Say what calibrates the chosen models: one sentence, the mean over folds where they differ."""
+    found = [unit.choices[fit.chosen.metric].calibrator for unit in fit.units]
+    auto = [each for each in found if isinstance(each, AutoCalibrator)]
+    if auto:
+        parts: dict[str, float] = {}
+        for score in (score for each in auto for score in each.scores()):
+            parts[score.name] = parts.get(score.name, 0) + score.weight / len(auto)
+        shares = [f"{weight:.0%} {name}" for name, weight in parts.items() if weight >= 0.005]
+        folds = ", mean over folds" if len(found) > 1 else ""
+        if len(shares) == 1:
+            return f"Calibrated by {shares[0].split(' ', 1)[1]}, which cross-validation chose."
+        return f"Calibrated by {', '.join(shares)} (weights by cross-validation{folds})."
+    betas = [each.beta_ for each in found if isinstance(each, TemperatureScaling)]
+    if betas:
+        low, high = (f"{1 / max(beta, 1e-9):.3g}" for beta in (max(betas), min(betas)))
+        temperature = low if low == high else f"{low} to {high}, one for each fold"
+        return f"Calibrated by temperature scaling: temperature {temperature}."
+    return f"Calibrated by {fit.options.calibrator}."
 
 
 def what_to_do(fit: Fit, judged: Judgement) -> list[str]:
