@@ -67,17 +67,15 @@ class Smoothed:
 
     def at(self, bandwidth: float) -> tuple[Floats, Floats]:
         """Return the smoothed density and its integral from 0, at equally spaced nodes from 0 to 1."""
-        from scipy.fft import dct, dst
-
         nodes = 2 ** max(7, math.ceil(math.log2(NODES / bandwidth)))
         count = min(len(self.cosines), math.ceil(FADED / (math.pi * bandwidth)) + 1, nodes)
         speeds = math.pi * np.arange(count)
         faded = self.cosines[:count] * np.exp(-((speeds * bandwidth) ** 2) / 2)
         padded = np.zeros(nodes + 1)
         padded[:count] = faded
-        density, integral = dct(padded, 1), np.zeros(nodes + 1)
-        padded[1:count] = faded[1:] / speeds[1:]
-        integral[1:-1] = dst(padded[1:-1], 1)
+        density = _waves(padded)
+        padded[0], padded[1:count] = 0, faded[1:] / speeds[1:]
+        integral = _waves(-1j * padded)  # sines
         return density, integral + faded[0] * np.linspace(0, 1, nodes + 1)
 
     def size(self, bandwidth: float) -> float:
@@ -88,18 +86,33 @@ class Smoothed:
         return float(np.abs(steps).sum() + _hidden(density, steps, turns).sum())
 
 
+# Transforms of NumPy's, since importing SciPy's takes longer than a million rows.
+
+
+def _waves(spectrum: NDArray[Any]) -> Floats:
+    """Return, at N + 1 nodes, the sum of 2 Re(x_m exp(i pi m t)), once for the first and last m."""
+    nodes = len(spectrum) - 1
+    return np.asarray(np.fft.irfft(spectrum, 2 * nodes, norm="forward")[: nodes + 1])
+
+
+def _sums_of_waves(columns: Floats, sign: int) -> NDArray[np.complex128]:
+    """Return 2 sum_n x_n cos(pi m (n + 1/2) / N) for sign 1; for -1 the sines, times -i."""
+    cells = columns.shape[1]
+    mirrored = np.concatenate([columns, sign * columns[:, ::-1]], axis=1)
+    turned = np.exp(-0.5j * math.pi * np.arange(cells) / cells)
+    return np.asarray(np.fft.rfft(mirrored)[:, :cells] * turned)
+
+
 def _cosines(moments: Floats) -> Floats:
     r"""Return :math:`a_m` for m below the number of cells.
 
     With c the middle of a cell,
     :math:`\cos(\pi m (c + d)) = \sum_q (\pi m d)^q \cos(\pi m c + q \pi / 2) / q!`.
     """
-    from scipy.fft import dct, dst
-
     cells, order = moments.shape
     columns, waves = np.ascontiguousarray(moments.T), np.zeros((order, cells))
-    waves[::2] = dct(columns[::2], 2)
-    waves[1::2, 1:] = dst(columns[1::2], 2)[:, :-1]
+    waves[::2] = _sums_of_waves(columns[::2], 1).real
+    waves[1::2] = -_sums_of_waves(columns[1::2], -1).imag
     speeds = math.pi * np.arange(cells) / cells
     found = np.zeros(cells)
     for q in reversed(range(order)):  # Horner's rule
