@@ -3,6 +3,7 @@
 from __future__ import annotations  # so that help() shows types by name
 
 import logging
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -147,7 +148,7 @@ class AutoCalibrator(Calibrator):
 
     def explain(self) -> str:
         """Return what was compared, what was chosen and why, as a table for people."""
-        lines = [self.reason_]
+        lines = textwrap.wrap(self.reason_, 80)
         if len(self.names_) > 1:
             lines.append(f"  {'':<24}{'log loss':>10}{'above the best':>22}{'weight':>9}")
         for one in self.scores() if len(self.names_) > 1 else ():
