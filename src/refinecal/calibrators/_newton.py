@@ -42,8 +42,8 @@ def minimise(
 
     ``function`` returns value, gradient and Hessian. The search ends when the squared Newton decrement,
     twice the decrease that is left, falls below ``tolerance``: so it ends too where the loss falls for
-    ever (separable data). The last step, too small to need a check, is still taken. A singular Hessian is
-    harmless.
+    ever (separable data). The last step, if it is too small to need a check, is still taken. A singular
+    Hessian is harmless.
     """
     x = np.array(x0, dtype=np.float64)
     value, gradient, hessian = function(x)
@@ -51,7 +51,8 @@ def minimise(
         step = newton_step(gradient, hessian)
         decrement = -float(gradient @ step)
         if decrement <= tolerance:
-            return Solution(x + step, value - decrement / 2, decrement, n_steps, True)
+            end = x + step if is_small(step, x) else x
+            return Solution(end, value - decrement / 2, decrement, n_steps, True)
         found = _search(function, x, value, step, decrement)
         if found is None:  # no decrease that rounding would show
             return said_if_stuck(
@@ -59,6 +60,11 @@ def minimise(
             )
         x, (value, gradient, hessian) = found
     return said_if_stuck(Solution(x, value, decrement, max_steps, decrement <= CLOSE))
+
+
+def is_small(step: Vector, x: Vector) -> bool:
+    """Tell a step that may be taken unseen from one along a direction where there is only rounding."""
+    return bool(np.abs(step).max() <= 0.01 * (1 + np.abs(x).max()))
 
 
 def newton_step(gradient: Vector, hessian: NDArray[Any]) -> Vector:

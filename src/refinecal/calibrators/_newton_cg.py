@@ -12,6 +12,7 @@ from refinecal.calibrators._newton import (
     SMALLEST_STEP,
     Solution,
     Vector,
+    is_small,
     said_if_stuck,
 )
 
@@ -65,8 +66,10 @@ def minimise_cg(
             inverse = preconditioner()
             step, products = _cg_step(function, gradient, inverse)
         last, decrement = decrement, -float(gradient @ step)
-        if decrement <= max(tolerance, _last_of(last, tolerance)):
-            return Solution(x + step, value - decrement / 2, decrement, n_steps, True)
+        unseen = is_small(step, x)
+        if decrement <= (_last_of(last, tolerance) if unseen else tolerance):
+            end = x + step if unseen else x
+            return Solution(end, value - decrement / 2, decrement, n_steps, True)
         length = 1.0
         while True:
             there = function.value(x + length * step)
@@ -84,7 +87,7 @@ def _last_of(last: float, tolerance: float) -> float:
 
     Newton's converge quadratically, ``d = c * last**2`` and next ``c * d**2``, which is to be small.
     """
-    return min(math.cbrt(0.01 * tolerance * last**2), 1e-6)
+    return max(tolerance, min(math.cbrt(0.01 * tolerance * last**2), 1e-6))
 
 
 def _cg_step(

@@ -62,8 +62,8 @@ class SoftmaxMap(ABC):
         """Return the sum over samples of one value per score, times what each parameter does to it."""
 
     @abstractmethod
-    def outer(self) -> Array:
-        """Return the Hessian of the sum of losses where they were last read."""
+    def outer(self, stride: int = 1) -> Array:
+        """Return the Hessian of the sum of losses where they were last read, or of every so many."""
 
     def value(self, theta: Array) -> float:
         """Return the loss with its penalty; leave the weighted probabilities in ``probs``."""
@@ -107,12 +107,12 @@ class MatrixMap(SoftmaxMap):
     def adjoint(self, values: NDArray[Any]) -> Array:
         return np.asarray((values @ self.features.T).ravel(), dtype=np.float64)
 
-    def outer(self) -> Array:
+    def outer(self, stride: int = 1) -> Array:
         d = len(self.features)
         hessian = np.zeros((self.k * d, self.k * d))
         blocks = np.zeros((self.k, d * d))
-        for start in range(0, self.n, CHUNK):
-            rows = slice(start, min(start + CHUNK, self.n))
+        for start in range(0, self.n, CHUNK * stride):
+            rows = slice(start, min(start + CHUNK * stride, self.n), stride)
             x, p = self.features[:, rows], self.probs[:, rows]
             blocks += p @ (x[:, None] * x).reshape(d * d, -1).T
             spread = ((p / self.roots(rows))[:, None] * x).reshape(self.k * d, -1)
@@ -139,7 +139,8 @@ class VectorMap(SoftmaxMap):
         squares = np.einsum("ji,ji,ji->j", values, self.features, self.features)
         return (squares, *np.split(self.adjoint(values), 2))
 
-    def outer(self) -> Array:
+    def outer(self, stride: int = 1) -> Array:
+        assert stride == 1, "the sums over classes below are those of all samples"
         k = self.k
         hessian = np.zeros((2 * k, 2 * k))
         for start in range(0, self.n, CHUNK):

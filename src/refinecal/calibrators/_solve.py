@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
 
 from refinecal.calibrators._newton import Vector, minimise
 from refinecal.calibrators._newton_cg import minimise_cg
@@ -14,7 +15,10 @@ Array = NDArray[np.float64]
 
 FEW = 40  # parameters up to which the Hessian itself is cheaper than many products with it
 MANY = 32  # classes from which on a penalised matrix is fitted in float32
+SEVERAL = 300  # parameters up to which the Hessian of a subsample is a cheap preconditioner
+SAMPLED = 600  # about its size
 SMALL = 1e-8  # of the mean curvature, where there is no penalty
+SAMPLING_ERROR = 1e-5  # of its diagonal, added so that flat directions do no harm
 TINY = 1e-30  # where there is no curvature at all
 
 
@@ -27,6 +31,8 @@ def solve_vector(softmax: VectorMap, start: Vector) -> Vector:
 
 def solve_matrix(softmax: MatrixMap, start: Vector) -> Vector:
     """Return the parameters of the smallest loss."""
+    if len(start) <= SEVERAL and softmax.n > 2 * SAMPLED:
+        return minimise_cg(softmax, start, lambda: _sampled(softmax)).x
     x = softmax.features
     weighted = x * softmax.weights if len(softmax.weights) else x
     second = (weighted @ x.T).astype(np.float64) / softmax.total
@@ -55,6 +61,20 @@ def penalties(k: int, off_diagonal: float, diagonal: float, intercept: float) ->
     ridge[np.arange(k), np.arange(k)] = 2 * diagonal
     ridge[:, k] = 2 * intercept
     return np.asarray(ridge.ravel())
+
+
+def _sampled(softmax: MatrixMap) -> Callable[[Vector], Vector]:
+    """Return the inverse of the Hessian of about every so many samples."""
+    stride = softmax.n // SAMPLED
+    hessian = softmax.outer(stride) * (stride / softmax.total)
+    diagonal = np.diagonal(hessian) + softmax.ridge
+    hessian.flat[:: len(hessian) + 1] += softmax.ridge + SAMPLING_ERROR * diagonal + TINY
+    factor = cho_factor(hessian, overwrite_a=True, check_finite=False)
+
+    def apply(vector: Vector) -> Vector:
+        return np.asarray(cho_solve(factor, vector, check_finite=False))
+
+    return apply
 
 
 def _variances(softmax: SoftmaxMap) -> NDArray[Any]:
