@@ -9,14 +9,10 @@ from scipy.linalg.lapack import dposv
 
 from refinecal._checks import warn
 
-DAMPING = (
-    1e-11  # relative to the diagonal: moves along flat directions stay small, others are exact
-)
+DAMPING = 1e-11  # relative to the diagonal: keeps moves along flat directions small
 ENOUGH = 1e-4  # share of the promised decrease that a step must keep (Armijo)
 SMALLEST_STEP = 2.0**-40
-CLOSE = (
-    1e-8  # a squared decrement not worth a warning, where rounding or a far minimum slows the end
-)
+CLOSE = 1e-6  # a squared decrement not worth a warning, where a minimum at infinity slows the end
 
 Vector = NDArray[np.float64]
 
@@ -55,9 +51,7 @@ def minimise(
             return Solution(end, value - decrement / 2, decrement, n_steps, True)
         found = _search(function, x, value, step, decrement)
         if found is None:  # no decrease that rounding would show
-            return said_if_stuck(
-                Solution(x, value, decrement, n_steps, decrement <= 1e-7 * (1 + value))
-            )
+            return said_if_stuck(Solution(x, value, decrement, n_steps, decrement <= CLOSE))
         x, (value, gradient, hessian) = found
     return said_if_stuck(Solution(x, value, decrement, max_steps, decrement <= CLOSE))
 

@@ -31,8 +31,6 @@ def solve_vector(softmax: VectorMap, start: Vector) -> Vector:
 
 def solve_matrix(softmax: MatrixMap, start: Vector) -> Vector:
     """Return the parameters of the smallest loss."""
-    if len(start) <= FEW:
-        return minimise(softmax.all, start).x
     if len(start) <= SEVERAL and softmax.n > 2 * SAMPLED:
         return minimise_cg(softmax, start, lambda: _sampled(softmax)).x
     x = softmax.features
