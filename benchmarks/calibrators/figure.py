@@ -72,8 +72,7 @@ def draw(found: Summary, cases: np.ndarray, title: str) -> Any:
     figure = Figure(figsize=(15, 8.5), layout="constrained", facecolor=PALETTE["paper"])
     panels = figure.subplots(1, 2)
     for ax, loss in zip(panels, rows.LOSSES, strict=True):
-        shown = [point for point in points(found, loss, cases) if point.seconds > 0]
-        _marks(ax, shown)
+        _marks(ax, points(found, loss, cases))
         ax.set(
             xscale="log",
             xlabel="seconds to fit and predict, one thread, mean over large sets",
@@ -91,7 +90,7 @@ def draw(found: Summary, cases: np.ndarray, title: str) -> Any:
     )
     figure.draw_without_rendering()
     for ax, loss in zip(panels, rows.LOSSES, strict=True):
-        _names(ax, [point for point in points(found, loss, cases) if point.seconds > 0])
+        _names(ax, points(found, loss, cases))
     return figure
 
 

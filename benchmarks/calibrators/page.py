@@ -233,9 +233,9 @@ def page(found: Summary, figures: Sequence[str]) -> str:
         "Means are over the cases on which a method ran; differences and counts are against "
         f"{found.reference} on the same cases, positive where the method is worse. A win or a loss of "
         f"{short(found.reference)} is a difference beyond {NOISE} standard errors over the test rows. A "
-        "rank counts all methods. Times are processor time with one thread, means over validation sets "
-        f"of {LARGE} rows or more; their ratio to our calibrator of the same kind is a median over all "
-        "cases. Methods that failed somewhere are not in the figures. What takes "
+        "rank counts all methods. Times are the best of some repeats with one thread, means over "
+        f"validation sets of {LARGE} rows or more; their ratio to our calibrator of the same "
+        "kind is a median over all cases. Methods that failed somewhere are not in the figures. What takes "
         f"more than {MOST_SECONDS} s has failed. Methods for two classes are fitted to one class against "
         "the rest where there are more.",
         targets(found),
