@@ -188,6 +188,28 @@ def test_errors_are_those_of_paired_differences(folder, found):
     np.testing.assert_allclose(error, expected, rtol=1e-4)
 
 
+def test_the_interval_is_over_tables():
+    found = make_summary(rival=np.arange(10.0))
+    for at, case in enumerate(found.cases):
+        case["table"] = (
+            "even" if at % 2 == 0 else "odd"
+        )  # means 4 and 5, so a standard error of 0.5
+    low, high = summary.interval(found, np.arange(10.0))
+    np.testing.assert_allclose((low + high) / 2, 4.5)
+    half = np.tan(0.475 * np.pi) * 0.5  # with one degree of freedom, Student's t is Cauchy's law
+    np.testing.assert_allclose((high - low) / 2, half)
+
+
+@pytest.mark.parametrize(("beaten", "word"), [(1, "reached"), (5, "**missed**")])
+def test_temperature_on_small_sets(beaten, word):
+    found = make_summary(
+        **{"refinecal temperature": np.where(np.arange(10) < beaten, -0.1, 0.0), "none": 1}
+    )
+    for case in found.cases:
+        case["n_val"] = 100
+    assert page.targets(found).splitlines()[-1].endswith(f"| {word} |")
+
+
 @pytest.mark.parametrize(("gap", "word"), [(0.1, "reached"), (-0.1, "**missed**")])
 def test_targets_are_told_apart(gap, word):
     lines = page.targets(make_summary(rival=gap)).splitlines()[2:]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import entropy, rankdata
+from scipy.stats import entropy, rankdata, sem, t
 
 from benchmarks.calibrators.contestants import NONE, OURS, REFERENCES, package
 
@@ -156,6 +156,17 @@ def mean(values: np.ndarray) -> float:
     """Return the mean of what is there; NaN if nothing is."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else np.nan
+
+
+def interval(found: Summary, gaps: np.ndarray) -> tuple[float, float]:
+    """Return the 95 % interval (Student's t) of a mean over tables, each the mean of its models."""
+    tables = np.array([case["table"] for case in found.cases])
+    means = [mean(gaps[tables == table]) for table in np.unique(tables)]
+    known = np.array([value for value in means if not np.isnan(value)])
+    if len(known) < 2:
+        return -np.inf, np.inf
+    half = t.ppf(0.975, len(known) - 1) * sem(known)
+    return float(known.mean() - half), float(known.mean() + half)
 
 
 def by_loss(found: Summary, loss: str = "log") -> Iterator[str]:
