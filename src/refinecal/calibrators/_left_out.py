@@ -15,7 +15,7 @@ from refinecal.losses import get_loss
 from refinecal.resampling import _row_keys, row_losses
 
 Floats = NDArray[np.float64]
-FEW_ROWS = 20  # different ones, below which there is nothing to compare
+FEW_ROWS = 20  # below which there is nothing to compare
 LARGEST = 700.0  # of a loss: the probability is then the smallest that float64 holds
 
 
@@ -24,47 +24,68 @@ def left_out(
 ) -> tuple[Floats, Floats] | None:
     """Return the loss of each row under each family fitted on other folds, and how often each row counts.
 
-    Returns ``None`` if there are too few different rows, or not two labels that occur often enough.
+    At most so many different rows are looked at. ``None`` if there are too few rows, or not two labels.
     """
-    rows = sample.expanded()
-    folds = _folds(rows, cv, most)
-    if folds is None:
+    rows, parts = deal(sample, cv, most)
+    total = parts.sum(axis=1)
+    if total.sum() < max(FEW_ROWS, 2 * cv) or np.count_nonzero(rows.frequencies) < 2:
         return None
-    rows, fold = rows.take(np.flatnonzero(folds >= 0)), folds[folds >= 0]
-    losses = np.empty((rows.n, len(families)))
-    for number in range(cv):
-        known, new = rows.take(np.flatnonzero(fold != number)), np.flatnonzero(fold == number)
-        for j, family in enumerate(families):
-            fitted = deepcopy(family)._fit_sample(known, threads)
-            losses[new, j] = _losses(fitted, rows.take(new))
-    counts = np.ones(rows.n) if rows.weights is None else rows.weights
-    return np.minimum(losses, LARGEST), counts
+    losses: list[Floats] = []
+    counts: list[Floats] = []
+    for part in parts.T:
+        known = replace(rows, weights=total - part).counted()
+        new = replace(rows, weights=part).counted().expanded()
+        losses.append(np.stack([_losses(one, known, new, threads) for one in families], axis=1))
+        counts.append(np.asarray(new.weights))
+    return np.minimum(np.concatenate(losses), LARGEST), np.concatenate(counts)
 
 
-def _losses(fitted: Calibrator, rows: Sample) -> Floats:
-    return row_losses(rows, get_loss("log"), lambda logits, _: fitted._log_proba(logits))
+def _losses(family: Calibrator, known: Sample, new: Sample, threads: int) -> Floats:
+    fitted = deepcopy(family)._fit_sample(known, threads)
+    return row_losses(new, get_loss("log"), lambda logits, _: fitted._log_proba(logits))
 
 
-def _folds(rows: Sample, cv: int, most: int) -> NDArray[np.int64] | None:
-    """Return the fold of each row, -1 for those that are not needed.
+def deal(sample: Sample, cv: int, most: int) -> tuple[Sample, Floats]:
+    """Return different rows, at most so many, and how often each counts in each fold.
 
-    Each label is shared out evenly. Rows that are equal stay together, so that a weight of 2 is the same as
-    a row twice; the order of rows and the numbers of labels decide nothing.
+    Copies of a row are dealt to the folds in turn, as they come in a pack of all rows of that label: a
+    weight of 2 is a row twice, a fraction is a copy too. The order of rows and the numbers of labels decide
+    nothing.
     """
-    keys = np.stack(_row_keys(replace(rows, weights=None)))
+    rows, copies = _different(sample)
+    pack = np.random.default_rng(0).permutation(rows.n)[:most]
+    rows, copies = rows.take(np.sort(pack)), copies[np.sort(pack)]
+    pack = np.argsort(np.argsort(pack))  # the place of each row in the pack
+    first = np.empty(rows.n, dtype=np.int64)  # the fold of its first copy
+    for label in np.unique(rows.labels):
+        own = np.flatnonzero(rows.labels == label)
+        own = own[np.argsort(pack[own])]
+        before = np.cumsum(np.ceil(copies[own])) - np.ceil(copies[own])
+        first[own] = pack[own[0]] + before
+    turn = (np.arange(cv) - first[:, None]) % cv
+    whole = np.floor(copies)[:, None]
+    parts = whole // cv + (turn < whole % cv) + (copies[:, None] - whole) * (turn == whole % cv)
+    return rows, parts
+
+
+def _different(sample: Sample) -> tuple[Sample, Floats]:
+    """Return every row once, in an order of their own, and how often it counts."""
+    plain = replace(sample, weights=None)
+    keys = np.stack([plain.labels, _mark(plain), *_row_keys(plain)])  # the last one counts most
     order = np.lexsort(keys)
-    new = np.ones(rows.n, dtype=bool)
+    new = np.ones(sample.n, dtype=bool)
     new[1:] = (np.diff(keys[:, order]) != 0).any(axis=0)
-    unit = np.empty(rows.n, dtype=np.int64)
-    unit[order] = np.cumsum(new) - 1
-    n_units = int(new.sum())
-    labels = np.empty(n_units, dtype=np.int64)
-    labels[unit] = rows.labels
-    if n_units < max(FEW_ROWS, 2 * cv) or len(np.unique(labels)) < 2:
-        return None
-    shuffled = np.random.default_rng(0).permutation(n_units)[:most]
-    fold = np.full(n_units, -1)
-    for label in np.unique(labels[shuffled]):
-        places = np.flatnonzero(labels[shuffled] == label)
-        fold[shuffled[places]] = (places[0] + np.arange(len(places))) % cv
-    return fold[unit]
+    weights = np.ones(sample.n) if sample.weights is None else sample.weights
+    copies: Floats = np.bincount(np.cumsum(new) - 1, weights[order]).astype(np.float64)
+    return plain.take(order[new]), copies
+
+
+def _mark(sample: Sample) -> Floats:
+    """Return a number for each row that is the same for no two predictions, but by an odd chance."""
+    marks = np.empty(sample.n)
+    factors = np.random.default_rng(1).uniform(1, 2, size=sample.k)
+    for rows, chunk in sample.chunks():
+        logits = chunk.logits.astype(np.float64)
+        gaps = logits.max(axis=1, keepdims=True) - logits
+        marks[rows] = np.where(np.isinf(gaps), -1, gaps) @ factors
+    return np.asarray(np.round(marks / max(np.abs(marks).max(), 1e-300), 10))
