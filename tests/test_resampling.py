@@ -121,3 +121,18 @@ def test_a_calibrator_without_weights_is_refused_if_there_are_some():
     labels, logits = drawn(50, 3, seed=0)
     with pytest.raises(TypeError, match="Broken.fit takes no sample_weight"):
         rc.decompose(labels, logits=logits, calibrator=Broken(lambda p: p), sample_weight=[2] * 50)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_mirrored_rows_are_folded_whatever_their_order(k):
+    rng = np.random.default_rng(0)
+    logits = np.round(rng.normal(size=(200, k)))
+    logits -= logits.max(axis=1, keepdims=True)
+    labels = rng.integers(k, size=200)
+    order = rng.permutation(200)
+    first = folds(check_sample(labels, None, logits), 5, None)
+    moved = folds(check_sample(labels[order], None, logits[order]), 5, None)
+    for (_, test), (_, other) in zip(first, moved, strict=True):
+        rows = sorted(map(tuple, np.c_[logits, labels][test]))
+        again = sorted(map(tuple, np.c_[logits, labels][order][other]))
+        assert rows == again

@@ -121,7 +121,7 @@ def folds(
             raise ValueError(
                 f"cv is {cv}: the number of folds must lie in 2..{sample.n}, the number of rows"
             )
-        order = np.lexsort(_row_keys(sample))
+        order = np.lexsort(row_keys(sample))
         order = order[np.random.default_rng(seed).permutation(sample.n)]
         pairs = [(np.delete(order, np.s_[fold::cv]), order[fold::cv]) for fold in range(cv)]
         return [(np.sort(train), np.sort(test)) for train, test in pairs]
@@ -139,20 +139,31 @@ def folds(
     )
 
 
-def _row_keys(sample: Sample) -> list[Floats]:
-    """Return what tells rows apart and stays the same when rows are shifted or columns reordered."""
-    keys = np.empty((3, sample.n))
+def row_keys(sample: Sample) -> list[NDArray[Any]]:
+    """Return what orders rows, the last key first: the order in which they came decides nothing.
+
+    The first keys stay the same when rows are shifted or columns reordered. Only rows that they cannot tell
+    apart, such as (p, 1 - p) with one label and (1 - p, p) with the other, are ordered by their columns.
+    """
+    keys = np.empty((4, sample.n))
+    factors = np.random.default_rng(1).uniform(1, 2, size=sample.k)  # tell any two rows apart
     for rows, chunk in sample.chunks():
         logits = chunk.logits.astype(np.float64)
         gaps = logits.max(axis=1, keepdims=True) - logits
+        keys[0, rows] = np.where(np.isinf(gaps), -1, gaps) @ factors
         gaps[np.isinf(gaps)] = 0
-        keys[:2, rows] = (gaps**2).sum(axis=1), gaps.sum(axis=1)
-    keys[2] = _twins.at_label(sample)
+        keys[1:3, rows] = (gaps**2).sum(axis=1), gaps.sum(axis=1)
+    keys[3] = _twins.at_label(sample)
     keys = np.where(np.isfinite(keys), keys, 0)
     largest = np.abs(keys).max(axis=1, keepdims=True)
     keys = np.round(keys / np.where(largest > 0, largest, 1), 10)  # rounding must not order rows
-    more = [] if sample.soft is None else [np.round((sample.soft**2).sum(axis=1), 10)]
-    return [*more, *([] if sample.weights is None else [sample.weights]), *keys]
+    mark, *symmetric = keys
+    weights = [] if sample.weights is None else [sample.weights]
+    if sample.soft is None:
+        return [sample.labels, mark, *weights, *symmetric]
+    soft = sample.soft
+    marks = [np.round(soft @ factors, 10), np.round((soft**2).sum(axis=1), 10)]
+    return [marks[0], mark, marks[1], *weights, *symmetric]
 
 
 def _checked(pairs: Any, n: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:

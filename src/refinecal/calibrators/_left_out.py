@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from refinecal._calibrator import Calibrator
 from refinecal._sample import Sample
 from refinecal.losses import get_loss
-from refinecal.resampling import _row_keys, row_losses
+from refinecal.resampling import row_keys, row_losses
 
 Floats = NDArray[np.float64]
 FEW_ROWS = 20  # below which there is nothing to compare
@@ -71,21 +71,10 @@ def deal(sample: Sample, cv: int, most: int) -> tuple[Sample, Floats]:
 def _different(sample: Sample) -> tuple[Sample, Floats]:
     """Return every row once, in an order of their own, and how often it counts."""
     plain = replace(sample, weights=None)
-    keys = np.stack([plain.labels, _mark(plain), *_row_keys(plain)])  # the last one counts most
+    keys = np.stack(row_keys(plain))
     order = np.lexsort(keys)
     new = np.ones(sample.n, dtype=bool)
     new[1:] = (np.diff(keys[:, order]) != 0).any(axis=0)
     weights = np.ones(sample.n) if sample.weights is None else sample.weights
     copies: Floats = np.bincount(np.cumsum(new) - 1, weights[order]).astype(np.float64)
     return plain.take(order[new]), copies
-
-
-def _mark(sample: Sample) -> Floats:
-    """Return a number for each row that is the same for no two predictions, but by an odd chance."""
-    marks = np.empty(sample.n)
-    factors = np.random.default_rng(1).uniform(1, 2, size=sample.k)
-    for rows, chunk in sample.chunks():
-        logits = chunk.logits.astype(np.float64)
-        gaps = logits.max(axis=1, keepdims=True) - logits
-        marks[rows] = np.where(np.isinf(gaps), -1, gaps) @ factors
-    return np.asarray(np.round(marks / max(np.abs(marks).max(), 1e-300), 10))
