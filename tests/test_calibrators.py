@@ -1,5 +1,7 @@
 """Names, columns and threads of calibrators, and isotonic regression; all others: test_calibrators_common."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -65,3 +67,76 @@ def test_threads_are_those_asked_for(monkeypatch):
     labels, odds = scores()
     rc.decompose(labels, logits=odds, cv=3, n_threads=1)
     assert set(asked) == {1}
+
+
+# ---- states that were never written by us ----------------------------------------------------------------
+
+
+def state_of(name="isotonic"):
+    labels, odds = scores()
+    return json.loads(rc.make_calibrator(name).fit_logits(odds, labels).to_json())
+
+
+def changed(path, value, name="isotonic"):
+    state = state_of(name)
+    *first, last = path
+    inner = state
+    for part in first:
+        inner = inner[part]
+    inner[last] = value
+    return state
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        lambda: None,
+        lambda: [],
+        lambda: {"kind": "IsotonicCalibration"},
+        lambda: changed(["kind"], ["x"]),
+        lambda: changed(["kind"], "os.system"),
+        lambda: changed(["params"], None),
+        lambda: changed(["params"], {"nope": 1}),
+        lambda: changed(["learned"], [1]),
+        lambda: changed(["learned", "__class__"], "int"),
+        lambda: changed(["learned", "fit"], 1),
+        lambda: changed(["learned", "classes_"], {"dtype": "zzz", "values": [0, 1]}),
+        lambda: changed(["learned", "classes_"], {"dtype": "<i8", "values": [1e308, 0]}),
+        lambda: changed(["learned", "classes_"], {"dtype": "|O", "values": [0, 1]}),
+        lambda: changed(["learned", "classes_"], {"dtype": "<U500000000", "values": ["a"] * 2000}),
+        lambda: changed(["learned", "classes_"], {"dtype": "<i8", "values": [0, 0]}),
+        lambda: changed(["learned", "classes_"], {"dtype": "<i8", "values": [3]}),
+        lambda: changed(["learned", "classes_"], {"dtype": "<i8", "values": [[0, 1]]}),
+        lambda: changed(["learned", "classes_"], [0, 1]),
+        lambda: changed(["learned", "n_samples_"], -2.0),
+        lambda: changed(["learned", "n_samples_"], None),
+        lambda: changed(["learned", "n_samples_"], float("nan")),
+        lambda: changed(["learned", "shares_", "values", 0], -1.0),
+        lambda: changed(["learned", "shares_", "values"], []),
+        lambda: changed(["learned", "log_odds_", "values"], [0.0]),
+        lambda: changed(["learned", "beta_"], -2.0, "temperature"),
+        lambda: changed(["learned", "slope_"], "steep", "affine"),
+        lambda: changed(["learned", "names_"], None, "auto"),
+        lambda: changed(["learned", "weights_", "values"], [2.0], "auto"),
+        lambda: changed(["learned", "calibrators_"], [], "auto"),
+        lambda: changed(["learned", "beta_"], 1.0, "auto"),
+    ],
+)
+def test_a_damaged_state_is_refused(state):
+    damaged = state()
+    with pytest.raises(ValueError, match="calibrator"):
+        rc.calibrators.from_dict(damaged)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "3", "null", b"\xff", '"x"'])
+def test_what_is_not_the_json_of_a_calibrator_is_refused(text):
+    with pytest.raises(ValueError, match="calibrator"):
+        rc.calibrators.from_json(text)
+
+
+@pytest.mark.parametrize("name", ["auto", "isotonic-ovr", "structured-matrix", "dirichlet"])
+def test_weights_that_sum_to_one_are_warned_of(name):
+    labels, odds = scores()
+    calibrator = rc.make_calibrator(name)
+    with pytest.warns(RuntimeWarning, match="sums to 1 over 200 rows"):
+        calibrator.fit_logits(odds, labels, sample_weight=np.full(200, 1 / 200))

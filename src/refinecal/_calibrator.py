@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refinecal._arrays import column_names, in_order
-from refinecal._checks import check_sample, check_scores, warn
+from refinecal._checks import check_sample, check_scores, warn_if_light
 from refinecal._readers import check_threads
 from refinecal._sample import Sample
 
@@ -117,15 +117,14 @@ class Calibrator(ABC):
         """Return what the steps of a training are compared by: itself, unless that would be slow."""
         return self
 
+    def _counts_rows(self) -> bool:
+        """Tell whether the number of rows, the sum of the weights, makes a difference to it."""
+        return self.laplace
+
     def _warn_if_light(self, sample: Sample) -> None:
         """Warn of weights that sum to 1, which smoothing would take for a single sample."""
-        rows = sample.n if sample.weights is None else np.count_nonzero(sample.weights)
-        if self.laplace and sample.total < 0.1 * rows:
-            warn(
-                f"sample_weight sums to {sample.total:.3g} over {rows} rows: a weight says how often a "
-                "row counts, so smoothing takes this for the number of samples. Multiply weights "
-                "that sum to 1 by the number of rows."
-            )
+        if sample.weights is not None and self._counts_rows():
+            warn_if_light(sample.weights, "smoothing")
 
     def _log_proba(self, logits: NDArray[Any]) -> NDArray[Any]:
         return self._smoothed(self._map(logits))
@@ -192,7 +191,7 @@ class Calibrator(ABC):
 
         try:
             state = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(
                 f"this is not the JSON of a calibrator ({error}): pass what to_json() returned"
             ) from error

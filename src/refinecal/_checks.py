@@ -323,6 +323,16 @@ def _soft_labels(rows: Array, name: str) -> tuple[NDArray[np.int64], NDArray[np.
 # ---- weights ---------------------------------------------------------------------------------------------
 
 
+def warn_if_light(weights: NDArray[np.float64], who: str) -> None:
+    """Warn of weights that sum to 1, which who counts rows would take for a single one."""
+    rows, total = int(np.count_nonzero(weights)), float(weights.sum())
+    if total < 0.1 * rows:
+        warn(
+            f"sample_weight sums to {total:.3g} over {rows} rows: a weight says how often a row counts, so "
+            f"{who} takes this for the number of rows. Multiply weights that sum to 1 by the number of rows."
+        )
+
+
 def check_weights(given: Any, n: int, scores_name: str) -> NDArray[np.float64] | None:
     """Return weights as float64, one per row, none negative, not all zero; ``None`` if none are given."""
     if given is None:

@@ -122,6 +122,10 @@ def from_json(text: str | bytes) -> Calibrator:
     return Calibrator.from_json(text)
 
 
+class _Refused(Exception):
+    """What is wrong with a state, in our own words."""
+
+
 def from_dict(state: dict[str, Any]) -> Calibrator:
     """Return the calibrator that ``to_dict`` described.
 
@@ -144,30 +148,52 @@ def from_dict(state: dict[str, Any]) -> Calibrator:
     >>> rc.calibrators.from_dict(json.loads(text)).beta_ == fitted.beta_
     True
     """
-    fitted = _restore(state)
-    if not isinstance(getattr(fitted, "classes_", None), np.ndarray):
-        raise ValueError(
-            "classes_ of the state of a calibrator is no array: pass what to_dict() returned"
-        )
-    k = len(fitted.classes_)
-    try:  # what does not fit together shows here, not in some later prediction
-        probs = np.exp(fitted._log_proba(np.zeros((2, k))))
-    except Exception as error:
+    try:
+        fitted = _restore(state)
+        _check_restored(fitted)
+    except _Refused as error:
+        raise ValueError(str(error)) from None
+    except Exception as error:  # whatever a damaged or hostile file may lead to
         raise ValueError(
             f"the state of a calibrator does not fit together ({error}): pass what to_dict() returned"
         ) from error
-    if probs.shape != (2, k) or not np.allclose(probs.sum(axis=1), 1):
-        raise ValueError(
+    return fitted
+
+
+def _check_restored(fitted: Calibrator) -> None:
+    """Refuse a state that does not fit together now, not in some later prediction."""
+    classes = getattr(fitted, "classes_", None)
+    if not isinstance(classes, np.ndarray):
+        raise _Refused(
+            "classes_ of the state of a calibrator is no array: pass what to_dict() returned"
+        )
+    k = len(classes)
+    if classes.ndim != 1 or k < 2 or len(set(classes.tolist())) != k:
+        raise _Refused(
+            "classes_ of the state of a calibrator must name two classes or more, each once"
+        )
+    if not (isinstance(fitted.n_samples_, int | float) and fitted.n_samples_ > 0):
+        raise _Refused("n_samples_ of the state of a calibrator must be a number above 0")
+    if getattr(fitted, "beta_", 0.0) < 0:
+        raise _Refused("beta_ of the state of a calibrator is below 0: it was never fitted so")
+    repr(fitted), fitted.n_parameters
+    with np.errstate(all="ignore"):
+        probs = np.exp(fitted._log_proba(np.outer(PROBES, np.arange(k) % 2)))
+    if probs.shape != (len(PROBES), k) or not np.allclose(probs.sum(axis=1), 1):
+        raise _Refused(
             "the state of a calibrator does not give probabilities: pass what to_dict() returned"
         )
-    return fitted
+
+
+PROBES = (-1e3, -30.0, -1.0, 0.0, 1.0, 30.0, 1e3)  # log-odds at which a restored map is tried
+MOST_BYTES = 4096  # of one name of a class
 
 
 def _restore(state: Any) -> Calibrator:
     """Return a calibrator with everything that its state says was learned."""
     kinds = {kind: name for name, (_, kind, _) in KINDS.items()}
     if not isinstance(state, dict) or not set(state) >= STATE:
-        raise ValueError(
+        raise _Refused(
             "the state of a calibrator has the entries kind, params and learned: pass what to_dict() "
             "returned"
         )
@@ -178,12 +204,12 @@ def _restore(state: Any) -> Calibrator:
     for name, value in state["learned"].items():
         is_computed = isinstance(getattr(type(fitted), name, None), property)
         if is_computed or not LEARNED.fullmatch(name):  # a stranger's file may set what was learned
-            raise ValueError(
+            raise _Refused(
                 f"the state of a calibrator has no {name!r}: pass what to_dict() returned"
             )
         setattr(fitted, name, _restored(value))
         if not _is_finite(getattr(fitted, name)):
-            raise ValueError(
+            raise _Refused(
                 f"{name} of the state of a calibrator is not finite: it was never fitted so"
             )
     return fitted
@@ -194,7 +220,10 @@ def _restored(value: Any) -> Any:
     if isinstance(value, dict) and set(value) >= STATE:
         return _restore(value)
     if isinstance(value, dict) and set(value) == {"dtype", "values"}:
-        return np.array(value["values"], dtype=np.dtype(value["dtype"]))
+        dtype = np.dtype(value["dtype"])
+        if dtype.kind not in "biufU" or dtype.itemsize > MOST_BYTES:
+            raise _Refused(f"the state of a calibrator holds {dtype}: it was never written so")
+        return np.array(value["values"], dtype=dtype)
     if isinstance(value, list):
         return [_restored(part) for part in value]
     return value

@@ -168,6 +168,9 @@ class AutoCalibrator(Calibrator):
     def _followed_by(self) -> Calibrator:
         return TemperatureScaling()
 
+    def _counts_rows(self) -> bool:
+        return True
+
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         sample = on_cpu(sample).counted()
         families = self._families(sample)

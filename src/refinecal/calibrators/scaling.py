@@ -152,6 +152,9 @@ class MatrixScaling(Calibrator):
         """The entries of the matrix and the intercepts: k² + k."""
         return self.matrix_.size + len(self.matrix_)
 
+    def _counts_rows(self) -> bool:
+        return True  # the penalties do
+
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         off = check_strength("off_diagonal", self.off_diagonal)
         shift = check_strength("intercept", self.intercept)
@@ -224,6 +227,9 @@ class DirichletCalibration(Calibrator):
     def n_parameters(self) -> int:
         """The entries of the matrix and the intercepts: k² + k."""
         return self.matrix_.size + len(self.matrix_)
+
+    def _counts_rows(self) -> bool:
+        return True  # the penalties do
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         off = check_strength("off_diagonal", self.off_diagonal)

@@ -79,6 +79,9 @@ class StructuredVectorScaling(Calibrator):
         """Two for each class."""
         return 2 * len(self.scales_)
 
+    def _counts_rows(self) -> bool:
+        return True  # the penalties do
+
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         k, strength = sample.k, sample.k / sample.total
         on_scale = strength * check_strength("diagonal", self.diagonal)
@@ -175,6 +178,9 @@ class StructuredMatrixScaling(Calibrator):
     def n_parameters(self) -> int:
         """The entries of the matrix and the intercepts: k² + k."""
         return self.matrix_.size + len(self.matrix_)
+
+    def _counts_rows(self) -> bool:
+        return True  # the penalties do
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         k, strength = sample.k, sample.k / sample.total

@@ -34,6 +34,9 @@ class _Wrapper(Calibrator):
         """The sum over the calibrators that it consists of."""
         return sum(part.n_parameters for part in self._parts())
 
+    def _counts_rows(self) -> bool:
+        return self.laplace or prepare(self.calibrator)._counts_rows()
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters of the constructor; with ``deep``, those of the calibrator within too."""
         params = super().get_params(deep)

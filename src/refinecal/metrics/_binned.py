@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from refinecal._checks import fail_choice
+from refinecal._checks import fail_choice, warn_if_light
 from refinecal._scored import N_BINS
 from refinecal.metrics._bins import bin_sums, check_bins
 from refinecal.metrics._shared import Floats, Given, Inputs, read
@@ -84,7 +84,10 @@ def ece(
     """
     check_bins(n_bins, strategy)
     _check_norm(norm, debiased)
-    return binned_error(read(y_true, probs, **inputs), n_bins, strategy, kind, norm, debiased)
+    given = read(y_true, probs, **inputs)
+    if debiased:
+        warn_if_light(given.weights, "debiasing")
+    return binned_error(given, n_bins, strategy, kind, norm, debiased)
 
 
 def mce(
@@ -129,7 +132,10 @@ def mce(
     check_bins(n_bins, strategy)
     if not min_count >= 0:
         raise ValueError(f"min_count is {min_count!r}: it must be a number of rows, 0 or more")
-    return largest_error(read(y_true, probs, **inputs), n_bins, strategy, kind, min_count)
+    given = read(y_true, probs, **inputs)
+    if min_count:
+        warn_if_light(given.weights, "min_count")
+    return largest_error(given, n_bins, strategy, kind, min_count)
 
 
 def largest_error(

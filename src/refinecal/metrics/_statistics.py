@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._checks import fail_choice, warn
+from refinecal._checks import fail_choice, warn_if_light
 from refinecal._sample import row_slices
 from refinecal.metrics._brownian import largest_tail, range_tail
 from refinecal.metrics._shared import Event, Given, Inputs, read
@@ -252,7 +252,7 @@ def spiegelhalter(
     if kind not in ("all", "top-label"):
         fail_choice("kind", kind, ["all"], "'top-label'")
     given = read(y_true, probs, **inputs)
-    _warn_if_light(given.weights)
+    warn_if_light(given.weights, "the test")
     excess, variance = _excess_of_all(given) if kind == "all" else _excess_of_top(given)
     if variance == 0:
         found = CalibrationTest(math.nan, math.nan)
@@ -268,19 +268,8 @@ def _check_test(y_true: Any, probs: Any, kind: str, **inputs: Unpack[Inputs]) ->
     if kind not in TEST_KINDS:
         fail_choice("kind", kind, list(TEST_KINDS[:-1]), repr(TEST_KINDS[-1]))
     given = read(y_true, probs, **inputs)
-    _warn_if_light(given.weights)
+    warn_if_light(given.weights, "the test")
     return given.events(kind)[0]
-
-
-def _warn_if_light(weights: Floats) -> None:
-    """Warn of weights that sum to 1, which a test would take for a single row."""
-    rows = np.count_nonzero(weights)
-    if weights.sum() < 0.1 * rows:
-        warn(
-            f"sample_weight sums to {weights.sum():.3g} over {rows} rows: a weight says how often a row was "
-            "seen, so the test takes this for the number of rows. Multiply weights that sum to 1 by the "
-            "number of rows."
-        )
 
 
 def _walk(event: Event) -> Floats:
