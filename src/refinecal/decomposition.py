@@ -14,8 +14,7 @@ from refinecal._checks import check_sample, check_scores, warn
 from refinecal._readers import check_threads
 from refinecal._sample import Sample, on_cpu
 from refinecal._search import MAX_BETA
-from refinecal._user_calibrator import UserCalibrator
-from refinecal._user_calibrator import prepare as prepare  # noqa: PLC0414 (for those who import it from here)
+from refinecal._user_calibrator import UserCalibrator, prepare
 from refinecal.calibrators import Calibrator
 from refinecal.losses import LogLoss, ProperLoss, get_loss
 from refinecal.resampling import folds, leave_one_out, losses_at, row_losses

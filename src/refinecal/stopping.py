@@ -23,8 +23,9 @@ from refinecal._readers import check_threads
 from refinecal._sample import Sample
 from refinecal._search import MAX_BETA
 from refinecal._text import fixed, shortened
+from refinecal._user_calibrator import prepare
 from refinecal.calibrators import from_dict
-from refinecal.decomposition import check_cv, decompose_sample, prepare
+from refinecal.decomposition import check_cv, decompose_sample
 from refinecal.losses import ProperLoss, get_loss
 from refinecal.metrics import Metric, Step, get_metrics, is_built_in, value_of
 from refinecal.temperature import TemperatureScaling

@@ -16,7 +16,8 @@ from refinecal._calibrator import Calibrator
 from refinecal._ranking import mean_area
 from refinecal._readers import check_threads
 from refinecal._scored import Scored, check_scored, rows_at
-from refinecal.decomposition import Decomposition, _in_sample, decompose_sample, prepare
+from refinecal._user_calibrator import prepare
+from refinecal.decomposition import Decomposition, _in_sample, decompose_sample
 from refinecal.evaluation._summary import ClassSummary, Evaluation
 from refinecal.losses import get_loss
 from refinecal.metrics._confidence import parts_of

@@ -12,7 +12,8 @@ from refinecal._checks import check_sample, fail_choice, warn
 from refinecal._later import Later
 from refinecal._optional import needs_extra
 from refinecal._readers import check_threads
-from refinecal.decomposition import Decomposition, check_cv, decompose_sample, prepare
+from refinecal._user_calibrator import prepare
+from refinecal.decomposition import Decomposition, check_cv, decompose_sample
 from refinecal.losses import ProperLoss, get_loss
 
 with needs_extra("torchmetrics", package="torchmetrics"):

@@ -16,7 +16,8 @@ from refinecal._ranking import log_odds
 from refinecal._readers import check_threads
 from refinecal._sample import Sample
 from refinecal._softmax import log_softmax
-from refinecal.decomposition import check_cv, prepare
+from refinecal._user_calibrator import prepare
+from refinecal.decomposition import check_cv
 from refinecal.metrics._shared import Inputs
 from refinecal.resampling import folds
 
