@@ -144,39 +144,57 @@ def test_the_penalty_is_that_of_real_cross_validation(weighted):
     weights = np.random.default_rng(0).integers(1, 4, size=120) if weighted else np.ones(120, int)
     fitted = rc.make_calibrator("spline").fit_logits(odds, labels, sample_weight=weights)
     order = np.argsort(odds)
-    x, y = (np.repeat(part[order], weights[order]) for part in (odds, labels))
-    fold = np.arange(len(x)) % 5
-    losses = np.empty((len(PENALTIES), len(x)))
+    odds, labels, weights = odds[order], labels[order], weights[order]
+    parts = list(_folds(weights.astype(float), rows_of(odds, labels, fitted.knots_, weights)))
+    if not weighted:
+        np.testing.assert_array_equal(parts, np.arange(120) % 5 == np.arange(5)[:, None])
+    found = []
     maps = spline_maps(fitted.knots_)
-    for k in range(5):
-        rows = rows_of(x[fold != k], y[fold != k], fitted.knots_)
+    for out in parts:
+        x, y = (np.repeat(part, (weights - out).astype(int)) for part in (odds, labels))
+        new, hits = (np.repeat(part, out.astype(int)) for part in (odds, labels))
+        rows = rows_of(x, y, fitted.knots_)
         spline = SplineCalibration(laplace=False)
-        for j, penalty in enumerate(PENALTIES):
+        losses = []
+        for penalty in PENALTIES:
             ridge = np.where(np.arange(maps.shape[2]) < 2, 0, penalty)
             theta = minimise(partial(mean_loss, rows, maps, ridge), np.zeros(maps.shape[2])).x
             spline.knots_, spline.limit_, spline.pieces_ = fitted.knots_, 100.0, maps @ theta
-            test = fold == k
-            logs = spline._map(np.stack([np.zeros(test.sum()), x[test]], axis=1))
-            losses[j, test] = -logs[np.arange(test.sum()), y[test]]
+            logs = spline._map(np.stack([np.zeros(len(new)), new], axis=1))
+            losses.append(-logs[np.arange(len(new)), hits])
+        found.append(np.array(losses))
+    losses = np.concatenate(found, axis=1)
+    assert losses.shape[1] == weights.sum()
     means = losses.mean(axis=1)
     gaps = losses - losses[means.argmin()]
-    errors = np.sqrt((gaps**2).mean(axis=1) / len(x))
+    errors = np.sqrt((gaps**2).mean(axis=1) / losses.shape[1])
     allowed = PENALTIES[gaps.mean(axis=1) <= 0.5 * errors]
     assert fitted.penalty_ == allowed.max()
 
 
 @given(st.lists(st.sampled_from([0.5, 1.0, 2.0, 3.0, 7.0]), min_size=1, max_size=12))
 @settings(max_examples=30, deadline=None)
-def test_folds_deal_out_all_copies_in_turn(copies):
-    parts = np.array(list(_folds(np.array(copies))))
-    np.testing.assert_array_equal(parts.sum(axis=0), copies)
-    assert np.ptp(parts.sum(axis=1)) <= 1
-    if all(c == int(c) for c in copies):
-        dealt = np.arange(int(sum(copies))) % 5
-        row = np.repeat(np.arange(len(copies)), np.array(copies, int))
-        np.testing.assert_array_equal(
-            parts, [np.bincount(row[dealt == k], minlength=len(copies)) for k in range(5)]
-        )
+def test_folds_deal_out_all_copies(copies):
+    copies = np.array(copies)
+    odds, labels = np.linspace(-3, 3, len(copies)), np.arange(len(copies)) % 2
+    rows = rows_of(odds, labels, np.array([-1.0, 1.0]), copies)
+    parts = np.array(list(_folds(copies, rows)))
+    np.testing.assert_allclose(parts.sum(axis=0), copies)
+    assert (parts >= 0).all()
+    whole = int(copies[0]) if copies[0] >= 2 else 1
+    assert (parts[:, 0] >= 1).sum() <= whole
+    if (copies <= 1).all():
+        assert np.ptp(parts.sum(axis=1)) <= 1
+
+
+def test_a_line_stays_one_where_scores_are_tied():
+    rng = np.random.default_rng(7)
+    probs = np.clip(rng.integers(21, size=5000) / 20, 0.025, 0.975)
+    truth = 1 / (1 + np.sqrt((1 - probs) / probs))  # half the log-odds
+    labels = (rng.random(5000) < truth).astype(int)
+    spline = rc.make_calibrator("spline").fit(probs, labels)
+    affine = rc.make_calibrator("affine").fit(probs, labels)
+    np.testing.assert_allclose(spline.predict_proba(probs), affine.predict_proba(probs), atol=0.02)
 
 
 def test_curves_bend_only_where_the_data_do():

@@ -523,7 +523,7 @@ def test_wrong_number_of_columns_to_predict(probs, columns):
 
 
 def test_isotonic_is_for_two_classes():
-    message = r"isotonic calibration is for 2 classes, found 3: use calibrator='temperature'"
+    message = r"isotonic calibration is for 2 classes, found 3: use calibrator='isotonic-ovr'"
     with pytest.raises(ValueError, match=message):
         rc.make_calibrator("isotonic").fit(P3, [0, 1, 2])
     with pytest.raises(ValueError, match=message):

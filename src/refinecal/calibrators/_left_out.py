@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
 from refinecal._sample import Sample
+from refinecal.calibrators._dealing import at_random
 from refinecal.losses import get_loss
 from refinecal.resampling import row_keys, row_losses
 
@@ -48,23 +49,22 @@ def _losses(family: Calibrator, known: Sample, new: Sample, threads: int) -> Flo
 def deal(sample: Sample, cv: int, most: int) -> tuple[Sample, Floats]:
     """Return different rows, at most so many, and how often each counts in each fold.
 
-    Copies of a row are dealt to the folds in turn, as they come in a pack of all rows of that label: a
-    weight of 2 is a row twice, a fraction is a copy too. The order of rows and the numbers of labels decide
-    nothing.
+    Rows are dealt to the folds in turn, each label by itself, and copies of a row at random. A weight of 2
+    is a row twice. The order of rows and the numbers of labels decide nothing.
     """
     rows, copies = _different(sample)
     pack = np.random.default_rng(0).permutation(rows.n)[:most]
     rows, copies = rows.take(np.sort(pack)), copies[np.sort(pack)]
     pack = np.argsort(np.argsort(pack))  # the place of each row in the pack
-    first = np.empty(rows.n, dtype=np.int64)  # the fold of its first copy
+    first = np.empty(rows.n, dtype=np.int64)  # the fold of a single copy
     for label in np.unique(rows.labels):
         own = np.flatnonzero(rows.labels == label)
         own = own[np.argsort(pack[own])]
-        before = np.cumsum(np.ceil(copies[own])) - np.ceil(copies[own])
-        first[own] = pack[own[0]] + before
+        first[own] = pack[own[0]] + np.arange(len(own))
     turn = (np.arange(cv) - first[:, None]) % cv
-    whole = np.floor(copies)[:, None]
-    parts = whole // cv + (turn < whole % cv) + (copies[:, None] - whole) * (turn == whole % cv)
+    parts = np.where(turn == 0, copies[:, None], 0.0)
+    several = copies >= 2
+    parts[several] = at_random(copies[several], cv)
     return rows, parts
 
 

@@ -5,13 +5,9 @@ from numpy.typing import NDArray
 
 from refinecal._sample import Sample
 from refinecal.calibrators._logistic import fit_logistic
+from refinecal.calibrators._two_classes import shares_of
 
 Array = NDArray[np.float64]
-
-
-def shares_of(sample: Sample) -> Array:
-    """Return the share of class 1 in each row's label."""
-    return sample.labels.astype(np.float64) if sample.soft is None else sample.soft[:, 1]
 
 
 def log_shares(odds: Array) -> Array:

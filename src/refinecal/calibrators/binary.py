@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
 from refinecal._checks import fail_choice
-from refinecal._sample import Sample, on_cpu
+from refinecal._sample import Sample
 from refinecal.calibrators._features import check_strength, gap_limit, log_odds
 from refinecal.calibrators._logistic import fit_logistic
-from refinecal.calibrators._two import log_shares, shares_of
+from refinecal.calibrators._two import log_shares
+from refinecal.calibrators._two_classes import shares_of, two_classes
 
 LOG2 = float(np.log(2))
 
@@ -71,7 +72,7 @@ class AffineScaling(Calibrator):
         return f"intercept_={self.intercept_:.4g}, slope_={self.slope_:.4g}"
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = check_two(sample, "affine scaling", "affine")
+        sample = two_classes(sample, "affine scaling", "affine", "vector")
         self.limit_ = gap_limit(sample)
         self.intercept_, self.slope_ = _fit_powers(sample, self.limit_, 1, self.ridge)
 
@@ -136,7 +137,7 @@ class QuadraticScaling(Calibrator):
         )
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = check_two(sample, "quadratic scaling", "quadratic")
+        sample = two_classes(sample, "quadratic scaling", "quadratic", "vector")
         self.limit_ = gap_limit(sample)
         found = _fit_powers(sample, self.limit_, 2, self.ridge)
         self.intercept_, self.slope_, self.curve_ = found
@@ -205,7 +206,7 @@ class BetaCalibration(Calibrator):
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         if self.parameters not in ("abm", "ab", "am", "a"):
             fail_choice("parameters", self.parameters, ["abm", "ab", "am", "a"], "one of them")
-        sample = check_two(sample, "beta calibration", "beta")
+        sample = two_classes(sample, "beta calibration", "beta", "vector")
         self.limit_ = gap_limit(sample)
         down, up = log_shares(log_odds(sample.logits, self.limit_)).T
         middle = 0.0 if self.parameters.endswith("m") else LOG2
@@ -219,16 +220,6 @@ class BetaCalibration(Calibrator):
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         down, up = log_shares(log_odds(logits, self.limit_)).T
         return log_shares(self.shape_a_ * up - self.shape_b_ * down + self.intercept_)
-
-
-def check_two(sample: Sample, what: str, name: str) -> Sample:
-    """Return the rows that count, on the CPU, of a sample of two classes."""
-    if sample.k != 2:
-        raise ValueError(
-            f"{what} is for 2 classes, found {sample.k}: use calibrator='vector', or '{name}-ovr' for one "
-            "class against the rest"
-        )
-    return on_cpu(sample).counted()
 
 
 def _fit_powers(sample: Sample, limit: float, degree: int, ridge: Any) -> list[float]:

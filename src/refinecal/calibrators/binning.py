@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
-from refinecal._sample import Sample, on_cpu
+from refinecal._sample import Sample
 from refinecal.calibrators._features import ROUNDED, log_odds
 from refinecal.calibrators._registry import make_calibrator
+from refinecal.calibrators._two_classes import shares_of, two_classes
 
 Floats = NDArray[np.float64]
 STRATEGIES = ("quantile", "uniform")
@@ -96,8 +97,7 @@ class HistogramBinning(_Binned):
         return len(self.shares_)
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        _check_two(sample, "histogram binning", f"uniform-{self._kind()}-ovr")
-        sample = on_cpu(sample.counted())
+        sample = two_classes(sample, "histogram binning", f"uniform-{self._kind()}")
         n_bins = _count(self.n_bins, sample.total)
         odds = self._scores(sample.logits)
         if self.strategy == "uniform":
@@ -106,8 +106,8 @@ class HistogramBinning(_Binned):
         else:
             self.edges_ = quantile_edges(odds, sample.weights, n_bins)
             centres = np.zeros(len(self.edges_) + 1)  # no bin is empty
-        hits = sample.labels if sample.soft is None else sample.soft[:, 1]
-        self.shares_ = _bin_means(_bins(odds, self.edges_), hits, sample.weights, centres)
+        bins = _bins(odds, self.edges_)
+        self.shares_ = _bin_means(bins, shares_of(sample), sample.weights, centres)
 
     def _kind(self) -> str:
         if self.strategy not in STRATEGIES:
@@ -181,8 +181,7 @@ class ScalingBinning(_Binned):
         return self.scaling_.n_parameters + len(self.shares_)
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        _check_two(sample, "scaling-binning", "scaling-binning-ovr")
-        sample = on_cpu(sample.counted())
+        sample = two_classes(sample, "scaling-binning", "scaling-binning")
         first, second = _halves(sample) if self.split else (sample, sample)
         self.scaling_ = self._make_scaling()._fit_sample(first, threads, start)
         odds = self._scores(second.logits)
@@ -295,11 +294,3 @@ def _count(n_bins: Any, total: float) -> int:
             f"n_bins is {n_bins!r}: it must be a whole number of at least 1, or 'auto'"
         )
     return int(n_bins)
-
-
-def _check_two(sample: Sample, what: str, cure: str) -> None:
-    if sample.k != 2:
-        raise ValueError(
-            f"{what} is for 2 classes, found {sample.k}: use calibrator='{cure}' for one class against "
-            "the rest, or 'temperature'"
-        )

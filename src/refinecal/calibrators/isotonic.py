@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
 from refinecal._readers import NOTHING, _frozen
-from refinecal._sample import Sample, on_cpu
+from refinecal._sample import Sample
+from refinecal.calibrators._two_classes import shares_of, two_classes
 
 Floats = NDArray[np.float64]
 LARGEST = 1e300  # stands for an infinite score: what is learned stays finite, for JSON
@@ -77,7 +78,7 @@ class IsotonicCalibration(_Corners):
     """
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        scores, mass, hits = scores_of(two_classes(sample, "isotonic"))
+        scores, mass, hits = scores_of(two_classes(sample, "isotonic calibration", "isotonic"))
         first, levels = loops().pool(mass, hits)
         self._keep(scores[first], scores[_last(first, len(scores))], levels)
 
@@ -119,7 +120,9 @@ class CentredIsotonicCalibration(_Corners):
     """
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        scores, mass, hits = scores_of(two_classes(sample, "centred-isotonic"))
+        scores, mass, hits = scores_of(
+            two_classes(sample, "centred isotonic calibration", "centred-isotonic")
+        )
         first, levels = loops().pool(mass, hits)
         last = _last(first, len(scores))
         whole = (levels <= 0) | (levels >= 1)
@@ -153,23 +156,13 @@ def loops() -> Any:
     return import_module("refinecal.calibrators._pav")
 
 
-def two_classes(sample: Sample, name: str) -> Sample:
-    """Return the rows that count, in NumPy; refuse more classes than two."""
-    if sample.k != 2:
-        raise ValueError(
-            f"{name.replace('-', ' ')} calibration is for 2 classes, found {sample.k}: use "
-            f"calibrator='temperature', or '{name}-ovr' for one class against the rest"
-        )
-    return on_cpu(sample).counted()
-
-
 def scores_of(sample: Sample) -> tuple[Floats, Floats, Floats]:
     """Return the different log-odds in order, the mass of each, and the mass of class 1 there."""
     odds = log_odds(sample.logits)
-    shares = sample.labels if sample.soft is None else sample.soft[:, 1]
+    shares = shares_of(sample)
     weights = NOTHING if sample.weights is None else _frozen(sample.weights)
     scores, mass, hits = loops().tied(
-        odds, np.argsort(odds), np.ascontiguousarray(shares, dtype=np.float64), weights, ROUNDING
+        odds, np.argsort(odds), np.ascontiguousarray(shares), weights, ROUNDING
     )
     return scores, mass, hits
 

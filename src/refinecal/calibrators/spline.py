@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
-from refinecal._sample import Sample, on_cpu
+from refinecal._sample import Sample
+from refinecal.calibrators._dealing import at_random
 from refinecal.calibrators._features import gap_limit, log_odds
+from refinecal.calibrators._two_classes import shares_of, two_classes
 from refinecal.calibrators.binning import rank
 
 if TYPE_CHECKING:
@@ -91,16 +93,11 @@ class SplineCalibration(Calibrator):
         return f"{len(self.knots_)} knots, penalty_={self.penalty_:.3g}"
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        if sample.k != 2:
-            raise ValueError(
-                f"spline calibration is for 2 classes, found {sample.k}: use calibrator='spline-ovr' for "
-                "one class against the rest, or 'temperature'"
-            )
+        sample = two_classes(sample, "spline calibration", "spline")
         n_knots, penalties = self._checked()
-        sample = on_cpu(sample.counted())
         self.limit_ = gap_limit(sample)
         odds = log_odds(sample.logits, self.limit_)
-        shares = sample.labels if sample.soft is None else sample.soft[:, 1]
+        shares = shares_of(sample)
         order = rank(odds, shares)  # which decides the folds
         self.knots_ = _choose_knots(odds[order], min(n_knots, 2 + int(sample.total / PER_KNOT)))
         weights = np.empty(0) if sample.weights is None else sample.weights[order]
@@ -182,7 +179,7 @@ def _stiffest(rows: "Rows", maps: Floats, penalties: Floats, fits: list[Floats])
 
     sums, squares = np.zeros(len(penalties)), np.zeros((len(penalties), len(penalties)))
     copies = rows.weights if rows.weights.size else np.ones(len(rows.places))
-    for out in _folds(copies):
+    for out in _folds(copies, rows):
         if not 0 < out.sum() < rows.total:
             continue
         test = take(rows, out)
@@ -199,12 +196,23 @@ def _stiffest(rows: "Rows", maps: Floats, penalties: Floats, fits: list[Floats])
     return int(np.flatnonzero(means - means[best] <= MARGIN * errors)[0])
 
 
-def _folds(copies: Floats) -> Iterator[Floats]:
-    """Deal the copies of ranked rows to the folds in turn: how many of each row are in each fold."""
+def _folds(copies: Floats, rows: "Rows") -> Iterator[Floats]:
+    """Deal ranked rows to the folds in turn, copies at random: how many of each row are in each fold."""
     ends = np.concatenate([[0.0], np.cumsum(copies)])
     rounds, rest = np.divmod(ends, N_FOLDS)
+    new = np.ones(len(copies), dtype=bool)  # where another score, or another label, begins
+    new[1:] = (np.diff(rows.places) != 0) | (np.diff(rows.shares) != 0)
+    new[rows.first[rows.first < len(new)]] = True
+    pack = np.cumsum(new) - 1
+    masses: Floats = np.bincount(pack, copies).astype(np.float64)
+    several = masses >= 2
+    shares = at_random(masses[several], N_FOLDS) / masses[several, None]
+    row = several[pack]
     for fold in range(N_FOLDS):
-        yield np.minimum(np.diff(rounds + np.clip(rest - fold, 0, 1)), copies)
+        out = np.minimum(np.diff(rounds + np.clip(rest - fold, 0, 1)), copies)
+        of_pack = np.zeros(len(masses))
+        of_pack[several] = shares[:, fold]
+        yield np.where(row, copies * of_pack[pack], out)
 
 
 def _place(odds: Floats, knots: Floats) -> tuple[NDArray[Any], Floats]:

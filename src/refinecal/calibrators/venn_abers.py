@@ -10,13 +10,13 @@ from refinecal._calibrator import Calibrator
 from refinecal._readers import _frozen
 from refinecal._sample import Sample
 from refinecal._softmax import log_softmax
+from refinecal.calibrators._two_classes import two_classes
 from refinecal.calibrators.isotonic import (
     ROUNDING,
     Floats,
     log_odds,
     loops,
     scores_of,
-    two_classes,
 )
 
 MOST = 2.0**200  # total mass up to which products of masses are far from overflow
@@ -103,7 +103,7 @@ class VennAbers(_Intervals):
         return f"{len(self.lower_shares_)} and {len(self.upper_shares_)} steps"
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        scores, mass, hits = scores_of(two_classes(sample, "venn-abers"))
+        scores, mass, hits = scores_of(two_classes(sample, "Venn-Abers calibration", "venn-abers"))
         unit = 1.0
         if mass.sum() > MOST:
             unit = float(2.0 ** -np.frexp(mass.sum())[1])
@@ -197,7 +197,7 @@ class CrossVennAbers(_Intervals):
             raise ValueError(
                 f"random_state is {self.random_state!r}: it must be a whole number of at least 0"
             )
-        sample = two_classes(sample, "cross-venn-abers")
+        sample = two_classes(sample, "cross Venn-Abers calibration", "cross-venn-abers")
         parts: list[Any] = [slice(None)]
         if sample.n > 1:
             pairs = folds(sample, min(int(self.n_folds), sample.n), None, int(self.random_state))
