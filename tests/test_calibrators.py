@@ -112,6 +112,8 @@ def changed(path, value, name="isotonic"):
         lambda: changed(["learned", "n_samples_"], None),
         lambda: changed(["learned", "n_samples_"], float("nan")),
         lambda: changed(["learned", "shares_", "values", 0], -1.0),
+        lambda: changed(["learned", "shares_", "values", 1], 1.5),
+        lambda: changed(["params", "laplace"], "yes"),
         lambda: changed(["learned", "shares_", "values"], []),
         lambda: changed(["learned", "log_odds_", "values"], [0.0]),
         lambda: changed(["learned", "beta_"], -2.0, "temperature"),
@@ -128,7 +130,7 @@ def test_a_damaged_state_is_refused(state):
         rc.calibrators.from_dict(damaged)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "3", "null", b"\xff", '"x"'])
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "3", "null", b"\xff", '"x"', None, 3])
 def test_what_is_not_the_json_of_a_calibrator_is_refused(text):
     with pytest.raises(ValueError, match="calibrator"):
         rc.calibrators.from_json(text)

@@ -191,7 +191,7 @@ class Calibrator(ABC):
 
         try:
             state = json.loads(text)
-        except (ValueError, RecursionError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(
                 f"this is not the JSON of a calibrator ({error}): pass what to_json() returned"
             ) from error

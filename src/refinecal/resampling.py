@@ -152,7 +152,8 @@ def row_keys(sample: Sample) -> list[NDArray[Any]]:
         gaps = logits.max(axis=1, keepdims=True) - logits
         keys[0, rows] = np.where(np.isinf(gaps), -1, gaps) @ factors
         gaps[np.isinf(gaps)] = 0
-        keys[1:3, rows] = (gaps**2).sum(axis=1), gaps.sum(axis=1)
+        with np.errstate(over="ignore"):
+            keys[1:3, rows] = (gaps**2).sum(axis=1), gaps.sum(axis=1)
     keys[3] = _twins.at_label(sample)
     keys = np.where(np.isfinite(keys), keys, 0)
     largest = np.abs(keys).max(axis=1, keepdims=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection
 from copy import deepcopy
 from dataclasses import replace
@@ -33,11 +34,13 @@ def left_out(
         return None
     losses: list[Floats] = []
     counts: list[Floats] = []
-    for part in parts.T:
-        known = replace(rows, weights=total - part).counted()
-        new = replace(rows, weights=part).counted().expanded()
-        losses.append(np.stack([_losses(one, known, new, threads) for one in families], axis=1))
-        counts.append(np.asarray(new.weights))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # the fit to all rows says it once
+        for part in parts.T:
+            known = replace(rows, weights=total - part).counted()
+            new = replace(rows, weights=part).counted().expanded()
+            losses.append(np.stack([_losses(one, known, new, threads) for one in families], axis=1))
+            counts.append(np.asarray(new.weights))
     return np.minimum(np.concatenate(losses), LARGEST), np.concatenate(counts)
 
 

@@ -187,6 +187,7 @@ def _check_restored(fitted: Calibrator) -> None:
 
 PROBES = (-1e3, -30.0, -1.0, 0.0, 1.0, 30.0, 1e3)  # log-odds at which a restored map is tried
 MOST_BYTES = 4096  # of one name of a class
+LARGEST = 1e301  # of a number that was learned
 
 
 def _restore(state: Any) -> Calibrator:
@@ -200,6 +201,8 @@ def _restore(state: Any) -> Calibrator:
     if state["kind"] not in kinds:
         fail_choice("kind", state["kind"], list(kinds), "the name of a calibrator of this package")
     params = {name: _restored(value) for name, value in state["params"].items()}
+    if not isinstance(params.get("laplace", True), bool):
+        raise _Refused("laplace of the state of a calibrator must be true or false")
     fitted = _make(kinds[state["kind"]], params)
     for name, value in state["learned"].items():
         is_computed = isinstance(getattr(type(fitted), name, None), property)
@@ -208,9 +211,9 @@ def _restore(state: Any) -> Calibrator:
                 f"the state of a calibrator has no {name!r}: pass what to_dict() returned"
             )
         setattr(fitted, name, _restored(value))
-        if not _is_finite(getattr(fitted, name)):
+        if not _is_sane(getattr(fitted, name), name):
             raise _Refused(
-                f"{name} of the state of a calibrator is not finite: it was never fitted so"
+                f"{name} of the state of a calibrator is not finite, or out of range: it was never fitted so"
             )
     return fitted
 
@@ -229,11 +232,14 @@ def _restored(value: Any) -> Any:
     return value
 
 
-def _is_finite(value: Any) -> bool:
-    """Tell numbers that are all finite, and what is no number, from NaN and infinities."""
+def _is_sane(value: Any, name: str) -> bool:
+    """Tell numbers that may have been learned, and what is no number, from NaN and out of range."""
     if isinstance(value, list):
-        return all(_is_finite(part) for part in value)
+        return all(_is_sane(part, name) for part in value)
     if not isinstance(value, np.ndarray | float):
         return True
     values = np.asarray(value)
-    return values.dtype.kind not in "fc" or bool(np.isfinite(values).all())
+    if values.dtype.kind != "f":
+        return True
+    low, high = (0.0, 1.0) if name.endswith("shares_") else (-LARGEST, LARGEST)
+    return bool(((values >= low) & (values <= high)).all())

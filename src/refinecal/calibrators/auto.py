@@ -50,7 +50,7 @@ class AutoCalibrator(Calibrator):
     scaling with two strengths, and affine scaling of each class against the rest; for more than 60:
     temperature and structured vector scaling. By cross-validation every row i gets a probability
     :math:`q_{ij}` of its label from every family j. A family whose loss is clearly worse than the best's, by
-    three standard errors, is left out. Of the others
+    three standard errors, is left out (temperature only where rows are not few). Of the others
 
     .. math:: g(p) = \sum_j w_j g_j(p), \qquad
               w = \arg\max \sum_i \log \sum_j w_j q_{ij} + 10 \sum_j v_j \log w_j,
@@ -222,6 +222,7 @@ class AutoCalibrator(Calibrator):
         best = self.names_[int(self.losses_.argmin())]
         if self.blend:
             near = self.differences_ <= CLEARLY * self.errors_
+            near[0] |= sample.total < TRUST * (sample.k - 1)  # few rows may look clear by chance
             lean = _lean(len(families), sample)
             self.weights_ = _blended(np.exp(-losses), counts, near, lean)
             self.reason_ = f"{self._shares()}: blended by {self.cv}-fold cross-validation"
@@ -306,9 +307,7 @@ def _blended(probs: Floats, counts: Floats, near: NDArray[np.bool_], lean: Float
     weights = np.zeros(len(near))
     while True:
         prior = lean[near] / lean[near].sum() * PRIOR_ROWS
-        parts = np.concatenate(
-            [probs[:, near], np.eye(len(prior))]
-        ).T  # log w_j is a row like others
+        parts = np.concatenate([probs[:, near], np.eye(len(prior))]).T  # log w_j is one more row
         shares = np.concatenate([counts, prior])
         weights[near] = mixture_weights(np.maximum(parts, 1e-300), shares / shares.sum())
         if weights[near].min() >= LEAST_WEIGHT:

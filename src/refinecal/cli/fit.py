@@ -58,6 +58,17 @@ CALIBRATORS = (
     "ensemble-temperature",
     *BINARY,
 )
+ALIASES = (
+    "platt",
+    "sigmoid",
+    "svs",
+    "sms",
+    "ets",
+    "centered-isotonic",
+    "ivap",
+    "cvap",
+    "histogram",
+)
 WRAPPED = tuple(f"{name}-{way}" for way in ("ovr", "ovo") for name in BINARY)
 FEW_COLUMNS = 10  # that are shown without -v
 AGAIN = "May be given again."
@@ -124,7 +135,7 @@ def fit(
         named(
             "--calibrator",
             names=CALIBRATORS,
-            more=WRAPPED,
+            more=(*WRAPPED, *ALIASES),
             help="auto blends what left-out rows favour; or temperature, structured-matrix, …; for two "
             "classes also affine, beta, isotonic, venn-abers, spline, … (with -ovr for more).",
         ),
