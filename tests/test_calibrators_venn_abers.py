@@ -136,7 +136,8 @@ def test_heavy_and_light_weights(kind):
         if kind is VennAbers:
             expected = share.predict_proba_logits(odds)[:, 1]
             np.testing.assert_allclose(interval, np.stack([expected, expected], axis=1), atol=1e-9)
-    light = kind().fit_logits(odds, labels, rng.choice([1e-30, 1e-200, 1e-3], size=50))
+    with pytest.warns(RuntimeWarning, match="sample_weight sums to"):
+        light = kind().fit_logits(odds, labels, rng.choice([1e-30, 1e-200, 1e-3], size=50))
     assert np.isfinite(light.predict_proba_logits(odds)).all()
     mixed = kind().fit_logits(odds, labels, rng.choice([1e-30, 1e12, 1.0], size=50))
     assert np.all(np.diff(mixed.predict_interval_logits(np.sort(odds)), axis=0) >= 0)

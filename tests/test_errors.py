@@ -131,7 +131,7 @@ def vectors(kind):
     case(r"logits must hold real numbers, found complex64", TypeError, logits=torch.zeros(3) * 1j),
     case(r"probs must hold real numbers, found", TypeError, probs=["0.2", "0.6", "0.7"]),
     case(
-        r"probs must hold real numbers.*the labels come first",
+        r"probs must hold real numbers.*metrics take the labels first",
         TypeError,
         y_true=P,
         probs=list("aba"),

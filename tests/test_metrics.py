@@ -465,3 +465,34 @@ def test_auroc_does_not_depend_on_threads(threads, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", threads)
     areas = [sk.roc_auc_score(labels == j, probs[:, j]) for j in range(8)]
     assert call("auroc", labels, probs) == pytest.approx(np.mean(areas), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "log_loss",
+            "brier_score",
+            "spherical_loss",
+            "accuracy",
+            "error_rate",
+            "auroc",
+            "ece",
+            "mce",
+        ),
+        *(
+            "smooth_ece",
+            "overconfidence",
+            "ks_statistic",
+            "kuiper_test",
+            "spiegelhalter",
+            "per_class",
+        ),
+    ],
+)
+def test_misspelt_keywords_are_not_ignored(name):
+    function = getattr(rc.metrics, name)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'sample_weights'"):
+        function([0, 1, 1], [0.2, 0.6, 0.7], sample_weights=[1, 2, 3])
+    with pytest.raises(TypeError, match="sample_weights"):
+        function([0, 1, 1], logits=[-0.2, 0.6, 0.7], sample_weights=[1, 2, 3])

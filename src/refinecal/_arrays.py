@@ -126,6 +126,6 @@ def to_floats(array: Any, name: str) -> Array:
 
 def _not_numbers(name: str, found: str) -> str:
     return (
-        f"{name} must hold real numbers, found {found}. If the first argument got there by mistake: "
-        "the labels come first, then the predictions."
+        f"{name} must hold real numbers, found {found}. If labels got there by mistake: metrics take the "
+        "labels first, then the predictions; calibrators the other way round."
     )

@@ -94,7 +94,8 @@ def check_scores(given: Any, name: str, for_logits: str = "pass logits=") -> Arr
 def _logs_of_probs(probs: Array, name: str, tolerance: float, for_logits: str) -> Array:
     _refuse(probs, np.isnan, name, "is NaN: drop the rows whose prediction is missing")
     margin = 1e-6  # float32 softmax may round a little past 1
-    order = "labels first" if for_logits == "pass logits=" else "predictions first, then labels"
+    first = "predictions first, then labels" if "fit" in for_logits else "labels first"
+    order = "the true labels as y_true" if name == "true_probs" else first
     _refuse(
         probs,
         lambda p: (p < 0) | (p > 1 + margin),

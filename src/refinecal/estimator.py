@@ -421,8 +421,9 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             if name == "n_folds" and _is_folds(value):
                 continue
             if not isinstance(value, numbers.Integral) or value < least:
+                once = ", or None to hold rows out once" if name == "n_folds" else ""
                 raise ValueError(
-                    f"{name} is {value!r}: it must be a whole number of at least {least}"
+                    f"{name} is {value!r}: it must be a whole number of at least {least}{once}"
                 )
 
     def __sklearn_tags__(self) -> Any:

@@ -165,7 +165,7 @@ def _warn_impossible(count: int, n: int) -> None:
         f"the log loss is infinite: {count} of {n} labels have probability 0, which no temperature "
         "mends, so beta is 0 and predictions become flat. Clip the probabilities, for example "
         "p = np.clip(p, 1e-3, 1); p /= p.sum(axis=1, keepdims=True), pass logits= if they were "
-        "rounded to 0, or use calibrator='isotonic'."
+        "rounded to 0, or use calibrator='auto', which can do without temperature scaling."
     )
 
 

@@ -84,10 +84,12 @@ def make_calibrator(name: str, **params: Any) -> Calibrator:
     """
     if not isinstance(name, str):
         raise TypeError(f"name is {name!r}: it must be a text such as 'temperature'")
-    ending = name[-4:]
+    ending = name[-4:].replace("_", "-")
     if ending in WRAPPERS and WRAPPERS[ending] in KINDS:  # such as isotonic-ovr
         return _make(WRAPPERS[ending], {"calibrator": make_calibrator(name[:-4], **params)})
     name = ALIASES.get(name, name)
+    if name.replace("_", "-") in KINDS:
+        name = name.replace("_", "-")
     if name not in KINDS:
         fail_choice("calibrator", name, list(KINDS), "an object with fit and predict_proba")
     return _make(name, params)

@@ -149,9 +149,10 @@ class AutoCalibrator(Calibrator):
     def explain(self) -> str:
         """Return what was compared, what was chosen and why, as a table for people."""
         lines = textwrap.wrap(self.reason_, 80)
-        if len(self.names_) > 1:
+        compared = bool(self.losses_.any())
+        if compared:
             lines.append(f"  {'':<24}{'log loss':>10}{'above the best':>22}{'weight':>9}")
-        for one in self.scores() if len(self.names_) > 1 else ():
+        for one in self.scores() if compared else ():
             above = f"{one.difference:.5f} +- {one.error:.5f}" if one.error > 0 else ""
             weight = f"{one.weight:.2f}" if one.weight > 0 else "-"
             lines.append(f"  {one.name:<24}{one.loss:>10.5f}{above:>22}{weight:>9}")

@@ -102,6 +102,9 @@ class VennAbers(_Intervals):
     def _summary(self) -> str:
         return f"{len(self.lower_shares_)} and {len(self.upper_shares_)} steps"
 
+    def _counts_rows(self) -> bool:
+        return True  # a new row weighs 1
+
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         scores, mass, hits = scores_of(two_classes(sample, "Venn-Abers calibration", "venn-abers"))
         unit = 1.0
@@ -185,6 +188,9 @@ class CrossVennAbers(_Intervals):
 
     def _summary(self) -> str:
         return f"{len(self.calibrators_)} parts"
+
+    def _counts_rows(self) -> bool:
+        return True  # a new row weighs 1
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         from refinecal.resampling import folds

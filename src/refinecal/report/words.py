@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 WORTH_A_WORD = 0.01  # part of the loss
 CALIBRATED = 0.005  # part of the loss: less calibration error is none
+CHANCE = 0.4 * math.sqrt(15)  # of right probabilities, about the largest mean ECE, times sqrt(n)
+MORE = 1.5  # times the mean, which right probabilities hardly ever reach
 UNCALIBRATED = 0.05  # expected calibration error that more than chance explains, on many rows
 PERCENT = re.compile(r"(?<=\d) ?%(?=[\s.,;:)]|$)")  # not in a quoted name
 ONE = re.compile(r"(?<![\d.\u202f])1 (test )?rows\b")
@@ -51,7 +53,7 @@ def verdict(found: Evaluation) -> str:
     share = log.calibration / log.risk
     if share < CALIBRATED:
         little = f"a temperature would remove less than 0.5{GAP}% of the log loss"
-        if found.ece > max(UNCALIBRATED, 1 / math.sqrt(found.n)):
+        if found.ece > max(UNCALIBRATED, MORE * CHANCE / math.sqrt(found.n)):
             return f"No temperature helps ({little}), but the ECE of {found.ece:.2f} is not small."
         return f"The probabilities are calibrated: {little}."
     how = ""
