@@ -138,13 +138,16 @@ class Calibrator(ABC):
         probs += 1 / ((n + 1) * k)
         return np.asarray(np.log(probs, out=probs))
 
-    def _check(self, given: Any, name: str, for_logits: str = "") -> NDArray[Any]:
+    def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
             from sklearn.exceptions import NotFittedError
 
             raise NotFittedError(
                 f"this {type(self).__name__} is not fitted yet: call fit or fit_logits first"
             )
+
+    def _check(self, given: Any, name: str, for_logits: str = "") -> NDArray[Any]:
+        self._check_fitted()
         k, shape = len(self.classes_), np.shape(given)
         width = shape[1] if len(shape) == 2 else k
         if width not in (k, 1):

@@ -148,6 +148,7 @@ class AutoCalibrator(Calibrator):
 
     def explain(self) -> str:
         """Return what was compared, what was chosen and why, as a table for people."""
+        self._check_fitted()
         lines = textwrap.wrap(self.reason_, 80)
         compared = bool(self.losses_.any())
         if compared:
@@ -159,10 +160,7 @@ class AutoCalibrator(Calibrator):
         return "\n".join(lines)
 
     def _summary(self) -> str:
-        if len(self.calibrators_) == 1:
-            return self.chosen_[0]
-        parts = [f"{one.weight:.0%} {one.name}" for one in self.scores() if one.weight > 0]
-        return " + ".join(parts)
+        return self._shares()
 
     # ---- choosing ----------------------------------------------------------------------------------------
 
@@ -226,7 +224,8 @@ class AutoCalibrator(Calibrator):
             near[0] |= sample.total < TRUST * (sample.k - 1)  # few rows may look clear by chance
             lean = _lean(len(families), sample)
             self.weights_ = _blended(np.exp(-losses), counts, near, lean)
-            self.reason_ = f"{self._shares()}: blended by {self.cv}-fold cross-validation"
+            how = "blended" if np.count_nonzero(self.weights_) > 1 else "left"
+            self.reason_ = f"{self._shares()}: {how} by {self.cv}-fold cross-validation"
             if not near.all():
                 worse = [n for n, is_near in zip(self.names_, near, strict=True) if not is_near]
                 self.reason_ += f"; clearly worse than {best}: {', '.join(worse)}"
@@ -242,6 +241,8 @@ class AutoCalibrator(Calibrator):
             )
 
     def _shares(self) -> str:
+        if len(self.chosen_) == 1:
+            return self.chosen_[0]
         pairs = zip(self.names_, self.weights_, strict=True)
         return " + ".join(f"{weight:.0%} {name}" for name, weight in pairs if weight > 0)
 
