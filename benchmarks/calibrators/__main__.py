@@ -4,7 +4,6 @@ import argparse
 import os
 from pathlib import Path
 
-from benchmarks import results
 from benchmarks.calibrators import figure, judge, page, predictions, speed, summary
 from benchmarks.calibrators.models import MODELS
 
@@ -54,7 +53,14 @@ def report(options: argparse.Namespace) -> None:
     found = summary.read(options.judged)
     options.out.mkdir(parents=True, exist_ok=True)
     figures = figure.save(found, options.out, "calibrators")
-    results.write(options.out, "calibrators", summary.to_json(found), page.page(found, figures))
+    whole = {
+        "calibrators.json": summary.to_json(found),
+        "calibrators.md": page.page(found, figures),
+    }
+    for name, text in whole.items():
+        beside = options.out / f"{name}.part"
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(options.out / name)
 
 
 def main() -> None:

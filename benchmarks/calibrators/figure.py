@@ -164,6 +164,8 @@ def _free(box: Any, taken: Sequence[Any], inside: Any) -> bool:
 
 def save(found: Summary, folder: Path, name: str) -> list[str]:
     """Write a figure of all models and one of XGBoost alone, as the paper's; return their names."""
+    from matplotlib import rc_context
+
     groups = {
         f"{name}.svg": (np.ones(len(found.cases), dtype=bool), "All models"),
         f"{name}-xgboost.svg": (
@@ -174,6 +176,7 @@ def save(found: Summary, folder: Path, name: str) -> list[str]:
     for file, (cases, title) in groups.items():
         figure = draw(found, cases, f"{title}: {cases.sum()} sets of predictions")
         beside = folder / f"{file}.part"
-        figure.savefig(beside, format="svg", metadata={"Date": None})
+        with rc_context({"svg.hashsalt": name}):  # the same figure gives the same file
+            figure.savefig(beside, format="svg", metadata={"Date": None})
         beside.replace(folder / file)
     return list(groups)

@@ -17,7 +17,7 @@ NOISE = 1.96  # standard errors over the test rows within which two methods are 
 EQUAL = 1e-5  # differences of normalised loss below this are ties whatever their error
 LARGE = 10_000  # validation rows from which times are averaged, as in the paper's figures
 SMALL = 1_000  # validation rows below which a set is small
-DIGITS = 6
+DIGITS = 5
 
 
 @dataclass(frozen=True)
@@ -128,28 +128,27 @@ def _constants(shares: np.ndarray) -> dict[str, float]:
     return {"log": float(entropy(shares[shares > 0])), "brier": float(1 - (shares**2).sum())}
 
 
-def to_json(found: Summary) -> dict[str, Any]:
-    """Return all numbers as plain lists, a number per case, null where a method failed."""
-    per_method = {
-        name: {
-            **{loss: _plain(found.loss[loss][row]) for loss in LOSSES},
-            **{
-                f"{loss}: standard error of the difference to {reference}": _plain(errors[row])
-                for loss in LOSSES
-                for reference, errors in found.error[loss].items()
-            },
-            "fit": _plain(found.fit[row]),
-            "predict": _plain(found.predict[row]),
-            "clipped": _plain(found.clipped[row]),
-            "failures": found.failures.get(name, {}),
-        }
-        for row, name in enumerate(found.methods)
-    }
-    return {"cases": list(found.cases), "methods": per_method}
+def to_json(found: Summary) -> str:
+    """Return all numbers as JSON, a line per method, a number per case, null where a method failed."""
+    parts = []
+    for row, name in enumerate(found.methods):
+        numbers = {loss: _plain(found.loss[loss][row]) for loss in LOSSES}
+        for loss in LOSSES:
+            errors = found.error[loss].get(found.reference)
+            if errors is not None:
+                numbers[f"{loss}: standard error of {found.reference} minus this"] = _plain(
+                    errors[row], 3
+                )
+        numbers |= {"fit": _plain(found.fit[row], 3), "predict": _plain(found.predict[row], 3)}
+        numbers |= {"clipped": _plain(found.clipped[row])}
+        failures = {"failures": found.failures.get(name, {})}
+        parts.append(f"{json.dumps(name)}: {json.dumps(numbers | failures)}")
+    return f'{{"cases": {json.dumps(found.cases)},\n"methods": {{\n' + ",\n".join(parts) + "\n}}\n"
 
 
-def _plain(values: np.ndarray) -> list[float | None]:
-    return [None if np.isnan(v) else float(f"{v:.{DIGITS}g}") for v in values]
+def _plain(values: np.ndarray, digits: int = DIGITS) -> list[float | None]:
+    rounded = (None if np.isnan(v) else float(f"{v:.{digits}g}") for v in values)
+    return [int(v) if v is not None and v.is_integer() else v for v in rounded]
 
 
 def mean(values: np.ndarray) -> float:
