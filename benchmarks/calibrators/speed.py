@@ -80,6 +80,8 @@ def run_race(contest: Contest, effort: Effort) -> Race:
     for name, turn in contest.turns.items():
         entrant = Entrant(turn)
         try:
+            if not entrants:
+                turn()  # ours may have to compile, which can take longer than the patience
             entrant.plan(effort)
         except Exception as error:  # a rival may fail in any way, and the table says so
             found[name] = Time(None, error=f"{type(error).__name__}: {error}"[:200])
