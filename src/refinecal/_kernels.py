@@ -330,3 +330,35 @@ def read_rows(z, labels, target, beta, out):  # type: ignore[no-untyped-def]
             out[2, start + r] = LN2**2 * block[B + r]
             out[3, start + r] = LN2**3 * block[C + r]
             out[4, start + r] = LN2**4 * block[D + r]
+
+
+@_jit()
+def log_odds_rows(z, out):  # type: ignore[no-untyped-def]
+    """Fill in the log-odds of each class against the rest, exact for the surest predictions too."""
+    n, k = z.shape
+    for i in range(n):
+        top, second = 0, -np.inf
+        for j in range(1, k):
+            if z[i, j] > z[i, top]:
+                top = j
+        for j in range(k):
+            if j != top and z[i, j] > second:
+                second = z[i, j]
+        if second == -np.inf:  # all others are impossible
+            out[i, :] = -np.inf
+            out[i, top] = np.inf
+            continue
+        rest = 0.0
+        for j in range(k):
+            out[i, j] = math.exp(z[i, j] - z[i, top])
+            rest += out[i, j] if j != top else 0.0
+        for j in range(k):
+            if j != top:
+                out[i, j] = z[i, j] - z[i, top] - math.log(1.0 + (rest - out[i, j]))
+        if rest > 1e-250:
+            out[i, top] = -math.log(rest)
+            continue
+        rest = 0.0  # too small to hold: beside the second class
+        for j in range(k):
+            rest += math.exp(z[i, j] - second) if j != top else 0.0
+        out[i, top] = z[i, top] - second - math.log(rest)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._readers import NOTHING, THREAD_ELEMENTS, _frozen
+from refinecal._readers import NOTHING, THREAD_ELEMENTS, _frozen, _kernels
 from refinecal._sample import Sample
 
 Floats = NDArray[np.float64]
@@ -163,16 +163,9 @@ def log_odds(logits: Floats) -> Floats:
     """Return the log-odds of each class against the rest, exact for the surest predictions too."""
     if logits.shape[1] == 2:
         return logits - logits[:, ::-1]
-    rows, top = np.arange(len(logits)), logits.argmax(axis=1)
-    gaps = logits - logits[rows, top][:, None]
-    rest = gaps.copy()  # beside the likeliest class, which has 0
-    rest[rows, top] = -np.inf
-    odds = np.exp(rest)
-    against = np.log1p(odds.sum(axis=1)[:, None] - odds)
-    second = np.maximum(rest.max(axis=1), np.finfo(np.float64).min)  # finite even if alone
-    with np.errstate(divide="ignore"):
-        against[rows, top] = second + np.log(np.exp(rest - second[:, None]).sum(axis=1))
-    return np.asarray(gaps - against)
+    odds = np.empty(logits.shape)
+    _kernels().log_odds_rows(_frozen(np.ascontiguousarray(logits, dtype=np.float64)), odds)
+    return odds
 
 
 def _rounding(logits: NDArray[Any]) -> Floats:
