@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 
 import refinecal as rc
 from refinecal.calibrators._logistic import fit_logistic
-from refinecal.calibrators._newton import minimise
+from refinecal.calibrators._newton import Advice, minimise
 
 
 def scores(n=400, seed=0, slope=0.6, shift=0.4):
@@ -183,5 +183,9 @@ def test_newton_warns_when_it_does_not_converge():
     def steep(x):  # value and gradient do not belong together: no step can succeed
         return float(np.sum(x)), -np.ones(1), np.eye(1)
 
-    with pytest.warns(RuntimeWarning, match="could still fall by"):
-        assert not minimise(steep, np.zeros(1)).converged
+    found = minimise(steep, np.zeros(1))
+    assert not found.converged
+    with pytest.warns(
+        RuntimeWarning, match="the fit of a test .* could still fall by .*: try again"
+    ):
+        found.said(Advice("a test", "try again"))

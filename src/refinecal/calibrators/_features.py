@@ -11,6 +11,7 @@ from refinecal._sample import Sample, row_slices
 
 ROUNDED = -float(np.log(np.finfo(np.float64).eps))  # 36.04: beyond, probabilities round to 0 and 1
 LARGEST = 1e100  # so that squares do not overflow
+NOTHING = np.empty(0)
 
 
 def finite_gaps(logits: Array, limit: float = ROUNDED) -> NDArray[np.float64]:
@@ -60,6 +61,14 @@ def _blames(
 
 def _rows_of(array: NDArray[Any] | None, rows: slice) -> NDArray[Any] | None:
     return None if array is None else array[rows]
+
+
+def even_weights(weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    """Return weights with the mean 1, so that no sum overflows; nothing if there are none."""
+    if weights is None:
+        return NOTHING
+    shares = weights / weights.max()
+    return np.asarray(shares / shares.mean())
 
 
 def check_strength(name: str, value: Any) -> float:

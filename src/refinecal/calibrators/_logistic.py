@@ -13,12 +13,21 @@ from numpy.typing import NDArray
 
 from refinecal._kernels import FAST, LOG2_E, _jit
 from refinecal._vector import exp2
-from refinecal.calibrators._newton import minimise
+from refinecal.calibrators._features import NOTHING, even_weights
+from refinecal.calibrators._newton import Advice, minimise
 
 BLOCK = (
     256  # rows at a time: 2**256 does not overflow, and a block of a few features stays in cache
 )
-NOTHING = np.empty(0)
+
+
+ADVICE = Advice("logistic regression", "raise the ridge penalty")
+NEARLY = 1e-4  # squared: a combination of features that is this small needs coordinates of its own
+STIFF = (
+    1e14  # of the curvature of the data: a penalty that leaves less than 1e-14 of the loss to gain
+)
+STRONGEST = 1e30  # a penalty as good as infinite
+FLAT = 1e-13  # of the largest singular value: rounding
 
 
 def fit_logistic(
@@ -28,6 +37,7 @@ def fit_logistic(
     *,
     ridge: NDArray[np.float64] | None = None,
     offset: NDArray[np.float64] | None = None,
+    advice: Advice = ADVICE,
 ) -> NDArray[np.float64]:
     """Return the coefficients with the smallest mean log loss, to a squared decrement of 1e-12.
 
@@ -43,6 +53,8 @@ def fit_logistic(
         Adds ``0.5 * theta @ R @ theta`` to the mean loss.
     offset : ndarray of shape (n,), optional
         Added to the log-odds.
+    advice : Advice
+        What a warning says should the fit not converge.
     """
     n, d = features.shape
     scale = np.abs(features).max(axis=0)
@@ -50,24 +62,67 @@ def fit_logistic(
     columns = np.empty((d, n))
     np.divide(features.T, scale[:, None], out=columns)  # largest 1: no square can overflow
     target = np.ascontiguousarray(shares, dtype=np.float64)
-    heavy = NOTHING if weights is None else weights
+    heavy = even_weights(weights)
     shift = NOTHING if offset is None else np.ascontiguousarray(offset, dtype=np.float64)
-    penalty = np.zeros((d, d)) if ridge is None else np.asarray(ridge, dtype=np.float64)
-    penalty = np.diag(penalty) if penalty.ndim == 1 else penalty
-    penalty = penalty / scale[:, None] / scale
-    total = float(n) if weights is None else float(weights.sum())
+    penalty = _scaled(np.zeros(d) if ridge is None else ridge, scale)
+    basis = np.eye(d)
+    if _are_nearly_dependent(columns):
+        basis = well_scaled(columns.T / (2 * n**0.5), penalty)
+        columns = basis.T @ columns
+        penalty = basis.T @ penalty @ basis
 
     def mean_loss(theta: NDArray[Any]) -> tuple[float, NDArray[Any], NDArray[Any]]:
-        gradient, hessian = np.zeros(d), np.zeros((d, d))
+        gradient, hessian = np.zeros(len(theta)), np.zeros_like(penalty)
         loss = read_logistic(columns, target, heavy, shift, theta, gradient, hessian)
         pull = penalty @ theta
         return (
-            loss / total + 0.5 * float(theta @ pull),
-            gradient / total + pull,
-            hessian / total + penalty,
+            loss / n + 0.5 * float(theta @ pull),
+            gradient / n + pull,
+            hessian / n + penalty,
         )
 
-    return np.asarray(minimise(mean_loss, np.zeros(d)).x / scale)
+    found = minimise(mean_loss, np.zeros(basis.shape[1])).said(advice)
+    return np.asarray(basis @ found / scale)
+
+
+def _scaled(ridge: NDArray[Any], scale: NDArray[Any]) -> NDArray[Any]:
+    """Return the penalty as a matrix, of coefficients that are ``scale`` times as large."""
+    if np.ndim(ridge) == 2:
+        return np.asarray(ridge / scale[:, None] / scale)
+    with np.errstate(over="ignore"):
+        return np.diag(np.minimum(ridge / scale / scale, STRONGEST))
+
+
+def _are_nearly_dependent(columns: NDArray[Any]) -> bool:
+    """Tell whether a combination of features, each divided by its size, is small."""
+    second = columns @ columns.T
+    size = np.sqrt(np.diagonal(second))
+    size[size == 0] = 1.0
+    return bool(np.linalg.eigvalsh(second / size[:, None] / size)[0] < NEARLY)
+
+
+def triangle(data: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the triangular factor R of a matrix, with R'R = D'D but no loss of precision."""
+    found: Any = np.linalg.qr(data, mode="r")
+    return np.asarray(found)
+
+
+def well_scaled(data: NDArray[Any], penalty: NDArray[Any]) -> NDArray[Any]:
+    r"""Return directions in which :math:`D^\top D + P` is 1, but for those that rounding hides.
+
+    The singular vectors of D and a root of P over each other, divided by their singular values: so directions
+    are told apart whose curvatures, the squares, differ by more than the precision of a Hessian. A parameter
+    whose penalty leaves nothing to gain stays 0.
+    """
+    data = triangle(data) if len(data) > data.shape[1] else data
+    kept = np.flatnonzero(np.diagonal(penalty) <= STIFF * (data**2).sum(axis=0).max())
+    values, vectors = np.linalg.eigh(penalty[np.ix_(kept, kept)])
+    roots = np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
+    _, sizes, turned = np.linalg.svd(np.concatenate([data[:, kept], roots]), full_matrices=False)
+    felt = sizes > FLAT * sizes[0]
+    basis = np.zeros((data.shape[1], int(felt.sum())))
+    basis[kept] = turned[felt].T / sizes[felt]
+    return basis
 
 
 @_jit(fastmath=FAST)
@@ -81,14 +136,7 @@ def read_logistic(x, shares, weights, offset, theta, gradient, hessian):  # type
         stop = min(start + BLOCK, n)
         own, heavy = shares[start:stop], weights[start:stop]
         _margins(x, start, stop, offset[start:stop], theta, margin)
-        loss += _spread(margin, own, rest, residual, curve)
-        if len(weights):
-            loss += _weigh(margin, own, heavy, rest, residual, curve)
-        else:
-            product = 1.0
-            for r in range(stop - start):
-                product *= rest[r]
-            loss += math.log(product)
+        loss += _losses(margin, own, heavy, rest, residual, curve)
         _gather(x, start, stop, residual, curve, margin, gradient, hessian)
     for j in range(len(x)):
         for i in range(j):
@@ -127,12 +175,24 @@ def _spread(margin, shares, rest, residual, curve):  # type: ignore[no-untyped-d
 
 
 @_jit(fastmath=FAST)
+def _losses(margin, shares, weights, rest, residual, curve):  # type: ignore[no-untyped-def]
+    """Return the sum of the losses of a block, and fill its residuals and curvatures."""
+    loss = _spread(margin, shares, rest, residual, curve)
+    if len(weights):
+        return _weigh(margin, shares, weights, rest, residual, curve)
+    product = 1.0  # one logarithm for the block
+    for r in range(len(shares)):
+        product *= rest[r]
+    return loss + math.log(product)
+
+
+@_jit(fastmath=FAST)
 def _weigh(margin, shares, weights, rest, residual, curve):  # type: ignore[no-untyped-def]
-    """Let residual and curvature count as often as the weight says; return what that adds to the loss."""
+    """Let residual and curvature count as often as the weight says; return the sum of the losses."""
     loss = 0.0
     for r in range(len(shares)):
         w, m = weights[r], margin[r]
-        loss += w * math.log(rest[r]) + (w - 1.0) * ((m if m > 0 else 0.0) - shares[r] * m)
+        loss += w * (math.log(rest[r]) + (m if m > 0 else 0.0) - shares[r] * m)
         residual[r] *= w
         curve[r] *= w
     return loss

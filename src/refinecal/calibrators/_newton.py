@@ -17,6 +17,13 @@ CLOSE = 1e-6  # a squared decrement not worth a warning, where a minimum at infi
 Vector = NDArray[np.float64]
 
 
+class Advice(NamedTuple):
+    """Whose fit it is, and what to do should it not converge."""
+
+    name: str
+    cure: str
+
+
 class Solution(NamedTuple):
     """Where the search ended: half the decrement is what the loss could still fall by."""
 
@@ -25,6 +32,15 @@ class Solution(NamedTuple):
     decrement: float
     n_steps: int
     converged: bool
+
+    def said(self, advice: Advice) -> Vector:
+        """Return the parameters, with a warning if the search ended before the minimum."""
+        if not self.converged:
+            warn(
+                f"the fit of {advice.name} stopped after {self.n_steps} steps, and its loss could still fall "
+                f"by about {self.decrement / 2:.1e}: {advice.cure}"
+            )
+        return self.x
 
 
 def minimise(
@@ -39,7 +55,7 @@ def minimise(
     ``function`` returns value, gradient and Hessian. The search ends when the squared Newton decrement,
     twice the decrease that is left, falls below ``tolerance``: so it ends too where the loss falls for
     ever (separable data). The last step, if it is too small to need a check, is still taken. A singular
-    Hessian is harmless.
+    Hessian is harmless. ``said`` of what is returned warns if the search ended before.
     """
     x = np.array(x0, dtype=np.float64)
     value, gradient, hessian = function(x)
@@ -51,9 +67,9 @@ def minimise(
             return Solution(end, value - decrement / 2, decrement, n_steps, True)
         found = _search(function, x, value, step, decrement)
         if found is None:  # no decrease that rounding would show
-            return said_if_stuck(Solution(x, value, decrement, n_steps, decrement <= CLOSE))
+            return Solution(x, value, decrement, n_steps, decrement <= CLOSE)
         x, (value, gradient, hessian) = found
-    return said_if_stuck(Solution(x, value, decrement, max_steps, decrement <= CLOSE))
+    return Solution(x, value, decrement, max_steps, decrement <= CLOSE)
 
 
 def is_small(step: Vector, x: Vector) -> bool:
@@ -94,13 +110,3 @@ def _search(
 def rounding_of(value: float) -> float:
     """Return how much a mean loss may rise by rounding alone."""
     return 4e-16 * (1 + abs(value))
-
-
-def said_if_stuck(solution: Solution) -> Solution:
-    """Return the solution, with a warning if it is none."""
-    if not solution.converged:
-        warn(
-            f"a calibrator's fit stopped after {solution.n_steps} steps, and its loss could still fall by "
-            f"{solution.decrement / 2:.1e}: use a ridge penalty, or please report the data"
-        )
-    return solution

@@ -13,13 +13,13 @@ from refinecal.calibrators._newton import (
     Solution,
     Vector,
     is_small,
-    said_if_stuck,
 )
 
 FRESH = 1e-3  # share of the loss by which it must have fallen for a new preconditioner
 MANY_PRODUCTS = 6  # in one step, which a new preconditioner would save
-SMALLEST_SIZE = 1e-12  # squared residual that is as good as none
 FORCE = 0.01  # share of the squared residual that conjugate gradients may leave in the first steps
+SMALLEST_SIZE = 1e-12  # squared residual that is as good as none,
+FINEST = 1e-3  # unless it began as small, where the preconditioner may be wrong about it
 FLAT = 1e-7  # of the curvature that the preconditioner expects
 MAX_PRODUCTS = 250  # per step: a truncated step still goes downhill
 
@@ -61,15 +61,18 @@ def minimise_cg(
         fresh = decrement > FRESH * value or products > MANY_PRODUCTS
         if fresh:
             inverse = preconditioner()
-        step, products = _cg_step(function, gradient, inverse)
-        if products == 0 and not fresh:  # an old preconditioner may take curvature for flatness
+        step, products, left = _cg_step(function, gradient, inverse)
+        if left > 0 and not fresh:  # an old preconditioner may take curvature for flatness
             inverse = preconditioner()
-            step, products = _cg_step(function, gradient, inverse)
+            step, products, left = _cg_step(function, gradient, inverse)
         last, decrement = decrement, -float(gradient @ step)
         unseen = is_small(step, x)
+        if decrement <= tolerance < left:  # what is left is too flat to be seen from here
+            decrement = left
+            return Solution(x, value, decrement, n_steps, decrement <= CLOSE)
         if decrement <= (_last_of(last, tolerance) if unseen else tolerance):
             end = x + step if unseen else x
-            return Solution(end, value - decrement / 2, decrement, n_steps, True)
+            return Solution(end, value - decrement / 2, min(decrement, tolerance), n_steps, True)
         length = 1.0
         while True:
             there = function.value(x + length * step)
@@ -77,9 +80,9 @@ def minimise_cg(
                 break
             length /= 2
             if length < SMALLEST_STEP:
-                return said_if_stuck(Solution(x, value, decrement, n_steps, decrement <= CLOSE))
+                return Solution(x, value, decrement, n_steps, decrement <= CLOSE)
         x, value = x + length * step, there
-    return said_if_stuck(Solution(x, value, decrement, max_steps, decrement <= CLOSE))
+    return Solution(x, value, decrement, max_steps, decrement <= CLOSE)
 
 
 def _last_of(last: float, tolerance: float) -> float:
@@ -94,21 +97,24 @@ def _cg_step(
     function: Smooth,
     gradient: Vector,
     preconditioner: Callable[[Vector], Vector],
-) -> tuple[Vector, int]:
-    """Return about the Newton step, the closer the smaller the gradient, and how many products it took."""
+) -> tuple[Vector, int, float]:
+    """Return about the Newton step, the closer the smaller the gradient, and how many products it took.
+
+    The last number is about the squared decrement that is left where the loss seems flat; else 0.
+    """
     step = np.zeros_like(gradient)
     residual = -gradient
     better = preconditioner(residual)
     direction, image = better, residual  # the preconditioner maps the image to the direction
     size = float(residual @ better)
-    goal = max(size * min(FORCE, size), SMALLEST_SIZE)
+    goal = max(size * min(FORCE, size), min(SMALLEST_SIZE, FINEST * size))
     for products in range(MAX_PRODUCTS):
-        if size <= goal:
-            return step, products
+        if size <= goal:  # not before the first product, unless there is no gradient
+            return step, products, 0.0
         bent = function.product(direction)
         curvature = float(direction @ bent)
         if curvature <= FLAT * float(direction @ image):  # rounding is all there is
-            return step, products
+            return step, products, size
         length = size / curvature
         step += length * direction
         residual = residual - length * bent
@@ -116,4 +122,4 @@ def _cg_step(
         last, size = size, float(residual @ better)
         direction = better + (size / last) * direction
         image = residual + (size / last) * image
-    return step, MAX_PRODUCTS
+    return step, MAX_PRODUCTS, 0.0

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._kernels import FAST, _jit
-from refinecal.calibrators._logistic import BLOCK, _spread, _weigh
+from refinecal.calibrators._logistic import BLOCK, _losses, _spread
 
 Floats = NDArray[np.float64]
 
@@ -137,18 +137,6 @@ def _polynomial(u, coefficients, n_powers, out):  # type: ignore[no-untyped-def]
         coefficient = coefficients[power]
         for r in range(len(u)):
             out[r] = out[r] * u[r] + coefficient
-
-
-@_jit(fastmath=FAST)
-def _losses(margin, shares, weights, rest, residual, curve):  # type: ignore[no-untyped-def]
-    """Return the sum of the losses of a block, and fill its residuals and curvatures."""
-    loss = _spread(margin, shares, rest, residual, curve)
-    if len(weights):
-        return loss + _weigh(margin, shares, weights, rest, residual, curve)
-    product = 1.0  # one logarithm for the block
-    for r in range(len(shares)):
-        product *= rest[r]
-    return loss + math.log(product)
 
 
 @_jit(fastmath=FAST)

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from refinecal._kernels import FAST, LOG2_E, _jit
 from refinecal._sample import Sample
 from refinecal._vector import exp2, larger
+from refinecal.calibrators._features import even_weights
 
 BLOCK_SIZE = 8192  # numbers of a block of samples: 64 kB
 CHUNK = 512  # samples whose outer products are summed together
-NOTHING = np.empty(0)
 
 Array = NDArray[np.float64]
 
@@ -33,17 +33,18 @@ class SoftmaxMap(ABC):
 
     def __init__(self, features: NDArray[Any], sample: Sample, ridge: Array, centre: Array) -> None:
         self.features, self.ridge, self.centre = features, ridge, centre
-        self.k, self.n, self.total = sample.k, sample.n, sample.total
-        self.weights = (NOTHING if sample.weights is None else sample.weights).astype(
-            features.dtype
-        )
+        self.k, self.n, self.total = sample.k, sample.n, float(sample.n)
+        self.weights = even_weights(sample.weights).astype(features.dtype)
         self.labels = sample.labels if sample.soft is None else np.empty(0, np.int64)
-        self.probs = self._label_weights(sample)
+        self.sample = sample
+        self.probs = self.label_weights()
         self.target = self.adjoint(self.probs)
         self.work = np.empty_like(self.probs)
         self.rounding = float(np.finfo(features.dtype).eps)  # of the loss
 
-    def _label_weights(self, sample: Sample) -> NDArray[Any]:
+    def label_weights(self) -> NDArray[Any]:
+        """Return how much each class counts in each sample, (k, n): the weights have the mean 1."""
+        sample = self.sample
         dense = np.zeros((self.k, self.n), self.features.dtype)
         if sample.soft is not None:
             dense[:] = sample.soft.T

@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from refinecal.calibrators._newton import Vector, minimise
+from refinecal.calibrators._dense import solve_dense
+from refinecal.calibrators._logistic import STRONGEST
+from refinecal.calibrators._newton import Advice, Solution, Vector, minimise
 from refinecal.calibrators._newton_cg import minimise_cg
 from refinecal.calibrators._softmax_linear import MatrixMap, SoftmaxMap, VectorMap
 
@@ -19,27 +21,50 @@ SEVERAL = 300  # parameters up to which the Hessian of a subsample is a cheap pr
 SAMPLED = 600  # about its size
 SMALL = 1e-8  # of the mean curvature, where there is no penalty
 SAMPLING_ERROR = 1e-5  # of its diagonal, added so that flat directions do no harm
+NEARLY = 0.1  # of the largest: what features that hardly differ from a constant differ by
+SOME = 64  # samples, most often enough to see that they differ
+LOOSE = 1e-9  # a squared decrement after which another solver is tried
 TINY = 1e-30  # where there is no curvature at all
 
 
-def solve_vector(softmax: VectorMap, start: Vector) -> Vector:
+def solve_vector(softmax: VectorMap, start: Vector, advice: Advice) -> Vector:
     """Return the parameters of the smallest loss."""
     if len(start) <= FEW:
-        return minimise(softmax.all, start).x
-    return minimise_cg(softmax, start, lambda: _pairs(softmax)).x
+        return minimise(softmax.all, start).said(advice)
+    return minimise_cg(softmax, start, lambda: _pairs(softmax)).said(advice)
 
 
-def solve_matrix(softmax: MatrixMap, start: Vector) -> Vector:
+def solve_matrix(softmax: MatrixMap, start: Vector, advice: Advice) -> Vector:
     """Return the parameters of the smallest loss."""
+    several = len(start) <= SEVERAL
+    if several and _is_nearly_constant(softmax.features):
+        return solve_dense(softmax).said(advice)
+    found = _by_products(softmax, start)
+    if several and found.decrement > LOOSE:
+        dense = solve_dense(softmax)
+        found = dense if dense.value <= found.value else found
+    return found.said(advice)
+
+
+def _by_products(softmax: MatrixMap, start: Vector) -> Solution:
     if len(start) <= SEVERAL and softmax.n > 2 * SAMPLED:
-        return minimise_cg(softmax, start, lambda: _sampled(softmax)).x
+        return minimise_cg(softmax, start, lambda: _sampled(softmax))
     x = softmax.features
     weighted = x * softmax.weights if len(softmax.weights) else x
     second = (weighted @ x.T).astype(np.float64) / softmax.total
     ridge = softmax.ridge.reshape(softmax.k, -1)
     strong = min(ridge[0, 1], ridge[0, -1]) > SMALL * np.trace(second) / len(second)
     basis = _basis(second, ridge, 0.0) if strong else None
-    return minimise_cg(softmax, start, lambda: _rows(softmax, second, basis)).x
+    return minimise_cg(softmax, start, lambda: _rows(softmax, second, basis))
+
+
+def _is_nearly_constant(features: NDArray[Any]) -> bool:
+    """Tell whether features, of which the last is 1, differ little from what they are in the first sample."""
+
+    def differ_little(x: NDArray[Any]) -> bool:
+        return bool(np.abs(x - x[:, :1]).max() < NEARLY * np.abs(x).max())
+
+    return differ_little(features[:-1, :SOME]) and differ_little(features[:-1])
 
 
 def with_ones(features: Array, off_diagonal: float) -> NDArray[Any]:
@@ -60,7 +85,7 @@ def penalties(k: int, off_diagonal: float, diagonal: float, intercept: float) ->
     ridge = np.full((k, k + 1), 2 * off_diagonal)
     ridge[np.arange(k), np.arange(k)] = 2 * diagonal
     ridge[:, k] = 2 * intercept
-    return np.asarray(ridge.ravel())
+    return np.asarray(np.minimum(ridge.ravel(), STRONGEST))
 
 
 def _sampled(softmax: MatrixMap) -> Callable[[Vector], Vector]:

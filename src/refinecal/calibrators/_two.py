@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from refinecal._sample import Sample
 from refinecal.calibrators._logistic import fit_logistic
+from refinecal.calibrators._newton import Advice
 from refinecal.calibrators._two_classes import shares_of
 
 Array = NDArray[np.float64]
@@ -20,7 +21,11 @@ def log_shares(odds: Array) -> Array:
 
 
 def fit_two(
-    sample: Sample, columns: list[Array], ridge: list[float], offset: Array | None = None
+    sample: Sample,
+    columns: list[Array],
+    ridge: list[float],
+    advice: Advice,
+    offset: Array | None = None,
 ) -> tuple[Array, Array]:
     """Return the coefficients of the columns, and the intercepts of both classes.
 
@@ -29,6 +34,11 @@ def fit_two(
     """
     features = np.stack([*columns, np.ones(sample.n)]).T
     found = fit_logistic(
-        features, shares_of(sample), sample.weights, ridge=2 * np.array(ridge), offset=offset
+        features,
+        shares_of(sample),
+        sample.weights,
+        ridge=2 * np.array(ridge),
+        offset=offset,
+        advice=advice,
     )
     return found[:-1], found[-1] * np.array([-0.5, 0.5])

@@ -12,10 +12,13 @@ from refinecal._checks import fail_choice
 from refinecal._sample import Sample
 from refinecal.calibrators._features import check_strength, gap_limit, log_odds
 from refinecal.calibrators._logistic import fit_logistic
+from refinecal.calibrators._newton import Advice
 from refinecal.calibrators._two import log_shares
 from refinecal.calibrators._two_classes import shares_of, two_classes
 
 LOG2 = float(np.log(2))
+POWERS = [Advice(f"{name} scaling", "raise ridge, say to 1") for name in ("affine", "quadratic")]
+BETA = Advice("beta calibration", "use parameters='am', or calibrator='affine' with ridge=1")
 
 
 class AffineScaling(Calibrator):
@@ -227,11 +230,18 @@ def _fit_powers(sample: Sample, limit: float, degree: int, ridge: Any) -> list[f
     strength = check_strength("ridge", ridge)
     x = log_odds(sample.logits, limit)
     features = np.stack([x**power for power in range(degree + 1)]).T
-    if strength == 0:
-        return [float(v) for v in fit_logistic(features, shares_of(sample), sample.weights)]
-    penalty = np.full(degree + 1, 2 * strength / sample.total)
-    found = fit_logistic(features, shares_of(sample), sample.weights, ridge=penalty, offset=x)
-    found[1] += 1
+    penalty, offset = None, None
+    if strength > 0:
+        penalty, offset = np.full(degree + 1, 2 * strength / sample.total), x
+    found = fit_logistic(
+        features,
+        shares_of(sample),
+        sample.weights,
+        ridge=penalty,
+        offset=offset,
+        advice=POWERS[degree - 1],
+    )
+    found[1] += strength > 0
     return [float(v) for v in found]
 
 
@@ -248,7 +258,7 @@ def _fit_rising(
         columns = [slopes[i] for i in kept] + [np.ones(sample.n)] * with_intercept
         if not columns:
             return [0.0] * n, 0.0
-        found = fit_logistic(np.stack(columns).T, shares, sample.weights)
+        found = fit_logistic(np.stack(columns).T, shares, sample.weights, advice=BETA)
         full = [0.0] * n
         for place, value in zip(kept, found, strict=False):
             full[place] = float(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
+from abc import abstractmethod
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,14 @@ from refinecal.calibrators._columns import (
     log_softmax_rows,
     normalise,
 )
-from refinecal.calibrators._features import check_strength, finite_gaps, gap_limit, log_odds
+from refinecal.calibrators._features import (
+    LARGEST,
+    check_strength,
+    finite_gaps,
+    gap_limit,
+    log_odds,
+)
+from refinecal.calibrators._newton import Advice
 from refinecal.calibrators._softmax_linear import MatrixMap, VectorMap
 from refinecal.calibrators._solve import (
     linear_start,
@@ -29,6 +37,9 @@ from refinecal.calibrators._two import fit_two
 from refinecal.temperature import fit_sample
 
 Array = NDArray[np.float64]
+
+SMALLEST = 1e-300  # of the features: what is learned stays finite
+VECTOR = Advice("vector scaling", "use calibrator='structured-vector', which has penalties")
 
 
 class VectorScaling(Calibrator):
@@ -79,13 +90,16 @@ class VectorScaling(Calibrator):
         sample = on_cpu(sample).counted()
         self.limit_ = gap_limit(sample)
         if sample.k == 2:
-            slope, self.intercepts_ = _fit_affine(sample, self.limit_, 0.0)
+            slope, self.intercepts_ = _fit_affine(sample, self.limit_, 0.0, VECTOR)
             self.scales_ = np.full(2, slope)
             return
         features, unit = _unit_logits(sample, self.limit_, threads, start)
-        begin = np.repeat([1.0, 0.0], sample.k)
+        middle = features.mean(axis=1)
+        features -= middle[:, None]
+        begin = np.concatenate([np.ones(sample.k), middle])
         softmax = VectorMap(features, sample, np.zeros(len(begin)), begin)
-        slopes, shifts = np.split(solve_vector(softmax, begin), 2)
+        slopes, shifts = np.split(solve_vector(softmax, begin, VECTOR), 2)
+        shifts -= slopes * middle
         self.scales_, self.intercepts_ = slopes * unit, shifts - shifts.mean()
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
@@ -95,7 +109,73 @@ class VectorScaling(Calibrator):
         return log_softmax_rows(scores)
 
 
-class MatrixScaling(Calibrator):
+class _Matrix(Calibrator):
+    """What matrix scaling and Dirichlet calibration share: a matrix, an intercept and their penalties."""
+
+    matrix_: Array
+    intercepts_: Array
+    limit_: float
+    _centred: bool  # whether the features sum to 0 over the classes
+    _advice: Advice
+
+    def __init__(
+        self, laplace: bool = True, off_diagonal: float = 1.0, intercept: float = 1.0
+    ) -> None:
+        self.laplace = laplace
+        self.off_diagonal = off_diagonal
+        self.intercept = intercept
+
+    @property
+    def n_parameters(self) -> int:
+        """The entries of the matrix and the intercepts: k² + k."""
+        return self.matrix_.size + len(self.matrix_)
+
+    def _counts_rows(self) -> bool:
+        return True  # the penalties do
+
+    @abstractmethod
+    def _features(self, logits: NDArray[Any]) -> Array:
+        """Return what the matrix is multiplied by, (k, n)."""
+
+    @abstractmethod
+    def _learn_two(self, sample: Sample) -> None:
+        """Learn from two classes, where off the diagonal there is nothing that the diagonal cannot do."""
+
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        check_strength("off_diagonal", self.off_diagonal)
+        check_strength("intercept", self.intercept)
+        sample = on_cpu(sample).counted()
+        self.limit_ = gap_limit(sample)
+        if sample.k == 2:
+            self._learn_two(sample)
+            return
+        features = self._features(sample.logits)
+        unit = _unit(sample, self.limit_, features, threads, start)
+        features *= unit
+        matrix, self.intercepts_ = self._fit_matrix(sample, features, unit)
+        self.matrix_ = _least_off_diagonal(matrix, self._centred)
+
+    def _fit_matrix(self, sample: Sample, features: Array, unit: float) -> tuple[Array, Array]:
+        """Return matrix and intercepts; the features are ``unit`` times what they stand for."""
+        k, strength = sample.k, sample.k / sample.total
+        off = strength * self.off_diagonal * min(unit, LARGEST) ** 2
+        begin = linear_start(k)
+        softmax = MatrixMap(
+            with_ones(features, self.off_diagonal),
+            sample,
+            penalties(k, off, 0.0, strength * self.intercept),
+            np.zeros(len(begin)),
+        )
+        found = solve_matrix(softmax, begin, self._advice).reshape(k, k + 1)
+        return found[:, :k] * unit, found[:, k] - found[:, k].mean()
+
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        scores = self.matrix_ @ self._features(logits)
+        scores += self.intercepts_[:, None]
+        return log_softmax_rows(scores)
+
+
+class MatrixScaling(_Matrix):
     r"""Calibrate by a matrix and an intercept: ``softmax(W @ z + b)``.
 
     The logits z are centred, each row to the sum 0. The loss is the mean log loss plus
@@ -136,43 +216,18 @@ class MatrixScaling(Calibrator):
            [0. , 0.5]])
     """
 
-    matrix_: Array
-    intercepts_: Array
-    limit_: float
+    _centred = True
+    _advice = Advice("matrix scaling", "raise off_diagonal and intercept")
 
-    def __init__(
-        self, laplace: bool = True, off_diagonal: float = 1.0, intercept: float = 1.0
-    ) -> None:
-        self.laplace = laplace
-        self.off_diagonal = off_diagonal
-        self.intercept = intercept
+    def _features(self, logits: NDArray[Any]) -> Array:
+        return centred_columns(logits, self.limit_)
 
-    @property
-    def n_parameters(self) -> int:
-        """The entries of the matrix and the intercepts: k² + k."""
-        return self.matrix_.size + len(self.matrix_)
-
-    def _counts_rows(self) -> bool:
-        return True  # the penalties do
-
-    def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        off = check_strength("off_diagonal", self.off_diagonal)
-        shift = check_strength("intercept", self.intercept)
-        sample = on_cpu(sample).counted()
-        self.limit_ = gap_limit(sample)
-        if sample.k == 2:  # off the diagonal there is nothing that the diagonal cannot do
-            slope, self.intercepts_ = _fit_affine(sample, self.limit_, shift)
-            self.matrix_ = slope * np.eye(2)
-            return
-        features, unit = _unit_logits(sample, self.limit_, threads, start)
-        matrix, self.intercepts_ = _fit_matrix(sample, features, unit, off, shift)
-        self.matrix_ = _least_off_diagonal(matrix, centred=True)
-
-    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        return _map_linear(centred_columns(logits, self.limit_), self.matrix_, self.intercepts_)
+    def _learn_two(self, sample: Sample) -> None:
+        slope, self.intercepts_ = _fit_affine(sample, self.limit_, self.intercept, self._advice)
+        self.matrix_ = slope * np.eye(2)
 
 
-class DirichletCalibration(Calibrator):
+class DirichletCalibration(_Matrix):
     r"""Calibrate by the map that is right when predictions follow a Dirichlet law in each class.
 
     That is ``softmax(W @ log(p) + b)``: matrix scaling of log-probabilities, and for two classes beta
@@ -212,50 +267,17 @@ class DirichletCalibration(Calibrator):
     array([[0.75, 0.25]])
     """
 
-    matrix_: Array
-    intercepts_: Array
-    limit_: float
+    _centred = False
+    _advice = Advice("Dirichlet calibration", "raise off_diagonal and intercept")
 
-    def __init__(
-        self, laplace: bool = True, off_diagonal: float = 1.0, intercept: float = 1.0
-    ) -> None:
-        self.laplace = laplace
-        self.off_diagonal = off_diagonal
-        self.intercept = intercept
+    def _features(self, logits: NDArray[Any]) -> Array:
+        return normalise(gap_columns(logits, self.limit_))
 
-    @property
-    def n_parameters(self) -> int:
-        """The entries of the matrix and the intercepts: k² + k."""
-        return self.matrix_.size + len(self.matrix_)
-
-    def _counts_rows(self) -> bool:
-        return True  # the penalties do
-
-    def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        off = check_strength("off_diagonal", self.off_diagonal)
-        shift = check_strength("intercept", self.intercept)
-        sample = on_cpu(sample).counted()
-        self.limit_ = gap_limit(sample)
-        features = normalise(gap_columns(sample.logits, self.limit_))
-        if sample.k == 2:
-            ridge = [0.0, 0.0, shift / sample.total]
-            found, self.intercepts_ = fit_two(sample, [-features[0], features[1]], ridge)
-            self.matrix_ = np.diag(found)
-            return
-        unit = _unit(sample, self.limit_, features, threads, start)
-        features *= unit
-        matrix, self.intercepts_ = _fit_matrix(sample, features, unit, off, shift)
-        self.matrix_ = _least_off_diagonal(matrix, centred=False)
-
-    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        logs = normalise(gap_columns(logits, self.limit_))
-        return _map_linear(logs, self.matrix_, self.intercepts_)
-
-
-def _map_linear(features: Array, matrix: Array, intercepts: Array) -> Array:
-    scores = matrix @ features
-    scores += intercepts[:, None]
-    return log_softmax_rows(scores)
+    def _learn_two(self, sample: Sample) -> None:
+        logs = self._features(sample.logits)
+        ridge = [0.0, 0.0, self.intercept / sample.total]
+        found, self.intercepts_ = fit_two(sample, [-logs[0], logs[1]], ridge, self._advice)
+        self.matrix_ = np.diag(found)
 
 
 def _unit_logits(sample: Sample, limit: float, threads: int, start: float) -> tuple[Array, float]:
@@ -273,27 +295,14 @@ def _unit(sample: Sample, limit: float, features: Array, threads: int, start: fl
         return 1.0
     gaps = finite_gaps(sample.logits, limit)
     beta = fit_sample(replace(sample, logits=gaps), start, threads).beta
-    return beta if 0.1 <= beta * largest <= 1e3 else 1 / largest
+    return beta if 0.1 <= beta * largest <= 1e3 else 1 / max(largest, SMALLEST)
 
 
-def _fit_affine(sample: Sample, limit: float, shift: float) -> tuple[float, Array]:
+def _fit_affine(sample: Sample, limit: float, shift: float, advice: Advice) -> tuple[float, Array]:
     """Return slope and intercepts of two classes: (k / n) |b|**2 is their difference squared, over n."""
     odds = log_odds(sample.logits, limit)
-    slope, intercepts = fit_two(sample, [odds], [0.0, shift / sample.total])
+    slope, intercepts = fit_two(sample, [odds], [0.0, shift / sample.total], advice)
     return float(slope[0]), intercepts
-
-
-def _fit_matrix(
-    sample: Sample, features: Array, unit: float, off: float, shift: float
-) -> tuple[Array, Array]:
-    """Return matrix and intercepts for the features (k, n), which are ``unit`` times what they stand for."""
-    k, strength = sample.k, sample.k / sample.total
-    ridge = penalties(k, strength * off * unit**2, 0.0, strength * shift)
-    begin = linear_start(k)
-    full = with_ones(features, off)
-    softmax = MatrixMap(full, sample, ridge, np.zeros(len(begin)))
-    found = solve_matrix(softmax, begin).reshape(k, k + 1)
-    return found[:, :k] * unit, found[:, k] - found[:, k].mean()
 
 
 def _least_off_diagonal(matrix: Array, centred: bool) -> Array:

@@ -162,14 +162,16 @@ def _path(
     rows: "Rows", maps: Floats, penalties: Floats, starts: list[Floats], tolerance: float
 ) -> list[Floats]:
     """Return the parameters for each penalty, from stiff to loose, found from the last or from its start."""
-    from refinecal.calibrators._newton import minimise
+    from refinecal.calibrators._newton import Advice, minimise
     from refinecal.calibrators._pieces import mean_loss
 
+    advice = Advice("spline calibration", "set penalty, say to 1e-3, or lower n_knots")
     fits = starts[:1]
     for i, penalty in enumerate(penalties):
         ridge = np.where(np.arange(maps.shape[2]) < 2, 0.0, penalty)  # a line costs nothing
         start = starts[i] if len(starts) > 1 else fits[-1]
-        fits.append(minimise(partial(mean_loss, rows, maps, ridge), start, tolerance=tolerance).x)
+        found = minimise(partial(mean_loss, rows, maps, ridge), start, tolerance=tolerance)
+        fits.append(found.said(advice))
     return fits[1:]
 
 

@@ -12,6 +12,8 @@ from refinecal._calibrator import Calibrator
 from refinecal._sample import Sample, on_cpu
 from refinecal.calibrators._columns import gap_columns, log_softmax_rows, smooth
 from refinecal.calibrators._features import check_strength, finite_gaps, gap_limit
+from refinecal.calibrators._logistic import STRONGEST
+from refinecal.calibrators._newton import Advice
 from refinecal.calibrators._softmax_linear import MatrixMap, VectorMap
 from refinecal.calibrators._solve import (
     linear_start,
@@ -24,6 +26,9 @@ from refinecal.calibrators._two import fit_two
 from refinecal.temperature import fit_sample
 
 Array = NDArray[np.float64]
+
+VECTOR = Advice("structured vector scaling", "raise diagonal and intercept")
+MATRIX = Advice("structured matrix scaling", "raise diagonal, off_diagonal and intercept")
 
 
 class StructuredVectorScaling(Calibrator):
@@ -94,14 +99,15 @@ class StructuredVectorScaling(Calibrator):
                 sample,
                 [-logs[0], logs[1]],
                 [on_scale, on_scale, on_shift / 2],
+                VECTOR,
                 logs[1] - logs[0],
             )
             self.scales_ = 1 + away
             return
         begin = np.repeat([1.0, 0.0], k)
-        ridge = np.repeat([2 * on_scale, 2 * on_shift], k)
+        ridge = np.minimum(np.repeat([2 * on_scale, 2 * on_shift], k), STRONGEST)
         softmax = VectorMap(logs, sample, ridge, begin)
-        self.scales_, shifts = np.split(solve_vector(softmax, begin), 2)
+        self.scales_, shifts = np.split(solve_vector(softmax, begin, VECTOR), 2)
         self.intercepts_ = shifts - shifts.mean()
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
@@ -197,7 +203,7 @@ class StructuredMatrixScaling(Calibrator):
         begin = linear_start(k)
         ridge = penalties(k, off_diagonal, on_diagonal, on_shift)
         softmax = MatrixMap(with_ones(logs, off_diagonal), sample, ridge, begin)
-        best = solve_matrix(softmax, begin).reshape(k, k + 1)
+        best = solve_matrix(softmax, begin, MATRIX).reshape(k, k + 1)
         self.matrix_ = _least_penalty(best[:, :k], on_diagonal, off_diagonal)
         self.intercepts_ = best[:, k] - best[:, k].mean()
 
@@ -243,6 +249,7 @@ def _fit_two_by_two(
         sample,
         [-logs[0], logs[1]],
         [cost, cost, on_shift / 2],
+        MATRIX,
         logs[1] - logs[0],
     )
     own, other = share * away, (share - 1) * away
