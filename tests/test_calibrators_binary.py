@@ -2,13 +2,17 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 from sklearn.linear_model import LogisticRegression
 
 import refinecal as rc
+from refinecal.calibrators import _logistic
+from refinecal.calibrators._features import settled
 from refinecal.calibrators._logistic import fit_logistic
-from refinecal.calibrators._newton import Advice, minimise
+from refinecal.calibrators._newton import Advice, Solution, minimise
 
 
 def scores(n=400, seed=0, slope=0.6, shift=0.4):
@@ -177,6 +181,50 @@ def test_logistic_with_the_same_column_twice_shares_the_coefficient():
     once = fit_logistic(odds[:, None], labels)
     twice = fit_logistic(np.stack([odds, odds], axis=1), labels)
     np.testing.assert_allclose(twice, [once[0] / 2] * 2, rtol=1e-5)
+
+
+TWO_CLASSES = ["affine", "quadratic", "beta", "spline", "isotonic", "centred-isotonic"]
+TWO_CLASSES += ["venn-abers", "cross-venn-abers", "uniform-mass", "uniform-width"]
+TWO_CLASSES += ["scaling-binning"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", TWO_CLASSES)
+def test_rounding_makes_no_new_scores(name, seed):
+    rng = np.random.default_rng(seed)
+    odds = rng.integers(-4, 5, size=300).astype(float)
+    labels = (rng.random(300) < expit(0.5 * odds - 0.3 * np.sin(2 * odds))).astype(int)
+    logits = np.stack([np.zeros(300), odds], axis=1)
+    shifted = logits + 10 * rng.normal(size=(300, 1))  # differences are no longer whole numbers
+    assert len(np.unique(shifted[:, 1] - shifted[:, 0])) > 9
+    plain = rc.make_calibrator(name).fit_logits(logits, labels)
+    moved = rc.make_calibrator(name).fit_logits(shifted, labels)
+    np.testing.assert_allclose(
+        moved.predict_proba_logits(shifted), plain.predict_proba_logits(logits), atol=1e-9
+    )
+
+
+@given(st.lists(st.integers(-30, 30), min_size=1, max_size=40), st.floats(1e-3, 1e3))
+def test_settled_scores(steps, size):
+    """Against the rule itself, applied to one score after the other."""
+    scores = size * (np.array(steps) // 6) * (1 + 3e-14 * (np.array(steps) % 6))
+    unit, lowest = min(1.0, np.abs(scores).max()), np.nan
+    found = settled(scores)
+    for i in np.argsort(scores):
+        if not scores[i] <= lowest + 1e-13 * max(unit, abs(lowest)):
+            lowest = scores[i]
+        assert found[i] == lowest
+
+
+@pytest.mark.parametrize("name", ["affine", "quadratic", "beta", "vector", "matrix", "dirichlet"])
+def test_a_fit_that_does_not_converge_says_whose_and_what_to_do(name, monkeypatch):
+    monkeypatch.setattr(_logistic, "minimise", lambda _, x0: Solution(x0, 1.0, 1.0, 3, False))
+    made = rc.make_calibrator(name)
+    with pytest.warns(RuntimeWarning, match=rf"(?i)the fit of {name} \w+ stopped") as caught:
+        made.fit_logits([0.0, 1.0, 2.0], [0, 1, 0])
+    cure = str(caught[0].message).split(": ")[1]
+    named = {"structured-vector"} | set(made.get_params()) - {"laplace"}
+    assert any(word in cure for word in named)
 
 
 def test_newton_warns_when_it_does_not_converge():

@@ -6,7 +6,9 @@ import warnings
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from scipy.special import softmax
+from scipy.optimize import minimize
+from scipy.special import log_softmax, softmax
+from scipy.stats import entropy
 from strategies import drawn, predictions
 
 import refinecal as rc
@@ -24,10 +26,27 @@ def sample(k, n=150, seed=0):
     return labels, logits + 0.4 * np.random.default_rng(seed + 9).standard_normal(k)
 
 
-def fit(name, logits, labels, **kwargs):
+def fit(name, logits, labels, sample_weight=None, **params):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="logits look like probabilities")
-        return rc.make_calibrator(name).fit_logits(logits, labels, **kwargs)
+        return rc.make_calibrator(name, **params).fit_logits(logits, labels, sample_weight)
+
+
+def loss_of(fitted, logits, labels):
+    probs = fitted.predict_proba_logits(logits)
+    return -np.log(probs[np.arange(len(labels)), labels]).mean()
+
+
+def constant_loss(labels, k, strength):
+    """Return the smallest log loss of a constant map, plus the penalty of its intercepts."""
+    shares = np.bincount(labels, minlength=k) / len(labels)
+    if strength == 0:
+        return entropy(shares)
+
+    def objective(shifts):
+        return -shares @ log_softmax(shifts) + strength * (shifts @ shifts)
+
+    return minimize(objective, np.zeros(k), options={"gtol": 1e-9}).fun
 
 
 @EACH
@@ -110,18 +129,50 @@ def test_float32_read_only_and_strided_logits(name, k):
     np.testing.assert_allclose(found, expected, rtol=2e-5)
 
 
-@pytest.mark.parametrize("scale", [1e30, 1e-4, 100.0])
+@pytest.mark.parametrize("scale", [1e30, 1e-4, 1e-6, 100.0])
 @EACH
 def test_the_size_of_logits_does_not_matter(name, k, scale):
-    if name in ("beta", "dirichlet", "ensemble-temperature"):
-        scale = 1.0 + 1e-12 * np.log10(scale)  # these start from the probabilities: continuity only
     labels, logits = sample(k)
+    if name in ("beta", "dirichlet", "ensemble-temperature"):  # these start from the probabilities,
+        found = loss_of(fit(name, logits * scale, labels, laplace=False), logits * scale, labels)
+        best = rc.fit_temperature(labels, logits * scale).loss
+        assert found <= best + 1e-9  # but can do, without a penalty, what temperature scaling does
+        return
     free = {"off_diagonal": 0, "intercept": 0} if name == "matrix" else {}
-    plain = rc.make_calibrator(name, **free).fit_logits(logits, labels)
-    sized = rc.make_calibrator(name, **free).fit_logits(logits * scale, labels)
+    plain = fit(name, logits, labels, **free)
+    sized = fit(name, logits * scale, labels, **free)
     np.testing.assert_allclose(
         sized.predict_proba_logits(logits * scale), plain.predict_proba_logits(logits), rtol=1e-5
     )
+
+
+@pytest.mark.parametrize("scale", [1e-310, 1e-300, 1e300])
+@EACH
+def test_logits_of_any_size_give_a_map(name, k, scale):
+    labels, logits = sample(k)
+    fitted = fit(name, logits * scale, labels, laplace=False)
+    fitted.to_json()  # refuses what is not finite
+    uniform = np.log(k) + 1e-3  # structured scaling is smoothed on its way
+    assert loss_of(fitted, logits * scale, labels) <= uniform
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-12, 1e200])
+@EACH
+@pytest.mark.filterwarnings("ignore:sample_weight sums to")
+def test_weights_of_any_size(name, k, scale):
+    labels, logits = sample(k)
+    weights = np.random.default_rng(6).uniform(0.5, 2, len(labels))
+    sized = fit(name, logits, labels, sample_weight=weights * scale, laplace=False)
+    found = sized.predict_proba_logits(logits)
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-12)
+    if sized._counts_rows():  # the penalties are those of as many rows: none, or nothing but them
+        many = fit(name, logits, labels, sample_weight=weights * 1e9, laplace=False)
+        few = fit(name, logits, labels, sample_weight=weights * 1e-9, laplace=False)
+        expected = (many if scale > 1 else few).predict_proba_logits(logits)
+    else:
+        plain = fit(name, logits, labels, sample_weight=weights, laplace=False)
+        expected = plain.predict_proba_logits(logits)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def degenerate(k):
@@ -159,8 +210,21 @@ def test_degenerate_sets_give_finite_maps_without_a_warning(name, k):
         np.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-12, err_msg=why)
         flat = -np.log(probs[np.arange(len(labels)), labels]).mean()
         assert flat < np.log(k) + 0.05, why  # no worse than knowing nothing
-        plain = rc.make_calibrator(name, laplace=False).fit_logits(logits, labels)
+        plain = fit(name, logits, labels, laplace=False)
         np.testing.assert_allclose(plain.predict_proba_logits(logits).sum(axis=1), 1, rtol=1e-12)
+        assert loss_of(plain, logits, labels) <= simplest(name, logits, labels, k) + 1e-8, why
+
+
+def simplest(name, logits, labels, k):
+    """Return a loss that the best member of the family cannot exceed: that of some constant maps."""
+    if name == "ensemble-temperature":
+        return np.log(k)
+    if name.startswith("structured"):  # the identity, after the first step
+        if not np.abs(logits).max() < 1e99:  # beyond, logits are cut
+            return np.log(k) + 0.05
+        return loss_of(fit("temperature", logits, labels), logits, labels)
+    strength = k / len(labels) if name in ("matrix", "dirichlet") else 0.0
+    return constant_loss(labels, k, strength)
 
 
 @pytest.mark.parametrize("name", ANY_K)

@@ -22,8 +22,8 @@ def targets(labels, k):
     return np.eye(k)[labels] if labels.ndim == 1 else labels
 
 
-def linear_optimum(features, rows, weights, ridge, centre):
-    """Minimise the mean log loss of softmax(W f + b) plus ridge * (parameters - centre)**2 with SciPy."""
+def linear_objective(features, rows, weights, ridge, centre):
+    """Return the mean log loss of softmax(W f + b) plus ridge * (parameters - centre)**2, and its slope."""
     k, d = rows.shape[1], features.shape[1]
     full = np.concatenate([features, np.ones((len(features), 1))], axis=1)
     shares = weights / weights.sum()
@@ -35,8 +35,14 @@ def linear_optimum(features, rows, weights, ridge, centre):
         slope = ((np.exp(logs) - rows) * shares[:, None]).T @ full + 2 * ridge * (theta - centre)
         return loss, slope.ravel()
 
+    return objective
+
+
+def linear_optimum(features, rows, weights, ridge, centre):
+    """Minimise it with SciPy."""
+    objective = linear_objective(features, rows, weights, ridge, centre)
     options = {"maxiter": 20000, "maxfun": 40000, "ftol": 1e-16, "gtol": 1e-9, "maxcor": 30}
-    start = np.eye(k, d + 1).ravel()
+    start = np.eye(rows.shape[1], features.shape[1] + 1).ravel()
     best = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
     return best.fun, objective
 
@@ -122,6 +128,58 @@ def test_matrix_scaling_is_optimal(name, strengths, k, weighted, soft):
     np.testing.assert_allclose(
         off_diagonal.sum(axis=0), 0, atol=1e-4
     )  # the smallest representative
+
+
+def conditioned_optimum(features, labels, k, ridge):
+    """Minimise as ``linear_optimum`` does, in parameters whose curvatures SciPy can handle."""
+    n, full = len(features), np.column_stack([features, np.ones(len(features))])
+    objective = linear_objective(features, np.eye(k)[labels], np.ones(n), ridge, 0.0)
+    differences = np.kron(np.eye(k) - 1 / k, full / np.sqrt(n))
+    stacked = np.concatenate([differences, np.diag(np.sqrt(ridge.ravel()))])
+    _, sizes, turned = np.linalg.svd(stacked, full_matrices=False)
+    basis = turned[sizes > 1e-13 * sizes[0]].T / sizes[sizes > 1e-13 * sizes[0]]
+
+    def turned_objective(theta):
+        value, slope = objective(basis @ theta)
+        return value, basis.T @ slope
+
+    options = {"maxiter": 20000, "maxfun": 40000, "ftol": 1e-16, "gtol": 1e-10, "maxcor": 30}
+    start = np.zeros(basis.shape[1])
+    best = minimize(turned_objective, start, jac=True, method="L-BFGS-B", options=options)
+    return best.fun, objective
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-4, 1e-3, 0.1])
+@pytest.mark.parametrize("shape", [(4, 3), (200, 3), (4, 12), (200, 12), (200, 20)])
+@pytest.mark.parametrize("name", ["matrix", "dirichlet"])
+def test_nearly_constant_predictions_are_fitted_to_the_minimum(name, shape, scale):
+    rng = np.random.default_rng(2)
+    signal = rng.normal(size=shape)
+    n, k = shape
+    labels = (signal + rng.gumbel(size=shape)).argmax(axis=1)
+    for logits in (scale * signal, scale * signal + 0.5 * np.arange(k) * (name == "matrix")):
+        z = logits - logits.mean(axis=1, keepdims=True)
+        z = log_softmax(logits, axis=1) if name == "dirichlet" else z
+        ridge = np.full((k, k + 1), k / n)
+        ridge[np.arange(k), np.arange(k)] = 0
+        best, objective = conditioned_optimum(z, labels, k, ridge)
+        fitted = rc.make_calibrator(name, laplace=False).fit_logits(logits, labels)
+        found = objective(np.column_stack([fitted.matrix_, fitted.intercepts_]).ravel())[0]
+        assert abs(found - best) < 1e-8
+
+
+@pytest.mark.parametrize("name", ["vector", "beta", "dirichlet"])
+def test_two_classes_of_nearly_constant_predictions(name):
+    rng = np.random.default_rng(2)
+    signal = rng.normal(size=300)
+    labels = (rng.random(300) < 1 / (1 + np.exp(-signal - 0.5))).astype(int)
+    params = {"intercept": 0.0} if name == "dirichlet" else {}
+    made = rc.make_calibrator(name, laplace=False, **params).fit_logits(1e-6 * signal, labels)
+    affine = rc.make_calibrator("affine", laplace=False).fit_logits(signal, labels)
+    rows = np.arange(300)
+    found = -np.log(made.predict_proba_logits(1e-6 * signal)[rows, labels]).mean()
+    line = -np.log(affine.predict_proba_logits(signal)[rows, labels]).mean()
+    assert found <= line + 1e-9  # of scores that small, logarithms are lines
 
 
 def tempered(logits, labels, weights):

@@ -1,6 +1,7 @@
 """What a linear map of logits starts from: finite gaps, whatever the logits."""
 
 import numbers
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,10 @@ from numpy.typing import NDArray
 
 from refinecal._arrays import Array
 from refinecal._sample import Sample, row_slices
+from refinecal.temperature import fit_sample
 
 ROUNDED = -float(np.log(np.finfo(np.float64).eps))  # 36.04: beyond, probabilities round to 0 and 1
+ROUNDING = 1e-13  # scores closer than this, relative to their size, are one score
 LARGEST = 1e100  # so that squares do not overflow
 NOTHING = np.empty(0)
 
@@ -26,6 +29,28 @@ def log_odds(logits: Array, limit: float = ROUNDED) -> NDArray[np.float64]:
     with np.errstate(over="ignore"):
         odds = np.subtract(logits[:, 1], logits[:, 0], dtype=np.float64)
     return np.asarray(np.clip(odds, -limit, limit, out=odds))
+
+
+def settled(odds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return scores of which those that rounding alone tells apart are equal: to the lowest of them.
+
+    The rule is that of isotonic regression: a score is the same as the lowest of its like if it is no
+    further above than ROUNDING, relative to its size, or to 1 (or to the largest score, if that is below 1).
+    """
+    ranked = np.sort(odds)
+    unit = min(1.0, max(abs(ranked[0]), abs(ranked[-1])))
+    with np.errstate(invalid="ignore"):  # infinite scores are equal already
+        gaps = np.diff(ranked)
+        reach = ranked + ROUNDING * np.maximum(np.abs(ranked), unit)
+        near = (ranked[1:] <= reach[:-1]) & np.isfinite(gaps)
+    if not (near & (gaps > 0)).any():
+        return odds
+    first = np.flatnonzero(np.concatenate([[True], ~near]))
+    lowest = np.repeat(first, np.diff(np.append(first, len(ranked))))
+    for i in np.flatnonzero(ranked > reach[lowest]):  # in a run longer than rounding
+        below = lowest[i - 1]
+        lowest[i] = below if below > lowest[i] and ranked[i] <= reach[below] else i
+    return np.asarray(ranked[lowest][np.searchsorted(ranked, odds)])
 
 
 def gap_limit(sample: Sample) -> float:
@@ -69,6 +94,13 @@ def even_weights(weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
         return NOTHING
     shares = weights / weights.max()
     return np.asarray(shares / shares.mean())
+
+
+def best_beta(sample: Sample, limit: float, threads: int, start: float) -> float:
+    """Return the inverse temperature with the smallest log loss, of logits cut at the limit."""
+    weights = None if sample.weights is None else even_weights(sample.weights)
+    gaps = finite_gaps(sample.logits, limit)
+    return fit_sample(replace(sample, logits=gaps, weights=weights), start, threads).beta
 
 
 def check_strength(name: str, value: Any) -> float:

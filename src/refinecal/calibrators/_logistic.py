@@ -27,6 +27,7 @@ STIFF = (
     1e14  # of the curvature of the data: a penalty that leaves less than 1e-14 of the loss to gain
 )
 STRONGEST = 1e30  # a penalty as good as infinite
+SMALLEST = 1e-305  # of a feature that is not 0: its coefficient stays finite
 FLAT = 1e-13  # of the largest singular value: rounding
 
 
@@ -36,6 +37,7 @@ def fit_logistic(
     weights: NDArray[np.float64] | None = None,
     *,
     ridge: NDArray[np.float64] | None = None,
+    centre: NDArray[np.float64] | None = None,
     offset: NDArray[np.float64] | None = None,
     advice: Advice = ADVICE,
 ) -> NDArray[np.float64]:
@@ -50,7 +52,9 @@ def fit_logistic(
     weights : ndarray of shape (n,), optional
         How often each row counts.
     ridge : ndarray of shape (d,) or (d, d), optional
-        Adds ``0.5 * theta @ R @ theta`` to the mean loss.
+        Adds ``0.5 * (theta - centre) @ R @ (theta - centre)`` to the mean loss.
+    centre : ndarray of shape (d,), optional
+        Where the penalty pulls; else to 0.
     offset : ndarray of shape (n,), optional
         Added to the log-odds.
     advice : Advice
@@ -58,31 +62,35 @@ def fit_logistic(
     """
     n, d = features.shape
     scale = np.abs(features).max(axis=0)
-    scale[scale == 0] = 1.0
+    scale[scale < SMALLEST] = 1.0
     columns = np.empty((d, n))
     np.divide(features.T, scale[:, None], out=columns)  # largest 1: no square can overflow
     target = np.ascontiguousarray(shares, dtype=np.float64)
     heavy = even_weights(weights)
     shift = NOTHING if offset is None else np.ascontiguousarray(offset, dtype=np.float64)
     penalty = _scaled(np.zeros(d) if ridge is None else ridge, scale)
-    basis = np.eye(d)
+    middle = np.zeros(d) if centre is None else centre * scale
+    basis, rest = np.eye(d), np.zeros(d)
     if _are_nearly_dependent(columns):
         basis = well_scaled(columns.T / (2 * n**0.5), penalty)
-        columns = basis.T @ columns
-        penalty = basis.T @ penalty @ basis
+        middle, given = np.linalg.lstsq(basis, middle)[0], middle
+        rest = np.where(basis.any(axis=1), 0.0, given)  # of parameters that stay where they are
+        shift = rest @ columns + (shift if len(shift) else 0.0)
+        columns, penalty = basis.T @ columns, basis.T @ penalty @ basis
 
     def mean_loss(theta: NDArray[Any]) -> tuple[float, NDArray[Any], NDArray[Any]]:
         gradient, hessian = np.zeros(len(theta)), np.zeros_like(penalty)
         loss = read_logistic(columns, target, heavy, shift, theta, gradient, hessian)
-        pull = penalty @ theta
+        away = theta - middle
+        pull = penalty @ away
         return (
-            loss / n + 0.5 * float(theta @ pull),
+            loss / n + 0.5 * float(away @ pull),
             gradient / n + pull,
             hessian / n + penalty,
         )
 
     found = minimise(mean_loss, np.zeros(basis.shape[1])).said(advice)
-    return np.asarray(basis @ found / scale)
+    return np.asarray((rest + basis @ found) / scale)
 
 
 def _scaled(ridge: NDArray[Any], scale: NDArray[Any]) -> NDArray[Any]:
@@ -112,10 +120,11 @@ def well_scaled(data: NDArray[Any], penalty: NDArray[Any]) -> NDArray[Any]:
 
     The singular vectors of D and a root of P over each other, divided by their singular values: so directions
     are told apart whose curvatures, the squares, differ by more than the precision of a Hessian. A parameter
-    whose penalty leaves nothing to gain stays 0.
+    whose penalty leaves nothing to gain is in none of them.
     """
     data = triangle(data) if len(data) > data.shape[1] else data
     kept = np.flatnonzero(np.diagonal(penalty) <= STIFF * (data**2).sum(axis=0).max())
+    kept = kept if kept.size else np.arange(len(penalty))
     values, vectors = np.linalg.eigh(penalty[np.ix_(kept, kept)])
     roots = np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
     _, sizes, turned = np.linalg.svd(np.concatenate([data[:, kept], roots]), full_matrices=False)

@@ -37,16 +37,17 @@ def solve_vector(softmax: VectorMap, start: Vector, advice: Advice) -> Vector:
 def solve_matrix(softmax: MatrixMap, start: Vector, advice: Advice) -> Vector:
     """Return the parameters of the smallest loss."""
     several = len(start) <= SEVERAL
-    if several and _is_nearly_constant(softmax.features):
+    nearly_constant = _are_nearly_constant(softmax.features[:-1])
+    if several and nearly_constant:
         return solve_dense(softmax).said(advice)
-    found = _by_products(softmax, start)
+    found = _by_products(softmax, start, nearly_constant)
     if several and found.decrement > LOOSE:
         dense = solve_dense(softmax)
         found = dense if dense.value <= found.value else found
     return found.said(advice)
 
 
-def _by_products(softmax: MatrixMap, start: Vector) -> Solution:
+def _by_products(softmax: MatrixMap, start: Vector, nearly_constant: bool) -> Solution:
     if len(start) <= SEVERAL and softmax.n > 2 * SAMPLED:
         return minimise_cg(softmax, start, lambda: _sampled(softmax))
     x = softmax.features
@@ -55,22 +56,28 @@ def _by_products(softmax: MatrixMap, start: Vector) -> Solution:
     ridge = softmax.ridge.reshape(softmax.k, -1)
     strong = min(ridge[0, 1], ridge[0, -1]) > SMALL * np.trace(second) / len(second)
     basis = _basis(second, ridge, 0.0) if strong else None
-    return minimise_cg(softmax, start, lambda: _rows(softmax, second, basis))
+
+    def preconditioner() -> Callable[[Vector], Vector]:
+        of_rows = _rows(softmax, second, basis)
+        return _with_scale(softmax, of_rows) if nearly_constant else of_rows
+
+    return minimise_cg(softmax, start, preconditioner)
 
 
-def _is_nearly_constant(features: NDArray[Any]) -> bool:
-    """Tell whether features, of which the last is 1, differ little from what they are in the first sample."""
+def _are_nearly_constant(features: NDArray[Any]) -> bool:
+    """Tell whether features differ little from what they are in the first sample."""
 
     def differ_little(x: NDArray[Any]) -> bool:
         return bool(np.abs(x - x[:, :1]).max() < NEARLY * np.abs(x).max())
 
-    return differ_little(features[:-1, :SOME]) and differ_little(features[:-1])
+    return differ_little(features[:, :SOME]) and differ_little(features)
 
 
 def with_ones(features: Array, off_diagonal: float) -> NDArray[Any]:
     """Return the features (k, n) with one more for the intercepts, in float32 if that is good enough."""
     k, n = features.shape
-    full = np.ones((k + 1, n), np.float32 if k >= MANY and off_diagonal > 0 else np.float64)
+    coarse = k >= MANY and off_diagonal > 0 and not _are_nearly_constant(features)
+    full = np.ones((k + 1, n), np.float32 if coarse else np.float64)
     full[:k] = features
     return full
 
@@ -174,6 +181,30 @@ def _rows(
         found -= top[:, None] * back
         found[own, own] = top
         return found.ravel()
+
+    return apply
+
+
+def _with_scale(
+    softmax: MatrixMap, of_rows: Callable[[Vector], Vector]
+) -> Callable[[Vector], Vector]:
+    """Return the inverse with a diagonal matrix as a direction of its own.
+
+    It is the one that makes the same of all features that they have in common, to which softmax is blind:
+    multiples of the identity where predictions are nearly uniform. In each row alone it is an intercept, so
+    the rows take it for far too steep.
+    """
+    k = softmax.k
+    middle = softmax.features[:-1].mean(axis=1, dtype=np.float64)
+    large = np.abs(middle) > SMALL * np.abs(middle).max()
+    entries = np.divide(1.0, middle, out=np.zeros(k), where=large)
+    scale = np.eye(k, k + 1)
+    scale[np.arange(k), np.arange(k)] = entries / max(np.abs(entries).max(), TINY)
+    scale = scale.ravel()
+    curvature = float(scale @ softmax.product(scale)) + TINY
+
+    def apply(vector: Vector) -> Vector:
+        return of_rows(vector) + scale * (float(scale @ vector) / curvature)
 
     return apply
 

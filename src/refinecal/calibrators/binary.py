@@ -230,18 +230,14 @@ def _fit_powers(sample: Sample, limit: float, degree: int, ridge: Any) -> list[f
     strength = check_strength("ridge", ridge)
     x = log_odds(sample.logits, limit)
     features = np.stack([x**power for power in range(degree + 1)]).T
-    penalty, offset = None, None
-    if strength > 0:
-        penalty, offset = np.full(degree + 1, 2 * strength / sample.total), x
     found = fit_logistic(
         features,
         shares_of(sample),
         sample.weights,
-        ridge=penalty,
-        offset=offset,
+        ridge=np.full(degree + 1, 2 * strength / sample.total),
+        centre=np.eye(degree + 1)[1],
         advice=POWERS[degree - 1],
     )
-    found[1] += strength > 0
     return [float(v) for v in found]
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
 from refinecal._sample import Sample
-from refinecal.calibrators._features import ROUNDED, log_odds
+from refinecal.calibrators._features import ROUNDED, log_odds, settled
 from refinecal.calibrators._registry import make_calibrator
 from refinecal.calibrators._two_classes import shares_of, two_classes
 
@@ -99,7 +99,7 @@ class HistogramBinning(_Binned):
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         sample = two_classes(sample, "histogram binning", f"uniform-{self._kind()}")
         n_bins = _count(self.n_bins, sample.total)
-        odds = self._scores(sample.logits)
+        odds = settled(self._scores(sample.logits))
         if self.strategy == "uniform":
             centres = (np.arange(n_bins) + 0.5) / n_bins
             self.edges_ = _uniform_edges(n_bins)
@@ -184,7 +184,7 @@ class ScalingBinning(_Binned):
         sample = two_classes(sample, "scaling-binning", "scaling-binning")
         first, second = _halves(sample) if self.split else (sample, sample)
         self.scaling_ = self._make_scaling()._fit_sample(first, threads, start)
-        odds = self._scores(second.logits)
+        odds = settled(self._scores(second.logits))
         self.edges_ = quantile_edges(odds, second.weights, _count(self.n_bins, second.total))
         centres = np.zeros(len(self.edges_) + 1)  # no bin is empty
         values = np.exp(-np.logaddexp(0, -odds))
@@ -258,7 +258,7 @@ def _halves(sample: Sample) -> tuple[Sample, Sample]:
     A row of weight 3 is three copies, a row of weight 0.5 half of one, so weights mean repetition here too.
     """
     hits = sample.labels if sample.soft is None else sample.soft[:, 1]
-    order = rank(log_odds(sample.logits, np.inf), hits)
+    order = rank(settled(log_odds(sample.logits, np.inf)), hits)
     mass = np.ones(sample.n) if sample.weights is None else sample.weights
     ends = np.concatenate([[0.0], np.cumsum(mass[order])])
     rounds, rest = np.divmod(ends, 4)

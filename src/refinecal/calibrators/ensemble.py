@@ -2,7 +2,6 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,8 @@ from refinecal._checks import warn
 from refinecal._sample import Sample, on_cpu
 from refinecal._softmax import log_softmax
 from refinecal.calibrators._columns import gap_columns
-from refinecal.calibrators._features import finite_gaps, gap_limit
+from refinecal.calibrators._features import best_beta, even_weights, finite_gaps, gap_limit
 from refinecal.calibrators._newton import newton_step
-from refinecal.temperature import fit_sample
 
 Array = NDArray[np.float64]
 
@@ -76,9 +74,9 @@ class EnsembleTemperatureScaling(Calibrator):
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         sample = on_cpu(sample).counted()
         self.limit_ = gap_limit(sample)
-        gaps = finite_gaps(sample.logits, self.limit_)
-        self.first_beta_ = fit_sample(replace(sample, logits=gaps), start, threads).beta
-        parts = [log_softmax(self.first_beta_ * gaps), log_softmax(sample.logits)]
+        self.first_beta_ = best_beta(sample, self.limit_, threads, start)
+        tempered = self.first_beta_ * finite_gaps(sample.logits, self.limit_)
+        parts = [log_softmax(tempered), log_softmax(finite_gaps(sample.logits, np.inf))]
         self.weights_ = mixture_weights(*_at_labels(sample, parts))
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
@@ -104,7 +102,7 @@ def _at_labels(sample: Sample, parts: list[Array]) -> tuple[Array, Array]:
         rows, labels = np.nonzero(sample.soft)
         share = sample.soft[rows, labels]
     if sample.weights is not None:
-        share = share * sample.weights[rows]
+        share = share * even_weights(sample.weights)[rows]
     uniform = np.full(len(rows), 1 / sample.k)
     found = [np.exp(part[rows, labels].astype(np.float64)) for part in parts]
     return np.stack([*found, uniform]), share / share.sum()

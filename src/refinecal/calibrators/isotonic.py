@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from refinecal._calibrator import Calibrator
 from refinecal._readers import NOTHING, _frozen
 from refinecal._sample import Sample
+from refinecal.calibrators import _features
 from refinecal.calibrators._two_classes import shares_of, two_classes
 
 Floats = NDArray[np.float64]
+ROUNDING = _features.ROUNDING
 LARGEST = 1e300  # stands for an infinite score: what is learned stays finite, for JSON
-ROUNDING = 1e-13  # scores closer than this, relative to their size, are one score
 
 
 class _Corners(Calibrator):
@@ -169,9 +170,7 @@ def scores_of(sample: Sample) -> tuple[Floats, Floats, Floats]:
 
 def log_odds(logits: NDArray[Any]) -> Floats:
     """Return the log-odds of class 1, finite."""
-    with np.errstate(over="ignore"):
-        odds: Floats = np.subtract(logits[:, 1], logits[:, 0], dtype=np.float64)
-    return np.clip(odds, -LARGEST, LARGEST, out=odds)
+    return _features.log_odds(logits, LARGEST)
 
 
 def logs_of(share: Floats) -> Floats:

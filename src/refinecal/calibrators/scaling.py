@@ -3,7 +3,6 @@
 from __future__ import annotations  # so that help() shows types by name
 
 from abc import abstractmethod
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,8 @@ from refinecal.calibrators._columns import (
 )
 from refinecal.calibrators._features import (
     LARGEST,
+    best_beta,
     check_strength,
-    finite_gaps,
     gap_limit,
     log_odds,
 )
@@ -34,11 +33,10 @@ from refinecal.calibrators._solve import (
     with_ones,
 )
 from refinecal.calibrators._two import fit_two
-from refinecal.temperature import fit_sample
 
 Array = NDArray[np.float64]
 
-SMALLEST = 1e-300  # of the features: what is learned stays finite
+SMALLEST = 1e-300  # of features that are not 0: what is learned stays finite
 VECTOR = Advice("vector scaling", "use calibrator='structured-vector', which has penalties")
 
 
@@ -291,11 +289,10 @@ def _unit_logits(sample: Sample, limit: float, threads: int, start: float) -> tu
 def _unit(sample: Sample, limit: float, features: Array, threads: int, start: float) -> float:
     """Return the best inverse temperature; where that is no scale to start from, that of the features."""
     largest = max(float(features.max()), -float(features.min()))
-    if largest == 0:
+    if largest < SMALLEST:
         return 1.0
-    gaps = finite_gaps(sample.logits, limit)
-    beta = fit_sample(replace(sample, logits=gaps), start, threads).beta
-    return beta if 0.1 <= beta * largest <= 1e3 else 1 / max(largest, SMALLEST)
+    beta = best_beta(sample, limit, threads, start)
+    return beta if 0.1 <= beta * largest <= 1e3 else 1 / largest
 
 
 def _fit_affine(sample: Sample, limit: float, shift: float, advice: Advice) -> tuple[float, Array]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from refinecal._calibrator import Calibrator
 from refinecal._sample import Sample
 from refinecal.calibrators._dealing import at_random
-from refinecal.calibrators._features import gap_limit, log_odds
+from refinecal.calibrators._features import gap_limit, log_odds, settled
 from refinecal.calibrators._two_classes import shares_of, two_classes
 from refinecal.calibrators.binning import rank
 
@@ -28,7 +28,8 @@ EXACT, CLOSE = 1e-12, 1e-9  # Newton decrements of the fit, and of those that on
 MARGIN = (
     0.5  # standard errors that a looser curve must gain: fewer did worse in simulations, and more
 )
-SAME, ROUNDING = 1e-9, 1e-13  # of the range, of the largest: scores that differ by less are one
+COUNTABLE = 2.0**53  # copies that are dealt one by one
+CLOSEST = 1e-9  # of the range: knots that are closer have no piece of curve between them
 
 
 class SplineCalibration(Calibrator):
@@ -96,21 +97,21 @@ class SplineCalibration(Calibrator):
         sample = two_classes(sample, "spline calibration", "spline")
         n_knots, penalties = self._checked()
         self.limit_ = gap_limit(sample)
-        odds = log_odds(sample.logits, self.limit_)
+        odds = settled(log_odds(sample.logits, self.limit_))
         shares = shares_of(sample)
         order = rank(odds, shares)  # which decides the folds
         self.knots_ = _choose_knots(odds[order], min(n_knots, 2 + int(sample.total / PER_KNOT)))
-        weights = np.empty(0) if sample.weights is None else sample.weights[order]
-        rows = _in_order(odds[order], shares[order], weights, self.knots_)
-        self._search(rows, penalties if len(self.knots_) > 2 else penalties[:1])
+        copies = np.ones(sample.n) if sample.weights is None else sample.weights[order]
+        rows = _in_order(odds[order], shares[order], copies, self.knots_)
+        self._search(rows, copies, penalties if len(self.knots_) > 2 else penalties[:1])
 
-    def _search(self, rows: "Rows", penalties: Floats) -> None:
+    def _search(self, rows: "Rows", copies: Floats, penalties: Floats) -> None:
         """Fit with each penalty, and keep the one that rows left out ask for."""
         from refinecal.calibrators._pieces import spline_maps
 
         maps = spline_maps(self.knots_)
         fits = _path(rows, maps, penalties, [np.zeros(len(self.knots_))], EXACT)
-        best = _stiffest(rows, maps, penalties, fits) if len(penalties) > 1 else 0
+        best = _stiffest(rows, copies, maps, penalties, fits) if len(penalties) > 1 else 0
         self.penalty_, self.pieces_ = float(penalties[best]), maps @ fits[best]
 
     def _checked(self) -> tuple[int, Floats]:
@@ -141,21 +142,20 @@ class SplineCalibration(Calibrator):
 
 def _choose_knots(odds: Floats, n_knots: int) -> Floats:
     """Return scores in the middle of equally many distinct ones each; so tails have half as many."""
-    low, high = odds[0], odds[-1]
-    tolerance = max(SAME * (high - low), ROUNDING * max(-low, high))
-    distinct = odds[np.concatenate([[True], np.diff(odds) > tolerance])]
+    apart = np.diff(odds) > CLOSEST * (odds[-1] - odds[0])
+    distinct = odds[np.concatenate([[True], apart])]
     m = min(n_knots, len(distinct))
     return np.asarray(distinct[((np.arange(m) + 0.5) * len(distinct) / m).astype(np.int64)])
 
 
-def _in_order(odds: Floats, shares: NDArray[Any], weights: Floats, knots: Floats) -> "Rows":
-    """Return what the kernels read, from rows in order of their scores."""
+def _in_order(odds: Floats, shares: NDArray[Any], copies: Floats, knots: Floats) -> "Rows":
+    """Return what the kernels read, from rows in order of their scores; the weights have the mean 1."""
     from refinecal.calibrators._pieces import Rows
 
     pieces, places = _place(odds, knots)
     first = np.searchsorted(pieces, np.arange(len(knots) + 2), "left")
-    total = float(weights.sum()) if weights.size else float(len(odds))
-    return Rows(first, places, shares.astype(np.float64), weights, total)
+    weights = np.empty(0) if (copies == 1).all() else copies * (len(odds) / copies.sum())
+    return Rows(first, places, shares.astype(np.float64), weights, float(len(odds)))
 
 
 def _path(
@@ -175,26 +175,30 @@ def _path(
     return fits[1:]
 
 
-def _stiffest(rows: "Rows", maps: Floats, penalties: Floats, fits: list[Floats]) -> int:
+def _stiffest(
+    rows: "Rows", copies: Floats, maps: Floats, penalties: Floats, fits: list[Floats]
+) -> int:
     """Return which penalty is the largest that does as well as the best on rows left out, within noise."""
     from refinecal.calibrators._pieces import row_losses, take
 
     sums, squares = np.zeros(len(penalties)), np.zeros((len(penalties), len(penalties)))
-    copies = rows.weights if rows.weights.size else np.ones(len(rows.places))
+    unit = rows.total / copies.sum()
     for out in _folds(copies, rows):
-        if not 0 < out.sum() < rows.total:
+        if not (out.any() and (copies - out).any()):
             continue
-        test = take(rows, out)
-        fitted = _path(take(rows, copies - out), maps, penalties, fits, CLOSE)
+        test = take(rows, out * unit)
+        fitted = _path(take(rows, (copies - out) * unit), maps, penalties, fits, CLOSE)
         losses = np.array([row_losses(test, maps @ theta) for theta in fitted])
         losses -= losses[0]  # in pairs: what each gains over the stiffest
-        mass = out[out > 0]
+        mass = out[out > 0] * unit
         sums += losses @ mass
         squares += (losses * mass) @ losses.T
     means = sums / rows.total
     best = int(means.argmin())
     spread = np.diagonal(squares) - 2 * squares[best] + squares[best, best]
-    errors = np.sqrt(np.maximum(spread, 0)) / rows.total
+    errors = (
+        np.sqrt(np.maximum(spread * unit, 0)) / rows.total
+    )  # of as many samples as there are copies
     return int(np.flatnonzero(means - means[best] <= MARGIN * errors)[0])
 
 
@@ -208,7 +212,8 @@ def _folds(copies: Floats, rows: "Rows") -> Iterator[Floats]:
     pack = np.cumsum(new) - 1
     masses: Floats = np.bincount(pack, copies).astype(np.float64)
     several = masses >= 2
-    shares = at_random(masses[several], N_FOLDS) / masses[several, None]
+    dealt = np.minimum(masses[several], COUNTABLE)
+    shares = at_random(dealt, N_FOLDS) / dealt[:, None]
     row = several[pack]
     for fold in range(N_FOLDS):
         out = np.minimum(np.diff(rounds + np.clip(rest - fold, 0, 1)), copies)

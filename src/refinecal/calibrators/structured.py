@@ -2,7 +2,6 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from refinecal._calibrator import Calibrator
 from refinecal._sample import Sample, on_cpu
 from refinecal.calibrators._columns import gap_columns, log_softmax_rows, smooth
-from refinecal.calibrators._features import check_strength, finite_gaps, gap_limit
+from refinecal.calibrators._features import best_beta, check_strength, gap_limit
 from refinecal.calibrators._logistic import STRONGEST
 from refinecal.calibrators._newton import Advice
 from refinecal.calibrators._softmax_linear import MatrixMap, VectorMap
@@ -23,7 +22,6 @@ from refinecal.calibrators._solve import (
     with_ones,
 )
 from refinecal.calibrators._two import fit_two
-from refinecal.temperature import fit_sample
 
 Array = NDArray[np.float64]
 
@@ -216,8 +214,7 @@ class StructuredMatrixScaling(Calibrator):
 
 def _first_step(sample: Sample, limit: float, threads: int, start: float) -> tuple[float, Array]:
     """Return the best inverse temperature, and the logarithms (k, n) of what it predicts with smoothing."""
-    gaps = finite_gaps(sample.logits, limit)
-    beta = fit_sample(replace(sample, logits=gaps), start, threads).beta
+    beta = best_beta(sample, limit, threads, start)
     return beta, smooth(gap_columns(sample.logits, limit), beta, sample.total)
 
 
