@@ -1,5 +1,7 @@
 """Vector, matrix, Dirichlet, structured and ensemble scaling, against independent solvers."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -7,6 +9,7 @@ from scipy.special import log_softmax, softmax
 from strategies import drawn
 
 import refinecal as rc
+from refinecal.calibrators._serial import in_one_thread, libraries
 from refinecal.calibrators.ensemble import mixture_weights
 
 
@@ -270,6 +273,24 @@ def test_many_classes_end_in_time():
         probs = fitted.predict_proba_logits(logits)
         assert np.isfinite(probs).all()
         np.testing.assert_allclose(probs.sum(axis=1), 1)
+
+
+def test_small_products_are_left_to_one_thread_and_the_setting_comes_back():
+    before = [library.num_threads for library in libraries()]
+    with in_one_thread(1000):
+        assert [library.num_threads for library in libraries()] == [1] * len(before)
+        with in_one_thread(1000), in_one_thread(10**12):
+            pass
+        assert [library.num_threads for library in libraries()] == [1] * len(before)
+    with pytest.raises(KeyError), in_one_thread(1000):
+        raise KeyError
+    labels, logits = skewed(200, 4)
+    with ThreadPoolExecutor(4) as pool:  # fits that overlap
+        made = [rc.make_calibrator("matrix") for _ in range(8)]
+        fitted = list(pool.map(lambda one: one.fit_logits(logits, labels), made))
+    assert [library.num_threads for library in libraries()] == before
+    for one in fitted:
+        np.testing.assert_array_equal(one.matrix_, fitted[0].matrix_)
 
 
 @pytest.mark.parametrize("strength", ["diagonal", "off_diagonal", "intercept"])

@@ -8,6 +8,7 @@ scores. ``MatrixMap`` and ``VectorMap`` say what those two are; the rest is shar
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from refinecal._vector import exp2, larger
 from refinecal.calibrators._features import even_weights
 
 BLOCK_SIZE = 8192  # numbers of a block of samples: 64 kB
+FEW = 300  # parameters up to which products are done in blocks
+PRODUCT_SIZE = 2**18  # multiplications of a block
 CHUNK = 512  # samples whose outer products are summed together
 
 Array = NDArray[np.float64]
@@ -103,10 +106,20 @@ class MatrixMap(SoftmaxMap):
     """Scores ``theta @ features``: features (d, n), theta (k, d) as a vector."""
 
     def scores(self, theta: NDArray[Any], out: NDArray[Any]) -> None:
-        np.matmul(theta.reshape(self.k, -1), self.features, out=out)
+        matrix = theta.reshape(self.k, -1)
+        for part in self._parts():
+            np.matmul(matrix, self.features[:, part], out=out[:, part])
 
     def adjoint(self, values: NDArray[Any]) -> Array:
-        return np.asarray((values @ self.features.T).ravel(), dtype=np.float64)
+        products = (values[:, part] @ self.features[:, part].T for part in self._parts())
+        return np.asarray(sum(products).ravel(), dtype=np.float64)
+
+    def _parts(self) -> Iterator[slice]:
+        """Cut the samples into blocks that stay in cache."""
+        size = self.k * len(self.features)
+        step = PRODUCT_SIZE // size if size <= FEW else self.n
+        for start in range(0, self.n, step):
+            yield slice(start, start + step)
 
     def outer(self, stride: int = 1) -> Array:
         d = len(self.features)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from refinecal.calibrators._dense import solve_dense
 from refinecal.calibrators._logistic import STRONGEST
@@ -101,7 +101,10 @@ def _sampled(softmax: MatrixMap) -> Callable[[Vector], Vector]:
     hessian = softmax.outer(stride) * (stride / softmax.total)
     diagonal = np.diagonal(hessian) + softmax.ridge
     hessian.flat[:: len(hessian) + 1] += softmax.ridge + SAMPLING_ERROR * diagonal + TINY
-    factor = cho_factor(hessian, overwrite_a=True, check_finite=False)
+    try:
+        factor = cho_factor(hessian, overwrite_a=True, check_finite=False)
+    except LinAlgError:  # rounding made it indefinite, where hardly anything is uncertain
+        return lambda vector: np.asarray(vector / (diagonal + TINY))
 
     def apply(vector: Vector) -> Vector:
         return np.asarray(cho_solve(factor, vector, check_finite=False))
@@ -198,9 +201,8 @@ def _with_scale(
     middle = softmax.features[:-1].mean(axis=1, dtype=np.float64)
     large = np.abs(middle) > SMALL * np.abs(middle).max()
     entries = np.divide(1.0, middle, out=np.zeros(k), where=large)
-    scale = np.eye(k, k + 1)
-    scale[np.arange(k), np.arange(k)] = entries / max(np.abs(entries).max(), TINY)
-    scale = scale.ravel()
+    scale = np.eye(k, k + 1).ravel()
+    scale[scale > 0] = entries / max(np.abs(entries).max(), TINY)
     curvature = float(scale @ softmax.product(scale)) + TINY
 
     def apply(vector: Vector) -> Vector:

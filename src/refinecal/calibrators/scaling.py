@@ -24,6 +24,7 @@ from refinecal.calibrators._features import (
     log_odds,
 )
 from refinecal.calibrators._newton import Advice
+from refinecal.calibrators._serial import in_one_thread
 from refinecal.calibrators._softmax_linear import MatrixMap, VectorMap
 from refinecal.calibrators._solve import (
     linear_start,
@@ -96,7 +97,8 @@ class VectorScaling(Calibrator):
         features -= middle[:, None]
         begin = np.concatenate([np.ones(sample.k), middle])
         softmax = VectorMap(features, sample, np.zeros(len(begin)), begin)
-        slopes, shifts = np.split(solve_vector(softmax, begin, VECTOR), 2)
+        with in_one_thread(sample.k * features.size):
+            slopes, shifts = np.split(solve_vector(softmax, begin, VECTOR), 2)
         shifts -= slopes * middle
         self.scales_, self.intercepts_ = slopes * unit, shifts - shifts.mean()
 
@@ -157,14 +159,11 @@ class _Matrix(Calibrator):
         """Return matrix and intercepts; the features are ``unit`` times what they stand for."""
         k, strength = sample.k, sample.k / sample.total
         off = strength * self.off_diagonal * min(unit, LARGEST) ** 2
-        begin = linear_start(k)
-        softmax = MatrixMap(
-            with_ones(features, self.off_diagonal),
-            sample,
-            penalties(k, off, 0.0, strength * self.intercept),
-            np.zeros(len(begin)),
-        )
-        found = solve_matrix(softmax, begin, self._advice).reshape(k, k + 1)
+        ridge, begin = penalties(k, off, 0.0, strength * self.intercept), linear_start(k)
+        full = with_ones(features, self.off_diagonal)
+        with in_one_thread(k * full.size):
+            softmax = MatrixMap(full, sample, ridge, np.zeros(len(begin)))
+            found = solve_matrix(softmax, begin, self._advice).reshape(k, k + 1)
         return found[:, :k] * unit, found[:, k] - found[:, k].mean()
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:

@@ -13,6 +13,7 @@ from refinecal.calibrators._columns import gap_columns, log_softmax_rows, smooth
 from refinecal.calibrators._features import best_beta, check_strength, gap_limit
 from refinecal.calibrators._logistic import STRONGEST
 from refinecal.calibrators._newton import Advice
+from refinecal.calibrators._serial import in_one_thread
 from refinecal.calibrators._softmax_linear import MatrixMap, VectorMap
 from refinecal.calibrators._solve import (
     linear_start,
@@ -105,7 +106,8 @@ class StructuredVectorScaling(Calibrator):
         begin = np.repeat([1.0, 0.0], k)
         ridge = np.minimum(np.repeat([2 * on_scale, 2 * on_shift], k), STRONGEST)
         softmax = VectorMap(logs, sample, ridge, begin)
-        self.scales_, shifts = np.split(solve_vector(softmax, begin, VECTOR), 2)
+        with in_one_thread(k * logs.size):
+            self.scales_, shifts = np.split(solve_vector(softmax, begin, VECTOR), 2)
         self.intercepts_ = shifts - shifts.mean()
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
@@ -200,8 +202,10 @@ class StructuredMatrixScaling(Calibrator):
             return
         begin = linear_start(k)
         ridge = penalties(k, off_diagonal, on_diagonal, on_shift)
-        softmax = MatrixMap(with_ones(logs, off_diagonal), sample, ridge, begin)
-        best = solve_matrix(softmax, begin, MATRIX).reshape(k, k + 1)
+        full = with_ones(logs, off_diagonal)
+        with in_one_thread(k * full.size):
+            softmax = MatrixMap(full, sample, ridge, begin)
+            best = solve_matrix(softmax, begin, MATRIX).reshape(k, k + 1)
         self.matrix_ = _least_penalty(best[:, :k], on_diagonal, off_diagonal)
         self.intercepts_ = best[:, k] - best[:, k].mean()
 
