@@ -38,13 +38,13 @@ def settled(odds: NDArray[np.float64]) -> NDArray[np.float64]:
     further above than ROUNDING, relative to its size, or to 1 (or to the largest score, if that is below 1).
     """
     ranked = np.sort(odds)
-    unit = min(1.0, max(abs(ranked[0]), abs(ranked[-1])))
+    largest = max(abs(ranked[0]), abs(ranked[-1]))
     with np.errstate(invalid="ignore"):  # infinite scores are equal already
         gaps = np.diff(ranked)
-        reach = ranked + ROUNDING * np.maximum(np.abs(ranked), unit)
+        if gaps.min(where=gaps > 0, initial=np.inf) > ROUNDING * largest:
+            return odds
+        reach = ranked + ROUNDING * np.maximum(np.abs(ranked), min(1.0, largest))
         near = (ranked[1:] <= reach[:-1]) & np.isfinite(gaps)
-    if not (near & (gaps > 0)).any():
-        return odds
     first = np.flatnonzero(np.concatenate([[True], ~near]))
     lowest = np.repeat(first, np.diff(np.append(first, len(ranked))))
     for i in np.flatnonzero(ranked > reach[lowest]):  # in a run longer than rounding
