@@ -17,6 +17,9 @@ quick = settings(deadline=None, max_examples=60)  # the first example may compil
 KINDS = pytest.mark.parametrize("kind", [VennAbers, CrossVennAbers])
 
 
+light = pytest.mark.filterwarnings("ignore:sample_weight sums to")  # which is warned of
+
+
 @st.composite
 def weighted(draw, max_rows=10):
     n = draw(st.integers(1, max_rows))
@@ -42,6 +45,7 @@ def by_definition(odds, labels, weights, new):
     return found
 
 
+@light
 @quick
 @given(weighted())
 def test_it_is_two_isotonic_fits_per_row(sample):
@@ -56,6 +60,7 @@ def test_it_is_two_isotonic_fits_per_row(sample):
     )
 
 
+@light
 @quick
 @given(weighted(), st.booleans())
 def test_the_probability_lies_within_the_interval(sample, cross):
@@ -78,6 +83,7 @@ def test_many_rows():
         np.testing.assert_allclose(found, by_definition(odds, labels, w, new), atol=1e-11)
 
 
+@light
 @quick
 @given(weighted(), st.data())
 def test_weights_repeat_rows_and_order_does_not_matter(sample, data):
