@@ -7,5 +7,6 @@ os.environ.setdefault("MPLBACKEND", "Agg")  # no windows
 
 from hypothesis import settings
 
-settings.register_profile("refinecal", deadline=None)  # no test asserts a time
+# No test asserts a time. Half of Hypothesis' own number of examples, since the properties are many.
+settings.register_profile("refinecal", deadline=None, max_examples=50)
 settings.load_profile("refinecal")

@@ -129,7 +129,7 @@ def test_isotonic_is_finite_on_separable_folds():
 
 def test_isotonic_refuses_many_classes():
     labels, logits = overconfident()
-    with pytest.raises(ValueError, match="for 2 classes, found 3: use calibrator='temperature'"):
+    with pytest.raises(ValueError, match="for 2 classes, found 3: use calibrator='isotonic-ovr'"):
         rc.decompose(labels, logits=logits, calibrator="isotonic")
 
 

@@ -401,7 +401,7 @@ def test_one_step_of_a_table_at_a_time(tmp_path):
 
     post_mortem(tmp_path / "all.parquet", metrics=[arrow_bytes])
     assert len(seen) == 20
-    assert max(seen) < 6 * step
+    assert max(seen) < 10 * step  # of 20; how far Arrow reads ahead varies
 
 
 # ---- wrong use -------------------------------------------------------------------------------------------
