@@ -64,8 +64,8 @@ class AutoCalibrator(Calibrator):
     cv : int, default 5
         Number of folds.
     blend : bool, default True
-        If ``False``, pick one: that of fewest parameters within one standard error of the best. On nearly 200 sets
-        of real predictions the blend had the smaller loss, since families are seldom far apart.
+        If ``False``, pick one: that of fewest parameters within one standard error of the best. On nearly
+        200 sets of real predictions the blend had the smaller loss, since families are seldom far apart.
 
     Attributes
     ----------
