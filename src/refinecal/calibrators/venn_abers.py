@@ -1,6 +1,7 @@
 """Venn-Abers prediction: isotonic regression that says how sure it is of the probability itself."""
 
 import numbers
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,9 @@ class _Intervals(Calibrator):
         """Return p0 and p1 for logits; else like :meth:`predict_interval`."""
         return self._interval(self._check(logits, "logits"))
 
+    @abstractmethod
     def _interval(self, logits: NDArray[Any]) -> Floats:
-        raise NotImplementedError
+        """Return p0 and p1 of checked logits."""
 
 
 class VennAbers(_Intervals):

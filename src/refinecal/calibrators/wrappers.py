@@ -2,6 +2,7 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
@@ -25,9 +26,9 @@ class _Wrapper(Calibrator):
     calibrator: Any
     laplace = False
 
+    @abstractmethod
     def _parts(self) -> list[Calibrator]:
         """Return the calibrators that it has fitted."""
-        raise NotImplementedError
 
     @property
     def n_parameters(self) -> int:
@@ -143,13 +144,13 @@ class _Binary(_Wrapper):
     def _summary(self) -> str:
         return f"{len(self.calibrators_)} calibrators"
 
+    @abstractmethod
     def _problems(self, sample: Sample) -> Iterable[Sample]:
         """Return the binary problems that the rows make."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _join(self, logits: Floats) -> Floats:
         """Return the logarithms of the probabilities of some rows."""
-        raise NotImplementedError
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         sample = on_cpu(sample).counted()
