@@ -30,6 +30,8 @@ $(VENV)/ready: pyproject.toml constraints.txt
 demo: setup
 	@$(VENV)/bin/refinecal demo --out $(DEMO)
 
+# One thread each: two test workers whose libraries take every core would fight for them.
+test: export OMP_NUM_THREADS ?= 1
 test: setup
 	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile
 
