@@ -1,0 +1,221 @@
+r"""What every spectrum can do: means, signal, draws.
+
+When features and samples grow together, all that is left of the covariance :math:`\Sigma` is the law
+:math:`F` of its eigenvalues :math:`\sigma`, and the law :math:`G` that says how much of
+:math:`\|\mu\|^2 = c^2` lies in directions with which eigenvalue. Theory needs means only,
+
+.. math:: E_F[f(\sigma)] \approx \sum_i w_i f(\sigma_i), \qquad E_G[f(\sigma)] \approx \sum_i g_i f(\sigma_i),
+
+of rational functions :math:`f` with poles at :math:`\sigma \le 0`. The best error rate that any classifier
+reaches is :math:`e^* = \Phi(-c \sqrt{E_G[1/\sigma]})` (paper, section 7).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri
+
+from refinecal.theory._spectrum_checks import check_count, check_floats, check_shares, fixed, shown
+
+Floats = NDArray[np.float64]
+Function = Callable[[Floats], ArrayLike]
+
+
+class Spectrum:
+    """The law of the eigenvalues of a covariance, held as a quadrature rule.
+
+    Attributes
+    ----------
+    nodes : ndarray of shape (q,)
+        Eigenvalues in increasing order, all positive.
+    weights : ndarray of shape (q,)
+        The share of the directions at each node; they sum to 1.
+    signal_weights : ndarray of shape (q,)
+        The share of the squared norm of the mean at each node; the same as ``weights`` if the mean has no
+        preferred direction, as in the paper.
+    label : str
+        Short text for titles.
+    """
+
+    kind = "quadrature"
+
+    def __init__(
+        self, nodes: Floats, weights: Floats, signal_weights: Floats | None = None, label: str = ""
+    ) -> None:
+        self.nodes, self.weights = fixed(nodes), fixed(weights)
+        self.signal_weights = self.weights if signal_weights is None else fixed(signal_weights)
+        self.label = label or f"{len(self.nodes)} eigenvalues"
+
+    # ---- means -------------------------------------------------------------------------------------------
+
+    def mean(self, function: Function) -> float:
+        """Return the mean of a function of the eigenvalue over the directions.
+
+        >>> from refinecal.theory import PointSpectrum
+        >>> PointSpectrum([1, 3]).mean(lambda sigma: sigma**2)  # (1 + 9) / 2
+        5.0
+        """
+        return float(np.sum(self.weights * self._values(function, "function(nodes)")))
+
+    def signal_mean(self, function: Function) -> float:
+        """Return the mean of a function of the eigenvalue over the signal."""
+        return float(np.sum(self.signal_weights * self._values(function, "function(nodes)")))
+
+    def _values(self, function: Function, name: str) -> Floats:
+        values = check_floats(function(self.nodes), name)
+        if values.shape not in ((), self.nodes.shape):
+            raise ValueError(
+                f"{name} has shape {values.shape} for {len(self.nodes)} eigenvalues: "
+                "it needs one value for each"
+            )
+        return np.broadcast_to(values, self.nodes.shape)
+
+    @property
+    def accuracy(self) -> float:
+        """The relative error of means of 1 / (x + sigma), x >= 0; 0 if the rule itself is the law."""
+        return 0.0
+
+    @property
+    def inverse_mean(self) -> float:
+        """The mean of 1 / sigma over the signal; infinite if eigenvalues come too near to 0."""
+        return self.signal_mean(lambda sigma: 1 / sigma)
+
+    # ---- signal ------------------------------------------------------------------------------------------
+
+    @property
+    def isotropic(self) -> bool:
+        """Whether the mean has no preferred direction."""
+        return np.allclose(self.signal_weights, self.weights, rtol=1e-13, atol=0)
+
+    def with_signal(self, signal: ArrayLike | Function) -> Self:
+        """Return the same spectrum with the signal spread otherwise over the directions.
+
+        Parameters
+        ----------
+        signal : array of shape (q,) or function
+            The share of the signal at each node; or a function of the eigenvalue that says how much of it
+            a direction has. Only proportions matter.
+
+        >>> from refinecal.theory import PointSpectrum
+        >>> strong = PointSpectrum([1, 4]).with_signal(lambda sigma: sigma)
+        >>> strong.signal_weights.tolist()
+        [0.2, 0.8]
+        """
+        n, name = len(self.nodes), "signal"
+        if callable(signal):
+            name = "signal(nodes)"
+            found = self.weights * check_shares(self._values(signal, name), name, n)
+        else:
+            found = check_floats(signal, name)
+        other = copy.copy(self)
+        other.signal_weights = fixed(check_shares(found, name, n))
+        return other
+
+    def signal_ratio(self, sigma: ArrayLike) -> Floats:
+        """Return how much signal directions with these eigenvalues have, relative to the average.
+
+        It is 1 everywhere if the signal has no preferred direction; else it is interpolated between nodes.
+        """
+        logs = np.log(check_floats(sigma, "sigma"))
+        if self.isotropic:
+            return np.ones_like(logs)
+        some = self.weights > 0
+        ratio = self.signal_weights[some] / self.weights[some]
+        return np.asarray(np.interp(logs, np.log(self.nodes[some]), ratio))
+
+    def signal_for(self, bayes_error: ArrayLike) -> Any:
+        r"""Return the norm c of the mean for which the best error rate is ``bayes_error``.
+
+        Solves :math:`e^* = \Phi(-c \sqrt{E_G[1/\sigma]})`, elementwise.
+
+        >>> from scipy.special import ndtr
+        >>> from refinecal.theory import PointSpectrum
+        >>> float(PointSpectrum([4.0]).signal_for(ndtr(-1.0)))  # two standard deviations are needed for 1
+        2.0
+        """
+        errors = check_floats(bayes_error, "bayes_error")
+        bad = ~((errors > 0) & (errors < 0.5))
+        if bad.any():
+            raise ValueError(
+                f"bayes_error is {errors[bad][0]:g}: it must lie between 0 and 0.5, both excluded. "
+                "Divide by 100 if it is in percent."
+            )
+        inverse = self.inverse_mean
+        if np.isinf(inverse):
+            raise ValueError(
+                f"bayes_error cannot be set for {self.label}: its eigenvalues come so near to 0 that the "
+                "mean of 1 / sigma is infinite, and the best error rate is 0 for any signal. Pass signal= "
+                "instead, or give the spectrum a shift."
+            )
+        return -ndtri(errors) / np.sqrt(inverse)
+
+    def bayes_error_of(self, signal: ArrayLike) -> Any:
+        r"""Return the best error rate for a mean of norm ``signal``, :math:`\Phi(-c \sqrt{E_G[1/\sigma]})`.
+
+        >>> from refinecal.theory import PointSpectrum
+        >>> float(PointSpectrum([1.0]).bayes_error_of(0.0))
+        0.5
+        """
+        norms = check_floats(signal, "signal")
+        bad = ~((norms >= 0) & (norms < np.inf))
+        if bad.any():
+            raise ValueError(f"signal is {norms[bad][0]:g}: it must be finite, 0 or positive")
+        inverse = self.inverse_mean
+        if np.isinf(inverse):  # perfect, unless there is nothing to see
+            return np.where(norms > 0, 0.0, 0.5)[()]
+        return ndtr(-norms * np.sqrt(inverse))
+
+    # ---- the law -----------------------------------------------------------------------------------------
+
+    def draw(self, n: int, rng: np.random.Generator | int | None = None) -> Floats:
+        """Return n independent eigenvalues, from a generator or a seed."""
+        return self._draw(check_count(n), np.random.default_rng(rng))
+
+    def _draw(self, n: int, rng: np.random.Generator) -> Floats:
+        return np.asarray(rng.choice(self.nodes, size=n, p=self.weights))
+
+    def density(self, sigma: ArrayLike) -> Floats | None:
+        """Return the density at these eigenvalues, or None if the law has none."""
+        return None
+
+    def _arguments(self) -> dict[str, Any]:
+        """Return the arguments that make this law, whatever its signal."""
+        return {"nodes": self.nodes, "weights": self.weights}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers and lists that say which law this is.
+
+        >>> from refinecal.theory import UniformSpectrum
+        >>> UniformSpectrum(1, 2).to_dict()
+        {'kind': 'uniform', 'label': 'Uniform(1, 2)', 'low': 1.0, 'high': 2.0}
+        """
+        found = self._arguments()
+        if not self.isotropic:
+            found |= {"nodes": self.nodes, "signal_weights": self.signal_weights}
+        plain = {key: np.asarray(value).tolist() for key, value in found.items()}
+        return {"kind": self.kind, "label": self.label, **plain}
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{key}={shown(value)}" for key, value in self._arguments().items())
+        signal = "" if self.isotropic else f".with_signal({shown(self.signal_weights)})"
+        return f"{type(self).__name__}({arguments}){signal}"
+
+    def _key(self) -> tuple[Any, ...]:
+        arrays = self.nodes, self.weights, self.signal_weights
+        return type(self), *(array.tobytes() for array in arrays)
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, Spectrum) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the state of a copy or a pickle, whose arrays can be written to."""
+        arrays = {name: fixed(state[name]) for name in ("nodes", "weights", "signal_weights")}
+        self.__dict__.update(state | arrays)

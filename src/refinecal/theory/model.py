@@ -1,0 +1,429 @@
+r"""The Gaussian data model (section 6 of the paper), to draw from and to judge linear models by.
+
+Features are :math:`X \sim N(m + \mu, \Sigma)` for label 1 and :math:`N(m - \mu, \Sigma)` for label 0, with a
+centre m and a prevalence :math:`\pi = P(Y = 1)`. The log-odds of the label are linear in x,
+
+.. math:: w^{*\top} (x - m) + \mathrm{logit}(\pi), \qquad w^* = 2 \Sigma^{-1} \mu,
+
+and a linear score :math:`w^\top x + b` has expertise
+:math:`a = \langle w, w^*\rangle_\Sigma / \|w\|_\Sigma = 2 w^\top \mu / \|w\|_\Sigma`, confidence
+:math:`\|w\|_\Sigma = \sqrt{w^\top \Sigma w}` and shift :math:`w^\top m + b`, which is all that
+:func:`gaussian_decomposition` asks for.
+"""
+
+from __future__ import annotations  # so that help() shows types by name
+
+import operator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
+
+from refinecal._arrays import to_floats
+from refinecal.losses import ProperLoss
+from refinecal.theory.gaussian import GaussianDecomposition, error_rate, gaussian_decomposition
+
+if TYPE_CHECKING:
+    from refinecal.theory.spectrum import Spectrum
+
+__all__ = ["GaussianModel", "sample"]
+
+Floats = NDArray[np.float64]
+Seed = int | np.random.Generator | None
+
+ASYMMETRY = 1e-8  # of a covariance, relative to its largest entry: what rounding may leave
+ROUNDING = float(np.finfo(np.float64).eps)
+
+
+class GaussianModel:
+    r"""Two Gaussian classes of the same covariance.
+
+    Parameters
+    ----------
+    mu : array-like of shape (p,)
+        Half the difference between the means of the classes.
+    sigma : array-like of shape (p,) or (p, p)
+        Covariance within a class; one dimension stands for a diagonal, that is, for variances.
+    prevalence : float, default 0.5
+        Probability of label 1.
+    centre : array-like of shape (p,), optional
+        Middle between the means; by default 0.
+
+    Attributes
+    ----------
+    mu, sigma, prevalence, centre
+        As given.
+    n_features : int
+        The number of features p.
+    weights : ndarray of shape (p,)
+        Weights of the true log-odds, :math:`w^* = 2 \Sigma^{-1} \mu`.
+    intercept : float
+        Intercept of the true log-odds.
+    bayes_error : float
+        Error rate of the best classifier.
+
+    Examples
+    --------
+    One feature, with means 1 and -1 and variance 1:
+
+    >>> from refinecal.theory import GaussianModel
+    >>> model = GaussianModel([1.0], [1.0])
+    >>> model.weights, round(model.bayes_error, 4)  # the normal law beyond one standard deviation
+    (array([2.]), 0.1587)
+
+    Weights twice too long have all of the expertise, and twice the confidence that it deserves:
+
+    >>> found = model.decompose([4.0])
+    >>> float(found.expertise), float(found.confidence)
+    (2.0, 4.0)
+    """
+
+    def __init__(
+        self,
+        mu: ArrayLike,
+        sigma: ArrayLike,
+        *,
+        prevalence: float = 0.5,
+        centre: ArrayLike | None = None,
+    ) -> None:
+        self.mu = _vector(mu, "mu")
+        self.centre = np.zeros_like(self.mu) if centre is None else _vector(centre, "centre")
+        if self.centre.shape != self.mu.shape:
+            raise ValueError(
+                f"centre has {len(self.centre)} entries, but mu has {len(self.mu)}: pass one for each feature"
+            )
+        self.sigma = _covariance(sigma, len(self.mu))
+        self._root = np.sqrt(self.sigma) if self.sigma.ndim == 1 else _cholesky(self.sigma)
+        self.prevalence = _prevalence(prevalence)
+
+    @classmethod
+    def from_spectrum(
+        cls,
+        spectrum: Spectrum,
+        n_features: int,
+        *,
+        bayes_error: float | None = None,
+        signal: float | None = None,
+        seed: Seed = None,
+        exact: bool = True,
+    ) -> GaussianModel:
+        r"""Draw a model as section 7 of the paper does.
+
+        Eigenvalues are independent draws from the spectrum, and :math:`\mu_i` are normal with
+        :math:`E \mu_i^2 = c^2 / p`, or as the spectrum spreads its signal.
+
+        Parameters
+        ----------
+        spectrum : Spectrum
+            Law of the eigenvalues.
+        n_features : int
+            Their number p.
+        bayes_error, signal : float
+            One of the two: the error rate of the best classifier, or the norm c of the mean.
+        seed : int or Generator, optional
+            Of the draws.
+        exact : bool, default True
+            Rescale the mean so that the model has exactly the Bayes error, or the norm, that was asked for.
+            Otherwise it has it in the limit of many features, as in the paper.
+
+        Returns
+        -------
+        GaussianModel
+            With a diagonal covariance.
+
+        Examples
+        --------
+        >>> from refinecal.theory import BetaSpectrum, GaussianModel
+        >>> model = GaussianModel.from_spectrum(BetaSpectrum(1, 1), 200, bayes_error=0.1, seed=0)
+        >>> model.n_features, round(model.bayes_error, 12)
+        (200, 0.1)
+        """
+        n_features = _count(n_features, "n_features")
+        _one_of(bayes_error, signal)
+        rng = np.random.default_rng(seed)
+        sigma = spectrum.draw(n_features, rng)
+        mu = rng.standard_normal(n_features) * np.sqrt(spectrum.signal_ratio(sigma))
+        if bayes_error is None:
+            norm = float(signal)  # type: ignore[arg-type]
+            length = float(np.linalg.norm(mu)) if exact else np.sqrt(n_features)
+        elif exact:
+            norm = -float(ndtri(bayes_error))
+            length = float(np.linalg.norm(mu / np.sqrt(sigma)))
+        else:
+            norm, length = float(spectrum.signal_for(bayes_error)), np.sqrt(n_features)
+        if not length > 0:
+            raise ValueError(
+                "the drawn directions have no signal: pass more features, or another seed"
+            )
+        return cls(mu * (norm / length), sigma)
+
+    # ---- truth -------------------------------------------------------------------------------------------
+
+    @property
+    def n_features(self) -> int:
+        """The number of features."""
+        return len(self.mu)
+
+    @cached_property
+    def weights(self) -> Floats:
+        """Weights of the true log-odds."""
+        if self.sigma.ndim == 1:
+            return 2 * self.mu / self.sigma
+        from scipy.linalg import cho_solve
+
+        return np.asarray(2 * cho_solve((self._root, True), self.mu))
+
+    @property
+    def intercept(self) -> float:
+        """Intercept of the true log-odds."""
+        return float(self._logit - self.weights @ self.centre)
+
+    @property
+    def _logit(self) -> float:
+        return float(np.log(self.prevalence) - np.log1p(-self.prevalence))
+
+    @property
+    def bayes_error(self) -> float:
+        """Error rate of the best classifier."""
+        expertise = self.expertise(self.weights)
+        return float(error_rate(expertise, expertise, self.prevalence, self._logit))
+
+    def log_odds(self, X: ArrayLike) -> Floats:
+        """Return the true log-odds of label 1, one for each row of features."""
+        return np.asarray(self._dot(X, "X", self.weights) + self.intercept)
+
+    # ---- linear models -----------------------------------------------------------------------------------
+
+    def confidence(self, w: ArrayLike) -> Any:
+        r"""Return :math:`\|w\|_\Sigma`, the standard deviation of the score within a class.
+
+        Here and below, w may hold one weight vector in each row.
+        """
+        unit, length = self._unit(w)
+        return (length * self._norm(unit))[()]
+
+    def expertise(self, w: ArrayLike) -> Any:
+        r"""Return :math:`\langle w, w^*\rangle_\Sigma / \|w\|_\Sigma`; 0 for weights that are all 0."""
+        unit, _ = self._unit(w)
+        norm = self._norm(unit)
+        inner = np.asarray(2 * (unit @ self.mu))
+        return np.divide(inner, norm, out=np.zeros(norm.shape), where=norm > 0)[()]
+
+    def decompose(
+        self, w: ArrayLike, intercept: ArrayLike = 0.0, loss: str | ProperLoss = "log"
+    ) -> GaussianDecomposition:
+        """Return the exact decomposition of the loss of a linear model on this distribution.
+
+        Parameters
+        ----------
+        w : array-like of shape (p,) or (m, p)
+            Weights of the score, one model in each row.
+        intercept : float or array-like of shape (m,)
+            Added to the score.
+        loss : {"log", "brier", "spherical"} or a loss object
+            See :func:`gaussian_decomposition`.
+
+        Returns
+        -------
+        GaussianDecomposition
+            Numbers for one model, arrays of shape (m,) for several.
+        """
+        shift = self._dot(w, "w", self.centre) + to_floats(intercept, "intercept")
+        return gaussian_decomposition(
+            self.expertise(w), self.confidence(w), loss, prevalence=self.prevalence, shift=shift
+        )
+
+    def _norm(self, w: Floats) -> Floats:
+        scaled = w * self._root if self.sigma.ndim == 1 else w @ self._root
+        return np.asarray(np.linalg.norm(scaled, axis=-1))
+
+    def _unit(self, w: ArrayLike) -> tuple[Floats, Floats]:
+        """Return checked weights over their largest entry: then squares neither vanish nor overflow."""
+        rows = self._rows(w, "w")
+        length = np.abs(rows).max(axis=-1)
+        return rows / np.where(length > 0, length, 1)[..., None], length
+
+    def _dot(self, given: ArrayLike, name: str, vector: Floats) -> Floats:
+        return np.asarray(self._rows(given, name) @ vector)
+
+    def _rows(self, given: ArrayLike, name: str) -> Floats:
+        rows = np.asarray(to_floats(given, name), dtype=np.float64)
+        if rows.ndim not in (1, 2) or rows.shape[-1] != self.n_features:
+            raise ValueError(
+                f"{name} has shape {rows.shape}: it must be ({self.n_features},) or (m, {self.n_features}), "
+                "one number for each feature"
+            )
+        _finite(rows, name)
+        return rows
+
+    # ---- samples -----------------------------------------------------------------------------------------
+
+    def sample(
+        self, n: int, seed: Seed = None, *, balanced: bool = False
+    ) -> tuple[Floats, NDArray[np.int64]]:
+        """Draw features and labels.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows.
+        seed : int or Generator, optional
+            Of the draws.
+        balanced : bool, default False
+            Give label 1 to exactly ``n * prevalence`` rows (rounded), half of them by default, rather than
+            on average.
+
+        Returns
+        -------
+        X : ndarray of shape (n, p)
+        y : ndarray of shape (n,)
+            Labels 0 and 1.
+
+        Examples
+        --------
+        >>> from refinecal.theory import GaussianModel
+        >>> X, y = GaussianModel([1.0, 0.0], [1.0, 4.0]).sample(6, seed=0, balanced=True)
+        >>> X.shape, y.sum().item()
+        ((6, 2), 3)
+        """
+        n = _count(n, "n")
+        rng = np.random.default_rng(seed)
+        if balanced:
+            y = rng.permutation(np.arange(n) < round(n * self.prevalence)).astype(np.int64)
+        else:
+            y = (rng.random(n) < self.prevalence).astype(np.int64)
+        X = rng.standard_normal((n, self.n_features))
+        X = np.multiply(X, self._root, out=X) if self.sigma.ndim == 1 else X @ self._root.T
+        X += self.centre
+        X[y == 1] += self.mu
+        X[y == 0] -= self.mu
+        return X, y
+
+    def __repr__(self) -> str:
+        kind = "variances" if self.sigma.ndim == 1 else "covariance"
+        return (
+            f"GaussianModel({self.n_features} features, {kind} given, prevalence {self.prevalence:g}, "
+            f"Bayes error {self.bayes_error:.4g})"
+        )
+
+
+def sample(
+    n: int,
+    mu: ArrayLike,
+    sigma: ArrayLike,
+    *,
+    prevalence: float = 0.5,
+    centre: ArrayLike | None = None,
+    balanced: bool = False,
+    seed: Seed = None,
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Draw features and labels from a Gaussian model: :meth:`GaussianModel.sample` in one call.
+
+    >>> from refinecal.theory import sample
+    >>> X, y = sample(4, mu=[1.0, 0.0], sigma=[[1.0, 0.5], [0.5, 2.0]], seed=0)
+    >>> X.shape, set(y.tolist()) <= {0, 1}
+    ((4, 2), True)
+    """
+    model = GaussianModel(mu, sigma, prevalence=prevalence, centre=centre)
+    return model.sample(n, seed, balanced=balanced)
+
+
+# ---- checks ----------------------------------------------------------------------------------------------
+
+
+def _vector(given: ArrayLike, name: str) -> Floats:
+    array = np.array(to_floats(given, name), dtype=np.float64)
+    if array.ndim != 1 or not array.size:
+        raise ValueError(
+            f"{name} has shape {array.shape}: it must be (p,), one number for each feature"
+        )
+    _finite(array, name)
+    return array
+
+
+def _finite(array: Floats, name: str) -> None:
+    bad = np.argwhere(~np.isfinite(array))
+    if len(bad):
+        place = tuple(bad[0].tolist())
+        raise ValueError(
+            f"{name}[{', '.join(map(str, place))}] is {array[place]}: all entries must be finite"
+        )
+
+
+def _covariance(given: ArrayLike, n_features: int) -> Floats:
+    """Return variances or a symmetric matrix."""
+    sigma = np.array(to_floats(given, "sigma"), dtype=np.float64)
+    if sigma.shape not in ((n_features,), (n_features, n_features)):
+        raise ValueError(
+            f"sigma has shape {sigma.shape}, but mu has {n_features} entries: pass ({n_features},) variances "
+            f"or a ({n_features}, {n_features}) covariance matrix"
+        )
+    _finite(sigma, "sigma")
+    variances = sigma if sigma.ndim == 1 else sigma.diagonal()
+    bad = np.flatnonzero(~(variances > 0))
+    if bad.size:
+        raise ValueError(
+            f"the variance of feature {bad[0]} in sigma is {variances[bad[0]]:.6g}: it must be positive. "
+            "Drop features that are constant within classes."
+        )
+    if sigma.ndim == 1:
+        return sigma
+    gap = np.abs(sigma - sigma.T)
+    i, j = np.unravel_index(gap.argmax(), gap.shape)
+    if gap[i, j] > ASYMMETRY * np.abs(sigma).max():
+        raise ValueError(
+            f"sigma is not symmetric: sigma[{i}, {j}] is {sigma[i, j]:.6g}, but sigma[{j}, {i}] is "
+            f"{sigma[j, i]:.6g}. If that is rounding, pass (sigma + sigma.T) / 2."
+        )
+    return (sigma + sigma.T) / 2
+
+
+def _cholesky(sigma: Floats) -> Floats:
+    """Return the lower factor, or refuse a matrix that is not positive definite beyond rounding."""
+    try:
+        root = np.linalg.cholesky(sigma)
+    except np.linalg.LinAlgError:
+        root = np.zeros_like(sigma)
+    left = root.diagonal() ** 2 / sigma.diagonal()  # variance that earlier features do not explain
+    if left.min() <= len(sigma) * ROUNDING:
+        smallest = np.linalg.eigvalsh(sigma)[0]
+        raise ValueError(
+            f"sigma is not positive definite: its smallest eigenvalue is {smallest:.3g}. Drop features that "
+            "repeat others, or add a little to the diagonal, such as sigma + 1e-6 * np.eye(p)."
+        )
+    return np.asarray(root)
+
+
+def _prevalence(given: float) -> float:
+    value = to_floats(given, "prevalence")
+    if value.size != 1 or not 0 < value.item() < 1:
+        raise ValueError(f"prevalence is {given}: it must lie strictly between 0 and 1")
+    return float(value.item())
+
+
+def _count(given: int, name: str) -> int:
+    try:
+        value = operator.index(given)
+    except TypeError:
+        raise TypeError(f"{name} is {given!r}: it must be a whole number") from None
+    if value < 1:
+        raise ValueError(f"{name} is {value}: it must be at least 1")
+    return value
+
+
+def _one_of(bayes_error: float | None, signal: float | None) -> None:
+    """Refuse none or both, and what cannot be an error rate or a norm."""
+    if (bayes_error is None) == (signal is None):
+        found = "neither" if signal is None else "both"
+        raise TypeError(
+            f"pass either bayes_error= or signal=, found {found}: one follows from the other"
+        )
+    if bayes_error is not None and not 0 < bayes_error < 0.5:
+        raise ValueError(
+            f"bayes_error is {bayes_error}: it must lie between 0 and 0.5, both excluded. Multiply by 0.01 "
+            "if it is in percent."
+        )
+    if signal is not None and not 0 < signal < np.inf:
+        raise ValueError(f"signal is {signal}: the norm of the mean must be positive and finite")
