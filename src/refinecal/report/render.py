@@ -4,12 +4,13 @@ import base64
 import hashlib
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from refinecal._optional import needs_extra
+from refinecal._whole import whole
 from refinecal.report.cells import Shown, is_numeric, shorten, show, show_column
 from refinecal.report.figures import to_svg
 from refinecal.report.page import Column, Figure, Page, Table
@@ -47,7 +48,7 @@ def render(page: Page) -> str:
         page=page,
         css=Markup(stylesheet() + _resource("style.css")),
         scripts=[Markup(script) for script in scripts],
-        policy=_policy(scripts),
+        policy=policy(scripts, "img-src data:"),
         contents=len(page.sections) > SECTIONS,
         blocks=[
             [_block(block, f"f{i}-{j}") for j, block in enumerate(section.blocks, 1)]
@@ -59,15 +60,10 @@ def render(page: Page) -> str:
 
 def write(page: Page, path: str | os.PathLike[str]) -> None:
     """Write a page to a file, whole or not at all."""
-    path = Path(path)
     # Half a surrogate pair, from a broken file, is no character and cannot be written.
     content = render(page).encode("utf-8", errors="replace")
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        beside.write_bytes(content)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with whole(path) as part:
+        part.write_bytes(content)
 
 
 def _resource(name: str) -> str:
@@ -81,11 +77,12 @@ def _breakable(name: str) -> Any:
     return Markup(JOINT.sub(lambda found: found[0] + "<wbr>", str(escape(name))))
 
 
-def _policy(scripts: list[str]) -> str:
+def policy(scripts: Iterable[str], *more: str) -> str:
     """Return the rule by which a browser runs our scripts and no others, and loads nothing."""
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()) for script in scripts]
     allowed = " ".join(f"'sha256-{digest.decode()}'" for digest in digests)
-    return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}"
+    rules = ["default-src 'none'", "style-src 'unsafe-inline'", f"script-src {allowed}", *more]
+    return "; ".join(rules)
 
 
 # ---- blocks, as the template wants them ------------------------------------------------------------------

@@ -1,0 +1,29 @@
+"""Files that are written whole or not at all."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def whole(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a name beside ``path`` to write to; what is there takes its place at the end, unless that failed.
+
+    The name ends as ``path`` does, for writers that go by the ending.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     with whole(Path(folder) / "numbers.txt") as part:
+    ...         _ = part.write_text("1 2 3")
+    ...     print(os.listdir(folder))
+    ['numbers.txt']
+    """
+    target = Path(path)
+    part = target.with_name(f".{target.stem}.{secrets.token_hex(4)}.part{target.suffix}")
+    try:
+        yield part
+        os.replace(part, target)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,146 @@
+"""A page to explore the theory with: sliders, and curves that follow them, in one HTML file.
+
+The file needs neither a server nor a network: it solves the equations of :mod:`refinecal.theory.fixed_point`
+itself, with ``templates/solver.js``.
+"""
+
+import json
+import os
+import re
+from importlib import resources
+from pathlib import Path
+
+from refinecal import __version__
+from refinecal._whole import whole
+from refinecal.report.render import policy
+
+RANGES = {  # of the sliders: the problems that the solver is tested on
+    "ratio": (0.05, 20.0),
+    "bayes_error": (0.001, 0.45),
+    "shape_a": (0.3, 10.0),
+    "shape_b": (0.3, 10.0),
+    "shift": (1e-4, 1.0),
+}
+LOSSES = ("log", "brier")
+
+
+def explorer_page(
+    *,
+    ratio: float = 0.5,
+    bayes_error: float = 0.1,
+    shape_a: float = 1.0,
+    shape_b: float = 1.0,
+    shift: float = 1e-3,
+    loss: str = "log",
+) -> str:
+    """Return a page that shows risk, calibration and refinement of logistic regression, with sliders.
+
+    Parameters
+    ----------
+    ratio : float, default 0.5
+        Where the slider of features for each training row begins, 0.05 to 20.
+    bayes_error : float, default 0.1
+        The same for the error rate of the best classifier, 0.001 to 0.45.
+    shape_a, shape_b : float, default 1.0
+        The same for the shapes of the Beta law of eigenvalues, 0.3 to 10.
+    shift : float, default 1e-3
+        The same for what is added to that law, 0.0001 to 1.
+    loss : {"log", "brier"}, default "log"
+        Which loss is shown first.
+
+    Returns
+    -------
+    str
+        An HTML document that loads nothing. It begins with the example of the paper's section 7.
+
+    Examples
+    --------
+    >>> page = explorer_page(ratio=2.0)
+    >>> page.startswith("<!DOCTYPE html>"), '"ratio": 2.0' in page
+    (True, True)
+    """
+    given = {
+        "ratio": ratio,
+        "bayes_error": bayes_error,
+        "shape_a": shape_a,
+        "shape_b": shape_b,
+        "shift": shift,
+    }
+    start = {name: _within(name, value) for name, value in given.items()}
+    if loss not in LOSSES:
+        raise ValueError(f"loss is {loss!r}: the page shows 'log' or 'brier'.")
+    settings = {"ranges": RANGES, "start": {**start, "loss": loss}}
+    scripts = {
+        "theme": _resource("report", "theme.js"),
+        "solver": _resource("theory", "solver.js"),
+        "explorer": _resource("theory", "explorer.js"),
+    }
+    parts = {
+        **scripts,
+        "policy": policy(scripts.values()),
+        "style": _style(),
+        "settings": json.dumps(settings),
+        "version": __version__,
+    }
+    template = _resource("theory", "explorer.html")
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
+
+
+def write_explorer(
+    path: str | os.PathLike[str],
+    *,
+    ratio: float = 0.5,
+    bayes_error: float = 0.1,
+    shape_a: float = 1.0,
+    shape_b: float = 1.0,
+    shift: float = 1e-3,
+    loss: str = "log",
+) -> Path:
+    """Write :func:`explorer_page` to a file, whole or not at all; return where."""
+    path = Path(path)
+    page = explorer_page(
+        ratio=ratio,
+        bayes_error=bayes_error,
+        shape_a=shape_a,
+        shape_b=shape_b,
+        shift=shift,
+        loss=loss,
+    )
+    with whole(path) as part:
+        part.write_text(page, encoding="utf-8", newline="\n")
+    return path
+
+
+def _within(name: str, value: float) -> float:
+    """Return a number that its slider can show, or say which it can."""
+    low, high = RANGES[name]
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} is {value!r}, but must be a number.") from None
+    if not low <= number <= high:  # NaN is not, either
+        cure = ""
+        if name == "bayes_error" and low <= number / 100 <= high:
+            cure = f" It is a rate: for {number:g} % pass {number / 100:g}."
+        raise ValueError(
+            f"{name} is {number:g}, but its slider goes from {low:g} to {high:g}: begin between these.{cure}"
+        )
+    return number
+
+
+def _style() -> str:
+    """Return the looks of a report, with the colours of the figures, and what only this page has."""
+    from refinecal.plots._style import PALETTE
+    from refinecal.report.theme import stylesheet, variables
+
+    colours = f":root {{ {variables(PALETTE, 'plot-')} }}\n"  # the page's own tones come after
+    return (
+        colours
+        + stylesheet()
+        + _resource("report", "style.css")
+        + _resource("theory", "explorer.css")
+    )
+
+
+def _resource(package: str, name: str) -> str:
+    return resources.files(f"refinecal.{package}").joinpath("templates", name).read_text("utf-8")
