@@ -10,6 +10,7 @@ from refinecal.cli.demo import demo
 from refinecal.cli.evaluate import evaluate
 from refinecal.cli.fit import fit
 from refinecal.cli.predict import predict
+from refinecal.cli.theory import theory_app
 
 app = typer.Typer(
     name="refinecal",
@@ -43,3 +44,4 @@ def _main(
 COMMANDS: tuple[Any, ...] = (fit, predict, evaluate, compare, demo)
 for command in COMMANDS:
     app.command(epilog=command.__epilog__)(command)
+app.add_typer(theory_app)

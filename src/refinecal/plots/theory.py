@@ -1,0 +1,395 @@
+"""Figures of the theory: curves along a path of strengths (paper, figure 6), and heat maps (figure 7)."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal.plots._style import (
+    PALETTE,
+    decimals,
+    dressed,
+    is_narrow,
+    lines_of,
+    loss_name,
+    sizes,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+
+    from refinecal.theory.asymptotics import Solution
+    from refinecal.theory.curves import Minimisers
+    from refinecal.theory.heatmaps import HeatMap
+    from refinecal.theory.spectrum import Spectrum
+
+Floats = NDArray[np.float64]
+
+NAMES = ("risk", "refinement", "calibration")
+CAPTIONS: dict[Any, str] = {  # the paper's words
+    (1.0, 5.0): "many informative features",
+    (2.0, 2.0): "balanced",
+    (5.0, 1.0): "few informative features",
+}
+MOST_LABELS = 14  # of the categories of an axis
+GAINS = (0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 30, 50, 80)  # that may be named, in percent
+WIDEST_GAP = 6.0  # powers of ten at the ends of the colours
+PALE = "#f2f2f2"  # no gap, no gain
+SMALL, LABEL = 8.0, 9.5  # sizes of letters in points: panels are small, the figure is not
+
+
+# ---- a path ------------------------------------------------------------------------------------------------
+
+
+def draw_path(figure: Figure, curve: Solution, best: Minimisers | None = None) -> list[Axes]:
+    """Fill a figure with risk and refinement, and below them calibration, against the strength.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+        An empty one. It gets matplotlib's constrained layout.
+    curve : Solution
+        Of one problem at increasing strengths, from :func:`refinecal.theory.path`.
+    best : Minimisers, optional
+        Of the same problem: the smallest values are marked, and the gain is written.
+
+    Returns
+    -------
+    list of Axes
+        The upper panel, and the lower.
+    """
+    lams = np.ravel(curve.lam)
+    if len(lams) != len(curve.lam):
+        raise ValueError(
+            f"curve has shape {curve.lam.shape}: draw one problem at a time, of shape (k,)"
+        )
+    figure.set_layout_engine("constrained")
+    values = {name: np.ravel(getattr(curve, name)) for name in NAMES}
+    low, high = _heights(values)
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1.9, 1])
+    for ax in (top, bottom):
+        dressed(ax)
+        ax.set_ylabel(loss_name(_named(curve.loss)), fontsize=sizes(ax)[0])
+    for name in NAMES:
+        ax = bottom if name == "calibration" else top
+        ax.plot(lams, values[name], color=PALETTE[name], linewidth=1.8, zorder=3)
+    _set_strengths(bottom, lams)
+    _set_losses(top, low, high, lines_of(top, 2.8))
+    _set_losses(bottom, 0.0, (high - low) / 1.9, lines_of(bottom, 1.6))
+    for ax, names in ((top, NAMES[:2]), (bottom, NAMES[2:])):
+        for place, name in enumerate(names):
+            text = name if best is None else _smallest(best, name)
+            _write(ax, place, text, PALETTE[name])
+    if best is not None:
+        _mark(top, bottom, best)
+    return [top, bottom]
+
+
+def _heights(values: dict[str, Floats]) -> tuple[float, float]:
+    """Return where the upper panel begins and ends: near the minima, which are close to each other."""
+    risk, least = float(values["risk"].min()), float(values["refinement"].min())
+    room = max(5 * (risk - least), 0.3 * risk)
+    return max(least - 0.15 * room, 0.0), least + room
+
+
+def _set_losses(ax: Axes, low: float, high: float, above: float) -> None:
+    """Lay out the axis of the loss, with room for text above; curves end below the text."""
+    from matplotlib.ticker import MaxNLocator
+    from matplotlib.transforms import Bbox, TransformedBbox
+
+    start = low - 0.05 * (high - low)
+    ax.set_ylim(start, start + (high - start) / (1 - above))
+    ticks = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+    ax.set_yticks([tick for tick in ticks if low <= tick <= high])
+    ax.spines["left"].set_bounds(start, high)
+    left, right = ax.get_xlim()
+    box = TransformedBbox(Bbox([[left, start], [right, high]]), ax.transData)
+    for line in ax.lines:
+        line.set_clip_box(box)
+
+
+def _set_strengths(ax: Axes, lams: Floats) -> None:
+    """Lay out the axis of the strength: a tick at powers of ten."""
+    ax.set_xscale("log")
+    ax.set_xlim(lams[0], lams[-1])
+    powers = np.arange(np.ceil(np.log10(lams[0]) - 1e-9), np.floor(np.log10(lams[-1]) + 1e-9) + 1)
+    most = 5 if is_narrow(ax) else 9
+    ax.set_xticks(10.0 ** powers[:: max(-(-len(powers) // most), 1)])
+    ax.minorticks_off()
+    ax.set_xlabel("strength of the penalty λ", fontsize=sizes(ax)[0])
+
+
+def _write(ax: Axes, place: int, text: str, colour: str) -> None:
+    """Write a line above the curves."""
+    ax.text(
+        0.015,
+        1 - lines_of(ax, place),
+        text,
+        transform=ax.transAxes,
+        verticalalignment="top",
+        color=colour,
+        fontsize=sizes(ax)[1],
+    )
+
+
+def _mark(top: Axes, bottom: Axes, best: Minimisers) -> None:
+    """Mark the three minima, with hollow dots where a curve still falls, and the gain between two of them."""
+    left, right = top.get_xlim()
+    for name in NAMES:
+        ax = bottom if name == "calibration" else top
+        found = getattr(best, f"by_{name}")
+        x, y = float(found.lam.item()), float(getattr(found, name).item())
+        if not left <= x <= right:
+            continue
+        thin: Any = {"color": PALETTE[name], "linewidth": 0.8, "linestyle": (0, (4, 3))}
+        if ax is top:
+            ax.plot([x, right], [y, y], zorder=1, **thin)
+            bottom.axvline(x, ymax=1 - lines_of(bottom, 1.6), zorder=1, **thin)
+        fill = PALETTE["paper" if getattr(best, f"at_bound_{name}").item() else name]
+        dot: Any = {"color": PALETTE[name], "markerfacecolor": fill, "clip_on": False}
+        ax.plot(x, y, "o", markersize=7, zorder=4, **dot)
+    _write(top, 2, _gain(best), PALETTE["text"])
+
+
+def _smallest(best: Minimisers, name: str) -> str:
+    found = getattr(best, f"by_{name}")
+    value, lam = float(getattr(found, name).item()), float(found.lam.item())
+    where = " at λ = " + strength(lam)
+    if getattr(best, f"at_bound_{name}").item():
+        where = ", still falling as λ " + ("→ 0" if lam <= best.lam_range[0] else "→ ∞")
+    return f"{name}: min {decimals(value)}{where}"
+
+
+def _gain(best: Minimisers) -> str:
+    gain = 100 * float(np.asarray(best.gain).item())
+    return f"chosen by refinement, then calibrated: {gain:.1f} % below the smallest risk"
+
+
+def strength(lam: float) -> str:
+    """Return a strength as people read it.
+
+    >>> strength(0.05312), strength(3.2e-6)
+    ('0.0531', '3.2·10⁻⁶')
+    """
+    if 1e-4 <= lam < 1e4:
+        return f"{lam:.3g}"
+    digits, power = f"{lam:.1e}".split("e")
+    return f"{digits}·10{str(int(power)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+
+
+# ---- heat maps ---------------------------------------------------------------------------------------------
+
+
+def draw_heatmaps(figure: Figure, maps: HeatMap) -> dict[str, list[Axes]]:
+    """Fill a figure with one column for each spectrum: its density, the gap of minimisers, the gain.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+        An empty one; about 10 by 8 inches for three spectra. It gets matplotlib's constrained layout.
+    maps : HeatMap
+        From :func:`refinecal.theory.heatmap`.
+
+    Returns
+    -------
+    dict
+        The axes by row, "spectrum", "gap" and "gain", from left to right.
+    """
+    figure.set_layout_engine("constrained")
+    count = len(maps.spectra)
+    grid = figure.subplots(3, count, squeeze=False, height_ratios=[0.55, 1, 1])
+    rows = dict(zip(("spectrum", "gap", "gain"), (list(row) for row in grid), strict=True))
+    for ax in grid.ravel():
+        dressed(ax)
+        ax.tick_params(labelsize=SMALL)
+    for place, (ax, law) in enumerate(zip(rows["spectrum"], maps.spectra, strict=True)):
+        _draw_spectrum(ax, law, first=place == 0)
+    gap, gain = maps.grid("log10_gap"), 100 * maps.grid("gain")
+    bounds = maps.grid("at_bound_refinement") | maps.grid("at_bound_calibration")
+    meshes = []
+    for place in range(count):
+        pair = (rows["gap"][place], rows["gain"][place])
+        meshes = [
+            _draw_map(pair[0], gap[place], _diverging(), _gap_norm(gap[~bounds])),
+            _draw_map(pair[1], gain[place], _sequential(), _gain_norm(gain)),
+        ]
+        _mark_bounds(pair[0], bounds[place])
+        for ax in pair:
+            _label_cells(ax, maps.ratios, maps.bayes_errors)
+    _label_outside(figure, rows, bool(bounds.any()))
+    _colour_bars(figure, rows, meshes)
+    return rows
+
+
+def _draw_spectrum(ax: Axes, law: Spectrum, first: bool) -> None:
+    """Draw the density of a law, or its eigenvalues as bars."""
+    from matplotlib.ticker import MaxNLocator
+
+    look: Any = {"color": PALETTE["before"], "linewidth": 1.5}
+    low, high = float(law.nodes[0]), float(law.nodes[-1])
+    margin = 0.04 * (high - low) or 0.5 * high
+    sigma = np.linspace(low, high, 400)
+    density = law.density(sigma)
+    if density is None:
+        shares = law.weights / law.weights.max()
+        ax.vlines(law.nodes, 0, shares, color=PALETTE["before"], linewidth=2)
+        top, name = 1.0, "share"
+    else:
+        ax.plot(sigma, density, **look)
+        ax.fill_between(sigma, density, color=PALETTE["before"], alpha=0.18, linewidth=0)
+        top, name = (
+            float(np.quantile(density, 0.99)),
+            "density",
+        )  # some laws have poles at their ends
+    ax.set_xlim(low - margin, high + margin)
+    ax.set_ylim(0, 1.12 * top)
+    ticks = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high)
+    ax.set_xticks([tick for tick in ticks if low - margin <= tick <= high + margin])
+    ax.set_yticks([])
+    ax.spines["left"].set_visible(False)
+    ax.set_title(_title(law), fontsize=LABEL, color=PALETTE["text"])
+    ax.set_xlabel("eigenvalue of the covariance", fontsize=SMALL, color=PALETTE["text"])
+    if first:
+        ax.set_ylabel(name, fontsize=LABEL, color=PALETTE["text"])
+
+
+def _title(law: Spectrum) -> str:
+    shapes = (getattr(law, "shape_a", None), getattr(law, "shape_b", None))
+    caption = CAPTIONS.get(shapes, "")
+    return f"{caption}\n{law.label}" if caption else law.label
+
+
+def _draw_map(ax: Axes, values: Floats, colours: Colormap, norm: Any) -> Any:
+    """Draw cells of equal size, whatever their values on the axes."""
+    return ax.pcolormesh(
+        values,
+        cmap=colours,
+        norm=norm,
+        edgecolors=PALETTE["paper"],
+        linewidth=0.3,
+        rasterized=False,
+    )
+
+
+def _mark_bounds(ax: Axes, bounds: NDArray[np.bool_]) -> None:
+    """Put a dot into cells whose gap has no end."""
+    y, x = np.nonzero(bounds)
+    ax.plot(x + 0.5, y + 0.5, ".", color=PALETTE["paper"], markersize=3.5, linestyle="none")
+
+
+def _label_cells(ax: Axes, ratios: Floats, errors: Floats) -> None:
+    """Name the categories: round ratios on their scale, and every error if there is room."""
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.tick_params(length=2)
+    if len(ratios) > 8 and (np.diff(ratios) > 0).all():
+        nice = _round_ratios(float(ratios[0]), float(ratios[-1]))
+        places = np.interp(np.log(nice), np.log(ratios), np.arange(len(ratios)))
+    else:
+        nice, places = ratios, np.arange(len(ratios), dtype=float)
+    ax.set_xticks(places + 0.5, [f"{ratio:.3g}" for ratio in nice])
+    step = -(-len(errors) // MOST_LABELS)
+    ax.set_yticks(
+        np.arange(len(errors))[::step] + 0.5, [f"{100 * each:.3g} %" for each in errors[::step]]
+    )
+
+
+def _round_ratios(low: float, high: float) -> Floats:
+    powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    nice = np.outer(powers, [1, 2, 5]).ravel()
+    return nice[(nice >= low * (1 - 1e-9)) & (nice <= high * (1 + 1e-9))]
+
+
+def _label_outside(figure: Figure, rows: dict[str, list[Axes]], bounded: bool) -> None:
+    for name in ("gap", "gain"):
+        for place, ax in enumerate(rows[name]):
+            if place:
+                ax.tick_params(labelleft=False)
+        rows[name][0].set_ylabel("Bayes error", fontsize=LABEL, color=PALETTE["text"])
+    for ax in rows["gain"]:
+        ax.set_xlabel("features for each row, p / n", fontsize=SMALL, color=PALETTE["text"])
+    for ax in rows["gap"]:
+        ax.tick_params(labelbottom=False)
+    if bounded:
+        note = (
+            "White dots: refinement still falls at the end of the range of λ; the gap has no end."
+        )
+        figure.supxlabel(note, fontsize=SMALL, color=PALETTE["axis"])
+
+
+def _colour_bars(figure: Figure, rows: dict[str, list[Axes]], meshes: Sequence[Any]) -> None:
+    """Explain the colours of both rows, the sign in words."""
+    from matplotlib.ticker import MaxNLocator
+
+    gap = figure.colorbar(
+        meshes[0], ax=rows["gap"], aspect=13, pad=0.02, extend="both", shrink=0.72
+    )
+    gap.set_label("log₁₀ of the λ of calibration\nover that of refinement")
+    widest = meshes[0].norm.vmax
+    ticks = MaxNLocator(7, steps=[1, 2, 5, 10], symmetric=True).tick_values(-widest, widest)
+    gap.set_ticks([tick for tick in ticks if abs(tick) <= widest])
+    words: Any = {"xycoords": "axes fraction", "textcoords": "offset points"}
+    words |= {"fontsize": SMALL, "color": PALETTE["text"]}
+    first = "calibration\nsmallest first,\nas λ falls"
+    gap.ax.annotate(first, (0, 1), xytext=(0, 15), va="bottom", **words)
+    gap.ax.annotate("refinement\nsmallest first", (0, 0), xytext=(0, -15), va="top", **words)
+    gain = figure.colorbar(meshes[1], ax=rows["gain"], aspect=17, pad=0.02, shrink=0.94)
+    gain.set_label("less loss by choosing by refinement,\nthen calibrating (%)")
+    most = meshes[1].norm.vmax
+    gain.set_ticks([0, *(tick for tick in GAINS if 0.01 * most <= tick <= most)])
+    gain.minorticks_off()
+    for bar in (gap, gain):
+        bar.outline.set_visible(False)
+        bar.ax.tick_params(labelsize=SMALL, color=PALETTE["axis"], labelcolor=PALETTE["text"])
+        bar.ax.yaxis.label.set_fontsize(SMALL)
+        bar.ax.yaxis.label.set_color(PALETTE["text"])
+
+
+def _diverging() -> Colormap:
+    """Orange where refinement is smallest first, blue where calibration is: told apart by everybody."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    ends = [PALETTE[name] for name in ("refinement", "calibration")]
+    colours = [darker(ends[0], 0.55), ends[0], PALE, ends[1], darker(ends[1], 0.55)]
+    return LinearSegmentedColormap.from_list("gap", colours, N=257)  # one in the middle
+
+
+def _sequential() -> Colormap:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    green = PALETTE["risk"]
+    return LinearSegmentedColormap.from_list("gain", [PALE, green, darker(green, 0.35)])
+
+
+def darker(colour: str, part: float) -> str:
+    """Return a colour with only a part of its light.
+
+    >>> darker("#ff8000", 0.5)
+    '#804000'
+    """
+    light = (round(part * int(colour[place : place + 2], 16)) for place in (1, 3, 5))
+    return "#" + "".join(f"{each:02x}" for each in light)
+
+
+def _gap_norm(gap: Floats) -> Any:
+    """Return colours that are symmetric about 0, and reach to the widest gap that has an end."""
+    from matplotlib.colors import Normalize
+
+    widest = min(float(np.abs(gap).max()), WIDEST_GAP) if gap.size else WIDEST_GAP
+    widest = float(np.ceil(widest)) if widest > 1 else widest or 1.0
+    return Normalize(-widest, widest)
+
+
+def _gain_norm(gain: Floats) -> Any:
+    """Return colours by the square root: most gains are far below the largest."""
+    from matplotlib.colors import PowerNorm
+
+    return PowerNorm(0.5, 0.0, max(float(gain.max()), 1e-3))
+
+
+def _named(loss: Any) -> str:
+    return loss if isinstance(loss, str) else str(loss.name)

@@ -1,0 +1,492 @@
+r"""How much to regularise: the strengths at which risk, calibration and refinement are smallest.
+
+With :math:`i = \langle w, w^*\rangle_\Sigma`, :math:`s = \|w\|_\Sigma` and derivatives in
+:math:`x = \log\lambda`, which the solvers give exactly, the three minimisers are roots:
+
+.. math::
+    \text{refinement:} \quad & \frac{d \log i}{dx} = \frac{d \log s}{dx}
+        \quad\text{(the expertise } i/s \text{ is largest, whatever the loss),} \\
+    \text{calibration:} \quad & \log s^2 = \log i
+        \quad\text{(as confident as expert: calibration is 0),} \\
+    \text{risk:} \quad & \frac{\partial \text{risk}}{\partial i} \frac{di}{dx}
+        + \frac{\partial \text{risk}}{\partial s} \frac{ds}{dx} = 0.
+
+A scan brackets every local minimum, each is then found by Chandrupatla's method, and the lowest is kept. No
+grid of values tells as much: a curve is flat where it is lowest.
+"""
+
+from __future__ import annotations  # so that help() shows types by name
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from refinecal._checks import fail_choice
+from refinecal.losses import ProperLoss
+from refinecal.theory.asymptotics import Problem, Solution, positive
+from refinecal.theory.fixed_point import Track
+from refinecal.theory.gaussian import risk_slopes
+from refinecal.theory.spectrum import Spectrum
+
+__all__ = ["METHODS", "Minimisers", "minimise", "path"]
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Places = NDArray[np.intp]
+Measure = Callable[[Solution], Floats]
+
+METHODS = {"logistic": "asymptotics", "lda": "discriminant", "ridge": "discriminant"}
+LAM_RANGE = (1e-8, 1e4)  # times the mean eigenvalue: where the solvers are accurate
+PATH_RANGE, PATH_POINTS = (1e-6, 1e3), 181  # the same for a curve
+STEP = 0.6  # of the scan, in log(lam): made of lam / (lam + tau sigma), curves bend over e-folds
+TOLERANCE = 1e-9  # in log(lam)
+MOST_STEPS = 80  # bisection alone needs 30
+
+
+@dataclass(frozen=True, repr=False)
+class Minimisers:
+    """The strengths at which risk, calibration and refinement are smallest, and what is gained by the last.
+
+    Attributes
+    ----------
+    by_risk, by_calibration, by_refinement : Solution
+        What is learnt at the three strengths: ``lam``, ``risk``, ``calibration``, ``refinement`` ...
+    at_bound_risk, at_bound_calibration, at_bound_refinement : ndarray of bool
+        Where the minimiser is an end of ``lam_range`` rather than inside: the curve still falls there. So
+        does refinement towards infinity if all eigenvalues are equal, and towards 0 if rows are plenty.
+    lam_range : tuple of float
+        Where minimisers were sought.
+    """
+
+    by_risk: Solution
+    by_calibration: Solution
+    by_refinement: Solution
+    at_bound_risk: Flags
+    at_bound_calibration: Flags
+    at_bound_refinement: Flags
+    lam_range: tuple[float, float]
+
+    @property
+    def lam_risk(self) -> Any:
+        """Where the risk is smallest."""
+        return self.by_risk.lam[()]
+
+    @property
+    def lam_calibration(self) -> Any:
+        """Where the calibration is smallest: 0, unless the classifier is nowhere calibrated."""
+        return self.by_calibration.lam[()]
+
+    @property
+    def lam_refinement(self) -> Any:
+        """Where the refinement is smallest."""
+        return self.by_refinement.lam[()]
+
+    @cached_property
+    def gain(self) -> Any:
+        """What choosing by refinement, then calibrating saves of the smallest risk: the paper's gain."""
+        return (1 - self.by_refinement.refinement / self.by_risk.risk)[()]
+
+    @cached_property
+    def gain_uncalibrated(self) -> Any:
+        """The same without calibration: never above 0, since risk itself is then what counts."""
+        return (1 - self.by_refinement.risk / self.by_risk.risk)[()]
+
+    @cached_property
+    def gain_calibrated(self) -> Any:
+        """What choosing by refinement saves if what is chosen by risk is calibrated as well."""
+        return (1 - self.by_refinement.refinement / self.by_risk.refinement)[()]
+
+    @property
+    def log10_gap(self) -> Any:
+        r""":math:`\log_{10}(\lambda_\text{calibration} / \lambda_\text{refinement})`.
+
+        Training goes from large strengths to small ones: if positive, calibration is smallest first (green in
+        the paper), if negative, refinement is.
+        """
+        return np.log10(self.lam_calibration / self.lam_refinement)
+
+    def to_dict(self) -> dict[str, NDArray[Any]]:
+        """Return one flat array for each quantity: the columns of a table."""
+        lams = ("lam_risk", "lam_calibration", "lam_refinement")
+        gains = ("log10_gap", "gain", "gain_uncalibrated", "gain_calibrated")
+        flags = ("at_bound_risk", "at_bound_calibration", "at_bound_refinement")
+        found = {
+            **{name: getattr(self.by_risk, name) for name in ("ratio", "bayes_error", "signal")},
+            **{name: getattr(self, name) for name in (*lams, *gains)},
+            "risk_min": self.by_risk.risk,
+            "calibration_at_risk": self.by_risk.calibration,
+            "refinement_at_risk": self.by_risk.refinement,
+            "calibration_min": self.by_calibration.calibration,
+            "refinement_min": self.by_refinement.refinement,
+            "risk_at_refinement": self.by_refinement.risk,
+            "error_rate_at_risk": self.by_risk.error_rate,
+            "error_rate_at_refinement": self.by_refinement.error_rate,
+            **{name: getattr(self, name) for name in flags},
+        }
+        return {name: np.ravel(values) for name, values in found.items()}
+
+    def __repr__(self) -> str:
+        size = self.by_risk.lam.size
+        if size != 1:
+            low, high = (
+                (f"{100 * f(self.gain):.3g}" for f in (np.min, np.max)) if size else ("", "")
+            )
+            return f"Minimisers of {size} problems" + (f": gain {low} to {high} %" if size else "")
+        return "\n".join([*_lines(self), _sentence(self)])
+
+
+def path(
+    lams: ArrayLike | None = None,
+    *,
+    ratio: ArrayLike,
+    spectrum: Spectrum,
+    bayes_error: ArrayLike | None = None,
+    signal: ArrayLike | None = None,
+    method: str = "logistic",
+    loss: str | ProperLoss = "log",
+) -> Solution:
+    """Return what is learnt along a path of strengths: the curves of the paper's figure 6.
+
+    Parameters
+    ----------
+    lams : array_like of shape (k,), optional
+        Strengths; by default 181 from 1e-6 to 1e3 times the mean eigenvalue.
+    ratio : array_like
+        Features for each training row.
+    spectrum : Spectrum
+        Law of the eigenvalues of the covariance.
+    bayes_error, signal : array_like
+        Error rate of the best classifier, or length of the class mean: one of the two.
+    method : {"logistic", "lda", "ridge"}, default "logistic"
+        What is trained.
+    loss : str or ProperLoss, default "log"
+        The loss that is reported.
+
+    Returns
+    -------
+    Solution
+        With arrays of shape ``(k, ...)``, where ``...`` is that of the other arguments.
+
+    Examples
+    --------
+    >>> from refinecal.theory import BetaSpectrum, path
+    >>> curve = path([0.01, 0.1, 1.0], ratio=0.5, bayes_error=0.1, spectrum=BetaSpectrum(1, 1))
+    >>> curve.risk.round(3).tolist(), curve.refinement.round(3).tolist()
+    ([0.635, 0.578, 0.651], [0.561, 0.577, 0.596])
+    """
+    solve = _solver(method)
+    if lams is None:
+        lams = _scaled(PATH_RANGE, spectrum, PATH_POINTS)
+    lams = positive("lams", lams)
+    if lams.ndim != 1 or not lams.size:
+        raise ValueError(f"lams has shape {lams.shape}: it must be (k,), one strength at least")
+    third = bayes_error if signal is None else signal
+    cells = max(np.ndim(ratio), np.ndim(third))  # type: ignore[arg-type]
+    lams = lams.reshape(-1, *[1] * cells)
+    return solve(
+        lams, ratio=ratio, spectrum=spectrum, bayes_error=bayes_error, signal=signal, loss=loss
+    )
+
+
+def minimise(
+    *,
+    ratio: ArrayLike,
+    spectrum: Spectrum,
+    bayes_error: ArrayLike | None = None,
+    signal: ArrayLike | None = None,
+    method: str = "logistic",
+    loss: str | ProperLoss = "log",
+    lam_range: tuple[float, float] | None = None,
+) -> Minimisers:
+    r"""Return the strengths at which risk, calibration and refinement are smallest.
+
+    Parameters
+    ----------
+    ratio : array_like
+        Features for each training row.
+    spectrum : Spectrum
+        Law of the eigenvalues of the covariance.
+    bayes_error, signal : array_like
+        Error rate of the best classifier, or length of the class mean: one of the two.
+    method : {"logistic", "lda", "ridge"}, default "logistic"
+        What is trained.
+    loss : str or ProperLoss, default "log"
+        The loss whose risk, calibration and refinement are minimised. The minimiser of refinement is the same
+        for all, as is that of calibration where it is 0.
+    lam_range : pair of float, optional
+        Where to seek; by default 1e-8 to 1e4 times the mean eigenvalue. A curve that is lowest at an end is
+        marked as ``at_bound``.
+
+    Returns
+    -------
+    Minimisers
+        Of the shape to which ``ratio`` and ``bayes_error`` or ``signal`` broadcast.
+
+    Notes
+    -----
+    Roots are found to 1e-9 in :math:`\log\lambda`. If there are several local minima, the lowest is returned;
+    if calibration is 0 at several strengths, the largest, which training meets first. Ridge classification
+    may be too modest at every strength: then its calibration is smallest, but not 0.
+
+    Examples
+    --------
+    The paper's figure 6: the risk is smallest between the other two, where neither is.
+
+    >>> from refinecal.theory import BetaSpectrum, minimise
+    >>> best = minimise(ratio=0.5, bayes_error=0.1, spectrum=BetaSpectrum(1, 1))
+    >>> bool(best.lam_calibration > best.lam_risk > best.lam_refinement)
+    True
+    >>> print(f"{best.gain:.1%}")
+    2.2%
+    """
+    solve = _solver(method)
+    bounds = _check_range(lam_range, spectrum)
+    start = solve(
+        bounds[1], ratio=ratio, spectrum=spectrum, bayes_error=bayes_error, signal=signal, loss=loss
+    )
+    scan = _Scan.along(start, bounds)
+    chosen = [
+        _lowest(scan, _expertise_slope, lambda found: -found.expertise),
+        _calibrated(scan),
+        _lowest(scan, _risk_slope, lambda found: found.risk),
+    ]
+    refinement, calibration, risk = (scan.whole(lam, start.lam.shape) for lam, _ in chosen)
+    flags = [flag.reshape(start.lam.shape) for _, flag in chosen]
+    return Minimisers(risk, calibration, refinement, flags[2], flags[1], flags[0], bounds)
+
+
+# ---- what is 0 at a minimiser ------------------------------------------------------------------------------
+
+
+def _expertise_slope(found: Solution) -> Floats:
+    """Return minus the slope of the logarithm of the expertise, which has the sign of refinement's."""
+    return np.asarray(found.norm_slope - found.inner_slope)
+
+
+def _excess(found: Solution) -> Floats:
+    """Return the logarithm of how over-confident the classifier is."""
+    return np.asarray(2 * np.log(found.norm) - np.log(found.inner))
+
+
+def _risk_slope(found: Solution) -> Floats:
+    by_inner, by_norm = risk_slopes(found.expertise, found.confidence, found.loss)
+    inner, norm = found.inner * found.inner_slope, found.norm * found.norm_slope
+    return np.asarray(by_inner * inner + by_norm * norm)
+
+
+def _calibration_slope(found: Solution) -> Floats:
+    """Return the slope of the risk less that of the refinement, which is the risk where norm = expertise."""
+    a = found.expertise
+    by_inner, _ = risk_slopes(a, a, found.loss)
+    return np.asarray(_risk_slope(found) + by_inner * a**2 * _expertise_slope(found))
+
+
+# ---- where it is -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """Solutions of n flat problems at k increasing strengths."""
+
+    lams: Floats
+    found: list[Solution]
+
+    @classmethod
+    def along(cls, start: Solution, bounds: tuple[float, float]) -> _Scan:
+        """Follow problems, solved at the upper bound, down to the lower."""
+        low, high = np.log(bounds)
+        steps = max(int(np.ceil((high - low) / STEP)), 1)
+        lams = np.exp(np.linspace(high, low, steps + 1))
+        lams[[0, -1]] = bounds[::-1]
+        problem = _changed(start.problem, np.ravel)
+        found = [start.solver(problem, start.loss, start.track)]
+        for lam in lams[1:]:
+            found.append(found[-1].at(np.full(problem.lam.shape, lam)))
+        return cls(lams[::-1], found[::-1])
+
+    @property
+    def n(self) -> int:
+        """The number of problems."""
+        return len(self.found[0].lam)
+
+    def measure(self, measure: Measure) -> Floats:
+        """Return something of all solutions, of shape (k, n)."""
+        return np.stack([measure(each) for each in self.found])
+
+    def pick(self, places: Places, cells: Places) -> Solution:
+        """Return some of the solutions."""
+        first = self.found[0]
+        problem = _changed(first.problem, lambda each: each[cells], self.lams[places])
+        return first.solver(problem, first.loss, self._track(places, cells))
+
+    def _track(self, places: Places, cells: Places) -> Track | None:
+        tracks = [each.track for each in self.found]
+        if tracks[0] is None:
+            return None
+        names = ("lam", "u", "slope", "constants")
+        return Track(
+            *(np.stack([getattr(each, name) for each in tracks])[places, cells] for name in names)
+        )
+
+    def whole(self, lam: Floats, shape: tuple[int, ...]) -> Solution:
+        """Return all problems, each at its own strength, in the shape that was asked for."""
+        first, cells = self.found[0], np.arange(self.n)
+        near = np.abs(np.log(lam) - np.log(self.lams)[:, None]).argmin(axis=0)
+        problem = _changed(first.problem, lambda each: each.reshape(shape), lam.reshape(shape))
+        return first.solver(problem, first.loss, self._track(near, cells))
+
+
+def _lowest(scan: _Scan, slope: Measure, value: Measure) -> tuple[Floats, Flags]:
+    """Return where each problem's curve is lowest, and whether that is an end of the range."""
+    slopes = scan.measure(slope)
+    places, cells = np.nonzero((slopes[:-1] < 0) & (slopes[1:] >= 0))
+    inside = _roots(scan, slope, slopes, places, cells)
+    ends = [(0, np.flatnonzero(slopes[0] >= 0)), (-1, np.flatnonzero(slopes[-1] < 0))]
+    parts = [(cells, inside.lam, value(inside))] if inside is not None else []
+    for place, those in ends:
+        parts.append((those, scan.found[place].lam[those], value(scan.found[place])[those]))
+    which, lam, values = (np.concatenate(each) for each in zip(*parts, strict=True))
+    at_bound = np.arange(len(which)) >= len(cells)
+    order = np.lexsort((-lam, values, which))
+    _, first = np.unique(which[order], return_index=True)
+    best = order[first]  # one for each problem: a curve has a lowest point
+    return lam[best], at_bound[best]
+
+
+def _calibrated(scan: _Scan) -> tuple[Floats, Flags]:
+    """Return the largest strength at which each problem is calibrated, else where it is nearest to it."""
+    excess = scan.measure(_excess)
+    changes = np.signbit(excess[:-1]) != np.signbit(excess[1:])
+    crossed = changes.any(axis=0)
+    if not crossed.all():
+        lam, at_bound = _lowest(scan, _calibration_slope, lambda found: found.calibration)
+    else:
+        lam, at_bound = np.empty(scan.n), np.zeros(scan.n, dtype=bool)
+    cells = np.flatnonzero(crossed)
+    places = len(changes) - 1 - changes[::-1, cells].argmax(axis=0)
+    roots = _roots(scan, _excess, excess, places, cells)
+    if roots is not None:
+        lam[cells], at_bound[cells] = roots.lam, False
+    return lam, at_bound
+
+
+def _roots(
+    scan: _Scan, measure: Measure, values: Floats, places: Places, cells: Places
+) -> Solution | None:
+    """Return the solutions at which a measure is 0, each between two neighbours of the scan."""
+    if not len(cells):
+        return None
+    grid = np.log(scan.lams)
+    here = scan.pick(places, cells)
+
+    def move(x: Floats) -> Floats:
+        nonlocal here
+        here = here.at(np.exp(x))
+        return measure(here)
+
+    ends = (grid[places], grid[places + 1], values[places, cells], values[places + 1, cells])
+    x = _chandrupatla(move, *ends)
+    return here.at(np.exp(x))
+
+
+def _chandrupatla(
+    function: Callable[[Floats], Floats], a: Floats, b: Floats, fa: Floats, fb: Floats
+) -> Floats:
+    """Return roots of a function between a and b, where it has different signs.
+
+    Inverse quadratic interpolation where that is safe, else bisection (Chandrupatla 1997), for all at once.
+    """
+    c, fc = b, fb
+    t = fa / np.where(fa == fb, 1, fa - fb)  # first by the secant
+    for _ in range(MOST_STEPS):
+        nearest, smallest = np.where(np.abs(fa) < np.abs(fb), [a, fa], [b, fb])
+        margin = 0.5 * TOLERANCE / np.maximum(np.abs(b - a), TOLERANCE)
+        if np.all((margin >= 0.5) | (smallest == 0)):
+            return np.asarray(nearest)
+        x = a + np.clip(t, margin, 1 - margin) * (b - a)
+        fx = function(x)
+        same = np.signbit(fx) == np.signbit(fa)
+        c, fc = np.where(same, [a, fa], [b, fb])
+        b, fb = np.where(same, [b, fb], [a, fa])
+        a, fa = x, fx
+        t = _next(a, b, c, fa, fb, fc)
+    raise RuntimeError(f"no root to {TOLERANCE:g} after {MOST_STEPS} steps: the function may jump")
+
+
+def _next(a: Floats, b: Floats, c: Floats, fa: Floats, fb: Floats, fc: Floats) -> Floats:
+    """Return where to look between a and b, as a part of the way."""
+    with np.errstate(all="ignore"):
+        xi, phi = (a - b) / (c - b), (fa - fb) / (fc - fb)
+        safe = (1 - np.sqrt(1 - xi) < phi) & (phi < np.sqrt(xi))
+        quadratic = fa / (fb - fa) * fc / (fb - fc) + (c - a) / (b - a) * fa / (fc - fa) * fb / (
+            fc - fb
+        )
+    return np.where(safe & np.isfinite(quadratic), quadratic, 0.5)
+
+
+# ---- words -------------------------------------------------------------------------------------------------
+
+
+def _lines(best: Minimisers) -> list[str]:
+    at = best.by_risk
+    names = {"logistic": "logistic regression", "lda": "LDA", "ridge": "ridge classification"}
+    about = f"{float(at.ratio.item()):.4g} features for each row, Bayes error {at.bayes_error.item():.3g}"
+    lines = [f"{names[at.method]}, spectrum {at.spectrum.label}, {about}"]
+    lines.append(f"{'smallest':<12}{'lam':>12}{'risk':>10}{'calibration':>13}{'refinement':>12}")
+    for name in ("risk", "calibration", "refinement"):
+        found = getattr(best, f"by_{name}")
+        values = (found.risk, found.calibration, found.refinement)
+        risk, calibration, refinement = (float(value.item()) for value in values)
+        end = "  (end of the range)" if getattr(best, f"at_bound_{name}").item() else ""
+        row = f"{name:<12}{found.lam.item():>12.4g}{risk:>10.4f}{calibration:>13.4f}{refinement:>12.4f}"
+        lines.append(row + end)
+    return lines
+
+
+def _sentence(best: Minimisers) -> str:
+    gain = 100 * float(np.asarray(best.gain).item())
+    return f"choosing by refinement, then calibrating: {gain:.2f} % below the smallest risk"
+
+
+# ---- checks ------------------------------------------------------------------------------------------------
+
+
+def _solver(method: str) -> Callable[..., Solution]:
+    if not isinstance(method, str) or method not in METHODS:
+        fail_choice("method", method, list(METHODS), "left out for logistic regression")
+    found: Callable[..., Solution] = getattr(
+        import_module(f"refinecal.theory.{METHODS[method]}"), method
+    )
+    return found
+
+
+def _check_range(given: tuple[float, float] | None, spectrum: Spectrum) -> tuple[float, float]:
+    if given is None:
+        low, high = _scaled(LAM_RANGE, spectrum, 2).tolist()
+        return low, high
+    bounds = positive("lam_range", given)
+    if bounds.shape != (2,) or not bounds[0] < bounds[1]:
+        raise ValueError(
+            f"lam_range is {given!r}: it must be two strengths, the smaller first, such as (1e-8, 1e4)"
+        )
+    return float(bounds[0]), float(bounds[1])
+
+
+def _scaled(bounds: tuple[float, float], spectrum: Spectrum, points: int) -> Floats:
+    if not isinstance(spectrum, Spectrum):
+        return np.geomspace(*bounds, points)  # the solver says what is wrong
+    return spectrum.mean(lambda sigma: sigma) * np.geomspace(*bounds, points)
+
+
+def _changed(
+    problem: Problem, change: Callable[[Floats], Floats], lam: Floats | None = None
+) -> Problem:
+    """Return a problem with other arrays, perhaps at other strengths."""
+    ratio, signal, error = map(change, (problem.ratio, problem.signal, problem.bayes_error))
+    lam = change(problem.lam) if lam is None else lam
+    return Problem(lam, ratio, signal, error, problem.spectrum)

@@ -1,0 +1,242 @@
+"""The paper's figure 7 as a table: how far minimisers are apart and what is gained, on a grid of problems.
+
+Cells are independent, so they are dealt out to processes, always in the same pieces: the numbers are the same
+however many processes there are.
+"""
+
+from __future__ import annotations  # so that help() shows types by name
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from refinecal.losses import ProperLoss
+from refinecal.theory.asymptotics import positive
+from refinecal.theory.curves import minimise
+from refinecal.theory.spectrum import BetaSpectrum, Spectrum
+
+__all__ = ["BAYES_ERRORS", "RATIOS", "HeatMap", "heatmap", "paper_spectra"]
+
+Floats = NDArray[np.float64]
+Progress = Callable[[int, int], None]
+
+RATIOS = np.logspace(-1, 1, 21)  # the paper's
+BAYES_ERRORS = (0.001, 0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45)
+PIECE = 64  # cells solved together: enough that NumPy's calls cost little
+WORTH = 8  # pieces that take as long as a process needs to start
+
+
+def paper_spectra() -> tuple[Spectrum, ...]:
+    """Return the paper's three spectra: many informative features, balanced, few."""
+    return BetaSpectrum(1, 5), BetaSpectrum(2, 2), BetaSpectrum(5, 1)
+
+
+@dataclass(frozen=True, repr=False)
+class HeatMap:
+    """Minimisers and gains on a grid of spectra, Bayes errors and ratios.
+
+    Attributes
+    ----------
+    spectra : tuple of Spectrum
+        One map each.
+    bayes_errors, ratios : ndarray
+        Rows and columns of each map.
+    columns : dict of ndarray
+        One flat array for each quantity of :meth:`refinecal.theory.Minimisers.to_dict`, and ``spectrum``, the
+        label of the law: spectrum by spectrum, then by Bayes error, then by ratio.
+    method : str
+        What was trained.
+    loss : str
+        Name of the loss.
+    """
+
+    spectra: tuple[Spectrum, ...]
+    bayes_errors: Floats
+    ratios: Floats
+    columns: dict[str, NDArray[Any]] = field(repr=False)
+    method: str = "logistic"
+    loss: str = "log"
+
+    def grid(self, name: str) -> NDArray[Any]:
+        """Return a quantity as an array of shape (spectra, Bayes errors, ratios)."""
+        if name not in self.columns:
+            raise KeyError(f"there is no column {name!r}: take one of {', '.join(self.columns)}")
+        return self.columns[name].reshape(
+            len(self.spectra), len(self.bayes_errors), len(self.ratios)
+        )
+
+    def to_dict(self) -> dict[str, NDArray[Any]]:
+        """Return the columns of the table, one row for each cell."""
+        return dict(self.columns)
+
+    def to_frame(self) -> Any:
+        """Return the table as a pandas frame."""
+        from refinecal._optional import needs_extra
+
+        with needs_extra("pandas", package="pandas"):
+            import pandas as pd
+        return pd.DataFrame(self.columns)
+
+    def write(self, path: str | Path) -> None:
+        """Write the table to a .csv, .parquet or .feather file: whole, or not at all."""
+        from refinecal._optional import needs_extra
+
+        with needs_extra("parquet", package="pyarrow"):
+            import pyarrow as pa
+
+        from refinecal.tabular.files import create_table
+
+        with create_table(path) as out:
+            out.write(pa.table(self.columns))
+
+    def __repr__(self) -> str:
+        gains = 100 * self.columns["gain"]
+        size = f"{len(self.bayes_errors)} Bayes errors and {len(self.ratios)} ratios"
+        names = ", ".join(spectrum.label for spectrum in self.spectra)
+        return f"HeatMap of {names} at {size}: gain {gains.min():.3g} to {gains.max():.3g} %"
+
+
+def heatmap(
+    spectra: Sequence[Spectrum] | Spectrum | None = None,
+    ratios: ArrayLike = RATIOS,
+    bayes_errors: ArrayLike = BAYES_ERRORS,
+    *,
+    method: str = "logistic",
+    loss: str | ProperLoss = "log",
+    lam_range: tuple[float, float] | None = None,
+    processes: int | None = None,
+    progress: Progress | None = None,
+) -> HeatMap:
+    """Return minimisers and gains on a grid: the maps of the paper's figure 7.
+
+    Parameters
+    ----------
+    spectra : Spectrum or sequence of Spectrum, optional
+        Laws of the eigenvalues; by default the paper's three.
+    ratios : array_like, default 21 from 0.1 to 10
+        Features for each training row.
+    bayes_errors : array_like, default 12 from 0.001 to 0.45
+        Error rates of the best classifier.
+    method, loss, lam_range
+        As for :func:`refinecal.theory.minimise`. A loss of one's own must be picklable if there are several
+        processes.
+    processes : int, optional
+        How many to use; by default one for each 512 cells, which take as long as a process needs to start,
+        but no more than there are processors.
+    progress : function of two int, optional
+        Called with the number of finished cells and of all cells.
+
+    Returns
+    -------
+    HeatMap
+
+    Examples
+    --------
+    >>> from refinecal.theory import BetaSpectrum, heatmap
+    >>> found = heatmap(BetaSpectrum(5, 1), ratios=[0.5, 2.0], bayes_errors=[0.1, 0.3], processes=1)
+    >>> found.grid("log10_gap").shape
+    (1, 2, 2)
+    >>> bool((found.grid("log10_gap") < 0).all())  # few informative features: refinement is smallest first
+    True
+    """
+    laws = _check_spectra(spectra)
+    columns = _check_axis("ratios", ratios)
+    rows = _check_axis("bayes_errors", bayes_errors)
+    options = {"method": method, "loss": loss, "lam_range": lam_range}
+    error, ratio = (each.ravel() for each in np.meshgrid(rows, columns, indexing="ij"))
+    tasks = [
+        (law, ratio[part], error[part], options) for law in laws for part in _pieces(len(ratio))
+    ]
+    for law in laws:
+        law.signal_for(rows)  # before processes start, say what is wrong with the errors
+    found = _dealt(tasks, processes, progress)
+    names = np.repeat([law.label for law in laws], len(ratio))
+    table = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
+    loss_name = loss if isinstance(loss, str) else loss.name
+    return HeatMap(laws, rows, columns, {"spectrum": names, **table}, method, loss_name)
+
+
+def _pieces(size: int) -> list[slice]:
+    """Return slices of about equal length, PIECE at most."""
+    count = -(-size // PIECE)
+    edges = np.linspace(0, size, count + 1).round().astype(int).tolist()
+    return [slice(start, stop) for start, stop in pairwise(edges)]
+
+
+def _solve(
+    spectrum: Spectrum, ratio: Floats, error: Floats, options: dict[str, Any]
+) -> dict[str, NDArray[Any]]:
+    """Return the columns of some cells, computed by one thread, whose rounding is always the same."""
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    with threadpool_limits(1):
+        return minimise(ratio=ratio, bayes_error=error, spectrum=spectrum, **options).to_dict()
+
+
+def _dealt(
+    tasks: Sequence[tuple[Any, ...]], processes: int | None, progress: Progress | None
+) -> list[dict[str, NDArray[Any]]]:
+    """Return the columns of all tasks, in their order."""
+    import joblib  # type: ignore[import-untyped]
+
+    usual = min(joblib.cpu_count(), max(len(tasks) // WORTH, 1))
+    workers = min(_check_processes(processes) or usual, len(tasks))
+    total = sum(len(ratio) for _, ratio, *_ in tasks)
+    if workers == 1:
+        return _watched((_solve(*task) for task in tasks), total, progress)
+    with joblib.parallel_config("loky", n_jobs=workers, inner_max_num_threads=1):
+        made = joblib.Parallel(return_as="generator")(joblib.delayed(_solve)(*t) for t in tasks)
+        return _watched(made, total, progress)
+
+
+def _watched(
+    made: Iterable[dict[str, NDArray[Any]]], total: int, progress: Progress | None
+) -> list[dict[str, NDArray[Any]]]:
+    """Return what is made, and tell how far it is."""
+    found, done = [], 0
+    for each in made:
+        found.append(each)
+        done += len(each["ratio"])
+        if progress is not None:
+            progress(done, total)
+    return found
+
+
+# ---- checks ------------------------------------------------------------------------------------------------
+
+
+def _check_spectra(given: Sequence[Spectrum] | Spectrum | None) -> tuple[Spectrum, ...]:
+    if given is None:
+        return paper_spectra()
+    laws = (given,) if isinstance(given, Spectrum) else tuple(given)
+    if not laws:
+        raise ValueError("spectra is empty: pass one law of eigenvalues at least")
+    for place, law in enumerate(laws):
+        if not isinstance(law, Spectrum):
+            raise TypeError(
+                f"spectra[{place}] is a {type(law).__name__}, but must be a law of eigenvalues, such as "
+                "refinecal.theory.BetaSpectrum(1, 5)."
+            )
+    return laws
+
+
+def _check_axis(name: str, given: ArrayLike) -> Floats:
+    values = np.atleast_1d(positive(name, given))
+    if values.ndim != 1 or not values.size:
+        raise ValueError(f"{name} has shape {values.shape}: it must be (k,), one value at least")
+    return values
+
+
+def _check_processes(given: int | None) -> int | None:
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int | np.integer):
+        raise TypeError(f"processes is {given!r}: it must be a whole number, or None for all")
+    if given < 1:
+        raise ValueError(f"processes is {given}: it must be 1 at least, or None for all processors")
+    return int(given)
