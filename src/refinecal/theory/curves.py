@@ -28,8 +28,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from refinecal._checks import fail_choice
 from refinecal.losses import ProperLoss
-from refinecal.theory.asymptotics import Problem, Solution, positive
-from refinecal.theory.fixed_point import Track
+from refinecal.theory._scan import Scan
+from refinecal.theory.asymptotics import Solution, positive
 from refinecal.theory.gaussian import risk_slopes
 from refinecal.theory.spectrum import Spectrum
 
@@ -37,15 +37,10 @@ __all__ = ["METHODS", "Minimisers", "minimise", "path"]
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-Places = NDArray[np.intp]
-Measure = Callable[[Solution], Floats]
 
 METHODS = {"logistic": "asymptotics", "lda": "discriminant", "ridge": "discriminant"}
 LAM_RANGE = (1e-8, 1e4)  # times the mean eigenvalue: where the solvers are accurate
 PATH_RANGE, PATH_POINTS = (1e-6, 1e3), 181  # the same for a curve
-STEP = 0.6  # of the scan, in log(lam): made of lam / (lam + tau sigma), curves bend over e-folds
-TOLERANCE = 1e-9  # in log(lam)
-MOST_STEPS = 80  # bisection alone needs 30
 
 
 @dataclass(frozen=True, repr=False)
@@ -249,11 +244,11 @@ def minimise(
     start = solve(
         bounds[1], ratio=ratio, spectrum=spectrum, bayes_error=bayes_error, signal=signal, loss=loss
     )
-    scan = _Scan.along(start, bounds)
+    scan = Scan.along(start, bounds)
     chosen = [
-        _lowest(scan, _expertise_slope, lambda found: -found.expertise),
+        scan.lowest(_expertise_slope, lambda found: -found.expertise),
         _calibrated(scan),
-        _lowest(scan, _risk_slope, lambda found: found.risk),
+        scan.lowest(_risk_slope, lambda found: found.risk),
     ]
     refinement, calibration, risk = (scan.whole(lam, start.lam.shape) for lam, _ in chosen)
     flags = [flag.reshape(start.lam.shape) for _, flag in chosen]
@@ -286,147 +281,14 @@ def _calibration_slope(found: Solution) -> Floats:
     return np.asarray(_risk_slope(found) + by_inner * a**2 * _expertise_slope(found))
 
 
-# ---- where it is -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Scan:
-    """Solutions of n flat problems at k increasing strengths."""
-
-    lams: Floats
-    found: list[Solution]
-
-    @classmethod
-    def along(cls, start: Solution, bounds: tuple[float, float]) -> _Scan:
-        """Follow problems, solved at the upper bound, down to the lower."""
-        low, high = np.log(bounds)
-        steps = max(int(np.ceil((high - low) / STEP)), 1)
-        lams = np.exp(np.linspace(high, low, steps + 1))
-        lams[[0, -1]] = bounds[::-1]
-        problem = _changed(start.problem, np.ravel)
-        found = [start.solver(problem, start.loss, start.track)]
-        for lam in lams[1:]:
-            found.append(found[-1].at(np.full(problem.lam.shape, lam)))
-        return cls(lams[::-1], found[::-1])
-
-    @property
-    def n(self) -> int:
-        """The number of problems."""
-        return len(self.found[0].lam)
-
-    def measure(self, measure: Measure) -> Floats:
-        """Return something of all solutions, of shape (k, n)."""
-        return np.stack([measure(each) for each in self.found])
-
-    def pick(self, places: Places, cells: Places) -> Solution:
-        """Return some of the solutions."""
-        first = self.found[0]
-        problem = _changed(first.problem, lambda each: each[cells], self.lams[places])
-        return first.solver(problem, first.loss, self._track(places, cells))
-
-    def _track(self, places: Places, cells: Places) -> Track | None:
-        tracks = [each.track for each in self.found]
-        if tracks[0] is None:
-            return None
-        names = ("lam", "u", "slope", "constants")
-        return Track(
-            *(np.stack([getattr(each, name) for each in tracks])[places, cells] for name in names)
-        )
-
-    def whole(self, lam: Floats, shape: tuple[int, ...]) -> Solution:
-        """Return all problems, each at its own strength, in the shape that was asked for."""
-        first, cells = self.found[0], np.arange(self.n)
-        near = np.abs(np.log(lam) - np.log(self.lams)[:, None]).argmin(axis=0)
-        problem = _changed(first.problem, lambda each: each.reshape(shape), lam.reshape(shape))
-        return first.solver(problem, first.loss, self._track(near, cells))
-
-
-def _lowest(scan: _Scan, slope: Measure, value: Measure) -> tuple[Floats, Flags]:
-    """Return where each problem's curve is lowest, and whether that is an end of the range."""
-    slopes = scan.measure(slope)
-    places, cells = np.nonzero((slopes[:-1] < 0) & (slopes[1:] >= 0))
-    inside = _roots(scan, slope, slopes, places, cells)
-    ends = [(0, np.flatnonzero(slopes[0] >= 0)), (-1, np.flatnonzero(slopes[-1] < 0))]
-    parts = [(cells, inside.lam, value(inside))] if inside is not None else []
-    for place, those in ends:
-        parts.append((those, scan.found[place].lam[those], value(scan.found[place])[those]))
-    which, lam, values = (np.concatenate(each) for each in zip(*parts, strict=True))
-    at_bound = np.arange(len(which)) >= len(cells)
-    order = np.lexsort((-lam, values, which))
-    _, first = np.unique(which[order], return_index=True)
-    best = order[first]  # one for each problem: a curve has a lowest point
-    return lam[best], at_bound[best]
-
-
-def _calibrated(scan: _Scan) -> tuple[Floats, Flags]:
+def _calibrated(scan: Scan) -> tuple[Floats, Flags]:
     """Return the largest strength at which each problem is calibrated, else where it is nearest to it."""
-    excess = scan.measure(_excess)
-    changes = np.signbit(excess[:-1]) != np.signbit(excess[1:])
-    crossed = changes.any(axis=0)
-    if not crossed.all():
-        lam, at_bound = _lowest(scan, _calibration_slope, lambda found: found.calibration)
-    else:
-        lam, at_bound = np.empty(scan.n), np.zeros(scan.n, dtype=bool)
-    cells = np.flatnonzero(crossed)
-    places = len(changes) - 1 - changes[::-1, cells].argmax(axis=0)
-    roots = _roots(scan, _excess, excess, places, cells)
-    if roots is not None:
-        lam[cells], at_bound[cells] = roots.lam, False
+    roots, cells = scan.crossing(_excess)
+    lam, at_bound = np.empty(scan.n), np.zeros(scan.n, dtype=bool)
+    if len(cells) < scan.n:
+        lam, at_bound = scan.lowest(_calibration_slope, lambda found: found.calibration)
+    lam[cells], at_bound[cells] = roots, False
     return lam, at_bound
-
-
-def _roots(
-    scan: _Scan, measure: Measure, values: Floats, places: Places, cells: Places
-) -> Solution | None:
-    """Return the solutions at which a measure is 0, each between two neighbours of the scan."""
-    if not len(cells):
-        return None
-    grid = np.log(scan.lams)
-    here = scan.pick(places, cells)
-
-    def move(x: Floats) -> Floats:
-        nonlocal here
-        here = here.at(np.exp(x))
-        return measure(here)
-
-    ends = (grid[places], grid[places + 1], values[places, cells], values[places + 1, cells])
-    x = _chandrupatla(move, *ends)
-    return here.at(np.exp(x))
-
-
-def _chandrupatla(
-    function: Callable[[Floats], Floats], a: Floats, b: Floats, fa: Floats, fb: Floats
-) -> Floats:
-    """Return roots of a function between a and b, where it has different signs.
-
-    Inverse quadratic interpolation where that is safe, else bisection (Chandrupatla 1997), for all at once.
-    """
-    c, fc = b, fb
-    t = fa / np.where(fa == fb, 1, fa - fb)  # first by the secant
-    for _ in range(MOST_STEPS):
-        nearest, smallest = np.where(np.abs(fa) < np.abs(fb), [a, fa], [b, fb])
-        margin = 0.5 * TOLERANCE / np.maximum(np.abs(b - a), TOLERANCE)
-        if np.all((margin >= 0.5) | (smallest == 0)):
-            return np.asarray(nearest)
-        x = a + np.clip(t, margin, 1 - margin) * (b - a)
-        fx = function(x)
-        same = np.signbit(fx) == np.signbit(fa)
-        c, fc = np.where(same, [a, fa], [b, fb])
-        b, fb = np.where(same, [b, fb], [a, fa])
-        a, fa = x, fx
-        t = _next(a, b, c, fa, fb, fc)
-    raise RuntimeError(f"no root to {TOLERANCE:g} after {MOST_STEPS} steps: the function may jump")
-
-
-def _next(a: Floats, b: Floats, c: Floats, fa: Floats, fb: Floats, fc: Floats) -> Floats:
-    """Return where to look between a and b, as a part of the way."""
-    with np.errstate(all="ignore"):
-        xi, phi = (a - b) / (c - b), (fa - fb) / (fc - fb)
-        safe = (1 - np.sqrt(1 - xi) < phi) & (phi < np.sqrt(xi))
-        quadratic = fa / (fb - fa) * fc / (fb - fc) + (c - a) / (b - a) * fa / (fc - fa) * fb / (
-            fc - fb
-        )
-    return np.where(safe & np.isfinite(quadratic), quadratic, 0.5)
 
 
 # ---- words -------------------------------------------------------------------------------------------------
@@ -481,12 +343,3 @@ def _scaled(bounds: tuple[float, float], spectrum: Spectrum, points: int) -> Flo
     if not isinstance(spectrum, Spectrum):
         return np.geomspace(*bounds, points)  # the solver says what is wrong
     return spectrum.mean(lambda sigma: sigma) * np.geomspace(*bounds, points)
-
-
-def _changed(
-    problem: Problem, change: Callable[[Floats], Floats], lam: Floats | None = None
-) -> Problem:
-    """Return a problem with other arrays, perhaps at other strengths."""
-    ratio, signal, error = map(change, (problem.ratio, problem.signal, problem.bayes_error))
-    lam = change(problem.lam) if lam is None else lam
-    return Problem(lam, ratio, signal, error, problem.spectrum)
