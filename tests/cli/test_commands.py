@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 import refinecal as rc
 from refinecal.cli.app import app
+from refinecal.theory import BetaSpectrum, minimise
 
 FAST = ["--max-steps", "6", "--patience", "6", "--threads", "1"]
 
@@ -505,8 +506,13 @@ def test_the_demo_does_the_whole_job(tmp_path):
     assert gaussian["gain"] == pytest.approx(
         1 - gaussian["by_refinement_calibrated"] / gaussian["by_loss"]
     )
+    predicted = minimise(ratio=1, bayes_error=0.1, spectrum=BetaSpectrum(5, 1)).gain
+    assert gaussian["gain_predicted"] == pytest.approx(predicted)
+    assert gaussian["gain"] == pytest.approx(predicted, abs=0.06)  # of two draws
     for report in found["reports"]:
         assert os.path.getsize(report) > 10_000
+    page = Path(found["reports"][1]).read_text(encoding="utf-8")
+    assert f"theory predicts {100 * predicted:.1f}" in page
 
 
 def test_every_calibrator_of_the_package_can_be_named():

@@ -1,0 +1,170 @@
+"""Theory against measurement (paper, figure 6): curves above, deviations in standard errors below."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from refinecal.plots._style import PALETTE, dressed, loss_name
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from refinecal.theory.empirical import Check
+
+NAMES = ("risk", "calibration", "refinement")
+SMALL, LABEL = 8.0, 9.5  # sizes of letters in points: panels are small, the figure is not
+POINTS = 201  # of theory's curve
+USUAL = 2.0  # standard errors that 95 % of deviations keep within
+LEAST = 3.0  # standard errors that the axis of deviations has room for
+
+
+def draw_check(figure: Figure, found: Check) -> dict[str, list[Axes]]:
+    """Fill a figure with three columns: risk, calibration and refinement.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+        An empty one; about 9 by 5 inches. It gets matplotlib's constrained layout.
+    found : Check
+        From :func:`refinecal.theory.check`.
+
+    Returns
+    -------
+    dict
+        The axes by row, "curves" and "deviations", from left to right.
+    """
+    figure.set_layout_engine("constrained")
+    grid = figure.subplots(2, len(NAMES), height_ratios=[1, 0.5], sharex=True)
+    rows = {"curves": list(grid[0]), "deviations": list(grid[1])}
+    lams = np.geomspace(found.lam[0], found.lam[-1], POINTS)
+    theory = found.predict(lams)
+    for place, name in enumerate(NAMES):
+        for row in rows.values():
+            dressed(row[place])
+            row[place].tick_params(labelsize=SMALL)
+        _draw_curve(rows["curves"][place], found, name, lams, getattr(theory, name))
+        _draw_deviations(rows["deviations"][place], found, name)
+    _set_axes(rows, found)
+    _explain(figure, found)
+    return rows
+
+
+def _draw_curve(ax: Axes, found: Check, name: str, lams: Any, theory: Any) -> None:
+    """Draw theory as a line, means as dots and their 95 % band."""
+    ax.plot(lams, theory, color=PALETTE[name], linewidth=1.8, zorder=2)
+    mean, margin = found.law.measured[name], found.law.margin[name]
+    band: Any = {"color": PALETTE["text"], "alpha": 0.18, "linewidth": 0}
+    ax.fill_between(found.lam, mean - margin, mean + margin, zorder=1, **band)
+    ax.plot(found.lam, mean, "o", color=PALETTE["text"], markersize=3.2, zorder=3)
+    title = f"risk ({loss_name(found.theory.parts.loss)})" if name == "risk" else name
+    ax.set_title(title, fontsize=LABEL, color=PALETTE["text"])
+    if name == "calibration":
+        ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
+
+
+def _draw_deviations(ax: Axes, found: Check, name: str) -> None:
+    """Draw both kinds of deviations around 0."""
+    ax.axhspan(-USUAL, USUAL, color=PALETTE["grid"], alpha=0.5, linewidth=0, zorder=0)
+    ax.axhline(0, color=PALETTE["axis"], linewidth=0.8, zorder=1)
+    look: Any = {"color": PALETTE[name], "linewidth": 0.8}
+    ax.plot(found.lam, found.law.deviation[name], **look, **_mark("law"))
+    ax.plot(found.lam, found.draws.deviation[name], **look, **_mark("draws"))
+
+
+def _mark(against: str) -> dict[str, Any]:
+    """Return the mark of a comparison: filled for the one that decides."""
+    if against == "draws":
+        return {"marker": "o", "markersize": 3.2, "zorder": 3}
+    return {"marker": "D", "markersize": 3.6, "markerfacecolor": PALETTE["paper"], "zorder": 2}
+
+
+def _set_axes(rows: dict[str, list[Axes]], found: Check) -> None:
+    each = [one.deviation[name] for one in found.comparisons.values() for name in NAMES]
+    reach = max(LEAST, 1.1 * float(np.abs(each).max()))
+    for place, ax in enumerate(rows["deviations"]):
+        ax.set_ylim(-reach, reach)
+        _set_ticks(ax, 4)
+        ax.tick_params(labelleft=place == 0)
+        ax.set_xlabel("strength of the penalty λ", fontsize=SMALL, color=PALETTE["text"])
+    for ax in rows["curves"]:
+        ax.set_xscale("log")
+        ax.set_xticks(_powers(*found.lam[[0, -1]]))
+        ax.minorticks_off()
+        _set_ticks(ax, 6)
+    rows["curves"][0].set_ylabel(loss_name(found.theory.parts.loss), fontsize=SMALL)
+    rows["deviations"][0].set_ylabel("deviation\n(standard errors)", fontsize=SMALL)
+
+
+def _set_ticks(ax: Axes, most: int) -> None:
+    """Put ticks at round values that are on the axis."""
+    from matplotlib.ticker import MaxNLocator
+
+    low, high = ax.get_ylim()
+    ticks = MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+    ax.set_yticks([tick for tick in ticks if low <= tick <= high])
+    ax.set_ylim(low, high)
+
+
+def _powers(low: float, high: float) -> list[float]:
+    """Return the powers of ten in a range, six at most."""
+    ends = int(np.ceil(np.log10(low) - 1e-9)), int(np.floor(np.log10(high) + 1e-9))
+    powers = range(ends[0], ends[1] + 1, max((ends[1] - ends[0]) // 5, 1))
+    return [10.0**power for power in powers] or [low]
+
+
+def _explain(figure: Figure, found: Check) -> None:
+    """Say what was done, and explain the marks."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    neutral = PALETTE["before"]
+    handles = [
+        Line2D([], [], color=neutral, linewidth=1.8, label="theory (n → ∞)"),
+        Line2D(
+            [],
+            [],
+            color=PALETTE["text"],
+            marker="o",
+            markersize=3.2,
+            linestyle="none",
+            label=f"measured: mean of {found.seeds} draws",
+        ),
+        Patch(color=PALETTE["text"], alpha=0.18, linewidth=0, label="95 % band of the mean"),
+        Line2D(
+            [],
+            [],
+            color=neutral,
+            linewidth=0.8,
+            label="deviation from the law's theory",
+            **_mark("law"),
+        ),
+        Line2D(
+            [],
+            [],
+            color=neutral,
+            linewidth=0.8,
+            label="deviation from each draw's own theory",
+            **_mark("draws"),
+        ),
+        Patch(color=PALETTE["grid"], alpha=0.5, linewidth=0, label="± 2 standard errors"),
+    ]
+    # by columns: marks of the curves on the first line, of the deviations on the second
+    order = [handles[i] for i in (0, 3, 1, 4, 2, 5)]
+    figure.legend(
+        handles=order,
+        loc="outside upper center",
+        ncols=3,
+        frameon=False,
+        fontsize=SMALL,
+        labelcolor=PALETTE["text"],
+    )
+    problem = found.theory.problem
+    figure.supxlabel(
+        f"{found.theory.method}, n = {found.n}, p = {found.n_features}, Bayes error "
+        f"{100 * problem.bayes_error.flat[0]:.3g} %, eigenvalues {problem.spectrum.label}",
+        fontsize=SMALL,
+        color=PALETTE["axis"],
+    )

@@ -1,0 +1,213 @@
+r"""Measured values against predicted ones, in standard errors, over several draws of the data.
+
+Draw :math:`i` gives a measured expertise and confidence, a point :math:`x_i`, and theory predicts
+:math:`t_i`. Of a quantity :math:`q(x)` such as the risk, the mean of :math:`q(x_i)` is compared with that of
+
+.. math:: q(t_i + (x_i - t_i) - \overline{(x - t)}),
+
+that is, with theory's own points among the scatter that was measured. That matters for calibration: it is
+never negative, so that where theory says 0, scatter alone lifts its mean, by more standard errors the more
+draws there are. The standard error is that of the mean of :math:`q(x_i) - q(t_i)`.
+
+Deviations at neighbouring strengths are nearly the same number, so the chance of so large a maximum is that
+of a rotation test (Langsrud 2005), which keeps all correlations: the t statistics of the mean are those along
+the direction :math:`(1, \dots, 1)` among the draws, and along a random direction they have the same law.
+"""
+
+from __future__ import annotations  # so that help() shows types by name
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal.losses import ProperLoss
+from refinecal.theory.gaussian import gaussian_decomposition
+
+Floats = NDArray[np.float64]
+Values = dict[str, Floats]
+
+QUANTITIES = ("risk", "calibration", "refinement", "error_rate", "expertise", "confidence")
+LEVEL = 0.01  # a maximum with a smaller chance is not put down to sampling
+SIMULATED = 20_000  # maxima, so that a chance of 1 % is known to 0.07 %
+BLOCK = 1000  # of them at once
+LEAST = 0.001  # a chance that can be told from that many
+LITTLE = 1e-3  # part of a step that is taken for a derivative
+ROUNDING = 1e-13  # smaller standard errors, relative to the value, are rounding errors
+
+
+class Largest(NamedTuple):
+    """The largest deviation, and where it is."""
+
+    quantity: str
+    lam: float
+    theory: float
+    expected: float
+    measured: float
+    standard_error: float
+    deviation: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Measured means against theory: for each quantity one value at each strength.
+
+    Attributes
+    ----------
+    lam : ndarray
+        Strengths of the penalty.
+    theory : dict of ndarray
+        What theory predicts, averaged over the draws.
+    expected : dict of ndarray
+        The same among the scatter of the draws: what ``measured`` should be.
+    measured : dict of ndarray
+        Means over the draws.
+    standard_error : dict of ndarray
+        Of the mean difference between measured and predicted values.
+    margin : dict of ndarray
+        Half the width of the 95 % band, from Student's law.
+    deviation : dict of ndarray
+        ``measured - expected`` in standard errors.
+    chance : float
+        How probable so large a deviation is, anywhere, if theory holds.
+    """
+
+    lam: Floats
+    theory: Values
+    expected: Values
+    measured: Values
+    standard_error: Values
+    margin: Values
+    deviation: Values
+    chance: float = field(kw_only=True)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the deviations are within sampling error: ``chance`` is at least 1 %."""
+        return self.chance >= LEVEL
+
+    @property
+    def largest(self) -> Largest:
+        """The largest deviation of all."""
+        return max(
+            (self.largest_of(name) for name in QUANTITIES), key=lambda each: abs(each.deviation)
+        )
+
+    def largest_of(self, quantity: str) -> Largest:
+        """Return the largest deviation of one quantity."""
+        at = int(np.abs(self.deviation[quantity]).argmax())
+        arrays = (self.theory, self.expected, self.measured, self.standard_error, self.deviation)
+        return Largest(
+            quantity, float(self.lam[at]), *(float(each[quantity][at]) for each in arrays)
+        )
+
+    @property
+    def verdict(self) -> str:
+        """What the largest deviation means, in a sentence."""
+        largest = self.largest
+        where = f"of the {largest.quantity.replace('_', ' ')} at λ = {largest.lam:.3g}"
+        chance = f"{self.chance:.1%}" if self.chance >= LEAST else f"less than {LEAST:.1%}"
+        return (
+            f"{'Within' if self.holds else 'Not within'} sampling error: the largest of "
+            f"{len(QUANTITIES) * len(self.lam)} deviations, {where}, is {abs(largest.deviation):.1f} "
+            f"standard errors; chance alone gives one as large in {chance} of cases."
+        )
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return a row for each quantity and strength, as the columns of a table."""
+        fields = ("theory", "expected", "measured", "standard_error", "deviation")
+        found: dict[str, list[Any]] = {
+            "quantity": [name for name in QUANTITIES for _ in self.lam],
+            "lam": self.lam.tolist() * len(QUANTITIES),
+        }
+        for each in fields:
+            values: Values = getattr(self, each)
+            found[each] = [value for name in QUANTITIES for value in values[name].tolist()]
+        margins = [value for name in QUANTITIES for value in self.margin[name].tolist()]
+        pairs = list(zip(found["measured"], margins, strict=True))
+        return found | {
+            "low": [mean - margin for mean, margin in pairs],
+            "high": [mean + margin for mean, margin in pairs],
+        }
+
+
+def compare(
+    lam: Floats,
+    expertise: Floats,
+    confidence: Floats,
+    theory_expertise: Floats,
+    theory_confidence: Floats,
+    loss: str | ProperLoss = "log",
+) -> Comparison:
+    """Compare what was measured in several draws with what theory predicts.
+
+    Parameters
+    ----------
+    lam : ndarray of shape (m,)
+        Strengths of the penalty.
+    expertise, confidence : ndarray of shape (draws, m)
+        Measured.
+    theory_expertise, theory_confidence : ndarray of shape (draws, m) or (m,)
+        Predicted: for each draw, or the same for all.
+    loss : str or ProperLoss
+        Of risk, calibration and refinement.
+    """
+    from scipy.stats import t
+
+    shape, n = expertise.shape, len(expertise)
+    a, s = np.broadcast_to(theory_expertise, shape), np.broadcast_to(theory_confidence, shape)
+    off_a, off_s = expertise - a, confidence - s
+    scattered_a, scattered_s = a + off_a - off_a.mean(axis=0), s + off_s - off_s.mean(axis=0)
+    measured, theory = _values(expertise, confidence, loss), _values(a, s, loss)
+    expected = _values(scattered_a, np.maximum(scattered_s, 0), loss)
+    gaps = measured - theory
+    mean, wanted, limit = measured.mean(axis=1), expected.mean(axis=1), theory.mean(axis=1)
+    error = gaps.std(axis=1, ddof=1) / np.sqrt(n)
+    error = np.maximum(error, ROUNDING * np.abs(limit))
+    deviation = (mean - wanted) / error
+    moves = _moves(a, s, off_a, off_s, loss)
+    chance = _chance(float(np.abs(deviation).max()), moves, gaps)
+    margin = t.ppf(0.975, n - 1) * error
+    arrays = (limit, wanted, mean, error, margin, deviation)
+    parts = [dict(zip(QUANTITIES, each, strict=True)) for each in arrays]
+    return Comparison(lam, *parts, chance=chance)
+
+
+def _values(expertise: Floats, confidence: Floats, loss: str | ProperLoss) -> Floats:
+    """Return all quantities, shape (quantities, draws, strengths)."""
+    found = gaussian_decomposition(expertise, confidence, loss)
+    return np.stack([getattr(found, name) for name in QUANTITIES])
+
+
+def _moves(a: Floats, s: Floats, off_a: Floats, off_s: Floats, loss: str | ProperLoss) -> Floats:
+    """Return how far each quantity is off in each draw, to first order: calibration by 0 at its minimum."""
+    ahead, behind = (
+        _values(a + step * off_a, np.maximum(s + step * off_s, 0), loss)
+        for step in (LITTLE, -LITTLE)
+    )
+    return (ahead - behind) / (2 * LITTLE)
+
+
+def _chance(largest: float, moves: Floats, gaps: Floats) -> float:
+    """Return how probable a maximum as large as this is, if theory holds.
+
+    If the draws are normal with mean 0, a t statistic is as good along any direction as along (1, ..., 1): so
+    directions are drawn at random.
+    """
+    quantities, n, strengths = moves.shape
+    share = _ratio(moves.std(axis=1), gaps.std(axis=1)).ravel()
+    flat = np.moveaxis(moves, 1, 0).reshape(n, quantities * strengths)
+    flat = _ratio(flat, np.linalg.norm(flat, axis=0))
+    rng = np.random.default_rng(0)  # the same answer for the same draws
+    larger = 0
+    for _ in range(SIMULATED // BLOCK):
+        directions = rng.standard_normal((BLOCK, n))
+        along = directions @ flat / np.linalg.norm(directions, axis=1, keepdims=True)
+        t = np.abs(along) * np.sqrt((n - 1) / np.maximum(1 - along**2, 1e-300))
+        larger += int(np.count_nonzero((share * t).max(axis=1) >= largest))
+    return (1 + larger) / (1 + SIMULATED)
+
+
+def _ratio(above: Floats, below: Floats) -> Floats:
+    return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
