@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from refinecal import losses as losses
     from refinecal import metrics as metrics
     from refinecal import plots as plots
+    from refinecal import theory as theory
     from refinecal.calibrators import make_calibrator as make_calibrator
     from refinecal.decomposition import Decomposition as Decomposition
     from refinecal.decomposition import calibration_error as calibration_error
@@ -51,7 +52,7 @@ _HOME = {
     "refinement_scorer": "scoring",
     "select": "selection",
 }
-_MODULES = ("calibrators", "evaluation", "losses", "metrics", "plots")
+_MODULES = ("calibrators", "evaluation", "losses", "metrics", "plots", "theory")
 __all__ = [*sorted(_HOME), *_MODULES]  # noqa: PLE0604
 
 

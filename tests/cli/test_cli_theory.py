@@ -10,7 +10,8 @@ import pytest
 from numpy.testing import assert_allclose
 from typer.testing import CliRunner
 
-from refinecal.cli.theory import numbers, theory_app
+from refinecal.cli._theory import numbers
+from refinecal.cli.theory import theory_app
 from refinecal.theory.curves import minimise
 from refinecal.theory.spectrum import BetaSpectrum, PointSpectrum
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from refinecal import __version__
 from refinecal._whole import whole
-from refinecal.report.render import policy
 
 RANGES = {  # of the sliders: the problems that the solver is tested on
     "ratio": (0.05, 20.0),
@@ -69,6 +68,8 @@ def explorer_page(
     start = {name: _within(name, value) for name, value in given.items()}
     if loss not in LOSSES:
         raise ValueError(f"loss is {loss!r}: the page shows 'log' or 'brier'.")
+    from refinecal.report.render import policy
+
     settings = {"ranges": RANGES, "start": {**start, "loss": loss}}
     scripts = {
         "theme": _resource("report", "theme.js"),

@@ -1,0 +1,134 @@
+"""``refinecal theory heatmap``: many problems at once, as in the paper's figure 7."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from refinecal.cli._options import MODEL, Json, NoSeed, Quiet, Verbose, file, number
+from refinecal.cli._theory import (
+    LAWS,
+    Bar,
+    Loss,
+    Method,
+    TableKind,
+    check_figure,
+    check_rate,
+    law,
+    new_figure,
+    numbers,
+    save,
+    solving,
+    write_table,
+)
+from refinecal.cli._voice import Voice, command, count, shown
+from refinecal.report.words import spaced
+
+if TYPE_CHECKING:
+    from refinecal.theory.heatmaps import HeatMap
+
+
+@command("refinecal theory heatmap --spectrum beta:1,5 --spectrum beta:5,1 -o maps.png")
+def heatmap(
+    spectrum: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--spectrum",
+            metavar="LAW",
+            help=f"Law of the eigenvalues: {LAWS}. May be given again; by default the paper's beta:1,5, "
+            "beta:2,2 and beta:5,1.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    ratios: Annotated[
+        str,
+        number("--ratios", "Features for each row: R,R,… or FIRST:LAST:COUNT.", metavar="LIST"),
+    ] = "0.1:10:21",
+    bayes_errors: Annotated[
+        str, number("--bayes-errors", "Error rates of the best classifier.", metavar="LIST")
+    ] = "0.001,0.01,0.03,0.05,0.1,0.15,0.2,0.25,0.3,0.35,0.4,0.45",
+    method: Method = "logistic",
+    loss: Loss = "log",
+    processes: Annotated[
+        int | None, number("--processes", "Instead of as many as pay.", min=1)
+    ] = None,
+    out: Annotated[Path, file("--out", "-o", help="The figure: a .png, .svg or .pdf file.")] = Path(
+        "heatmap.png"
+    ),
+    table: TableKind = "csv",
+    seed: NoSeed = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Map what is gained by refinement, and which minimiser comes first, over many problems."""
+    from refinecal.theory.heatmaps import heatmap as compute
+    from refinecal.theory.heatmaps import paper_spectra
+
+    voice = Voice(as_json, quiet, verbose)
+    beside = check_figure(out, table)
+    laws = [law(text) for text in spectrum] if spectrum else paper_spectra()
+    axes = (numbers("--ratios", ratios), numbers("--bayes-errors", bayes_errors, check_rate))
+    with voice.listening(), solving(), Bar(voice, "cells") as bar:
+        maps = compute(laws, *axes, method=method, loss=loss, processes=processes, progress=bar)
+    show_maps(voice, maps)
+
+    from refinecal.plots.theory import draw_heatmaps
+
+    assert beside is not None
+    canvas = new_figure(2.6 + 2.5 * len(laws), 8.4)
+    save(canvas, out, lambda: draw_heatmaps(canvas, maps))
+    write_table(maps.columns, beside)
+    voice.say(f"\nFigure: {shown(out)}\nTable:  {shown(beside)}")
+    voice.result(
+        {"method": method, "loss": loss, "maps": summary(maps), "figure": out, "table": beside}
+    )
+
+
+def summary(maps: HeatMap) -> list[dict[str, Any]]:
+    """Return for each spectrum where the gain is largest, its median, and how often calibration is first."""
+    import numpy as np
+
+    found = []
+    for each, gain, gap in zip(
+        maps.spectra, maps.grid("gain"), maps.grid("log10_gap"), strict=True
+    ):
+        row, column = np.unravel_index(gain.argmax(), gain.shape)
+        found.append(
+            {
+                "spectrum": each.label,
+                "cells": gain.size,
+                "largest_gain": gain[row, column],
+                "at_ratio": maps.ratios[column],
+                "at_bayes_error": maps.bayes_errors[row],
+                "median_gain": np.median(gain),
+                "calibration_first": np.mean(gap > 0),
+            }
+        )
+    return found
+
+
+def show_maps(voice: Voice, maps: HeatMap) -> None:
+    """Show one row for each spectrum."""
+    rows = [
+        [
+            each["spectrum"],
+            spaced(f"{each['largest_gain']:.1%}"),
+            f"{each['at_ratio']:.3g}",
+            f"{each['at_bayes_error']:.3g}",
+            spaced(f"{each['median_gain']:.2%}"),
+            spaced(f"{each['calibration_first']:.0%}"),
+        ]
+        for each in summary(maps)
+    ]
+    voice.say(
+        f"{count(len(maps.columns['gain']), 'problem')}, {maps.method}, {maps.loss} loss", "bold"
+    )
+    header = ["spectrum", "largest gain", "at p/n", "Bayes error", "median", "calibration first"]
+    voice.table(header, rows, spare=("calibration first", "median"))
+    voice.tell(
+        "Gain: what choosing the strength by refinement, then calibrating, saves of the smallest risk. "
+        "Calibration first: the share of problems in which it is smallest at a larger strength."
+    )

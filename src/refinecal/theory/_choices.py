@@ -1,0 +1,203 @@
+r"""What choosing the strength of a penalty by one loss or another comes to, for classes of any frequency.
+
+Classes of unequal frequency :math:`\pi, 1 - \pi` are worth :math:`m = 4 \pi (1 - \pi) n` balanced rows: they
+know their difference of means as well as m rows do, and the average curvature of their loss is that of m
+rows. So the balanced theory is solved with m in place of n, and the weights of which it tells, of expertise
+a and confidence s, are used with the true frequencies. With margins :math:`m_\pm = s(z + a/2) \pm t` and
+:math:`\ell(x) = \log(1 + e^{-x})`,
+
+.. math:: L(\beta, s, t) = \pi E\,\ell(\beta m_+) + (1 - \pi) E\,\ell(\beta m_-)
+
+gives the risk as the minimum of L(1, s, t) over the intercept t; what temperature scaling makes of it, the
+minimum over :math:`\beta` with that t; and what affine calibration makes of it, which is the risk at s = a.
+If classes are equally frequent, t = 0 and the last two are the same: the refinement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_expit, roots_hermitenorm
+
+from refinecal.theory.curves import path
+from refinecal.theory.spectrum import Spectrum
+
+Floats = NDArray[np.float64]
+
+LAM_RANGE, PER_DECADE = (1e-6, 1e3), 10  # times the mean eigenvalue
+N_NODES = 100
+NEWTON = 15  # steps at most for an intercept or a temperature: both losses are smooth and convex
+EXACT = 1e-8
+NOTHING = 1e-6  # nats
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Strengths chosen by risk, by calibration and by refinement, and what they cost.
+
+    Attributes
+    ----------
+    lam_risk, lam_calibration, lam_refinement : float
+        Strengths for :math:`1/n` times the sum of losses, with n the true number of rows.
+    risk : float
+        Expected log loss if chosen by loss, as it is.
+    risk_calibrated : float
+        The same after temperature scaling.
+    refinement : float
+        Expected log loss if chosen by the loss after temperature scaling, and scaled so.
+    refinement_affine : float
+        The same with an intercept besides the temperature, both in choosing and in calibrating.
+    at_bound : bool
+        Whether refinement still falls at an end of the range.
+    """
+
+    lam_risk: float
+    lam_calibration: float
+    lam_refinement: float
+    risk: float
+    risk_calibrated: float
+    refinement: float
+    refinement_affine: float
+    at_bound: bool
+
+    @property
+    def gain(self) -> float:
+        """What choosing by refinement, then calibrating saves of the loss if chosen by loss."""
+        return _saved(self.refinement, self.risk)
+
+    @property
+    def gain_calibrated(self) -> float:
+        """The same if what is chosen by loss is calibrated as well."""
+        return _saved(self.refinement, self.risk_calibrated)
+
+    @property
+    def gain_affine(self) -> float:
+        """What is saved if calibration has an intercept."""
+        return _saved(self.refinement_affine, self.risk)
+
+    @property
+    def log10_gap(self) -> float:
+        """Decades between the strengths at which calibration and refinement are best."""
+        return float(np.log10(self.lam_calibration / self.lam_refinement))
+
+
+def _saved(loss: float, other: float) -> float:
+    """Return the part of the other loss that is saved, which is nothing if there was nothing to save."""
+    return max(1 - loss / other, 0.0) if other > NOTHING else 0.0  # below 0 is rounding
+
+
+def choose(
+    spectrum: Spectrum, signal: float, n_rows: float, n_features: int, prevalence: float = 0.5
+) -> Choices:
+    """Return the best strengths for data with this spectrum, signal and size."""
+    from scipy.interpolate import CubicSpline
+
+    share = 4 * prevalence * (1 - prevalence)
+    low, high = np.log10(LAM_RANGE)
+    x = np.linspace(low, high, int(PER_DECADE * (high - low)) + 1)
+    scale = spectrum.mean(lambda sigma: sigma)
+    ratio = n_features / (share * n_rows)
+    found = path(10**x * scale, ratio=ratio, spectrum=spectrum, signal=signal)
+    risk, tempered, affine = losses(found.expertise, found.confidence, prevalence)
+    by_risk, least_risk = _lowest(x, risk)
+    by_calibration, _ = _lowest(x, np.abs(np.log(found.scale)))
+    by_refinement, least = _lowest(x, tempered)
+    return Choices(
+        lam_risk=10**by_risk * scale * share,
+        lam_calibration=10**by_calibration * scale * share,
+        lam_refinement=10**by_refinement * scale * share,
+        risk=least_risk,
+        risk_calibrated=float(CubicSpline(x, tempered)(by_risk)),
+        refinement=least,
+        refinement_affine=_lowest(x, affine)[1],
+        at_bound=by_refinement in (x[0], x[-1]),
+    )
+
+
+def losses(
+    expertise: Floats, confidence: Floats, prevalence: float = 0.5
+) -> tuple[Floats, Floats, Floats]:
+    """Return the expected log loss as it is, after temperature scaling, and after affine calibration."""
+    if prevalence == 0.5:
+        risk, refinement = (
+            Margins.of(expertise, s, 0.0, prevalence).loss for s in (confidence, expertise)
+        )
+        return risk, refinement, refinement
+    own = Margins.of(
+        expertise, confidence, _intercept(expertise, confidence, prevalence), prevalence
+    )
+    calibrated = _intercept(expertise, expertise, prevalence)
+    affine = Margins.of(expertise, expertise, calibrated, prevalence)
+    return own.loss, own.scaled(_temperature(own, expertise / confidence)).loss, affine.loss
+
+
+@dataclass(frozen=True)
+class Margins:
+    """How far on the right side scores are, at quadrature nodes: positive margins are right."""
+
+    margins: Floats  # (k, 2 N_NODES): of class 1, then of class 0
+    weights: Floats  # (2 N_NODES,), which sum to 1
+
+    @classmethod
+    def of(
+        cls, expertise: Floats, confidence: Floats, t: Floats | float, prevalence: float
+    ) -> Margins:
+        """Return the margins of scores with intercept t."""
+        z, weights = roots_hermitenorm(N_NODES)
+        weights = weights / weights.sum()
+        score = confidence[:, None] * (z + expertise[:, None] / 2)
+        t = np.broadcast_to(t, expertise.shape)[:, None]
+        both = np.concatenate([prevalence * weights, (1 - prevalence) * weights])
+        return cls(np.concatenate([score + t, score - t], axis=1), both)
+
+    def scaled(self, beta: Floats) -> Margins:
+        """Return the margins after temperature scaling."""
+        return Margins(beta[:, None] * self.margins, self.weights)
+
+    @property
+    def loss(self) -> Floats:
+        """Mean log loss."""
+        return np.asarray(-log_expit(self.margins) @ self.weights)
+
+    def newton(self, direction: Floats) -> Floats:
+        """Return the step by which the loss falls most if margins grow in a direction."""
+        wrong = expit(-self.margins)
+        slope = -(wrong * direction) @ self.weights
+        bend = (wrong * (1 - wrong) * direction**2) @ self.weights
+        return np.asarray(-slope / np.maximum(bend, 1e-300))
+
+
+def _intercept(expertise: Floats, confidence: Floats, prevalence: float) -> Floats:
+    """Return the intercept with the smallest loss."""
+    t = np.full(expertise.shape, np.log(prevalence / (1 - prevalence)))
+    direction = np.repeat([[1.0, -1.0]], N_NODES, axis=1)
+    for _ in range(NEWTON):
+        step = Margins.of(expertise, confidence, t, prevalence).newton(direction)
+        t = t + np.clip(step, -2, 2)
+        if np.abs(step).max() < EXACT:
+            break
+    return t
+
+
+def _temperature(own: Margins, start: Floats) -> Floats:
+    """Return the inverse temperature with the smallest loss."""
+    beta = start
+    for _ in range(NEWTON):
+        step = own.scaled(beta).newton(own.margins)
+        beta = np.clip(beta + step, beta / 3, 3 * beta)
+        if np.abs(step / beta).max() < EXACT:
+            break
+    return beta
+
+
+def _lowest(x: Floats, curve: Floats) -> tuple[float, float]:
+    """Return place and height of the vertex of a parabola through the lowest point and its neighbours."""
+    i = int(np.argmin(curve))
+    if i in (0, len(x) - 1):
+        return float(x[i]), float(curve[i])
+    left, middle, right = curve[i - 1 : i + 2]
+    tilt, bend = (right - left) / 2, left - 2 * middle + right
+    step = float(np.clip(-tilt / bend, -1, 1)) if bend > 0 else 0.0
+    return float(x[i] + step * (x[1] - x[0])), float(middle + step * tilt + step**2 * bend / 2)

@@ -1,0 +1,153 @@
+"""Feature rows of a user: numbers only, two classes, columns that vary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._arrays import column_names, is_missing, to_floats, to_numpy
+
+FEWEST_ROWS = 20
+FEWEST_OF_A_CLASS = 5
+MOST_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class FeatureRows:
+    """Checked rows.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n, p)
+        Features as float64; columns that are always the same are gone.
+    labels : ndarray of shape (n,)
+        0 and 1; all 0 if there are no classes.
+    classes : tuple
+        What 0 and 1 were called.
+    constant : int
+        How many columns were always the same.
+    """
+
+    X: NDArray[np.float64]
+    labels: NDArray[np.int64]
+    classes: tuple[Any, ...]
+    constant: int
+
+
+def check_rows(
+    X: Any, y: Any = None, *, standardize: bool = False, positive: Any = None
+) -> FeatureRows:
+    """Return rows and labels as arrays, or say what is wrong with which of them.
+
+    With ``standardize``, columns have mean 0 and standard deviation 1. ``positive`` is the label of class 1;
+    all others are class 0 then.
+    """
+    _refuse_texts(X)
+    features = np.array(to_floats(X, "X"), dtype=np.float64)
+    if features.ndim != 2:
+        raise ValueError(f"X has shape {features.shape}: it must be (rows, features)")
+    n, p = features.shape
+    if n < FEWEST_ROWS or p == 0:
+        raise ValueError(
+            f"X has shape {features.shape}: at least {FEWEST_ROWS} rows and one feature are needed, or the "
+            "spectrum cannot be told from noise"
+        )
+    bad = np.argwhere(~np.isfinite(features))
+    if bad.size:
+        i, j = bad[0].tolist()
+        raise ValueError(
+            f"X[{i}, {_column(X, j)}] is {features[i, j]}: every value must be a finite number. Fill missing "
+            "ones, with sklearn.impute.SimpleImputer for example, or drop their rows."
+        )
+    labels, classes = check_two(y, n, positive)
+    spread = features.std(axis=0)
+    size = np.abs(features).max(axis=0)
+    kept = spread > 1e-10 * size  # what rounding leaves of a constant is smaller
+    if not kept.any():
+        raise ValueError("X is the same in every row: there is nothing to learn from")
+    features = features[:, kept]
+    if standardize:
+        features = (features - features.mean(axis=0)) / spread[kept]
+    return FeatureRows(features, labels, classes, int(p - kept.sum()))
+
+
+def check_two(y: Any, n: int, positive: Any = None) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
+    """Return labels as 0 and 1 and their names; zeros and one name if ``y`` is None."""
+    if y is None:
+        return np.zeros(n, dtype=np.int64), ("all",)
+    given = to_numpy(y, "y")
+    if given.ndim == 2 and given.shape[1] == 1:
+        given = given[:, 0]
+    if given.shape != (n,):
+        raise ValueError(
+            f"y has shape {given.shape}, but X has {n} rows: pass one label for each row"
+        )
+    missing = [i for i, value in enumerate(given.tolist()) if is_missing(value)]
+    if missing:
+        raise ValueError(f"y[{missing[0]}] is missing: drop the rows without a label")
+    names, places = np.unique(
+        given if given.dtype.kind != "O" else given.astype(str), return_inverse=True
+    )
+    labels, classes = np.asarray(places, dtype=np.int64).reshape(-1), tuple(names.tolist())
+    if positive is not None:
+        labels, classes = _against_the_rest(labels, classes, positive)
+    if len(classes) != 2:
+        raise ValueError(_not_two(classes))
+    counts = np.bincount(labels, minlength=2)
+    if counts.min() < FEWEST_OF_A_CLASS:
+        raise ValueError(
+            f"y has {counts.min()} rows of class {classes[int(counts.argmin())]!r}: at least "
+            f"{FEWEST_OF_A_CLASS} of each class are needed to know its mean"
+        )
+    return labels, classes
+
+
+def _against_the_rest(
+    labels: NDArray[np.int64], classes: tuple[Any, ...], positive: Any
+) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
+    found = [k for k, name in enumerate(classes) if name == positive or str(name) == str(positive)]
+    if not found:
+        known = ", ".join(map(repr, classes[:MOST_SHOWN])) + ", …" * (len(classes) > MOST_SHOWN)
+        raise ValueError(f"positive is {positive!r}, which is no label: y holds {known}")
+    rest = "the rest" if len(classes) != 2 else classes[1 - found[0]]
+    return (labels == found[0]).astype(np.int64), (rest, classes[found[0]])
+
+
+def _not_two(classes: tuple[Any, ...]) -> str:
+    if len(classes) < 2:
+        return f"y is {classes[0]!r} in every row: two classes are needed"
+    first, second = classes[:2]
+    return (
+        f"y has {len(classes)} different labels, but the theory is about two classes: keep the rows of two, "
+        f"such as {first!r} and {second!r}, or set one against the rest with positive={second!r}"
+    )
+
+
+def _refuse_texts(X: Any) -> None:
+    """Say which columns of a table are not numbers."""
+    if not hasattr(X, "dtypes") or column_names(X) is None:
+        return
+    kinds = list(zip(list(X.columns), list(X.dtypes), strict=False))
+    texts = [str(name) for name, kind in kinds if not _is_number(kind)]
+    if texts:
+        some = ", ".join(map(repr, texts[:MOST_SHOWN])) + ", …" * (len(texts) > MOST_SHOWN)
+        raise TypeError(
+            f"X has columns that are not numbers: {some}. Encode them first, with pandas.get_dummies(X) or "
+            "sklearn.preprocessing.OneHotEncoder."
+        )
+
+
+def _is_number(kind: Any) -> bool:
+    """Tell whether a column of pandas or polars holds numbers."""
+    is_numeric = getattr(kind, "is_numeric", None)  # polars
+    if callable(is_numeric):
+        return bool(is_numeric()) or str(kind) == "Boolean"
+    return getattr(kind, "kind", "O") in "iufb"
+
+
+def _column(X: Any, j: int) -> str:
+    names = column_names(X)
+    return repr(names[j]) if names is not None else str(j)

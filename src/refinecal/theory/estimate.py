@@ -1,0 +1,169 @@
+r"""Spectrum and signal, estimated from rows: what the theory needs to know of somebody's data.
+
+Let S be the covariance of n rows within their classes (N = n - 2 degrees of freedom), p features, r = p/N.
+Its eigenvalues are no estimate of those of :math:`\Sigma`: small ones come out too small, large ones too
+large. What they do tell is, for each z > 0, the companion transform :math:`v(z)`, which solves the equation
+of Marchenko, Pastur and Silverstein,
+
+.. math:: v(z) = \frac{1-r}{z} + \frac{r}{p} \operatorname{tr}(S + z)^{-1}, \qquad
+          \frac1{v(z)} = z + r\, E_F\Big[\frac{\sigma}{1 + \sigma v(z)}\Big],
+
+and that is linear in F: non-negative least squares over many z gives the spectrum (El Karoui, 2008).
+
+Half the difference of the class means is :math:`\hat\mu \sim N(\mu, \theta\Sigma)`, independent of S, with
+:math:`\theta = (1/n_0 + 1/n_1)/4`. Because :math:`(S + z)^{-1}` acts like :math:`Q = (z + z v \Sigma)^{-1}`,
+
+.. math:: \hat\mu^\top (S + z)^{-1} \hat\mu - \theta N \Big(\frac1{z v} - 1\Big)
+          \approx \sum_i \frac{\mu_i^2}{z (1 + v \sigma_i)},
+
+which is linear in the signal :math:`c^2 G`. Its noise at two points z, z' has the covariance
+
+.. math:: \frac{4\theta b + 2\theta^2 a + \frac2N (zv)(z'v') b^2}{1 - (zv)(z'v') a/N}, \qquad
+          a = \operatorname{tr} Q\Sigma Q'\Sigma, \quad b = \mu^\top Q\Sigma Q'\mu,
+
+from the class means and from S. The theory of logistic regression asks of the signal only values of the
+right-hand side and its slope, at :math:`v = \tau/\lambda`: what is well measured is also what matters. The
+best error rate is not, if there are more features than rows: it asks for :math:`v \to \infty`.
+"""
+
+from __future__ import annotations  # so that help() shows types by name
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal.theory._rows import check_rows
+from refinecal.theory._signal import Signal, SignalFitter
+from refinecal.theory._summary import Points, Summary
+from refinecal.theory.spectrum import Spectrum
+
+Floats = NDArray[np.float64]
+
+PER_DECADE = 20  # candidates for eigenvalues
+LOWEST = 1e-5  # of the mean eigenvalue: no candidate is smaller if rows are fewer than features
+MANY = 0.8  # features for each degree of freedom, from where on small eigenvalues are not seen
+SLACK = 0.5  # of the mean eigenvalue's noise, which the misfit may grow by without small ones
+
+
+class EmpiricalSpectrum(Spectrum):
+    """A spectrum estimated from rows, and how the signal is spread over it.
+
+    Made by :meth:`from_data`.
+
+    Attributes
+    ----------
+    signal : float or None
+        The length of half the difference of the class means, freed from noise; None without labels.
+    n_rows, n_features : int
+        Rows, and directions in which they vary.
+    fitter, found : SignalFitter and Signal, or None
+        How the signal was measured, and what was found.
+
+    Examples
+    --------
+    Sample eigenvalues spread from 0.2 to 2.6 although all true ones are 1, which the estimate sees:
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(600, 200))
+    >>> spectrum = EmpiricalSpectrum.from_data(X)
+    >>> bool(abs(spectrum.mean(lambda sigma: sigma**2) - 1) < 0.05)  # the sample's is 1.3
+    True
+    """
+
+    kind = "empirical"
+
+    def __init__(
+        self,
+        summary: Summary,
+        nodes: Floats,
+        weights: Floats,
+        fitter: SignalFitter | None = None,
+        found: Signal | None = None,
+    ) -> None:
+        shares = weights if found is None else found.shares
+        used = (weights > 0) | (shares > 0)
+        signal = None if found is None else shares[used] / shares.sum()
+        label = f"estimated from {summary.n_rows} x {summary.n_features}"
+        super().__init__(nodes[used], weights[used], signal, label)
+        self.n_rows, self.n_features = summary.n_rows, summary.n_features
+        self.fitter, self.found = fitter, found
+
+    @property
+    def signal(self) -> float | None:
+        """The length of half the difference of the class means, freed from noise."""
+        return None if self.found is None else float(np.sqrt(self.found.shares.sum()))
+
+    @classmethod
+    def from_data(cls, X: Any, y: Any = None, *, standardize: bool = False) -> Self:
+        """Estimate the spectrum of the covariance within classes, and the signal if there are labels.
+
+        Parameters
+        ----------
+        X : array_like of shape (n, p)
+            Features: numbers, none missing. Columns that are always the same are left out.
+        y : array_like of shape (n,), optional
+            Labels of two classes. Without them, rows are taken for one class.
+        standardize : bool, default False
+            Whether to divide columns by their standard deviation first.
+
+        Returns
+        -------
+        EmpiricalSpectrum
+        """
+        rows = check_rows(X, y, standardize=standardize)
+        return cls.of(Summary.of(rows.X, rows.labels))
+
+    def redrawn(self, rng: np.random.Generator) -> Self:
+        """Return an estimate from values of the signal as other rows of this law might have given."""
+        assert self.fitter is not None, "estimated with labels"
+        assert self.found is not None, "estimated with labels"
+        fitter = self.fitter
+        found = fitter.fit(fitter.redraw(self.found, rng))
+        return type(self)(fitter.summary, fitter.nodes, fitter.weights, fitter, found)
+
+    @classmethod
+    def of(cls, summary: Summary) -> Self:
+        """Estimate from what was summarised."""
+        at = summary.points()
+        nodes, weights = fit_spectrum(summary, at)
+        if not summary.theta:
+            return cls(summary, nodes, weights)
+        fitter = SignalFitter(summary, at, nodes, weights)
+        return cls(summary, nodes, weights, fitter, fitter.fit(summary.signal_values(at)))
+
+
+def fit_spectrum(summary: Summary, at: Points) -> tuple[Floats, Floats]:
+    """Return eigenvalues and their weights, which solve the equation of v best.
+
+    With more features than rows, small eigenvalues are seen only as being small: then no smaller ones are
+    used than the data ask for.
+    """
+    e, mean = summary.eigenvalues, summary.mean
+    if summary.n_features < MANY * summary.freedom:
+        return _solve_weights(at, _candidates(e[0], e[-1]))[:2]
+    noise = np.sqrt(2 / (summary.n_features * summary.freedom))
+    fits = [
+        _solve_weights(at, _candidates(low, e[-1]))
+        for low in np.geomspace(min(mean, 0.99 * e[-1]), LOWEST * mean, 9)
+    ]
+    least = min(misfit for *_, misfit in fits)
+    enough = max(1.3 * least, least + SLACK * noise)
+    return next((nodes, weights) for nodes, weights, misfit in fits if misfit <= enough)
+
+
+def _candidates(low: float, high: float) -> Floats:
+    count = int(np.clip(PER_DECADE * np.log10(high / low), 30, 120)) if high > low else 1
+    return np.geomspace(low, high, count)
+
+
+def _solve_weights(at: Points, nodes: Floats) -> tuple[Floats, Floats, float]:
+    """Return nodes, their weights and the root mean square of the relative misfit."""
+    from scipy.optimize import nnls
+
+    A = nodes / (1 + nodes * at.v[:, None]) / at.mean[:, None]
+    heavy = 1e3  # a row that makes the weights sum to 1
+    rows = np.concatenate([A, np.full((1, len(nodes)), heavy)])
+    weights, _ = nnls(rows, np.append(np.ones(len(A)), heavy), maxiter=100 * len(nodes))
+    weights /= weights.sum()
+    return nodes, weights, float(np.sqrt(np.mean((A @ weights - 1) ** 2)))

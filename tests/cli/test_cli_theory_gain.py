@@ -1,0 +1,120 @@
+"""``refinecal theory gain``: what it prints, and what it says of tables that do not fit."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import typer
+from made_tables import mixed, write_csv
+from typer.testing import CliRunner
+
+from refinecal.cli.theory_gain import gain
+from refinecal.theory.gain import predict_gain
+
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command(epilog=gain.__epilog__)(gain)
+
+
+def run(*arguments, code=0):
+    """Run the command in this process; return what it printed on stdout, and on stderr."""
+    result = CliRunner().invoke(
+        app, [*map(str, arguments), "--draws", "4"], env={"COLUMNS": "80", "NO_COLOR": "1"}
+    )
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result.stdout, result.stderr
+
+
+@pytest.fixture
+def numbers(tmp_path):
+    """A table of numbers, as arrays and as a file."""
+    rng = np.random.default_rng(0)
+    y = np.arange(240) % 2
+    X = rng.normal(size=(240, 30)) + 0.2 * y[:, None]
+    names = [f"x{j}" for j in range(30)]
+    table = pa.table([*X.T, np.where(y, "yes", "no")], names=[*names, "bought"])
+    return X, y, write_csv(table, tmp_path / "numbers.csv")
+
+
+def test_the_answer_is_that_of_the_library(numbers):
+    X, y, path = numbers
+    out, _ = run(path, "--target", "bought", "--json")
+    found, expected = json.loads(out), predict_gain(X, y, n_draws=4)
+    assert found["n_rows"], found["n_features"] == (240, 30)
+    assert found["gain"] == pytest.approx(expected.gain, rel=1e-6)
+    assert found["intervals"]["gain"] == pytest.approx(list(expected.intervals["gain"]), rel=1e-4)
+    assert found["classes"] == ["no", "yes"]
+
+
+def test_people_get_a_table_and_a_sentence_in_80_columns(numbers):
+    *_, path = numbers
+    out, err = run(path, "--target", "bought")
+    assert err == ""
+    assert max(map(len, out.splitlines())) <= 80
+    assert "240 training rows, 30 features, 'yes' against 'no'" in out.replace("\u202f", " ")
+    assert "xpect about" in out
+    assert "less log loss" in out
+    assert "Trust: good" in out
+
+
+def test_categories_gaps_and_rows_without_a_label(tmp_path):
+    table = mixed(300, k=2).drop_columns(["weight", "family"])
+    labels = table["kind"].to_pylist()
+    labels[:7] = [None] * 7
+    table = table.set_column(table.column_names.index("kind"), "kind", pa.array(labels))
+    pq.write_table(table, tmp_path / "table.parquet")
+    out, err = run(tmp_path / "table.parquet", "--target", "kind", "--json")
+    found = json.loads(out)
+    assert "7 rows" in err
+    assert found["n_rows"] == 293
+    # x, its mark, z; 3 colours, some missing, 4 sizes that sum to 1
+    assert found["n_features"] == 3 + 3 + 3
+    doubts = " ".join(each["doubt"] for each in found["assumptions"])
+    assert "Gaussian" in doubts
+
+
+def test_rows_may_be_another_number(numbers):
+    *_, path = numbers
+    few, many = (
+        json.loads(run(path, "--target", "bought", "--json", "--rows", n)[0]) for n in (60, 6000)
+    )
+    assert few["n_rows"], many["n_rows"] == (60, 6000)
+    assert few["loss_by_risk"] > many["loss_by_risk"]
+
+
+def test_more_classes_need_a_choice(tmp_path):
+    path = write_csv(mixed(300).drop_columns(["weight", "family"]), tmp_path / "three.csv")
+    _, err = run(path, "--target", "kind", code=1)
+    assert "3 classes" in err
+    assert "--positive 'class 0'" in err
+    out, _ = run(path, "--target", "kind", "--positive", "class 2", "--json")
+    assert json.loads(out)["classes"] == ["the rest", "class 2"]
+    _, err = run(path, "--target", "kind", "--positive", "class 9", code=2)
+    assert "class 9" in err
+
+
+def test_what_is_wrong_is_said_without_a_traceback(tmp_path, numbers):
+    *_, path = numbers
+    _, err = run(path, "--target", "sold", code=1)
+    assert "--target is 'sold'" in err
+    _, err = run(tmp_path / "none.csv", "--target", "bought", code=1)
+    assert "none.csv" in err
+    short = write_csv(pa.table({"x": range(9), "y": [0, 1, 1] * 3}), tmp_path / "short.csv")
+    _, err = run(short, "--target", "y", code=1)
+    assert "at least 20 rows" in err
+    assert "Traceback" not in err
+
+
+def test_a_column_that_repeats_the_target_is_found(tmp_path, numbers):
+    X, y, _ = numbers
+    table = pa.table({"x": X[:, 0], "leak": y.astype(float), "y": y})
+    _, err = run(write_csv(table, tmp_path / "leak.csv"), "--target", "y", code=1)
+    assert "gives the label away" in err
+
+
+def test_help_has_an_example():
+    out, _ = run("--help")
+    assert "refinecal theory gain" in out
