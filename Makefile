@@ -6,7 +6,7 @@ DEMO := refinecal-demo
 WORKERS ?= 2
 PIP_QUIET := --quiet --disable-pip-version-check
 
-.PHONY: help setup demo test lint format bench evidence predictions calibrators examples clean
+.PHONY: help setup demo test lint format bench evidence gain predictions calibrators examples clean
 
 help:
 	@echo "make demo    the whole job on data that comes with scikit-learn, with a report"
@@ -16,6 +16,7 @@ help:
 	@echo "make bench   race against the rivals: calibrators, metrics, stopping (about forty minutes)"
 	@echo "make examples  run each framework's example with that framework alone installed"
 	@echo "make evidence DATA=folder  compare ways to stop on Parquet tables (hours)"
+	@echo "make gain DATA=folder  compare predicted with measured gains of logistic regression (ten minutes)"
 	@echo "make predictions DATA=folder  train models on Parquet tables, store what they say (an hour)"
 	@echo "make calibrators  judge all calibrators on those predictions (an hour)"
 
@@ -49,6 +50,7 @@ bench: $(BENCH)/ready
 	$(BENCH)/bin/python -m benchmarks.boosting
 	$(BENCH)/bin/python -m benchmarks.evaluate
 	$(BENCH)/bin/python -m benchmarks.calibrators speed
+	$(BENCH)/bin/python -m benchmarks.theory
 
 $(BENCH)/ready: pyproject.toml benchmarks/requirements.txt
 	@test -x $(BENCH)/bin/pip || $(PYTHON) -m venv --clear $(BENCH)
@@ -66,6 +68,9 @@ evidence: setup
 # Predictions and the losses of their rows stay beside each other, outside of what is committed.
 PREDICTIONS ?= predictions
 JUDGED ?= $(PREDICTIONS)/judged
+
+gain: setup
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m benchmarks.predict_gain --data $(DATA)
 
 predictions: setup
 	$(VENV)/bin/python -m benchmarks.calibrators predict --data $(DATA) --out $(PREDICTIONS)
