@@ -2,15 +2,16 @@
 
 import json
 import xml.etree.ElementTree as ET
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from command_runs import run_command
 from numpy.testing import assert_allclose
-from typer.testing import CliRunner
 
-from refinecal.cli._theory import numbers
+from refinecal.cli._theory import numbers, rates
 from refinecal.cli.theory import theory_app
 from refinecal.theory.curves import minimise
 from refinecal.theory.spectrum import BetaSpectrum, PointSpectrum
@@ -18,17 +19,7 @@ from refinecal.theory.spectrum import BetaSpectrum, PointSpectrum
 GRID = ("--ratios", "0.2,2", "--bayes-errors", "0.01,0.3", "--processes", "1")
 
 
-def run(*arguments, code=0, columns=100):
-    """Run a command in this process; return what it printed on stdout, and on stderr in one line."""
-    result = CliRunner().invoke(
-        theory_app,
-        [str(each) for each in arguments],
-        env={"COLUMNS": str(columns), "NO_COLOR": "1"},
-    )
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result.stdout, " ".join(result.stderr.replace("│", " ").split())
+run = partial(run_command, theory_app)
 
 
 @pytest.fixture(autouse=True)
@@ -42,13 +33,38 @@ def _here(tmp_path, monkeypatch):
 def test_curve_shows_the_minimisers_and_the_gain():
     out, _ = run("curve", "--ratio", 0.5, "--bayes-error", 0.1, "--spectrum", "beta:1,1")
     best = minimise(ratio=0.5, bayes_error=0.1, spectrum=BetaSpectrum(1, 1))
-    rows = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.startswith(" r")}
+    first, second = out.split("λ chosen by")
+    rows = {line.split()[0]: line.split()[1:] for line in first.splitlines() if line.strip()}
     assert rows["risk"][0] == f"{best.lam_risk:.4g}"
     assert rows["refinement"][3] == f"{best.by_refinement.refinement:.4f}"
-    said = " ".join(out.split())
+    said = " ".join(second.split())
+    assert f" risk {best.by_risk.risk:.4f} risk, then" in said
+    for text, loss, gain in (
+        ("refinement, then", best.by_refinement.refinement, best.gain),
+        ("refinement, not", best.by_refinement.risk, best.gain_uncalibrated),
+    ):
+        assert f"{text} calibrated {loss:.4f} {-100 * gain:+.1f} %" in said
     assert f"then calibrated: {100 * best.gain:.1f} % less log loss" in said
+    assert f"{100 * best.gain_calibrated:.1f} % less than chosen by risk, then" in said
     assert "As λ falls, calibration is smallest first" in said
+    assert "-o curve.png draws the curves" in said
     assert not list(Path().iterdir())
+
+
+@pytest.mark.parametrize("loss", ["log", "brier"])
+@pytest.mark.parametrize("ratio", [0.1, 20])
+def test_no_share_is_minus_0(ratio, loss):
+    """Where noise is all there is, the four ways to choose are the same up to rounding."""
+    out, _ = run("curve", "--bayes-error", 0.49, "--ratio", ratio, "--loss", loss)
+    assert "0.0 %" in " ".join(out.split())
+    assert "-0.0" not in out
+    assert ("Brier score" in out) == (loss == "brier")
+
+
+def test_what_concerns_the_figure_alone_is_said_where_there_is_none():
+    _, err = run("curve", "--lam-min", 0.01, "--points", 5, "--json")
+    assert err == "note: --lam-min, --points: only for the figure, which needs -o"
+    assert run("curve", "--lam-min", 0.01, "--points", 5, "-o", "c.svg")[1] == ""
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
@@ -100,8 +116,10 @@ def test_curve_as_json_is_one_object():
 def test_curve_says_where_a_curve_still_falls():
     out, _ = run("curve", "--spectrum", "points:1")
     assert "refinement (end)" in out
-    assert "still falls at the end of the range" in " ".join(out.split())
-    assert minimise(ratio=0.5, bayes_error=0.1, spectrum=PointSpectrum([1.0])).at_bound_refinement
+    best = minimise(ratio=0.5, bayes_error=0.1, spectrum=PointSpectrum([1.0]))
+    low, high = best.lam_range
+    assert f"what was searched, λ from {low:.3g} to {high:.3g}." in " ".join(out.split())
+    assert best.at_bound_refinement
 
 
 def test_commands_that_are_quiet_print_nothing():
@@ -121,7 +139,7 @@ def test_heatmap_writes_figure_and_table_and_sums_up():
     assert Path("maps.png").read_bytes().startswith(b"\x89PNG")
     assert "8 problems, logistic, log loss" in out
     for label, part in table.groupby("spectrum"):
-        (line,) = (line for line in out.splitlines() if line.strip().startswith(label))
+        (line,) = (line for line in out.splitlines() if line.startswith(f" {label} "))
         largest = part.loc[part["gain"].idxmax()]
         cells = line.split(")")[1].replace("\u202f", "").split()
         assert cells[0] == f"{100 * largest['gain']:.1f}%"
@@ -143,6 +161,20 @@ def test_heatmap_as_json_is_one_object():
 def test_lists_of_numbers_are_read():
     assert_allclose(numbers("--ratios", "0.1:10:21"), np.logspace(-1, 1, 21))
     assert numbers("--ratios", "1") == [1.0]
+    assert rates("--bayes-errors", "1%,0.1, 20 %") == [0.01, 0.1, 0.2]
+    assert_allclose(rates("--bayes-errors", "1%:25%:3"), [0.01, 0.05, 0.25])
+
+
+def test_a_rate_may_be_in_percent():
+    found = [json.loads(run("curve", "--bayes-error", rate, "--json")[0]) for rate in ("10%", 0.1)]
+    assert found[0] == found[1]
+
+
+def test_heatmap_says_where_it_writes():
+    assert "heatmap.png in the current folder" in " ".join(run("heatmap", "--help")[0].split())
+    out, _ = run("heatmap", *GRID, "--spectrum", "identity")
+    assert "Figure: heatmap.png" in out
+    assert {each.name for each in Path().iterdir()} == {"heatmap.png", "heatmap.csv"}
 
 
 # ---- help and errors ---------------------------------------------------------------------------------------
@@ -151,14 +183,27 @@ def test_lists_of_numbers_are_read():
 @pytest.mark.parametrize("name", ["curve", "heatmap"])
 def test_help_has_an_example(name):
     out, _ = run(name, "--help")
-    assert f"Example: refinecal theory {name}" in " ".join(out.split())
+    said = " ".join(out.replace("│", " ").split())
+    assert f"Example: refinecal theory {name}" in said
+    assert "beta:A,B[,SHIFT[,SCALE]]" in said
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
         (("curve", "--ratio", "0"), 2, "0 is not positive and finite"),
-        (("curve", "--bayes-error", "10"), 2, "10 is not between 0 and 0.5. If it is in percent"),
+        (("curve", "--bayes-error", "10"), 2, "both excluded. For percent, write 10%."),
+        (("curve", "--bayes-error", "0.5"), 2, "0.5 is not between 0 and 0.5, both excluded. ╰"),
+        (("curve", "--bayes-error", "60%"), 2, "0.6 is not between 0 and 0.5, both excluded. ╰"),
+        (("curve", "--bayes-error", "0,1"), 2, "'0,1' is not a number. Decimals have a point"),
+        (("curve", "--ratio", "0,1"), 2, "'0,1' is not a number. Decimals have a point"),
+        (("curve", "--ratio", "half"), 2, "'half' is not a number. ╰"),
+        (("curve", "--spectrum", "uniform:0,2"), 2, "beta:1,1,0,2"),
+        (("curve", "--spectrum", "uniform:-1,2"), 2, "use beta:1,1,0,HIGH"),
+        (("curve", "--spectrum", "mp:2"), 2, "or beta:A,B,SHIFT with a small shift"),
+        (("curve", "--spectrum", "beta:0,1"), 2, "write points:V,V,…"),
+        (("curve", "--spectrum", "beta:1,1,0"), 1, "Give --signal instead, or give the spectrum"),
+        (("heatmap", "--spectrum", "beta:1,1,0"), 1, "Give the spectrum a shift"),
         (("curve", "--bayes-error", "0.1", "--signal", "1"), 2, "not both"),
         (("curve", "--spectrum", "gamma:1"), 2, "--spectrum"),
         (("curve", "--spectrum", "beta:1"), 2, "--spectrum"),
@@ -193,3 +238,32 @@ def test_what_does_not_converge_is_a_message(monkeypatch):
     monkeypatch.setattr(curves, "minimise", fail)
     _, err = run("curve", code=1)
     assert err == "error: the system did not converge"
+
+
+# ---- what is beside a figure -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("command", [("curve",), ("heatmap", *GRID)], ids=lambda words: words[0])
+def test_a_table_of_the_user_is_never_replaced(command, kind):
+    mine = pd.DataFrame({"age": [30, 40], "churned": [0, 1]})
+    path = Path(f"churn.{kind}")
+    mine.to_csv(path, index=False) if kind == "csv" else mine.to_parquet(path)
+    before = path.read_bytes()
+    _, error = run(*command, "-o", "churn.png", "--table", kind, code=1)
+    assert "would take the place of churn" in error
+    assert path.read_bytes() == before
+    assert not Path("churn.png").exists()
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("command", [("curve",), ("heatmap", *GRID)], ids=lambda words: words[0])
+def test_our_own_table_is(command, kind):
+    for _ in range(2):
+        run(*command, "-o", "ours.png", "--table", kind)
+    assert Path(f"ours.{kind}").is_file()
+
+
+def test_an_empty_file_is_not_ours():
+    Path("empty.csv").touch()
+    run("curve", "-o", "empty.png", code=1)

@@ -6,13 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import typer
-from rich.cells import cell_len
-from typer.testing import CliRunner
+from command_runs import run_command
 
 from refinecal.cli.theory_check import check
 from refinecal.theory import BetaSpectrum, empirical
@@ -22,18 +22,10 @@ from refinecal.theory.asymptotics import logistic
 app = typer.Typer()
 app.command(epilog=check.__epilog__)(check)
 
-SMALL = ("--n", 150, "--seeds", 8, "--lams", "0.01,0.1,1", "--processes", 1)
+SMALL = ("--n", 150, "--seeds", 20, "--lams", "0.01,0.1,1", "--processes", 1)
 
 
-def run(*arguments, code=0, columns=80):
-    """Run the command in this process; return what it printed on stdout, and on stderr in one line."""
-    result = CliRunner().invoke(
-        app, [str(each) for each in arguments], env={"COLUMNS": str(columns), "NO_COLOR": "1"}
-    )
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result.stdout, " ".join(result.stderr.replace("│", " ").split())
+run = partial(run_command, app)
 
 
 @pytest.fixture(autouse=True)
@@ -43,27 +35,61 @@ def _here(tmp_path, monkeypatch):
 
 def test_it_shows_theory_measurement_and_verdict():
     out, _ = run(*SMALL)
-    assert max(map(cell_len, out.splitlines())) <= 80
-    exact = run_check([0.01, 0.1, 1], n=150, seeds=8, processes=1)
+    exact = run_check([0.01, 0.1, 1], n=150, seeds=20, processes=1)
     row = next(line.split() for line in out.splitlines() if line.split()[:1] == ["0.01"])
     of = exact.draws
     for place, name in enumerate(("risk", "calibration", "refinement")):
-        theory, measured, deviation = row[1 + 3 * place : 4 + 3 * place]
-        assert theory == f"{of.theory[name][0]:.4f}"
+        expected, measured, deviation = row[1 + 3 * place : 4 + 3 * place]
+        assert expected == f"{of.expected[name][0]:.4f}"
         assert measured == f"{of.measured[name][0]:.4f}"
         assert deviation == f"{of.deviation[name][0]:+.1f}"
     said = " ".join(out.split())
     assert "Within sampling error: the largest of 18 deviations" in said
     assert f"is {abs(of.largest.deviation):.1f} standard errors" in said
     assert "Against the law, as in the paper: within sampling error" in said
+    assert "-o check.png draws it" in said
     assert not list(Path().iterdir())
+
+
+@pytest.mark.parametrize("method", ["lda", "logistic"])
+def test_signs_agree_with_what_is_shown(method):
+    """Scatter moves means far from theory here; a deviation is that from what is expected, which is shown."""
+    given = ("--lams", "0.03,0.1,3", "--n", 60, "--seeds", 3, "--method", method, "--processes", 1)
+    out, _ = run(*given, code=3)
+    rows = [line.split() for line in out.splitlines()]
+    triples = [row[at : at + 3] for row in rows if len(row) == 10 for at in (1, 4, 7)]
+    largest = [row[-4:-2] + row[-1:] for row in rows if row[:1] in (["risk"], ["calibration"])]
+    seen = 0
+    for expected, measured, deviation in triples + largest:
+        try:
+            gap = round(float(measured) - float(expected), 4)
+        except ValueError:  # a header
+            continue
+        seen += 1
+        assert gap * float(deviation) >= 0
+    assert seen == 9 + 4
+    said = " ".join(out.split())
+    found = run_check([0.03, 0.1, 3], n=60, seeds=3, method=method, processes=1).draws
+    for name in found.theory:
+        moves = (found.expected[name] - found.theory[name]) / found.standard_error[name]
+        told = f"{name.replace('_', ' ')} by" in said.split("What is expected")[-1]
+        assert told == (abs(moves).max() >= 0.5)
+
+
+def test_too_few_draws_decide_nothing():
+    out, _ = run("--n", 150, "--seeds", 3, "--lams", 0.1, "--processes", 1, code=3)
+    said = " ".join(out.split())
+    assert "Not decided: 3 draws are too few to tell; take 20 or more." in said
+    assert "ithin sampling error" not in said
+    out, _ = run("--n", 150, "--seeds", 3, "--lams", 0.1, "--processes", 1, "--json", code=3)
+    assert json.loads(out)["holds"] is None
 
 
 def test_json_and_files_say_the_same():
     out, _ = run(*SMALL, "-o", "check.png", "--table", "parquet", "--json", "--method", "ridge")
     found = json.loads(out)
     assert found["holds"] is True
-    assert (found["n"], found["n_features"], found["seeds"]) == (150, 75, 8)
+    assert (found["n"], found["n_features"], found["seeds"]) == (150, 75, 20)
     assert found["method"] == "ridge"
     table = pd.read_parquet("check.parquet")
     assert len(table) == 2 * 6 * 3
@@ -93,7 +119,9 @@ def test_a_theory_that_fails_is_shown_and_ends_with_code_1(monkeypatch):
         (("--out", "nowhere/check.png"), 1, "does not exist"),
         (("--seeds", 1), 2, "greater than or equal to 2"),
         (("--ratio", -1), 2, "-1 is not positive"),
-        (("--bayes-error", 10), 2, "10 is not between 0 and 0.5. If it is in percent"),
+        (("--bayes-error", 10), 2, "both excluded. For percent, write 10%."),
+        (("--n", 9), 2, "greater than or equal to 10"),
+        (("--n", 20, "--ratio", 0.05), 1, "one feature for 20 rows"),
         (("--spectrum", "gauss:1"), 2, "spectrum is 'gauss'"),
         (("--method", "ridges"), 2, "Did you mean 'ridge'"),
         (("--lams", "0.1,x"), 2, "'0.1,x' is neither numbers"),
@@ -108,7 +136,7 @@ def test_bad_input(given, code, message):
 def test_help():
     out, _ = run("--help")
     assert "Example: refinecal theory check" in out
-    assert max(map(cell_len, out.splitlines())) <= 80
+    assert "3 if there are too few draws" in " ".join(out.split())
 
 
 START = """

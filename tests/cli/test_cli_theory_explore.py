@@ -3,24 +3,16 @@
 import json
 import re
 import webbrowser
+from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from command_runs import run_command
 
 from refinecal.cli.app import app
 from refinecal.theory.explorer import explorer_page
 
-
-def run(*arguments, code=0):
-    """Run the command in this process; return what it printed on stdout, and on stderr, in one line each."""
-    result = CliRunner().invoke(
-        app, ["theory", "explore", *map(str, arguments)], env={"COLUMNS": "80", "NO_COLOR": "1"}
-    )
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result.stdout, " ".join(result.stderr.replace("│", " ").split())
+run = partial(run_command, app, "theory", "explore")
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,9 @@ from pictures import assert_readable, words
 
 from refinecal.plots._style import PALETTE
 from refinecal.plots.theory import PALE, draw_heatmaps, draw_path, strength
-from refinecal.theory.curves import minimise, path
+from refinecal.theory.curves import minimise, path, setting
 from refinecal.theory.heatmaps import heatmap
-from refinecal.theory.spectrum import BetaSpectrum, PointSpectrum
+from refinecal.theory.spectrum import BetaSpectrum, PointSpectrum, UniformSpectrum
 
 ASK = {"ratio": 0.5, "bayes_error": 0.1, "spectrum": BetaSpectrum(1, 1)}
 SIZES = {"page": (7.0, 5.0), "column": (3.6, 4.4)}
@@ -63,8 +63,47 @@ def test_a_path_shows_three_curves_and_where_they_are_smallest(curve, best, size
     said = "\n".join(texts(figure))
     assert f"risk: min {best.by_risk.risk:.4f} at λ = {best.lam_risk:.3g}" in said
     assert f"{100 * best.gain:.1f} % below" in said
+    assert all(part in said for part in setting(curve).split(", spectrum: "))
     if size == "page":
         assert_readable(figure)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "bayes_error", "shapes"), [(0.5, 0.1, (1, 1)), (2, 0.2, (1, 5)), (0.3, 0.1, (2, 2))]
+)
+def test_risk_and_calibration_at_every_minimiser_are_in_the_figure(ratio, bayes_error, shapes):
+    ask = {"ratio": ratio, "bayes_error": bayes_error, "spectrum": BetaSpectrum(*shapes)}
+    best = minimise(**ask)
+    lams = np.geomspace(best.lam_refinement / 100, best.lam_calibration * 100, 50)
+    top, bottom = draw_path(Figure(figsize=SIZES["page"]), path(lams, **ask), best)
+    for found in (best.by_risk, best.by_calibration, best.by_refinement):
+        if found.risk > 1.6 * best.by_risk.risk:
+            continue
+        assert top.spines["left"].get_bounds()[0] < found.refinement
+        assert found.risk < top.spines["left"].get_bounds()[1]
+        assert found.calibration < bottom.spines["left"].get_bounds()[1]
+
+
+def test_minima_outside_are_said_and_marked_by_arrows(best):
+    figure = Figure(figsize=SIZES["page"])
+    top, bottom = draw_path(figure, path(np.geomspace(0.06, 0.3, 20), **ASK), best)
+    said = "\n".join(texts(figure))
+    assert f"risk: min {best.by_risk.risk:.4f} at λ = {best.lam_risk:.3g}, left of this" in said
+    arrows = [line for line in top.lines if line.get_marker() == "<"]
+    assert len(arrows) == 2  # risk and refinement; calibration's minimum is inside
+    assert all(line.get_xdata()[0] == pytest.approx(0.06) for line in arrows)
+    assert [line.get_marker() for line in bottom.lines].count("o") == 1
+    assert_readable(figure)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.21, 0.4), (0.3, 0.4), (0.02, 0.9)])
+def test_a_short_axis_has_ticks_too(low, high):
+    figure = Figure(figsize=SIZES["page"])
+    _, bottom = draw_path(figure, path(np.geomspace(low, high, 20), **ASK))
+    ticks = bottom.get_xticks()
+    assert len(ticks) >= 2
+    assert ((ticks >= low * 0.999) & (ticks <= high * 1.001)).all()
+    assert_readable(figure)
 
 
 def test_a_path_without_minimisers_has_the_curves_alone(curve):
@@ -83,6 +122,16 @@ def test_a_curve_that_still_falls_has_a_hollow_dot():
     dots = [line for line in top.lines if line.get_marker() == "o"]
     assert to_hex(dots[-1].get_markerfacecolor()) == PALETTE["paper"]
     assert any("still falling as λ → ∞" in text for text in texts(figure))
+
+
+def test_a_curve_that_falls_beyond_the_figure_ends_in_an_arrow():
+    ask = ASK | {"spectrum": PointSpectrum([1.0])}
+    figure = Figure(figsize=SIZES["page"])
+    top, _ = draw_path(figure, path(np.geomspace(1e-3, 1, 50), **ask), minimise(**ask))
+    (arrow,) = (line for line in top.lines if line.get_marker() == ">")
+    assert to_hex(arrow.get_markerfacecolor()) == PALETTE["paper"]
+    assert arrow.get_xdata()[0] == pytest.approx(1)
+    assert_readable(figure)
 
 
 def test_several_problems_are_not_drawn_at_once():
@@ -117,12 +166,14 @@ def test_gaps_without_end_are_marked(maps):
     marked = [len(ax.lines[0].get_xdata()) for ax in rows["gap"]]
     assert marked == maps.grid("at_bound_refinement").sum(axis=(1, 2)).tolist()
     assert sum(marked) > 0
-    assert any(text.startswith("White dots") for text in texts(figure))
+    assert any("White dots" in text for text in texts(figure))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_every_word_of_the_maps_can_be_read(maps, count):
     some = SimpleNamespace(
+        method=maps.method,
+        loss=maps.loss,
         spectra=maps.spectra[:count],
         ratios=maps.ratios,
         bayes_errors=maps.bayes_errors,
@@ -152,6 +203,33 @@ def test_a_law_without_density_is_drawn_as_bars():
     assert_allclose([bar[0][0] for bar in bars], law.nodes)
     assert_allclose([bar[1][1] for bar in bars], [1, 0.5, 0.5])
     assert_readable(figure)
+
+
+@pytest.mark.parametrize(
+    ("law", "tick"),
+    [
+        (PointSpectrum([1.0]), "1"),
+        (PointSpectrum([0.025]), "0.025"),
+        (UniformSpectrum(3, 3), "3"),
+        (UniformSpectrum(1, 1 + 1e-7), "1"),
+        (BetaSpectrum(1e12, 1e12, shift=0), "0.5"),
+    ],
+)
+def test_a_law_of_one_eigenvalue_has_one_tick(law, tick):
+    found = heatmap(law, ratios=[0.5, 1.0], bayes_errors=[0.1], processes=1)
+    figure = Figure(figsize=(5.1, 8.4))
+    rows = draw_heatmaps(figure, found)
+    assert [text.get_text() for text in rows["spectrum"][0].get_xticklabels()] == [tick]
+    assert_readable(figure)
+
+
+@pytest.mark.parametrize(("method", "loss"), [("lda", "brier"), ("ridge", "spherical")])
+def test_maps_say_what_they_are_of(method, loss):
+    figure = Figure(figsize=(5.1, 8.4))
+    grid = {"ratios": [0.5, 1.0], "bayes_errors": [0.1], "processes": 1}
+    draw_heatmaps(figure, heatmap(BetaSpectrum(1, 1), **grid, method=method, loss=loss))
+    wanted = {"lda": "LDA, Brier score", "ridge": "ridge classification, spherical loss"}[method]
+    assert any(text.startswith(wanted) for text in texts(figure))
 
 
 @pytest.mark.parametrize(

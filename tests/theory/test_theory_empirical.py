@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.stats import kstest, ttest_1samp
+from scipy.stats import t as student
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from refinecal.theory import BetaSpectrum, PointSpectrum, check, logistic
@@ -17,7 +18,7 @@ FEW = [0.01, 0.1, 1.0]
 
 @pytest.fixture(scope="module")
 def found():
-    return check(FEW, n=200, seeds=12, processes=1, seed=3)
+    return check(FEW, n=200, seeds=20, processes=1, seed=3)
 
 
 def sample(n, p, seed=0):
@@ -79,6 +80,16 @@ def test_linear_fits_solve_their_equations(n, p):
         )
 
 
+@pytest.mark.parametrize("label", [0, 1])
+def test_rows_of_one_class_are_fitted_too(label):
+    """Few rows may have one label; without an intercept, (-x, 1 - y) is the same row as (x, y)."""
+    _, X, y = sample(30, 5)
+    signed = np.where(y == label, 1, -1)[:, None] * X
+    lams = np.array([0.1, 1.0])
+    alone = fit_path(signed, np.full(30, label), lams)
+    assert alone == pytest.approx(fit_path(X, y, lams), rel=1e-5, abs=1e-8)
+
+
 def test_a_fit_that_does_not_converge_is_an_error(monkeypatch):
     _, X, y = sample(80, 40)
     monkeypatch.setattr(module, "MOST_ROUNDS", 2)
@@ -123,6 +134,30 @@ def test_scatter_alone_lifts_calibration_and_is_no_deviation():
     assert made.measured["calibration"] > 10 * made.standard_error["calibration"]
     assert made.deviation["calibration"] == pytest.approx(0, abs=1e-9)
     assert made.holds
+
+
+@pytest.mark.parametrize("draws", [2, 3, 19, 20])
+def test_few_draws_can_fail_but_not_succeed(draws):
+    rng = np.random.default_rng(draws)
+    off = 0.05 * rng.standard_normal((2, draws, 1))
+    a = np.array([1.5])
+    right = compare(np.ones(1), a + off[0], a + 0.5 + off[1], a, a + 0.5)
+    assert right.holds is (True if draws >= 20 else None)
+    assert right.verdict.startswith("Within" if draws >= 20 else f"Not decided: {draws} draws are")
+    assert np.abs(list(right.deviation.values())).max() < right.notable
+    wrong = compare(np.ones(1), a + 0.001 * off[0], a + 0.001 * off[1], a + 1, a + 1)
+    assert np.abs(list(wrong.deviation.values())).max() > wrong.notable
+    assert wrong.holds is False
+    assert wrong.verdict.startswith("Not within")
+
+
+def test_the_notable_deviation_is_where_the_chance_is_1_percent():
+    """Where all quantities move together, that is the quantile of Student's law."""
+    rng = np.random.default_rng(4)
+    off = 1e-4 * rng.standard_normal((12, 1))
+    a, s = np.array([2.0]), np.array([3.0])
+    made = compare(np.ones(1), a + off, s + off, a, s)
+    assert made.notable == pytest.approx(student.ppf(0.995, 11), rel=0.05)
 
 
 def test_parts_sum_to_the_risk(found):
@@ -176,7 +211,9 @@ def test_a_wrong_theory_is_rejected(monkeypatch, wrong):
     assert not made.holds
     assert made.draws.chance < 0.001
     assert made.verdict.startswith("Not within sampling error")
-    assert "less than 0.1%" in made.verdict
+    assert "less than 0.1 %" in made.verdict
+    assert repr(made).split("\n")[0] == made.setting
+    assert "Not within sampling error" in repr(made)
     assert "n → ∞" in made.verdict
 
 
@@ -185,7 +222,7 @@ def test_the_same_seed_gives_the_same_result_in_any_number_of_processes(found):
     made = check(
         FEW,
         n=200,
-        seeds=12,
+        seeds=20,
         processes=2,
         seed=3,
         progress=lambda done, total: seen.append((done, total)),
@@ -193,7 +230,7 @@ def test_the_same_seed_gives_the_same_result_in_any_number_of_processes(found):
     assert np.array_equal(made.expertise, found.expertise)
     assert np.array_equal(made.confidence, found.confidence)
     assert made.draws.columns() == found.draws.columns()
-    assert seen == [(done, 12) for done in range(1, 13)]
+    assert seen == [(done, 20) for done in range(1, 21)]
     other = check(FEW, n=200, seeds=2, processes=1, seed=4)
     assert not np.isclose(other.expertise, found.expertise[:2]).any()
 
@@ -212,6 +249,19 @@ def test_strengths_are_sorted_and_another_loss_is_measured():
         [0.1, 1.0], ratio=0.5, bayes_error=0.1, spectrum=PointSpectrum([1, 2]), loss="brier"
     )
     assert made.law.theory["risk"] == pytest.approx(exact.risk)
+
+
+def test_it_is_printed_with_setting_deviations_and_verdict(found):
+    lines = str(found).split("\n")
+    assert lines[0].startswith(
+        "logistic regression, 20 draws of n = 200, p = 100, Bayes error 10 %"
+    )
+    rows = {line[:12].strip(): line[12:].split() for line in lines[2:8]}
+    for name in QUANTITIES:
+        of = found.draws.largest_of(name)
+        assert rows[name.replace("_", " ")][1:3] == [f"{of.expected:.4f}", f"{of.measured:.4f}"]
+    assert " ".join(lines[8:]) == found.verdict
+    assert max(map(len, lines)) <= 100
 
 
 def test_columns_hold_everything(found):
@@ -237,7 +287,9 @@ def test_columns_hold_everything(found):
         ({"ratio": 1e-9}, "no feature for 2000 rows"),
         ({"ratio": [0.5, 1]}, "one check has one ratio"),
         ({"bayes_error": 0.7}, "bayes_error is 0.7"),
-        ({"n": 1}, "n is 1: it must be at least 2"),
+        ({"n": 1}, "n is 1: it must be at least 10"),
+        ({"n": 2, "seeds": 2}, "n is 2: it must be at least 10"),
+        ({"n": 10, "ratio": 0.1}, "one feature for 10 rows.* 2 features at least"),
         ({"n": 10.5}, "n is 10.5: it must be a whole number"),
         ({"seeds": 1}, "seeds is 1: it must be at least 2"),
         ({"seed": -1}, "seed is -1: it must be at least 0"),

@@ -1,9 +1,14 @@
 """The Gaussian experiment of the demo: what is measured on rows, beside what theory predicts."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from scipy.stats import ttest_1samp
 
+from refinecal.cli.demo import sentence
 from refinecal.experiments.gaussian import draw_curves, run
 from refinecal.theory import BetaSpectrum, minimise, path
 
@@ -39,6 +44,18 @@ def test_the_same_seed_gives_the_same_data_whatever_the_strengths(found):
     assert both.curves["risk"] == pytest.approx(mean, rel=1e-12)
 
 
+def test_the_sentence_says_whether_theory_agrees(found):
+    gaps = found.losses[:, 0] - found.losses[:, 2]
+    exact = ttest_1samp(gaps, found.predicted_gain * found.losses[:, 0].mean())
+    assert found.deviation == pytest.approx(exact.statistic)
+    assert found.chance == pytest.approx(exact.pvalue)
+    for gain, words in ((found.gain, "which chance explains"), (0.9, "more than chance explains")):
+        best = SimpleNamespace(gain=gain)
+        assert words in sentence(replace(found, best=best))
+    assert f"{abs(found.deviation):.1f} standard errors apart" in sentence(found)
+    assert "One draw cannot tell" in sentence(replace(found, losses=found.losses[:1]))
+
+
 def test_the_picture_has_both(found):
     canvas = Figure(figsize=(7.2, 4.0), layout="constrained")
     draw_curves(found, canvas)
@@ -48,5 +65,6 @@ def test_the_picture_has_both(found):
         assert np.array_equal(theory.get_ydata(), getattr(found.theory, name))
         assert np.array_equal(measured.get_ydata(), found.curves[name])
         assert lowest.get_ydata()[0] == found.curves[name].min()
+        assert not lowest.get_clip_on()  # calibration is near 0, at the axis
     said = [text.get_text() for text in canvas.legends[0].get_texts()]
     assert said == ["risk", "calibration", "refinement", "line: theory", "dots: measured"]

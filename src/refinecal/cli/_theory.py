@@ -13,7 +13,7 @@ import typer
 from refinecal._whole import whole
 from refinecal.cli._options import OUTPUT, named, number
 from refinecal.cli._outputs import check_output
-from refinecal.cli._voice import Voice
+from refinecal.cli._voice import Voice, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,11 +24,40 @@ FIGURES = (".png", ".svg", ".pdf")
 TABLES = ("csv", "parquet")
 METHODS = ("logistic", "lda", "ridge")
 LOSSES = ("log", "brier", "spherical")
-LAWS = "beta:A,B[,SHIFT], uniform:LOW,HIGH, mp:RATIO or points:V,V,…"
+LAWS = "beta:A,B[,SHIFT[,SCALE]], uniform:LOW,HIGH, mp:RATIO[,SCALE], points:V,V,… or identity"
+IN_OTHER_WORDS = {  # what laws say of themselves in Python, and how that is written here
+    "BetaSpectrum(1, 1, shift=0, scale=high)": "beta:1,1,0,HIGH",
+    "a BetaSpectrum with a small shift": "beta:A,B,SHIFT with a small shift",
+    "use PointSpectrum": "write points:V,V,…",
+}
 DOTS = 150  # per inch
+OURS = ({"lam", "calibration", "refinement"}, {"log10_gap", "gain"}, {"against", "deviation"})
 
 
 # ---- options -----------------------------------------------------------------------------------------------
+
+
+def to_number(text: str | float) -> float:
+    """Return a number that was typed.
+
+    >>> to_number("1e-3")
+    0.001
+    """
+    try:
+        return float(text)
+    except ValueError:
+        more = " Decimals have a point: 0.1, not 0,1." if "," in str(text) else ""
+        raise typer.BadParameter(f"{text!r} is not a number.{more}") from None
+
+
+def to_rate(text: str | float) -> float:
+    """Return a part of 1 that was typed as such, or in percent.
+
+    >>> to_rate("0.1"), to_rate("7.5 %")
+    (0.1, 0.075)
+    """
+    given = str(text).strip()
+    return to_number(given[:-1]) / 100 if given.endswith("%") else to_number(given)
 
 
 def check_positive(given: float | None) -> float | None:
@@ -39,14 +68,19 @@ def check_positive(given: float | None) -> float | None:
 
 def check_rate(given: float | None) -> float | None:
     if given is not None and not 0 < given < 0.5:
-        more = " If it is in percent, multiply by 0.01." if 0.5 <= given < 50 else ""
-        raise typer.BadParameter(f"{given:g} is not between 0 and 0.5.{more}")
+        more = f" For percent, write {given:g}%." if 1 <= given < 50 else ""
+        raise typer.BadParameter(f"{given:g} is not between 0 and 0.5, both excluded.{more}")
     return given
 
 
 def positive(name: str, help: str, **more: Any) -> Any:
     """Return an option that is a positive number."""
-    return number(name, help, callback=check_positive, **more)
+    return number(name, help, parser=to_number, callback=check_positive, **more)
+
+
+def rate(name: str, help: str, **more: Any) -> Any:
+    """Return an option that is an error rate, such as 0.1 or 10%."""
+    return number(name, help, parser=to_rate, callback=check_rate, **more)
 
 
 Method = Annotated[str, named("--method", names=METHODS, help="logistic, lda or ridge.")]
@@ -108,26 +142,41 @@ def law(text: str) -> Spectrum:
     try:
         return parse_spectrum(text)
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--spectrum") from None
+        said = str(error)
+        for python, here in IN_OTHER_WORDS.items():
+            said = said.replace(python, here)
+        raise typer.BadParameter(said, param_hint="--spectrum") from None
 
 
-def numbers(option: str, text: str, check: Any = check_positive) -> list[float]:
-    """Return the numbers of an option: a list, or evenly spread on a logarithmic scale.
+def numbers(option: str, text: str) -> list[float]:
+    """Return the positive numbers of an option: a list, or evenly spread on a logarithmic scale.
 
     >>> numbers("--ratios", "0.1:10:3")
     [0.1, 1.0, 10.0]
     >>> numbers("--ratios", "0.5, 2")
     [0.5, 2.0]
     """
+    return _listed(option, text, lambda part: check_positive(float(part)))
+
+
+def rates(option: str, text: str) -> list[float]:
+    """Return the error rates of an option, in the same way; they may be in percent.
+
+    >>> rates("--bayes-errors", "1%,0.2")
+    [0.01, 0.2]
+    """
+    return _listed(option, text, lambda part: check_rate(to_rate(part)))
+
+
+def _listed(option: str, text: str, read: Any) -> list[float]:
     import numpy as np
 
     try:
         if ":" in text:
             first, last, size = text.split(":")
-            low, high = check(float(first)), check(float(last))
-            found = np.geomspace(low, high, int(size)).tolist()
+            found = np.geomspace(read(first), read(last), int(size)).tolist()
         else:
-            found = [check(float(part)) for part in text.split(",")]
+            found = [read(part) for part in text.split(",")]
     except ValueError:
         raise typer.BadParameter(
             f"{text!r} is neither numbers with commas nor FIRST:LAST:COUNT", param_hint=option
@@ -150,16 +199,39 @@ def check_figure(path: Path | None, table: str) -> Path | None:
     beside = path.with_suffix(f".{table}")
     for each in (path, beside):
         check_output(each, (), "--out")
+    if beside.exists() and not _is_ours(beside):
+        raise ValueError(
+            f"--out: the table beside the figure would take the place of {shown(beside)}, which is none of "
+            "ours: name the figure otherwise"
+        )
     return beside
 
 
+def _is_ours(path: Path) -> bool:
+    """Tell whether a table has the columns of one that these commands write."""
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    try:
+        if path.suffix == ".csv":
+            names = {*csv.open_csv(path).schema.names}
+        else:
+            names = {*parquet.read_schema(path).names}
+    except (OSError, pa.ArrowInvalid):
+        return False
+    return any(names >= columns for columns in OURS)
+
+
 @contextmanager
-def solving() -> Iterator[None]:
-    """Say what did not converge, without a traceback."""
+def solving(cure: str = "Give") -> Iterator[None]:
+    """Say what did not converge, without a traceback, and what is wrong in words of the command line."""
     try:
         yield
     except RuntimeError as error:
         raise ValueError(str(error)) from error
+    except ValueError as error:
+        said = str(error).replace("Pass signal= instead, or give", cure)
+        raise ValueError(said.replace("bayes_error", "--bayes-error")) from error
 
 
 def new_figure(width: float, height: float) -> Figure:

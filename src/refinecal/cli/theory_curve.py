@@ -14,19 +14,21 @@ from refinecal.cli._theory import (
     Method,
     TableKind,
     check_figure,
-    check_rate,
     law,
     new_figure,
     positive,
+    rate,
     save,
     solving,
     write_table,
 )
 from refinecal.cli._voice import Voice, command, shown
+from refinecal.report.words import spaced
 
 if TYPE_CHECKING:
     from refinecal.theory.curves import Minimisers
 
+POINTS = 200  # on a curve
 BEYOND = 100.0  # how far a curve goes beyond its minimisers
 
 
@@ -35,10 +37,9 @@ def curve(
     ratio: Annotated[float, positive("--ratio", "Features for each training row.")] = 0.5,
     bayes_error: Annotated[
         float | None,
-        number(
+        rate(
             "--bayes-error",
-            "Error rate of the best classifier; 0.1 without --signal.",
-            callback=check_rate,
+            "Error rate of the best classifier, such as 0.1 or 10%; 0.1 without --signal.",
         ),
     ] = None,
     signal: Annotated[
@@ -56,12 +57,20 @@ def curve(
     method: Method = "logistic",
     loss: Loss = "log",
     lam_min: Annotated[
-        float | None, positive("--lam-min", "Where the curve begins, instead of around the minima.")
+        float | None,
+        positive("--lam-min", "Where the figure begins, instead of around the minima."),
     ] = None,
-    lam_max: Annotated[float | None, positive("--lam-max", "Where it ends.")] = None,
-    points: Annotated[int, number("--points", "Strengths on the curve.", min=2)] = 200,
+    lam_max: Annotated[float | None, positive("--lam-max", "Where the figure ends.")] = None,
+    points: Annotated[
+        int | None, number("--points", "Strengths on the curve, instead of 200.", min=2)
+    ] = None,
     out: Annotated[
-        Path | None, file("--out", "-o", help="Draw the curve: a .png, .svg or .pdf file.")
+        Path | None,
+        file(
+            "--out",
+            "-o",
+            help="Draw the curves, which is not done otherwise: a .png, .svg or .pdf file.",
+        ),
     ] = None,
     table: TableKind = "csv",
     seed: NoSeed = 0,
@@ -69,7 +78,7 @@ def curve(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Find the strengths at which risk, calibration and refinement are smallest, and draw the curves."""
+    """Find the strengths at which risk, calibration and refinement are smallest; with -o, draw the curves."""
     from refinecal.theory.curves import minimise, path
 
     voice = Voice(as_json, quiet, verbose)
@@ -80,9 +89,9 @@ def curve(
         bayes_error = 0.1
     ask: dict[str, Any] = {"ratio": ratio, "spectrum": law(spectrum), "method": method}
     ask |= {"bayes_error": bayes_error, "signal": signal, "loss": loss}
-    with solving():
+    with solving("Give --signal instead, or give"):
         best = minimise(**ask)
-        lams = _strengths(best, lam_min, lam_max, points)
+        lams = _strengths(best, lam_min, lam_max, points or POINTS)
         found = path(lams, **ask)
     show_curve(voice, best)
     if out is not None and beside is not None:
@@ -91,6 +100,12 @@ def curve(
         save(canvas := new_figure(7.0, 5.0), out, lambda: draw_path(canvas, found, best))
         write_table(found.to_dict(), beside)
         voice.say(f"\nFigure: {shown(out)}\nTable:  {shown(beside)}")
+    else:
+        voice.say("\n-o curve.png draws the curves, with their numbers in curve.csv.")
+        given = {"--lam-min": lam_min, "--lam-max": lam_max, "--points": points}
+        idle = [name for name, value in given.items() if value is not None]
+        if idle:
+            voice.note(f"{', '.join(idle)}: only for the figure, which needs -o")
     voice.result(
         {
             "method": method,
@@ -121,9 +136,11 @@ def _strengths(best: Minimisers, low: float | None, high: float | None, points: 
 
 def show_curve(voice: Voice, best: Minimisers) -> None:
     """Show the three minimisers with the losses there, and say what is gained."""
+    from refinecal.plots._style import loss_name
+    from refinecal.theory.curves import setting
+
     at = best.by_risk
-    about = f"Bayes error {float(at.bayes_error):.3g}, {float(at.ratio):.3g} features for each row"
-    voice.say(f"{at.method}, spectrum {at.spectrum.label}, {about}", "bold")
+    voice.tell(setting(at), "bold")
     rows = []
     for name in ("risk", "calibration", "refinement"):
         found = getattr(best, f"by_{name}")
@@ -134,18 +151,51 @@ def show_curve(voice: Voice, best: Minimisers) -> None:
     header = ["smallest", "λ", "risk", "calibration", "refinement", "error rate"]
     voice.table(header, rows, spare=("error rate",))
     if any("(end)" in row[0] for row in rows):
-        voice.tell("(end): the curve still falls at the end of the range of λ.")
+        low, high = best.lam_range
+        voice.tell(
+            f"(end): still falls at this end of what was searched, λ from {low:.3g} to {high:.3g}."
+        )
+    voice.table(["λ chosen by", loss_name(at.parts.loss), "difference"], choices(best))
     voice.tell(gain_sentence(best), "bold")
     voice.tell(order_sentence(best))
 
 
+def choices(best: Minimisers) -> list[list[str]]:
+    """Return what is left of the loss in four ways to choose the strength, each against the first."""
+    by_risk, by_refinement = best.by_risk, best.by_refinement
+    reached = {
+        "risk": by_risk.risk,
+        "risk, then calibrated": by_risk.refinement,
+        "refinement, then calibrated": by_refinement.refinement,
+        "refinement, not calibrated": by_refinement.risk,
+    }
+    first = float(by_risk.risk)
+    rows = [
+        [name, f"{float(loss):.4f}", spaced(percent(float(loss) / first - 1, "+"))]
+        for name, loss in reached.items()
+    ]
+    rows[0][-1] = ""
+    return rows
+
+
+def percent(part: float, sign: str = "") -> str:
+    """Return a part in percent, never minus 0.
+
+    >>> percent(-1e-6), percent(-0.0223, "+"), percent(0.0223)
+    ('0.0%', '-2.2%', '2.2%')
+    """
+    rounded = round(part, 3) + 0.0
+    return f"{rounded:{sign if rounded else ''}.1%}"
+
+
 def gain_sentence(best: Minimisers) -> str:
     """Say what choosing by refinement saves."""
-    loss = best.by_risk.parts.loss
-    without, both = -float(best.gain_uncalibrated), float(best.gain_calibrated)
+    from refinecal.plots._style import loss_name
+
+    name = loss_name(best.by_risk.parts.loss)
     return (
-        f"Chosen by refinement, then calibrated: {float(best.gain):.1%} less {loss} loss than by risk; "
-        f"{both:.1%} if what risk chose is calibrated too; {without:.1%} more if neither is."
+        f"Chosen by refinement, then calibrated: {percent(float(best.gain))} less {name} than chosen by "
+        f"risk, {percent(float(best.gain_calibrated))} less than chosen by risk, then calibrated."
     )
 
 

@@ -15,10 +15,10 @@ from refinecal.cli._theory import (
     Method,
     TableKind,
     check_figure,
-    check_rate,
     law,
     new_figure,
     numbers,
+    rates,
     save,
     solving,
     write_table,
@@ -47,30 +47,36 @@ def heatmap(
         number("--ratios", "Features for each row: R,R,… or FIRST:LAST:COUNT.", metavar="LIST"),
     ] = "0.1:10:21",
     bayes_errors: Annotated[
-        str, number("--bayes-errors", "Error rates of the best classifier.", metavar="LIST")
+        str,
+        number(
+            "--bayes-errors", "Error rates of the best classifier, such as 1%,0.1.", metavar="LIST"
+        ),
     ] = "0.001,0.01,0.03,0.05,0.1,0.15,0.2,0.25,0.3,0.35,0.4,0.45",
     method: Method = "logistic",
     loss: Loss = "log",
     processes: Annotated[
         int | None, number("--processes", "Instead of as many as pay.", min=1)
     ] = None,
-    out: Annotated[Path, file("--out", "-o", help="The figure: a .png, .svg or .pdf file.")] = Path(
-        "heatmap.png"
-    ),
+    out: Annotated[
+        Path, file("--out", "-o", help="Where the figure goes: a .png, .svg or .pdf file.")
+    ] = Path("heatmap.png"),
     table: TableKind = "csv",
     seed: NoSeed = 0,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Map what is gained by refinement, and which minimiser comes first, over many problems."""
+    """Map what is gained by refinement, and which minimiser comes first, over many problems.
+
+    Without -o the figure goes to heatmap.png in the current folder, and its numbers to heatmap.csv.
+    """
     from refinecal.theory.heatmaps import heatmap as compute
     from refinecal.theory.heatmaps import paper_spectra
 
     voice = Voice(as_json, quiet, verbose)
     beside = check_figure(out, table)
     laws = [law(text) for text in spectrum] if spectrum else paper_spectra()
-    axes = (numbers("--ratios", ratios), numbers("--bayes-errors", bayes_errors, check_rate))
+    axes = (numbers("--ratios", ratios), rates("--bayes-errors", bayes_errors))
     with voice.listening(), solving(), Bar(voice, "cells") as bar:
         maps = compute(laws, *axes, method=method, loss=loss, processes=processes, progress=bar)
     show_maps(voice, maps)
@@ -126,9 +132,10 @@ def show_maps(voice: Voice, maps: HeatMap) -> None:
     voice.say(
         f"{count(len(maps.columns['gain']), 'problem')}, {maps.method}, {maps.loss} loss", "bold"
     )
-    header = ["spectrum", "largest gain", "at p/n", "Bayes error", "median", "calibration first"]
-    voice.table(header, rows, spare=("calibration first", "median"))
+    header = ["spectrum", "largest gain", "at p/n", "Bayes error", "median", "cal. first"]
+    voice.table(header, rows, spare=("cal. first", "median"))
     voice.tell(
         "Gain: what choosing the strength by refinement, then calibrating, saves of the smallest risk. "
-        "Calibration first: the share of problems in which it is smallest at a larger strength."
+        "Cal. first: the share of problems in which calibration is smallest at a larger strength than "
+        "refinement."
     )

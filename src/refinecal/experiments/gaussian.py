@@ -86,6 +86,19 @@ class Experiment:
             return float("nan")
         return float(gaps.std(ddof=1) / np.sqrt(len(gaps)) / self.losses[:, 0].mean())
 
+    @property
+    def deviation(self) -> float:
+        """How far the mean gain is from theory, in standard errors; NaN for one draw."""
+        error = self.standard_error
+        return (self.gain - self.predicted_gain) / error if error else float("nan")
+
+    @property
+    def chance(self) -> float:
+        """How probable so large a deviation is if theory is right, by Student's law; NaN for one draw."""
+        from scipy.special import stdtr
+
+        return float(2 * stdtr(max(len(self.losses) - 1, 1), -abs(self.deviation)))
+
 
 def run_draw(
     seed: int,
@@ -186,10 +199,13 @@ def draw_curves(found: Experiment, canvas: Canvas) -> None:
         handles += ax.plot(found.theory.lam, theory, color=PALETTE[name], linewidth=1.4, label=name)
         ax.plot(found.lams, values, "o", color=PALETTE[name], markersize=4)
         lowest = int(values.argmin())
-        ax.plot(found.lams[lowest], values[lowest], "o", color=PALETTE[name], markersize=8)
+        big: Any = {"color": PALETTE[name], "markersize": 8, "clip_on": False, "zorder": 4}
+        ax.plot(found.lams[lowest], values[lowest], "o", **big)
     ax.set_xscale("log")
     ax.xaxis.set_major_formatter("{x:g}")
-    ax.set_ylim(bottom=0, top=1.5 * found.curves["risk"].min() + 0.15)
+    top = 1.5 * found.curves["risk"].min() + 0.15
+    ax.set_ylim(-0.02 * top, top)
+    ax.set_yticks([tick for tick in ax.get_yticks() if 0 <= tick <= top])
     ax.set_xlabel("regularisation strength λ", fontsize=sizes(ax)[0])
     ax.set_ylabel("log loss", fontsize=sizes(ax)[0])
     plain: Any = {"color": PALETTE["before"]}

@@ -17,6 +17,7 @@ from refinecal.plots._style import (
     loss_name,
     sizes,
 )
+from refinecal.theory.curves import METHOD_NAMES, setting
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,6 +37,10 @@ CAPTIONS: dict[Any, str] = {  # the paper's words
     (2.0, 2.0): "balanced",
     (5.0, 1.0): "few informative features",
 }
+TALLER = 1.9  # times the height of the lower panel, on the same scale
+FARTHEST = 1.6  # times the smallest risk: larger losses at another minimiser are not made room for
+NARROW_LAW = 1e-3  # a law of smaller relative width is drawn as one eigenvalue
+LONGEST = 62  # characters of the line below a narrow figure
 MOST_LABELS = 14  # of the categories of an axis
 GAINS = (0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 30, 50, 80)  # that may be named, in percent
 WIDEST_GAP = 6.0  # powers of ten at the ends of the colours
@@ -70,8 +75,8 @@ def draw_path(figure: Figure, curve: Solution, best: Minimisers | None = None) -
         )
     figure.set_layout_engine("constrained")
     values = {name: np.ravel(getattr(curve, name)) for name in NAMES}
-    low, high = _heights(values)
-    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1.9, 1])
+    low, high = _heights(lams, values, best)
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[TALLER, 1])
     for ax in (top, bottom):
         dressed(ax)
         ax.set_ylabel(loss_name(_named(curve.loss)), fontsize=sizes(ax)[0])
@@ -80,20 +85,38 @@ def draw_path(figure: Figure, curve: Solution, best: Minimisers | None = None) -
         ax.plot(lams, values[name], color=PALETTE[name], linewidth=1.8, zorder=3)
     _set_strengths(bottom, lams)
     _set_losses(top, low, high, lines_of(top, 2.8))
-    _set_losses(bottom, 0.0, (high - low) / 1.9, lines_of(bottom, 1.6))
+    _set_losses(bottom, 0.0, (high - low) / TALLER, lines_of(bottom, 1.6))
     for ax, names in ((top, NAMES[:2]), (bottom, NAMES[2:])):
         for place, name in enumerate(names):
-            text = name if best is None else _smallest(best, name)
+            text = name if best is None else _smallest(best, name, lams)
             _write(ax, place, text, PALETTE[name])
     if best is not None:
-        _mark(top, bottom, best)
+        _mark(top, bottom, best, values)
+    _set_below(figure, setting(curve), is_narrow(top))
     return [top, bottom]
 
 
-def _heights(values: dict[str, Floats]) -> tuple[float, float]:
-    """Return where the upper panel begins and ends: near the minima, which are close to each other."""
+def _set_below(figure: Figure, text: str, narrow: bool) -> None:
+    """Say below a figure what it is about, in two lines if it is narrow."""
+    if narrow and len(text) > LONGEST:
+        text = "\n".join(text.rsplit(", spectrum: ", 1))
+    figure.supxlabel(text, fontsize=SMALL, color=PALETTE["axis"])
+
+
+def _heights(
+    lams: Floats, values: dict[str, Floats], best: Minimisers | None
+) -> tuple[float, float]:
+    """Return where the upper panel begins and ends: minima, and risk and calibration at each, are within."""
     risk, least = float(values["risk"].min()), float(values["refinement"].min())
+    if best is not None:  # which may be outside, to the left or right
+        risk = min(risk, float(best.by_risk.risk.item()))
+        least = min(least, float(best.by_refinement.refinement.item()))
     room = max(5 * (risk - least), 0.3 * risk)
+    for found in () if best is None else (best.by_risk, best.by_calibration, best.by_refinement):
+        reached, part = float(found.risk.item()), float(found.calibration.item())
+        if lams[0] <= found.lam.item() <= lams[-1] and reached <= FARTHEST * risk:
+            span = 1.1 * TALLER * part  # of the upper panel, if this is in the lower
+            room = max(room, 1.1 * (reached - least), span / 1.15, span - least)
     return max(least - 0.15 * room, 0.0), least + room
 
 
@@ -114,12 +137,17 @@ def _set_losses(ax: Axes, low: float, high: float, above: float) -> None:
 
 
 def _set_strengths(ax: Axes, lams: Floats) -> None:
-    """Lay out the axis of the strength: a tick at powers of ten."""
+    """Lay out the axis of the strength: a tick at powers of ten, or at round numbers if those are few."""
     ax.set_xscale("log")
     ax.set_xlim(lams[0], lams[-1])
     powers = np.arange(np.ceil(np.log10(lams[0]) - 1e-9), np.floor(np.log10(lams[-1]) + 1e-9) + 1)
     most = 5 if is_narrow(ax) else 9
-    ax.set_xticks(10.0 ** powers[:: max(-(-len(powers) // most), 1)])
+    if len(powers) > 2:
+        ax.set_xticks(10.0 ** powers[:: max(-(-len(powers) // most), 1)])
+    else:
+        nice = _round_numbers(float(lams[0]), float(lams[-1]))
+        nice = nice if len(nice) > 1 else lams[[0, -1]]
+        ax.set_xticks(nice, [strength(float(lam)) for lam in nice])
     ax.minorticks_off()
     ax.set_xlabel("strength of the penalty λ", fontsize=sizes(ax)[0])
 
@@ -137,36 +165,67 @@ def _write(ax: Axes, place: int, text: str, colour: str) -> None:
     )
 
 
-def _mark(top: Axes, bottom: Axes, best: Minimisers) -> None:
-    """Mark the three minima, with hollow dots where a curve still falls, and the gain between two of them."""
+def _mark(top: Axes, bottom: Axes, best: Minimisers, values: dict[str, Floats]) -> None:
+    """Mark the three minima, hollow where a curve still falls, as arrows where they are outside."""
     left, right = top.get_xlim()
     for name in NAMES:
         ax = bottom if name == "calibration" else top
         found = getattr(best, f"by_{name}")
         x, y = float(found.lam.item()), float(getattr(found, name).item())
-        if not left <= x <= right:
-            continue
+        shape = "<" if x < left else ">" if x > right else "o"
         thin: Any = {"color": PALETTE[name], "linewidth": 0.8, "linestyle": (0, (4, 3))}
         if ax is top:
-            ax.plot([x, right], [y, y], zorder=1, **thin)
+            ax.plot([max(x, left) if x <= right else left, right], [y, y], zorder=1, **thin)
+        if ax is top and shape == "o":
             bottom.axvline(x, ymax=1 - lines_of(bottom, 1.6), zorder=1, **thin)
         fill = PALETTE["paper" if getattr(best, f"at_bound_{name}").item() else name]
         dot: Any = {"color": PALETTE[name], "markerfacecolor": fill, "clip_on": False}
-        ax.plot(x, y, "o", markersize=7, zorder=4, **dot)
+        if shape != "o":  # where the curve leaves the figure
+            x, y = (left, values[name][0]) if shape == "<" else (right, values[name][-1])
+        ax.plot(x, min(y, _end(ax)), shape, markersize=7, zorder=4, **dot)
+    _mark_at_refinement(top, bottom, best)
     _write(top, 2, _gain(best), PALETTE["text"])
 
 
-def _smallest(best: Minimisers, name: str) -> str:
-    found = getattr(best, f"by_{name}")
+def _mark_at_refinement(top: Axes, bottom: Axes, best: Minimisers) -> None:
+    """Mark risk and calibration where refinement is smallest, if that is in the figure."""
+    found = best.by_refinement
+    x, low = float(found.lam.item()), float(found.refinement.item())
+    left, right = top.get_xlim()
+    if not left <= x <= right:
+        return
+    thin: Any = {"color": PALETTE["refinement"], "linewidth": 0.8, "linestyle": (0, (4, 3))}
+    top.plot([x, x], [low, min(float(found.risk.item()), _end(top))], zorder=1, **thin)
+    for ax, name in ((top, "risk"), (bottom, "calibration")):
+        y = float(getattr(found, name).item())
+        if y <= _end(ax):
+            ax.plot(x, y, ".", markersize=8, color=PALETTE[name], zorder=4)
+
+
+def _end(ax: Axes) -> float:
+    """Return where the axis of the loss ends, below the text."""
+    bounds: Any = ax.spines["left"].get_bounds()
+    return float(bounds[1])
+
+
+def _smallest(best: Minimisers, name: str, lams: Floats) -> str:
+    found, at_refinement = getattr(best, f"by_{name}"), best.by_refinement
     value, lam = float(getattr(found, name).item()), float(found.lam.item())
     where = " at λ = " + strength(lam)
     if getattr(best, f"at_bound_{name}").item():
         where = ", still falling as λ " + ("→ 0" if lam <= best.lam_range[0] else "→ ∞")
-    return f"{name}: min {decimals(value)}{where}"
+    elif not lams[0] <= lam <= lams[-1]:
+        where += f", {'left' if lam < lams[0] else 'right'} of this figure"
+    if best.at_bound_refinement.item() or name == "risk":
+        return f"{name}: min {decimals(value)}{where}"
+    more = f", where the risk is {decimals(float(at_refinement.risk.item()))}"
+    if name == "calibration":
+        more = f"; {decimals(float(at_refinement.calibration.item()))} where refinement is smallest"
+    return f"{name}: min {decimals(value)}{where}{more}"
 
 
 def _gain(best: Minimisers) -> str:
-    gain = 100 * float(np.asarray(best.gain).item())
+    gain = round(100 * float(np.asarray(best.gain).item()), 1) + 0.0  # never minus 0
     return f"chosen by refinement, then calibrated: {gain:.1f} % below the smallest risk"
 
 
@@ -221,7 +280,13 @@ def draw_heatmaps(figure: Figure, maps: HeatMap) -> dict[str, list[Axes]]:
         _mark_bounds(pair[0], bounds[place])
         for ax in pair:
             _label_cells(ax, maps.ratios, maps.bayes_errors)
-    _label_outside(figure, rows, bool(bounds.any()))
+    _label_outside(rows)
+    about = f"{METHOD_NAMES[maps.method]}, {loss_name(maps.loss)}"
+    if bounds.any():
+        about += (
+            "\nWhite dots: refinement still falls at the end of the λ searched; the gap has no end."
+        )
+    figure.supxlabel(about, fontsize=SMALL, color=PALETTE["axis"])
     _colour_bars(figure, rows, meshes)
     return rows
 
@@ -232,12 +297,13 @@ def _draw_spectrum(ax: Axes, law: Spectrum, first: bool) -> None:
 
     look: Any = {"color": PALETTE["before"], "linewidth": 1.5}
     low, high = float(law.nodes[0]), float(law.nodes[-1])
-    margin = 0.04 * (high - low) or 0.5 * high
+    is_point = high - low < NARROW_LAW * high
+    margin = 0.5 * high if is_point else 0.04 * (high - low)
     sigma = np.linspace(low, high, 400)
-    density = law.density(sigma)
+    density = None if is_point else law.density(sigma)
     if density is None:
-        shares = law.weights / law.weights.max()
-        ax.vlines(law.nodes, 0, shares, color=PALETTE["before"], linewidth=2)
+        nodes, shares = (high, 1.0) if is_point else (law.nodes, law.weights / law.weights.max())
+        ax.vlines(nodes, 0, shares, color=PALETTE["before"], linewidth=2)
         top, name = 1.0, "share"
     else:
         ax.plot(sigma, density, **look)
@@ -248,8 +314,11 @@ def _draw_spectrum(ax: Axes, law: Spectrum, first: bool) -> None:
         )  # some laws have poles at their ends
     ax.set_xlim(low - margin, high + margin)
     ax.set_ylim(0, 1.12 * top)
-    ticks = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high)
-    ax.set_xticks([tick for tick in ticks if low - margin <= tick <= high + margin])
+    if is_point:
+        ax.set_xticks([high], [f"{high:.4g}"])
+    else:
+        ticks = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high)
+        ax.set_xticks([tick for tick in ticks if low - margin <= tick <= high + margin])
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     ax.set_title(_title(law), fontsize=LABEL, color=PALETTE["text"])
@@ -287,7 +356,7 @@ def _label_cells(ax: Axes, ratios: Floats, errors: Floats) -> None:
     ax.spines[["left", "bottom"]].set_visible(False)
     ax.tick_params(length=2)
     if len(ratios) > 8 and (np.diff(ratios) > 0).all():
-        nice = _round_ratios(float(ratios[0]), float(ratios[-1]))
+        nice = _round_numbers(float(ratios[0]), float(ratios[-1]))
         places = np.interp(np.log(nice), np.log(ratios), np.arange(len(ratios)))
     else:
         nice, places = ratios, np.arange(len(ratios), dtype=float)
@@ -298,13 +367,13 @@ def _label_cells(ax: Axes, ratios: Floats, errors: Floats) -> None:
     )
 
 
-def _round_ratios(low: float, high: float) -> Floats:
+def _round_numbers(low: float, high: float) -> Floats:
     powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
     nice = np.outer(powers, [1, 2, 5]).ravel()
     return nice[(nice >= low * (1 - 1e-9)) & (nice <= high * (1 + 1e-9))]
 
 
-def _label_outside(figure: Figure, rows: dict[str, list[Axes]], bounded: bool) -> None:
+def _label_outside(rows: dict[str, list[Axes]]) -> None:
     for name in ("gap", "gain"):
         for place, ax in enumerate(rows[name]):
             if place:
@@ -314,11 +383,6 @@ def _label_outside(figure: Figure, rows: dict[str, list[Axes]], bounded: bool) -
         ax.set_xlabel("features for each row, p / n", fontsize=SMALL, color=PALETTE["text"])
     for ax in rows["gap"]:
         ax.tick_params(labelbottom=False)
-    if bounded:
-        note = (
-            "White dots: refinement still falls at the end of the range of λ; the gap has no end."
-        )
-        figure.supxlabel(note, fontsize=SMALL, color=PALETTE["axis"])
 
 
 def _colour_bars(figure: Figure, rows: dict[str, list[Axes]], meshes: Sequence[Any]) -> None:

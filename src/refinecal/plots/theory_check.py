@@ -161,10 +161,4 @@ def _explain(figure: Figure, found: Check) -> None:
         fontsize=SMALL,
         labelcolor=PALETTE["text"],
     )
-    problem = found.theory.problem
-    figure.supxlabel(
-        f"{found.theory.method}, n = {found.n}, p = {found.n_features}, Bayes error "
-        f"{100 * problem.bayes_error.flat[0]:.3g} %, eigenvalues {problem.spectrum.label}",
-        fontsize=SMALL,
-        color=PALETTE["axis"],
-    )
+    figure.supxlabel(found.setting, fontsize=SMALL, color=PALETTE["axis"])

@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # so that editors and type checkers see what __getattr__ impo
     from refinecal.theory.empirical import Check as Check
     from refinecal.theory.empirical import check as check
     from refinecal.theory.estimate import EmpiricalSpectrum as EmpiricalSpectrum
+    from refinecal.theory.explorer import explorer_page as explorer_page
+    from refinecal.theory.explorer import write_explorer as write_explorer
     from refinecal.theory.gain import GainPrediction as GainPrediction
     from refinecal.theory.gain import predict_gain as predict_gain
     from refinecal.theory.gaussian import GaussianDecomposition as GaussianDecomposition
@@ -58,6 +60,7 @@ _HOME = {
     "Spectrum": "spectrum",
     "UniformSpectrum": "spectrum",
     "check": "empirical",
+    "explorer_page": "explorer",
     "gaussian_decomposition": "gaussian",
     "heatmap": "heatmaps",
     "lda": "discriminant",
@@ -69,13 +72,18 @@ _HOME = {
     "predict_gain": "gain",
     "ridge": "discriminant",
     "sample": "model",
+    "write_explorer": "explorer",
 }
 __all__ = sorted(_HOME)  # noqa: PLE0605
 
 
+_MODULES = {*_HOME.values(), "explorer", "fixed_point"}
+
 if not TYPE_CHECKING:  # else every misspelt name would have a type
 
     def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return import_module(f"refinecal.theory.{name}")
         if name not in _HOME:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(import_module(f"refinecal.theory.{_HOME[name]}"), name)

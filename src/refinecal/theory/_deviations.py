@@ -33,6 +33,7 @@ LEVEL = 0.01  # a maximum with a smaller chance is not put down to sampling
 SIMULATED = 20_000  # maxima, so that a chance of 1 % is known to 0.07 %
 BLOCK = 1000  # of them at once
 LEAST = 0.001  # a chance that can be told from that many
+ENOUGH = 20  # draws; with fewer, only a gross error of the theory would show
 LITTLE = 1e-3  # part of a step that is taken for a derivative
 ROUNDING = 1e-13  # smaller standard errors, relative to the value, are rounding errors
 
@@ -71,6 +72,10 @@ class Comparison:
         ``measured - expected`` in standard errors.
     chance : float
         How probable so large a deviation is, anywhere, if theory holds.
+    notable : float
+        The deviation that is reached anywhere with a probability of 1 %, if theory holds.
+    draws : int
+        How many there were.
     """
 
     lam: Floats
@@ -81,11 +86,18 @@ class Comparison:
     margin: Values
     deviation: Values
     chance: float = field(kw_only=True)
+    notable: float = field(kw_only=True)
+    draws: int = field(kw_only=True)
 
     @property
-    def holds(self) -> bool:
-        """Whether the deviations are within sampling error: ``chance`` is at least 1 %."""
-        return self.chance >= LEVEL
+    def holds(self) -> bool | None:
+        """Whether the deviations are within sampling error: ``chance`` is at least 1 %.
+
+        ``None``, not decided, if they are but there are fewer than 20 draws: theory could hardly fail.
+        """
+        if self.chance < LEVEL:
+            return False
+        return True if self.draws >= ENOUGH else None
 
     @property
     def largest(self) -> Largest:
@@ -106,12 +118,21 @@ class Comparison:
     def verdict(self) -> str:
         """What the largest deviation means, in a sentence."""
         largest = self.largest
-        where = f"of the {largest.quantity.replace('_', ' ')} at λ = {largest.lam:.3g}"
-        chance = f"{self.chance:.1%}" if self.chance >= LEAST else f"less than {LEAST:.1%}"
+        found = (
+            f"the largest of {len(QUANTITIES) * len(self.lam)} deviations, of the "
+            f"{largest.quantity.replace('_', ' ')} at λ = {largest.lam:.3g}, is "
+            f"{abs(largest.deviation):.1f} standard errors"
+        )
+        if self.holds is None:
+            return (
+                f"Not decided: {self.draws} draws are too few to tell; take {ENOUGH} or more. "
+                f"Only a deviation of {self.notable:.1f} standard errors would have counted: {found}."
+            )
+        percent = f"{100 * max(self.chance, LEAST):.1f} %"
+        chance = percent if self.chance >= LEAST else f"less than {percent}"
         return (
-            f"{'Within' if self.holds else 'Not within'} sampling error: the largest of "
-            f"{len(QUANTITIES) * len(self.lam)} deviations, {where}, is {abs(largest.deviation):.1f} "
-            f"standard errors; chance alone gives one as large in {chance} of cases."
+            f"{'Within' if self.holds else 'Not within'} sampling error: {found}; chance alone gives one as "
+            f"large in {chance} of cases."
         )
 
     def columns(self) -> dict[str, list[Any]]:
@@ -167,11 +188,13 @@ def compare(
     error = np.maximum(error, ROUNDING * np.abs(limit))
     deviation = (mean - wanted) / error
     moves = _moves(a, s, off_a, off_s, loss)
-    chance = _chance(float(np.abs(deviation).max()), moves, gaps)
+    maxima = _maxima(moves, gaps)
+    larger = np.count_nonzero(maxima >= np.abs(deviation).max())
+    chance, notable = (1 + larger) / (1 + SIMULATED), float(np.quantile(maxima, 1 - LEVEL))
     margin = t.ppf(0.975, n - 1) * error
     arrays = (limit, wanted, mean, error, margin, deviation)
     parts = [dict(zip(QUANTITIES, each, strict=True)) for each in arrays]
-    return Comparison(lam, *parts, chance=chance)
+    return Comparison(lam, *parts, chance=chance, notable=notable, draws=n)
 
 
 def _values(expertise: Floats, confidence: Floats, loss: str | ProperLoss) -> Floats:
@@ -189,8 +212,8 @@ def _moves(a: Floats, s: Floats, off_a: Floats, off_s: Floats, loss: str | Prope
     return (ahead - behind) / (2 * LITTLE)
 
 
-def _chance(largest: float, moves: Floats, gaps: Floats) -> float:
-    """Return how probable a maximum as large as this is, if theory holds.
+def _maxima(moves: Floats, gaps: Floats) -> Floats:
+    """Return largest deviations as they are by chance, if theory holds.
 
     If the draws are normal with mean 0, a t statistic is as good along any direction as along (1, ..., 1): so
     directions are drawn at random.
@@ -200,13 +223,13 @@ def _chance(largest: float, moves: Floats, gaps: Floats) -> float:
     flat = np.moveaxis(moves, 1, 0).reshape(n, quantities * strengths)
     flat = _ratio(flat, np.linalg.norm(flat, axis=0))
     rng = np.random.default_rng(0)  # the same answer for the same draws
-    larger = 0
+    found = []
     for _ in range(SIMULATED // BLOCK):
         directions = rng.standard_normal((BLOCK, n))
         along = directions @ flat / np.linalg.norm(directions, axis=1, keepdims=True)
         t = np.abs(along) * np.sqrt((n - 1) / np.maximum(1 - along**2, 1e-300))
-        larger += int(np.count_nonzero((share * t).max(axis=1) >= largest))
-    return (1 + larger) / (1 + SIMULATED)
+        found.append((share * t).max(axis=1))
+    return np.concatenate(found)
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:

@@ -19,6 +19,7 @@ Measure = Callable[[Solution], Floats]
 
 STEP = 0.6  # of the scan, in log(lam): made of lam / (lam + tau sigma), curves bend over e-folds
 TOLERANCE = 1e-9  # of a root, in log(lam)
+SLACK = 1e-7  # how much lower than its minimum, relatively, rounding may make a curve
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,20 @@ class Scan:
         order = np.lexsort((-lam, values, which))
         _, first = np.unique(which[order], return_index=True)
         best = order[first]  # one for each problem: a curve has a lowest point
+        self._check(value, values[best], lam[best])
         return lam[best], at_bound[best]
+
+    def _check(self, value: Measure, lowest: Floats, lam: Floats) -> None:
+        """Refuse a curve whose slope does not lead to its lowest point."""
+        seen = self._measure(value)
+        below = seen.min(axis=0) < lowest - SLACK * np.abs(lowest)
+        if below.any():
+            cell = int(below.argmax())
+            raise ValueError(
+                f"by its slope the curve is lowest at lam = {lam[cell]:.4g}, but it is lower at "
+                f"{self.lams[seen[:, cell].argmin()]:.4g}: minimisers need a loss that is smooth in the "
+                "log-odds, such as log, Brier or spherical"
+            )
 
     def crossing(self, measure: Measure) -> tuple[Floats, Places]:
         """Return the largest strengths at which a measure is 0, and which problems have one."""

@@ -85,6 +85,21 @@ class Spectrum:
         """The mean of 1 / sigma over the signal; infinite if eigenvalues come too near to 0."""
         return self.signal_mean(lambda sigma: 1 / sigma)
 
+    @property
+    def bulk(self) -> tuple[float, float]:
+        """The least and the largest eigenvalue, but for a thousandth of the directions and of the signal.
+
+        >>> from refinecal.theory import PointSpectrum
+        >>> PointSpectrum([1, 4, 9]).bulk
+        (1.0, 9.0)
+        """
+        places = [
+            np.searchsorted(np.cumsum(shares), [1e-3, 1 - 1e-3])
+            for shares in (self.weights, self.signal_weights)
+        ]
+        ends = self.nodes[np.minimum(places, len(self.nodes) - 1)]
+        return float(ends.min()), float(ends.max())
+
     # ---- signal ------------------------------------------------------------------------------------------
 
     @property
@@ -99,7 +114,8 @@ class Spectrum:
         ----------
         signal : array of shape (q,) or function
             The share of the signal at each node; or a function of the eigenvalue that says how much of it
-            a direction has. Only proportions matter.
+            a direction has, and that is smooth: a law with a density sees it at its nodes only. Only
+            proportions matter.
 
         >>> from refinecal.theory import PointSpectrum
         >>> strong = PointSpectrum([1, 4]).with_signal(lambda sigma: sigma)
@@ -125,6 +141,12 @@ class Spectrum:
         if self.isotropic:
             return np.ones_like(logs)
         some = self.weights > 0
+        if np.any(self.signal_weights[~some] > 0):
+            node = self.nodes[~some & (self.signal_weights > 0)][0]
+            raise ValueError(
+                f"the eigenvalue {node:g} has signal but weight 0, so that no direction is ever drawn there: "
+                "give it a small weight"
+            )
         ratio = self.signal_weights[some] / self.weights[some]
         return np.asarray(np.interp(logs, np.log(self.nodes[some]), ratio))
 
@@ -142,15 +164,15 @@ class Spectrum:
         bad = ~((errors > 0) & (errors < 0.5))
         if bad.any():
             raise ValueError(
-                f"bayes_error is {errors[bad][0]:g}: it must lie between 0 and 0.5, both excluded. "
-                "Divide by 100 if it is in percent."
+                f"bayes_error is {errors[bad][0]:g}: it must lie between 0 and 0.5, both excluded."
+                + " Divide by 100 if it is in percent." * bool(1 <= errors[bad][0] < 50)
             )
         inverse = self.inverse_mean
         if np.isinf(inverse):
             raise ValueError(
-                f"bayes_error cannot be set for {self.label}: its eigenvalues come so near to 0 that the "
-                "mean of 1 / sigma is infinite, and the best error rate is 0 for any signal. Pass signal= "
-                "instead, or give the spectrum a shift."
+                f"bayes_error cannot be set for {self.label}: its signal lies at eigenvalues so near to 0 "
+                "that the mean of 1 / sigma is infinite, or not to be told from that, and the best error "
+                "rate is 0 for any signal. Pass signal= instead, or give the spectrum a shift."
             )
         return -ndtri(errors) / np.sqrt(inverse)
 

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from refinecal._arrays import to_floats
 from refinecal.losses import ProperLoss, get_loss
 from refinecal.theory import fixed_point
 from refinecal.theory.gaussian import GaussianDecomposition, gaussian_decomposition
@@ -28,9 +29,11 @@ COLUMNS = (
     *("lam", "ratio", "bayes_error", "signal", "inner", "norm", "expertise", "confidence", "scale"),
     *("risk", "calibration", "refinement", "error_rate"),
 )
+REPORTED = ("lam", "ratio", "bayes_error", "risk", "calibration", "refinement")  # when printed
+SHOWN, WIDTH = 10, 13
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Problem:
     """What is asked: arrays of one shape, and the law of the eigenvalues.
 
@@ -62,7 +65,8 @@ class Problem:
         if not isinstance(spectrum, Spectrum):
             raise TypeError(
                 f"spectrum is a {type(spectrum).__name__}, but must be a law of eigenvalues, such as "
-                "refinecal.theory.BetaSpectrum(1, 1) or PointSpectrum([1.0, 2.0])."
+                "BetaSpectrum(1, 1), PointSpectrum([1.0, 2.0]) or parse_spectrum('beta:1,1') of "
+                "refinecal.theory."
             )
         if (bayes_error is None) == (signal is None):
             raise TypeError(
@@ -84,18 +88,26 @@ class Problem:
                 f"lam, ratio and {third} have shapes {lams.shape}, {ratios.shape} and {signals.shape}, which "
                 "do not broadcast. For a grid of all combinations add axes: lam[:, None], ratio[None, :]."
             ) from None
+        lams, ratios, signals, errors = map(_fixed, (lams, ratios, signals, errors))
         return cls(lams, ratios, signals, errors, spectrum)
 
     def at(self, lam: ArrayLike) -> Problem:
         """Return the same problem with other strengths."""
-        given = (positive("lam", lam), self.ratio, self.signal, self.bayes_error)
-        lams, ratios, signals, errors = np.broadcast_arrays(*given)
+        lams = positive("lam", lam)
+        try:
+            found = np.broadcast_arrays(lams, self.ratio, self.signal, self.bayes_error)
+        except ValueError:
+            raise ValueError(
+                f"lam has shape {lams.shape}, but the problem has {self.ratio.shape}: pass one strength, or "
+                "one for each of its points"
+            ) from None
+        lams, ratios, signals, errors = map(_fixed, found)
         return Problem(lams, ratios, signals, errors, self.spectrum)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Solution:
-    """A classifier in the limit; every array has the broadcast shape of what was asked.
+    """A classifier in the limit: numbers, or arrays of the broadcast shape of what was asked.
 
     Attributes
     ----------
@@ -116,34 +128,41 @@ class Solution:
 
     problem: Problem
     method: str
-    inner: Floats
-    norm: Floats
-    inner_slope: Floats
-    norm_slope: Floats
-    constants: dict[str, Floats]
+    inner: Any
+    norm: Any
+    inner_slope: Any
+    norm_slope: Any
+    constants: dict[str, Any]
     loss: str | ProperLoss
     solver: Solver = field(repr=False)
     track: fixed_point.Track | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        """Make arrays read-only, since what is computed of them is kept; without axes they are numbers."""
+        for name in ("inner", "norm", "inner_slope", "norm_slope"):
+            object.__setattr__(self, name, _fixed(getattr(self, name))[()])
+        constants = {name: _fixed(each)[()] for name, each in self.constants.items()}
+        object.__setattr__(self, "constants", constants)
+
     @property
-    def lam(self) -> Floats:
+    def lam(self) -> Any:
         """Strength of the penalty."""
-        return self.problem.lam
+        return self.problem.lam[()]
 
     @property
-    def ratio(self) -> Floats:
+    def ratio(self) -> Any:
         """Features for each training row."""
-        return self.problem.ratio
+        return self.problem.ratio[()]
 
     @property
-    def signal(self) -> Floats:
+    def signal(self) -> Any:
         """Length of the class mean."""
-        return self.problem.signal
+        return self.problem.signal[()]
 
     @property
-    def bayes_error(self) -> Floats:
+    def bayes_error(self) -> Any:
         """Error rate of the best classifier."""
-        return self.problem.bayes_error
+        return self.problem.bayes_error[()]
 
     @property
     def spectrum(self) -> Spectrum:
@@ -151,19 +170,19 @@ class Solution:
         return self.problem.spectrum
 
     @property
-    def expertise(self) -> Floats:
+    def expertise(self) -> Any:
         """How well the weights point: all that refinement and error rate depend on."""
-        return np.asarray(self.inner / self.norm)
+        return self.inner / self.norm
 
     @property
-    def confidence(self) -> Floats:
+    def confidence(self) -> Any:
         """How large the logits are; calibrated where it equals ``expertise``."""
         return self.norm
 
     @property
-    def scale(self) -> Floats:
+    def scale(self) -> Any:
         """The number by which to multiply the logits so that they are calibrated (Prop. 6.2)."""
-        return np.asarray(self.inner / self.norm**2)
+        return self.inner / self.norm**2
 
     @cached_property
     def parts(self) -> GaussianDecomposition:
@@ -171,24 +190,24 @@ class Solution:
         return gaussian_decomposition(self.expertise, self.confidence, self.loss)
 
     @property
-    def risk(self) -> Floats:
+    def risk(self) -> Any:
         """Expected loss: calibration plus refinement."""
-        return np.asarray(self.parts.risk)
+        return self.parts.risk
 
     @property
-    def calibration(self) -> Floats:
+    def calibration(self) -> Any:
         """What the best rescaling of the logits would save."""
-        return np.asarray(self.parts.calibration)
+        return self.parts.calibration
 
     @property
-    def refinement(self) -> Floats:
+    def refinement(self) -> Any:
         """Expected loss after the best rescaling."""
-        return np.asarray(self.parts.refinement)
+        return self.parts.refinement
 
     @property
-    def error_rate(self) -> Floats:
+    def error_rate(self) -> Any:
         """How often the wrong class is the more probable one."""
-        return np.asarray(self.parts.error_rate)
+        return self.parts.error_rate
 
     def at(self, lam: ArrayLike) -> Solution:
         """Return the same problems at other strengths; from here that takes a few steps only."""
@@ -199,6 +218,19 @@ class Solution:
     def to_dict(self) -> dict[str, Any]:
         """Return one flat array for each quantity: the columns of a table."""
         return {name: np.ravel(getattr(self, name)) for name in COLUMNS}
+
+    def __repr__(self) -> str:
+        n, columns = self.lam.size, self.to_dict()
+        name = get_loss(self.loss).name
+        about = (
+            f"{self.method}, spectrum {self.spectrum.label}, {name} loss, {n} point{'s'[: n != 1]}"
+        )
+        shown = range(n) if n <= SHOWN else [*range(SHOWN // 2), *range(n - SHOWN // 2, n)]
+        lines = [f"{each:>{WIDTH}}" for each in REPORTED]
+        rows = [[f"{columns[each][i]:>{WIDTH}.5g}" for each in REPORTED] for i in shown]
+        if n > SHOWN:
+            rows.insert(SHOWN // 2, [f"{'…':>{WIDTH}}"] * len(REPORTED))
+        return "\n".join([about, *("".join(row) for row in [lines, *rows])])
 
 
 def logistic(
@@ -284,8 +316,8 @@ def _logistic(
 def numbers(name: str, given: ArrayLike | None) -> Floats:
     """Return an array of numbers, or say that it is none."""
     try:
-        return np.asarray(given, dtype=float)
-    except (TypeError, ValueError):
+        return np.asarray(to_floats(given, name), dtype=np.float64)
+    except TypeError:
         raise TypeError(
             f"{name} is {given!r}, but must be a number or an array of numbers."
         ) from None
@@ -301,4 +333,11 @@ def positive(name: str, given: ArrayLike) -> Floats:
         raise ValueError(
             f"{name}{where} is {array[place]:g}, but {name} must be positive and finite."
         )
+    return array
+
+
+def _fixed(array: Floats) -> Floats:
+    """Return a copy that cannot be written to."""
+    array = np.array(array)
+    array.setflags(write=False)
     return array

@@ -39,11 +39,12 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 METHODS = {"logistic": "asymptotics", "lda": "discriminant", "ridge": "discriminant"}
-LAM_RANGE = (1e-8, 1e4)  # times the mean eigenvalue: where the solvers are accurate
+LAM_RANGE = (1e-8, 1e4)  # times the mean eigenvalue, wider if eigenvalues are far apart
+METHOD_NAMES = {"logistic": "logistic regression", "lda": "LDA", "ridge": "ridge classification"}
 PATH_RANGE, PATH_POINTS = (1e-6, 1e3), 181  # the same for a curve
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Minimisers:
     """The strengths at which risk, calibration and refinement are smallest, and what is gained by the last.
 
@@ -127,12 +128,12 @@ class Minimisers:
 
     def __repr__(self) -> str:
         size = self.by_risk.lam.size
-        if size != 1:
-            low, high = (
-                (f"{100 * f(self.gain):.3g}" for f in (np.min, np.max)) if size else ("", "")
-            )
-            return f"Minimisers of {size} problems" + (f": gain {low} to {high} %" if size else "")
-        return "\n".join([*_lines(self), _sentence(self)])
+        if not size:
+            return "Minimisers of 0 problems"
+        if size == 1:
+            return "\n".join([*_lines(self), _sentence(self)])
+        low, high = (_percent(float(bound(self.gain))) for bound in (np.min, np.max))
+        return f"Minimisers of {size} problems: gain {low} to {high}{_of_loss(self)}"
 
 
 def path(
@@ -214,7 +215,8 @@ def minimise(
         The loss whose risk, calibration and refinement are minimised. The minimiser of refinement is the same
         for all, as is that of calibration where it is 0.
     lam_range : pair of float, optional
-        Where to seek; by default 1e-8 to 1e4 times the mean eigenvalue. A curve that is lowest at an end is
+        Where to seek; by default 1e-8 to 1e4 times the mean eigenvalue, and further if eigenvalues are more
+        than three decades apart. A curve that is lowest at an end is
         marked as ``at_bound``.
 
     Returns
@@ -294,11 +296,18 @@ def _calibrated(scan: Scan) -> tuple[Floats, Flags]:
 # ---- words -------------------------------------------------------------------------------------------------
 
 
+def setting(at: Solution) -> str:
+    """Return one problem in a line, for titles and figures."""
+    return (
+        f"{METHOD_NAMES[at.method]}, p/n = {at.ratio.flat[0]:.3g}, Bayes error "
+        f"{100 * at.bayes_error.flat[0]:.3g} %, spectrum: {at.spectrum.label}"
+    )
+
+
 def _lines(best: Minimisers) -> list[str]:
     at = best.by_risk
-    names = {"logistic": "logistic regression", "lda": "LDA", "ridge": "ridge classification"}
     about = f"{float(at.ratio.item()):.4g} features for each row, Bayes error {at.bayes_error.item():.3g}"
-    lines = [f"{names[at.method]}, spectrum {at.spectrum.label}, {about}"]
+    lines = [f"{METHOD_NAMES[at.method]}, spectrum {at.spectrum.label}, {about}{_of_loss(best)}"]
     lines.append(f"{'smallest':<12}{'lam':>12}{'risk':>10}{'calibration':>13}{'refinement':>12}")
     for name in ("risk", "calibration", "refinement"):
         found = getattr(best, f"by_{name}")
@@ -311,8 +320,19 @@ def _lines(best: Minimisers) -> list[str]:
 
 
 def _sentence(best: Minimisers) -> str:
-    gain = 100 * float(np.asarray(best.gain).item())
-    return f"choosing by refinement, then calibrating: {gain:.2f} % below the smallest risk"
+    gain = _percent(float(np.asarray(best.gain).item()))
+    return f"choosing by refinement, then calibrating: {gain} below the smallest risk"
+
+
+def _percent(part: float) -> str:
+    """Return a part in percent, never minus 0."""
+    return f"{round(100 * part, 2) + 0.0:.2f} %"
+
+
+def _of_loss(best: Minimisers) -> str:
+    """Name the loss, if it is not the usual one."""
+    loss = best.by_risk.parts.loss
+    return "" if loss == "log" else f", {'Brier score' if loss == 'brier' else f'{loss} loss'}"
 
 
 # ---- checks ------------------------------------------------------------------------------------------------
@@ -340,6 +360,9 @@ def _check_range(given: tuple[float, float] | None, spectrum: Spectrum) -> tuple
 
 
 def _scaled(bounds: tuple[float, float], spectrum: Spectrum, points: int) -> Floats:
+    """Return strengths that are small, and large, beside all eigenvalues that matter."""
     if not isinstance(spectrum, Spectrum):
         return np.geomspace(*bounds, points)  # the solver says what is wrong
-    return spectrum.mean(lambda sigma: sigma) * np.geomspace(*bounds, points)
+    mean, (low, high) = spectrum.mean(lambda sigma: sigma), spectrum.bulk
+    first, last = bounds
+    return np.geomspace(min(mean, 1e3 * low) * first, max(mean, high / 10) * last, points)

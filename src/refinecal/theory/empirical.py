@@ -20,8 +20,9 @@ from __future__ import annotations  # so that help() shows types by name
 
 import numbers
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from refinecal._checks import fail_choice
 from refinecal.losses import ProperLoss, get_loss
-from refinecal.theory._deviations import Comparison, compare
+from refinecal.theory._deviations import QUANTITIES, Comparison, compare
 from refinecal.theory.asymptotics import Solution, logistic, positive
+from refinecal.theory.curves import METHOD_NAMES
 from refinecal.theory.discriminant import lda, ridge
 from refinecal.theory.model import GaussianModel
 from refinecal.theory.spectrum import BetaSpectrum, QuadratureSpectrum, Spectrum
@@ -46,11 +48,13 @@ LAMS = np.logspace(
 TOLERANCE = 1e-10  # of scikit-learn's gradient; how little the loss may change stops it before that
 FLAT = 1e-5  # the gradient must have fallen to this part of its length at zero weights
 MOST_ROUNDS = 20_000
+WIDTH = 88  # of what is printed
+LEAST_ROWS, LEAST_FEATURES = 10, 2  # theory is for many of both
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Check:
-    """Classifiers trained on samples, against theory.
+    """Classifiers trained on samples, against theory; ``print`` shows the largest deviations and the verdict.
 
     Attributes
     ----------
@@ -71,25 +75,25 @@ class Check:
     n_features: int
     seeds: int
     seed: int
-    expertise: Floats = field(repr=False)
-    confidence: Floats = field(repr=False)
-    draws: Comparison = field(repr=False)
-    law: Comparison = field(repr=False)
+    expertise: Floats
+    confidence: Floats
+    draws: Comparison
+    law: Comparison
 
     @property
     def lam(self) -> Floats:
         """Strengths of the penalty, increasing."""
-        return self.theory.lam
+        return np.asarray(self.theory.lam)
 
     @property
-    def holds(self) -> bool:
-        """Whether the deviations are within sampling error."""
+    def holds(self) -> bool | None:
+        """Whether the deviations are within sampling error; ``None`` if there are too few draws to tell."""
         return self.draws.holds
 
     @property
     def verdict(self) -> str:
         """What the largest deviation means, in words."""
-        if self.holds:
+        if self.holds is not False:
             return self.draws.verdict
         return (
             f"{self.draws.verdict} Theory is for n → ∞: if the deviation shrinks with more rows than "
@@ -146,6 +150,28 @@ class Check:
         names = next(iter(both.values()))
         return found | {name: [v for each in both.values() for v in each[name]] for name in names}
 
+    @property
+    def setting(self) -> str:
+        """What was done, in a line."""
+        problem = self.theory.problem
+        return (
+            f"{METHOD_NAMES[self.theory.method]}, {self.seeds} draws of n = {self.n}, p = {self.n_features}, "
+            f"Bayes error {100 * problem.bayes_error.flat[0]:.3g} %, spectrum: {problem.spectrum.label}"
+        )
+
+    def __repr__(self) -> str:
+        lines = [self.setting]
+        lines.append(
+            f"{'largest':<12}{'lam':>10}{'expected':>10}{'measured':>10}{'s.e.':>10}{'deviation':>11}"
+        )
+        for name in QUANTITIES:
+            of = self.draws.largest_of(name)
+            lines.append(
+                f"{name.replace('_', ' '):<12}{of.lam:>10.3g}{of.expected:>10.4f}{of.measured:>10.4f}"
+                f"{of.standard_error:>10.2g}{round(of.deviation, 1) + 0.0:>+11.1f}"
+            )
+        return "\n".join([*lines, fill(self.verdict, WIDTH)])
+
 
 def check(
     lams: ArrayLike | None = None,
@@ -174,9 +200,10 @@ def check(
     spectrum : Spectrum, optional
         Law of the eigenvalues; ``BetaSpectrum(1, 1)`` if left out.
     n : int, default 2000
-        Training rows.
+        Training rows, 10 at least; there must be 2 features at least.
     seeds : int, default 50
-        Draws of the data, each with eigenvalues, a class mean and rows of its own.
+        Draws of the data, each with eigenvalues, a class mean and rows of its own; with fewer than 20 the
+        check may fail but not succeed.
     method : {"logistic", "lda", "ridge"}
         What is trained: scikit-learn's ``LogisticRegression(C=1 / (lam * n), fit_intercept=False)``, or the
         formulas of :func:`lda` and :func:`ridge`.
@@ -193,7 +220,7 @@ def check(
     Returns
     -------
     Check
-        With both comparisons, ``holds`` and ``verdict``.
+        With both comparisons, ``holds`` (true, false, or ``None`` if it is not decided) and ``verdict``.
 
     References
     ----------
@@ -209,7 +236,8 @@ def check(
     if not isinstance(method, str) or method not in THEORIES:
         fail_choice("method", method, list(THEORIES), "left out for logistic regression")
     get_loss(loss)
-    n, seeds, seed = _whole("n", n, 2), _whole("seeds", seeds, 2), _whole("seed", seed, 0)
+    n, seeds = _whole("n", n, LEAST_ROWS), _whole("seeds", seeds, 2)
+    seed = _whole("seed", seed, 0)
     strengths = np.unique(positive("lams", LAMS if lams is None else lams))
     if not strengths.size:
         raise ValueError("lams is empty: pass one strength at least, or leave it out")
@@ -258,6 +286,10 @@ def _fit_logistic(X: Floats, y: NDArray[np.int64], signed: Floats, lams: Floats)
     from sklearn.linear_model import LogisticRegression
 
     n = len(y)
+    if (
+        y.min() == y.max()
+    ):  # scikit-learn wants both; without an intercept (-x, 1 - y) is the same row as (x, y)
+        X, y = np.vstack([-X[:1], X[1:]]), np.append(1 - y[:1], y[1:])
     model = LogisticRegression(
         fit_intercept=False, warm_start=True, tol=TOLERANCE, max_iter=MOST_ROUNDS
     )
@@ -366,8 +398,10 @@ def _features(ratio: float, n: int) -> int:
     if np.ndim(ratio):
         raise TypeError(f"ratio has shape {np.shape(ratio)}: one check has one ratio")
     p = round(float(positive("ratio", ratio)) * n)
-    if not p:
+    if p < LEAST_FEATURES:
+        found = "one feature" if p else "no feature"
         raise ValueError(
-            f"ratio is {float(ratio):g}, which is no feature for {n} rows: take more rows, or a larger ratio"
+            f"ratio is {float(ratio):g}, which is {found} for {n} rows: theory is for many, so take more "
+            f"rows or a larger ratio, for {LEAST_FEATURES} features at least"
         )
     return p

@@ -49,7 +49,7 @@ BLOCK = 20_000  # nodes at once, so that temporary arrays stay in the cache
 DENSITY = 1 / np.sqrt(2 * np.pi)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class GaussianDecomposition:
     """Risk, calibration and refinement of a linear model on Gaussian data, all of the same shape.
 
@@ -80,6 +80,14 @@ class GaussianDecomposition:
     def risk(self) -> Any:
         """Expected loss: ``calibration + refinement``."""
         return self.calibration + self.refinement
+
+    def __repr__(self) -> str:
+        names = ("risk", "calibration", "refinement", "error_rate", "expertise", "confidence")
+        values = [np.asarray(getattr(self, name)) for name in names]
+        with np.printoptions(precision=5, threshold=8, edgeitems=2):
+            shown = [f"{value:.5g}" if not value.ndim else str(value) for value in values]
+        parts = ", ".join(f"{name}={value}" for name, value in zip(names, shown, strict=True))
+        return f"GaussianDecomposition(loss={self.loss!r}, {parts})"
 
 
 def gaussian_decomposition(

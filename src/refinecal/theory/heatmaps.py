@@ -36,7 +36,7 @@ def paper_spectra() -> tuple[Spectrum, ...]:
     return BetaSpectrum(1, 5), BetaSpectrum(2, 2), BetaSpectrum(5, 1)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class HeatMap:
     """Minimisers and gains on a grid of spectra, Bayes errors and ratios.
 

@@ -15,7 +15,7 @@ from __future__ import annotations  # so that help() shows types by name
 
 import operator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,10 +23,9 @@ from scipy.special import ndtri
 
 from refinecal._arrays import to_floats
 from refinecal.losses import ProperLoss
+from refinecal.theory.asymptotics import numbers
 from refinecal.theory.gaussian import GaussianDecomposition, error_rate, gaussian_decomposition
-
-if TYPE_CHECKING:
-    from refinecal.theory.spectrum import Spectrum
+from refinecal.theory.spectrum import Spectrum
 
 __all__ = ["GaussianModel", "sample"]
 
@@ -97,6 +96,8 @@ class GaussianModel:
         self.sigma = _covariance(sigma, len(self.mu))
         self._root = np.sqrt(self.sigma) if self.sigma.ndim == 1 else _cholesky(self.sigma)
         self.prevalence = _prevalence(prevalence)
+        for array in (self.mu, self.centre, self.sigma):  # what is computed of them is kept
+            array.setflags(write=False)
 
     @classmethod
     def from_spectrum(
@@ -141,18 +142,20 @@ class GaussianModel:
         (200, 0.1)
         """
         n_features = _count(n_features, "n_features")
-        _one_of(bayes_error, signal)
+        if not isinstance(spectrum, Spectrum):
+            raise TypeError(
+                f"spectrum is a {type(spectrum).__name__}, but must be a law of eigenvalues, such as "
+                "refinecal.theory.BetaSpectrum(1, 1)"
+            )
+        given, is_norm = _one_of(bayes_error, signal)
         rng = np.random.default_rng(seed)
         sigma = spectrum.draw(n_features, rng)
         mu = rng.standard_normal(n_features) * np.sqrt(spectrum.signal_ratio(sigma))
-        if bayes_error is None:
-            norm = float(signal)  # type: ignore[arg-type]
-            length = float(np.linalg.norm(mu)) if exact else np.sqrt(n_features)
-        elif exact:
-            norm = -float(ndtri(bayes_error))
-            length = float(np.linalg.norm(mu / np.sqrt(sigma)))
+        if exact and not is_norm:
+            norm, length = -float(ndtri(given)), float(np.linalg.norm(mu / np.sqrt(sigma)))
         else:
-            norm, length = float(spectrum.signal_for(bayes_error)), np.sqrt(n_features)
+            norm = given if is_norm else float(spectrum.signal_for(given))
+            length = float(np.linalg.norm(mu)) if exact else np.sqrt(n_features)
         if not length > 0:
             raise ValueError(
                 "the drawn directions have no signal: pass more features, or another seed"
@@ -249,6 +252,8 @@ class GaussianModel:
         return np.asarray(self._rows(given, name) @ vector)
 
     def _rows(self, given: ArrayLike, name: str) -> Floats:
+        if hasattr(given, "coef_"):
+            raise TypeError(f"{name} is a fitted model: pass its weights, such as model.coef_[0]")
         rows = np.asarray(to_floats(given, name), dtype=np.float64)
         if rows.ndim not in (1, 2) or rows.shape[-1] != self.n_features:
             raise ValueError(
@@ -413,17 +418,22 @@ def _count(given: int, name: str) -> int:
     return value
 
 
-def _one_of(bayes_error: float | None, signal: float | None) -> None:
-    """Refuse none or both, and what cannot be an error rate or a norm."""
+def _one_of(bayes_error: float | None, signal: float | None) -> tuple[float, bool]:
+    """Return the one that is given, and whether it is the signal; refuse none, both, and what cannot be."""
     if (bayes_error is None) == (signal is None):
         found = "neither" if signal is None else "both"
         raise TypeError(
             f"pass either bayes_error= or signal=, found {found}: one follows from the other"
         )
-    if bayes_error is not None and not 0 < bayes_error < 0.5:
+    name, given = ("bayes_error", bayes_error) if signal is None else ("signal", signal)
+    value = numbers(name, given)
+    if value.ndim:
+        raise TypeError(f"{name} has shape {value.shape}: pass one number")
+    if signal is not None and not 0 < value < np.inf:
+        raise ValueError(f"signal is {value:g}: the norm of the mean must be positive and finite")
+    if signal is None and not 0 < value < 0.5:
+        more = " Multiply by 0.01 if it is in percent." if 1 <= value < 50 else ""
         raise ValueError(
-            f"bayes_error is {bayes_error}: it must lie between 0 and 0.5, both excluded. Multiply by 0.01 "
-            "if it is in percent."
+            f"bayes_error is {value:g}: it must lie between 0 and 0.5, both excluded.{more}"
         )
-    if signal is not None and not 0 < signal < np.inf:
-        raise ValueError(f"signal is {signal}: the norm of the mean must be positive and finite")
+    return float(value), signal is not None

@@ -67,10 +67,14 @@ class PointSpectrum(Spectrum):
             np.ones(len(sigma)) if weights is None else weights, "weights", len(sigma)
         )
         nodes, places = np.unique(sigma, return_inverse=True)
-        few = ", ".join(f"{node:g}" for node in nodes[:4]) + ", …" * (len(nodes) > 4)
-        label = f"eigenvalues {few}" if len(nodes) > 1 else f"eigenvalue {few}"
+        merged = _merged(places, shares)
+        few = [f"{node:g}" for node in nodes[:4]]
+        if not np.allclose(merged, merged[0]):
+            few = [f"{node} ({share:.3g})" for node, share in zip(few, merged, strict=False)]
+        text = ", ".join(few) + ", …" * (len(nodes) > 4)
+        label = f"eigenvalues {text}" if len(nodes) > 1 else f"eigenvalue {nodes[0]:g}"
         label = "identity" if nodes.tolist() == [1.0] else label
-        super().__init__(nodes, _merged(places, shares), label=label)
+        super().__init__(nodes, merged, label=label)
 
     def _arguments(self) -> dict[str, Any]:
         return {"values": self.nodes, "weights": self.weights}
@@ -137,9 +141,9 @@ class _Interval(Spectrum):
 
     @property
     def inverse_mean(self) -> float:
-        """The mean of 1 / sigma over the signal; infinite if eigenvalues come too near to 0."""
+        """The mean of 1 / sigma over the signal; infinite if it is, or if no rule can tell it from that."""
         found = super().inverse_mean
-        if not self._law.diverges:
+        if self._law.floor > 0 or (self.isotropic and not self._law.diverges):
             return found
         low = self.nodes < 100 * FINEST * self._width
         share = (self.signal_weights / self.nodes)[low].sum() / found
@@ -336,5 +340,11 @@ def _made(name: str, numbers: list[list[float]]) -> Spectrum:
     if name == "mp":
         return MarchenkoPastur(*first)
     if name == "uniform":
-        return UniformSpectrum(*first)
+        low, high = first
+        if not low and high > 0:
+            raise ValueError(
+                f"spectrum is uniform from 0: begin above it, such as uniform:{high / 1000:g},{high:g}, "
+                f"or beta:1,1,0,{high:g} for eigenvalues that reach 0 (with a signal, not a Bayes error)"
+            )
+        return UniformSpectrum(low, high)
     return PointSpectrum(*(columns or [[1.0]]))
