@@ -267,3 +267,8 @@ def test_our_own_table_is(command, kind):
 def test_an_empty_file_is_not_ours():
     Path("empty.csv").touch()
     run("curve", "-o", "empty.png", code=1)
+
+
+def test_a_list_that_would_never_end():
+    _, error = run("heatmap", "--ratios", "0.1:10:1000000000", code=2)
+    assert "1000000000 numbers are too many: 1000 at most" in error

@@ -31,6 +31,7 @@ IN_OTHER_WORDS = {  # what laws say of themselves in Python, and how that is wri
     "use PointSpectrum": "write points:V,V,…",
 }
 DOTS = 150  # per inch
+LONGEST = 1000  # numbers that FIRST:LAST:COUNT may stand for
 OURS = ({"lam", "calibration", "refinement"}, {"log10_gap", "gain"}, {"against", "deviation"})
 
 
@@ -173,8 +174,10 @@ def _listed(option: str, text: str, read: Any) -> list[float]:
 
     try:
         if ":" in text:
-            first, last, size = text.split(":")
-            found = np.geomspace(read(first), read(last), int(size)).tolist()
+            first, last, count = text.split(":")
+            if int(count) > LONGEST:
+                raise typer.BadParameter(f"{count} numbers are too many: {LONGEST} at most")
+            found = np.geomspace(read(first), read(last), int(count)).tolist()
         else:
             found = [read(part) for part in text.split(",")]
     except ValueError:

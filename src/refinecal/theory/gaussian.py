@@ -123,7 +123,7 @@ def gaussian_decomposition(
     Notes
     -----
     For an expertise up to 14 and a confidence up to 10000, the relative error of each term of a built-in loss
-    is below 1e-11, however small the term.
+    is below 1e-10, however small the term.
 
     References
     ----------
