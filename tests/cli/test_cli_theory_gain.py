@@ -73,7 +73,69 @@ def test_categories_gaps_and_rows_without_a_label(tmp_path):
     # x, its mark, z; 3 colours, some missing, 4 sizes that sum to 1
     assert found["n_features"] == 3 + 3 + 3
     doubts = " ".join(each["doubt"] for each in found["assumptions"])
-    assert "Gaussian" in doubts
+    assert "bell curve" in doubts
+    assert {each["name"]: each["kind"] for each in found["columns"]} == {
+        **{"kind": "target", "x": "number", "z": "number"},
+        **{"colour": "category", "size": "category"},
+    }
+
+
+def test_it_is_said_what_became_of_the_columns(tmp_path):
+    table = mixed(300, k=2).drop_columns(["weight", "family"])
+    days = [f"2024-0{1 + i % 9}-{1 + i % 28:02d}" for i in range(300)]
+    table = table.append_column("since", pa.array(days)).append_column(
+        "row_id", pa.array(range(300))
+    )
+    path = write_csv(table, tmp_path / "table.csv")
+    out = words(run(path, "--target", "kind")[0])
+    # x, z and since, a mark for x; 3 colours and 4 sizes
+    assert (
+        "11 features from 6 columns: 2 numbers; 1 date (as days); 2 categories (7 one-hot)" in out
+    )
+    assert "gaps in 1 column" in out
+    assert "1 left out: 'row_id'" in out
+    assert "Of these, 1 can be computed from others" in out
+    assert "distinct" not in out
+    more = words(run(path, "--target", "kind", "-v")[0])
+    assert "distinct" in more
+    assert "nearly every row has another value" in more
+
+
+def words(text):
+    """Return a text on one line with plain spaces."""
+    return " ".join(text.split())
+
+
+def test_what_cannot_be_said_is_not_said_first(tmp_path, numbers):
+    X, y, _ = numbers
+    few = pa.table([*X[:, :13].T, y], names=[*(f"x{j}" for j in range(13)), "y"])
+    out = words(run(write_csv(few, tmp_path / "few.csv"), "--target", "y")[0])
+    assert out.index("cannot be said") < out.index("The theory's guess")
+    assert "Trust: poor ✗ there are 13 features" in out
+    assert "C is taken as chosen exactly" in out
+
+
+def test_of_noise_nothing_is_claimed(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pa.table(
+        [*rng.normal(size=(40, 300)), np.arange(300) % 2], names=[*map(str, range(40)), "y"]
+    )
+    path = write_csv(table, tmp_path / "noise.csv")
+    out = words(run(path, "--target", "y")[0])
+    assert "cannot be said" in out
+    assert "best linear classifier: not determined" in out
+    assert "0.00 %" not in out
+    assert json.loads(run(path, "--target", "y", "--json")[0])["bayes_error"] is None
+
+
+def test_all_assumptions_are_shown_only_on_request(numbers):
+    *_, path = numbers
+    out = words(run(path, "--target", "bought")[0])
+    assert "✗" not in out
+    assert "bell curve" not in out
+    more = words(run(path, "--target", "bought", "-v")[0])
+    assert "✓ columns look like bell curves" in more
+    assert "? a linear model" in more
 
 
 def test_rows_may_be_another_number(numbers):
@@ -83,6 +145,9 @@ def test_rows_may_be_another_number(numbers):
     )
     assert few["n_rows"], many["n_rows"] == (60, 6000)
     assert few["loss_by_risk"] > many["loss_by_risk"]
+    out = words(run(path, "--target", "bought", "--rows", 6000)[0])
+    assert "6 000 training rows (the table has 240 rows)" in out
+    assert "✗ 6000 rows to train on are 25 times the 240 that were looked at" in out
 
 
 def test_more_classes_need_a_choice(tmp_path):
@@ -104,7 +169,10 @@ def test_what_is_wrong_is_said_without_a_traceback(tmp_path, numbers):
     assert "none.csv" in err
     short = write_csv(pa.table({"x": range(9), "y": [0, 1, 1] * 3}), tmp_path / "short.csv")
     _, err = run(short, "--target", "y", code=1)
-    assert "at least 20 rows" in err
+    assert "has 9 rows with a label: at least 20 are needed" in err
+    rare = pa.table({"x": np.arange(30) % 7, "y": [1] * 3 + [0] * 27})
+    _, err = run(write_csv(rare, tmp_path / "rare.csv"), "--target", "y", code=1)
+    assert "error: 'y' has 3 rows of class '1'" in err
     assert "Traceback" not in err
 
 
@@ -112,7 +180,7 @@ def test_a_column_that_repeats_the_target_is_found(tmp_path, numbers):
     X, y, _ = numbers
     table = pa.table({"x": X[:, 0], "leak": y.astype(float), "y": y})
     _, err = run(write_csv(table, tmp_path / "leak.csv"), "--target", "y", code=1)
-    assert "gives the label away" in err
+    assert "the table gives the label away" in err
 
 
 def test_help_has_an_example():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from refinecal.theory._signal import SignalFitter
-from refinecal.theory._summary import Summary
+from refinecal.theory._summary import Fluctuation, Summary, transform
 from refinecal.theory.estimate import EmpiricalSpectrum
 from refinecal.theory.spectrum import BetaSpectrum, PointSpectrum
 
@@ -70,6 +70,38 @@ def test_values_have_the_mean_and_covariance_that_are_claimed(p):
     correlation = spread[8, 16] / np.sqrt(spread[8, 8] * spread[16, 16])
     expected = claimed[8, 16] / np.sqrt(claimed[8, 8] * claimed[16, 16])
     assert correlation == pytest.approx(expected, abs=0.1)
+
+
+@pytest.mark.parametrize(("n", "p"), [(200, 60), (100, 200)])
+def test_spectra_differ_from_set_to_set_as_is_claimed(n, p):
+    """Monte Carlo: 400 data sets, so a variance is known to 7 % (one standard error)."""
+    sigma = np.linspace(0.2, 2, p)
+    sets = [summary(n, sigma, seed=seed) for seed in range(400)]
+    z = sets[0].points().z
+    v = [
+        1 / z - (e / (e + z[:, None])).sum(axis=1) / ((n - 2) * z)
+        for e in (s.eigenvalues for s in sets)
+    ]
+    noise = Fluctuation.of(z, sigma, np.full(p, 1 / p), sets[0])
+    claimed, spread = noise.root @ noise.root.T, np.cov(np.array(v).T)
+    assert np.mean(v, axis=0) == pytest.approx(noise.v, rel=0.02)
+    assert np.diag(spread) == pytest.approx(np.diag(claimed), rel=0.25)
+    correlation = spread[5, 15] / np.sqrt(spread[5, 5] * spread[15, 15])
+    assert correlation == pytest.approx(
+        claimed[5, 15] / np.sqrt(claimed[5, 5] * claimed[15, 15]), abs=0.1
+    )
+
+
+def test_the_transform_solves_its_equation():
+    nodes, weights, z = (
+        np.array([0.1, 1, 1e4]),
+        np.array([0.3, 0.6, 0.1]),
+        np.geomspace(1e-6, 1e6, 30),
+    )
+    for ratio in (0.1, 1.0, 10.0):
+        v = transform(z, nodes, weights, ratio)
+        right = z + ratio * (nodes / (1 + nodes * v[:, None])) @ weights
+        assert 1 / v == pytest.approx(right, rel=1e-10)
 
 
 def _raw(each, at):
@@ -155,7 +187,7 @@ def test_noise_is_not_taken_for_signal():
     """Without any, the raw squared distance is p/n = 0.5; what is found is a small part of it."""
     found = [EmpiricalSpectrum.of(summary(200, np.ones(100), 0, seed)) for seed in range(10)]
     assert np.mean([each.signal**2 for each in found]) < 0.1
-    assert np.mean([each.found.strength > 2 for each in found]) <= 0.2
+    assert np.mean([each.seen for each in found]) <= 0.2
 
 
 def test_an_unusual_spread_is_followed():
@@ -220,6 +252,12 @@ def test_without_labels_there_is_no_signal():
     assert found.isotropic
 
 
+def test_without_labels_there_is_nothing_to_draw_again():
+    found = EmpiricalSpectrum.from_data(np.random.default_rng(0).normal(size=(100, 20)))
+    with pytest.raises(ValueError, match="without labels.*pass y to EmpiricalSpectrum.from_data"):
+        found.redrawn(np.random.default_rng(0))
+
+
 def test_a_column_that_gives_the_label_away_is_named_as_such():
     X, y = rows(100, np.ones(5))
     with pytest.raises(ValueError, match="gives the label away"):
@@ -259,7 +297,7 @@ HOLED = np.where(np.eye(40, 4) == 1, np.nan, GOOD)
         (np.where(GOOD > 1, np.inf, GOOD), LABELS, ValueError, "finite"),
         (GOOD[:10], LABELS[:10], ValueError, "at least 20 rows"),
         (GOOD[0], LABELS, ValueError, "must be \\(rows, features\\)"),
-        (GOOD[:, :0], LABELS, ValueError, "one feature"),
+        (GOOD[:, :0], LABELS, ValueError, "one column"),
         (np.ones((40, 3)), LABELS, ValueError, "the same in every row"),
         (GOOD, LABELS[:30], ValueError, "one label for each row"),
         (GOOD, np.zeros(40), ValueError, "two classes are needed"),

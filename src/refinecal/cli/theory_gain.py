@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +23,8 @@ from refinecal.cli._options import (
     column,
     number,
 )
-from refinecal.cli._voice import Voice, command, count
+from refinecal.cli._voice import Voice, command, count, shown
+from refinecal.theory._gain_words import CHOSEN, digits, interval, percent, span
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
 
 MOST_CELLS = 50_000_000  # 400 MB: of larger tables, rows drawn at random are looked at
 WORTH_SAYING = 0.001  # of the log loss
+MOST_NAMES = 3
 AGAIN = "May be given again."
 
 
@@ -60,10 +66,19 @@ def gain(
     delimiter: Delimiter = None,
     rows: Annotated[
         int | None,
-        number("--rows", "Rows to train on, if not as many as the table has.", min=20),
+        number(
+            "--rows",
+            "How many rows will be trained on, if not as many as the table has (n_train in Python).",
+            min=20,
+        ),
     ] = None,
     draws: Annotated[
-        int, number("--draws", "How often to draw again for the intervals; 0 gives none.", min=0)
+        int,
+        number(
+            "--draws",
+            "Simulated tables behind each interval (n_draws in Python); 0 gives none.",
+            min=0,
+        ),
     ] = 60,
     seed: Seed = 0,
     as_json: Json = False,
@@ -73,6 +88,7 @@ def gain(
     """Predict what choosing a penalty by refinement would save; nothing is trained."""
     from refinecal.tabular.files import open_table
     from refinecal.tabular.schema import Schema
+    from refinecal.theory._rows import FEWEST_ROWS
     from refinecal.theory.gain import predict_gain
 
     voice = Voice(as_json, quiet, verbose)
@@ -83,53 +99,127 @@ def gain(
         )
         _check_two(schema, positive)
         read = _labelled(voice, read, schema)
-        X, labels = _features(voice, read, schema, seed)
-        names = [schema.classes[label] for label in labels]
-        found = predict_gain(
-            X, names, positive=positive, n_train=rows or read.num_rows, n_draws=draws, seed=seed
-        )
+        if read.num_rows < FEWEST_ROWS:
+            raise ValueError(
+                f"{shown(table)} has {count(read.num_rows, 'row')} with a label: at least {FEWEST_ROWS} are "
+                "needed, or nothing can be told from noise"
+            )
+        made = _features(voice, read, schema, seed)
+        n_train = rows or read.num_rows
+        with _about_the_table(target):
+            found = predict_gain(
+                *made.arrays, positive=positive, n_train=n_train, n_draws=draws, seed=seed
+            )
+    show_columns(voice, schema, made, found, read.num_rows)
     show(voice, found)
-    voice.result({"table": table, "target": target, **found.to_dict()})
+    kinds = schema.table_of_kinds()
+    voice.result({"table": table, "target": target, **found.to_dict(), "columns": kinds})
+
+
+def show_columns(
+    voice: Voice, schema: Schema, made: Made, found: GainPrediction, n_rows: int
+) -> None:
+    """Say what is predicted from: how many rows, and what became of the columns."""
+    rows, features = count(found.n_rows, "training row"), count(found.n_features, "feature")
+    if found.n_rows != n_rows:
+        rows += f" (the table has {count(n_rows, 'row')})"
+    voice.say(f"{rows}, {features}, {found.classes[1]!r} against {found.classes[0]!r}", "bold")
+    new = ""
+    if made.n_features > found.n_features:
+        gone = made.n_features - found.n_features
+        new = f" Of these, {gone} can be computed from others and say nothing new."
+    voice.tell(f"{columns_in_words(schema, made)}{new}")
+    if voice.verbose:
+        voice.table(
+            ["column", "kind", "missing", "distinct", "note"],
+            [[str(cell) for cell in row.values()] for row in schema.table_of_kinds()],
+            left=(0, 1, 4),
+            spare=("note", "distinct", "missing"),
+        )
+
+
+def columns_in_words(schema: Schema, made: Made) -> str:
+    """Return what became of the columns, in a sentence."""
+    from refinecal.tabular._names import listed
+
+    dates = [each for each in schema.features if each.form == "date"]
+    numbers = [each for each in schema.features if each.kind == "number" and each not in dates]
+    categories = [each for each in schema.features if each.kind == "category"]
+    unused = [each.name for each in schema.columns if each.kind == "unused"]
+    parts = [
+        count(len(numbers), "number") if numbers else "",
+        f"{count(len(dates), 'date')} (as days)" if dates else "",
+        f"{count(len(categories), 'category', 'categories')} ({made.one_hot} one-hot)"
+        if categories
+        else "",
+        f"gaps in {count(made.filled, 'column')} (filled with the median, and marked)"
+        if made.filled
+        else "",
+        f"{len(unused)} left out: {listed(unused, MOST_NAMES)}" if unused else "",
+    ]
+    columns = count(len(schema.columns), "column")
+    said = "; ".join(part for part in parts if part)
+    return f"{count(made.n_features, 'feature')} from {columns}: {said}."
 
 
 def show(voice: Voice, found: GainPrediction) -> None:
     """Show the two choices, the answer in words, and what it rests on."""
-    rows, features = count(found.n_rows, "training row"), count(found.n_features, "feature")
-    about = f"{found.classes[1]!r} against {found.classes[0]!r}"
-    voice.say(f"{rows}, {features}, {about}", "bold")
-    header = ["chosen by", "lam", "C", "log loss", "calibrated"]
     by_loss = (found.loss_by_risk, found.loss_by_risk_calibrated)
+    level = f"{100 * found.level:g} %"
     voice.table(
-        header,
+        ["chosen by", "lam", "C", f"{level} interval", "log loss", "calibrated"],
         [
-            ["loss", *_strengths(found.lam_risk, found.C_risk), *(f"{x:.4f}" for x in by_loss)],
-            [
-                "refinement",
-                *_strengths(found.lam_refinement, found.C_refinement),
-                "",
-                f"{found.loss_by_refinement:.4f}",
-            ],
+            ["loss", *_strengths(found, "risk"), *map(digits, by_loss)],
+            ["refinement", *_strengths(found, "refinement"), "", digits(found.loss_by_refinement)],
         ],
+        spare=("lam",),
     )
     voice.tell(found.sentence, "bold")
     if abs(found.gain_affine - found.gain) > WORTH_SAYING:
         voice.tell(
-            f"If calibration has an intercept (--calibrator affine): {found.gain_affine:.1%} less log loss."
+            "If calibration has an intercept (--calibrator affine), the prediction is "
+            f"{percent(found.gain_affine)} % less log loss."
         )
-    low, high = found.intervals["bayes_error"]
-    between = "" if isnan(low) else f" ({low:.1%} to {high:.1%})"
+    about = "not determined" if isnan(found.bayes_error) else f"about {found.bayes_error:.1%}"
     voice.tell(
-        "C is that of scikit-learn's LogisticRegression on standardised columns. Error rate of the best "
-        f"linear classifier: about {found.bayes_error:.1%}{between}."
+        "C is that of scikit-learn's LogisticRegression on standardised columns; its interval holds what is "
+        "as good to 0.1 % of the log loss. Error rate of the best "
+        f"linear classifier: {about}{interval(found.intervals['bayes_error'], found.level)}.",
     )
     voice.say()
-    voice.tell(f"Trust: {found.trust}. It is assumed that")
+    show_trust(voice, found)
+
+
+def show_trust(voice: Voice, found: GainPrediction) -> None:
+    """Say what speaks against the prediction; with -v, also what does not."""
+    voice.tell(f"Trust: {found.trust}", "bold")
+    if voice.verbose:
+        voice.tell("It is assumed that (✓ holds, ✗ doubtful, ? not looked at)")
+        for each in found.assumptions:
+            voice.tell(str(each))
+        return
     for each in found.assumptions:
-        voice.tell(f"- {each}{'; ' + each.doubt if each.doubt else ''}")
+        if each.doubt:
+            voice.tell(f"{each.mark} {each.doubt}")
+    if not found.doubts:
+        voice.tell("✓ nothing that was looked at speaks against it")
+    voice.tell(f"? C is taken as chosen exactly: {CHOSEN}")
+    voice.tell("-v shows all that is assumed, and what was measured.")
 
 
-def _strengths(lam: float, C: float) -> list[str]:
-    return [f"{lam:.3g}", f"{C:.3g}"]
+def _strengths(found: GainPrediction, by: str) -> list[str]:
+    lam, C = getattr(found, f"lam_{by}"), getattr(found, f"C_{by}")
+    return [f"{lam:.3g}", f"{C:.3g}", span(found.intervals[f"C_{by}"])]
+
+
+@contextmanager
+def _about_the_table(target: str) -> Iterator[None]:
+    """Let errors speak of the table and its target, not of X and y."""
+    try:
+        yield
+    except ValueError as error:
+        said = re.sub(r"^X\b", "the table", str(error))
+        raise ValueError(re.sub(r"^y\b", repr(target), said)) from error
 
 
 def _check_two(schema: Schema, positive: str | None) -> None:
@@ -156,7 +246,21 @@ def _labelled(voice: Voice, table: pa.Table, schema: Schema) -> pa.Table:
     return table.filter(has_label)
 
 
-def _features(voice: Voice, table: pa.Table, schema: Schema, seed: int) -> tuple[Any, Any]:
+@dataclass(frozen=True)
+class Made:
+    """Rows as numbers, and how they were made."""
+
+    arrays: tuple[Any, list[str]]  # X, y
+    one_hot: int  # features that categories became
+    filled: int  # columns with gaps
+
+    @property
+    def n_features(self) -> int:
+        """How many columns the array has."""
+        return int(self.arrays[0].shape[1])
+
+
+def _features(voice: Voice, table: pa.Table, schema: Schema, seed: int) -> Made:
     """Return rows as numbers: missing ones filled and marked, categories one-hot."""
     import numpy as np
 
@@ -173,4 +277,6 @@ def _features(voice: Voice, table: pa.Table, schema: Schema, seed: int) -> tuple
         X, labels = X.iloc[some], labels[some]
     one_hot = np.zeros((len(X), encoding.n_codes + 1))
     np.put_along_axis(one_hot, encoding.positions(X), 1.0, axis=1)
-    return np.concatenate([encoding.numbers(X), one_hot[:, :-1]], axis=1), labels
+    features = np.concatenate([encoding.numbers(X), one_hot[:, :-1]], axis=1)
+    names = [schema.classes[label] for label in labels]
+    return Made((features, names), encoding.n_codes, len(encoding.marked))

@@ -26,11 +26,16 @@ from refinecal.theory.spectrum import Spectrum
 
 Floats = NDArray[np.float64]
 
-LAM_RANGE, PER_DECADE = (1e-6, 1e3), 10  # times the mean eigenvalue
+LAM_RANGE, PER_DECADE = (
+    (1e-6, 1e3),
+    10,
+)  # times the mean eigenvalue, wider if eigenvalues are far apart
+MOST_POINTS = 161
 N_NODES = 100
 NEWTON = 15  # steps at most for an intercept or a temperature: both losses are smooth and convex
 EXACT = 1e-8
 NOTHING = 1e-6  # nats
+ALIKE = 1e-3  # of the log loss: strengths that cost no more are as good
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,12 @@ class Choices:
         Expected log loss if chosen by the loss after temperature scaling, and scaled so.
     refinement_affine : float
         The same with an intercept besides the temperature, both in choosing and in calibrating.
-    at_bound : bool
-        Whether refinement still falls at an end of the range.
+    at_bound_risk, at_bound_calibration, at_bound_refinement : bool
+        Whether the strength is an end of the range rather than inside.
+    cut_off : tuple of {"risk", "refinement"}
+        Of those at an end, which still fall there by more than 0.1 % in a decade: the least is not known.
+    as_good_for_risk, as_good_for_refinement : (float, float)
+        Strengths around the best that cost at most 0.1 % more.
     """
 
     lam_risk: float
@@ -60,7 +69,12 @@ class Choices:
     risk_calibrated: float
     refinement: float
     refinement_affine: float
-    at_bound: bool
+    at_bound_risk: bool
+    at_bound_calibration: bool
+    at_bound_refinement: bool
+    cut_off: tuple[str, ...]
+    as_good_for_risk: tuple[float, float]
+    as_good_for_refinement: tuple[float, float]
 
     @property
     def gain(self) -> float:
@@ -95,25 +109,47 @@ def choose(
     from scipy.interpolate import CubicSpline
 
     share = 4 * prevalence * (1 - prevalence)
-    low, high = np.log10(LAM_RANGE)
-    x = np.linspace(low, high, int(PER_DECADE * (high - low)) + 1)
     scale = spectrum.mean(lambda sigma: sigma)
+    x = _grid(spectrum, scale)
     ratio = n_features / (share * n_rows)
     found = path(10**x * scale, ratio=ratio, spectrum=spectrum, signal=signal)
     risk, tempered, affine = losses(found.expertise, found.confidence, prevalence)
     by_risk, least_risk = _lowest(x, risk)
     by_calibration, _ = _lowest(x, np.abs(np.log(found.scale)))
     by_refinement, least = _lowest(x, tempered)
+    least = min(least, least_risk)  # it is more only by rounding
+    calibrated = float(CubicSpline(x, tempered)(by_risk))
+    unit, ends = scale * share, (x[0], x[-1])
     return Choices(
-        lam_risk=10**by_risk * scale * share,
-        lam_calibration=10**by_calibration * scale * share,
-        lam_refinement=10**by_refinement * scale * share,
+        lam_risk=10**by_risk * unit,
+        lam_calibration=10**by_calibration * unit,
+        lam_refinement=10**by_refinement * unit,
         risk=least_risk,
-        risk_calibrated=float(CubicSpline(x, tempered)(by_risk)),
+        risk_calibrated=float(np.clip(calibrated, least, least_risk)),
         refinement=least,
-        refinement_affine=_lowest(x, affine)[1],
-        at_bound=by_refinement in (x[0], x[-1]),
+        refinement_affine=min(_lowest(x, affine)[1], least),
+        at_bound_risk=by_risk in ends,
+        at_bound_calibration=by_calibration in ends,
+        at_bound_refinement=by_refinement in ends,
+        cut_off=tuple(
+            name for name, curve in (("risk", risk), ("refinement", tempered)) if _falls(x, curve)
+        ),
+        as_good_for_risk=_as_good(x, risk, unit),
+        as_good_for_refinement=_as_good(x, tempered, unit),
     )
+
+
+def _grid(spectrum: Spectrum, scale: float) -> Floats:
+    """Return log10 of strengths, in units of the mean, that are small and large beside what matters.
+
+    One column of large variance moves the mean away from all other eigenvalues.
+    """
+    low, high = (PER_DECADE * np.log10(end / scale) for end in spectrum.bulk)
+    first, last = PER_DECADE * np.log10(LAM_RANGE)
+    first += min(np.floor(low) + PER_DECADE, 0.0)  # 1e-5 of the least
+    last += max(np.ceil(high) - PER_DECADE, 0.0)  # 100 times the largest
+    steps = round(last - first)
+    return np.linspace(first, last, min(steps + 1, MOST_POINTS)) / PER_DECADE
 
 
 def losses(
@@ -201,3 +237,21 @@ def _lowest(x: Floats, curve: Floats) -> tuple[float, float]:
     tilt, bend = (right - left) / 2, left - 2 * middle + right
     step = float(np.clip(-tilt / bend, -1, 1)) if bend > 0 else 0.0
     return float(x[i] + step * (x[1] - x[0])), float(middle + step * tilt + step**2 * bend / 2)
+
+
+def _falls(x: Floats, curve: Floats) -> bool:
+    """Tell whether a curve is lowest at an end, and not flat over the last decade."""
+    best = int(np.argmin(curve))
+    if best not in (0, len(x) - 1):
+        return False
+    inside = np.interp(x[best] + (1 if best == 0 else -1), x, curve)
+    return bool(inside > (1 + ALIKE) * curve[best] and curve[best] > NOTHING)
+
+
+def _as_good(x: Floats, curve: Floats, unit: float) -> tuple[float, float]:
+    """Return the ends of the strengths around the lowest point that cost hardly more; one step at least."""
+    best = int(np.argmin(curve))
+    worse = np.flatnonzero(curve > (1 + ALIKE) * curve[best])
+    low = worse[worse < best].max(initial=-1)  # the last that is worse, or none
+    high = worse[worse > best].min(initial=len(x))
+    return unit * 10 ** float(x[max(low, 0)]), unit * 10 ** float(x[min(high, len(x) - 1)])

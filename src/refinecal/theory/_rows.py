@@ -13,6 +13,9 @@ from refinecal._arrays import column_names, is_missing, to_floats, to_numpy
 FEWEST_ROWS = 20
 FEWEST_OF_A_CLASS = 5
 MOST_SHOWN = 5
+EXTREME = (
+    1e45  # standard deviations, or one part of it: their squares are eigenvalues, which are cubed
+)
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,8 @@ def check_rows(
     n, p = features.shape
     if n < FEWEST_ROWS or p == 0:
         raise ValueError(
-            f"X has shape {features.shape}: at least {FEWEST_ROWS} rows and one feature are needed, or the "
-            "spectrum cannot be told from noise"
+            f"X has {n} rows and {p} columns: at least {FEWEST_ROWS} rows and one column are needed, or "
+            "nothing can be told from noise"
         )
     bad = np.argwhere(~np.isfinite(features))
     if bad.size:
@@ -63,15 +66,28 @@ def check_rows(
             "ones, with sklearn.impute.SimpleImputer for example, or drop their rows."
         )
     labels, classes = check_two(y, n, positive)
-    spread = features.std(axis=0)
     size = np.abs(features).max(axis=0)
-    kept = spread > 1e-10 * size  # what rounding leaves of a constant is smaller
+    size[size == 0] = 1.0
+    spread = (features / size).std(axis=0)  # squares of what is huge would overflow
+    kept = spread > 1e-10  # what rounding leaves of a constant is smaller
     if not kept.any():
         raise ValueError("X is the same in every row: there is nothing to learn from")
-    features = features[:, kept]
+    features, size, spread = features[:, kept], size[kept], spread[kept]
     if standardize:
-        features = (features - features.mean(axis=0)) / spread[kept]
+        features = features / size
+        features = (features - features.mean(axis=0)) / spread
+    else:
+        _refuse_extremes(spread * size)
     return FeatureRows(features, labels, classes, int(p - kept.sum()))
+
+
+def _refuse_extremes(spread: NDArray[np.float64]) -> None:
+    bad = spread[(spread > EXTREME) | (spread < 1 / EXTREME)]
+    if bad.size:
+        raise ValueError(
+            f"X has a column with standard deviation {bad[0]:.2g}: it must lie between {1 / EXTREME:g} and "
+            f"{EXTREME:g}. Change its unit, or pass standardize=True."
+        )
 
 
 def check_two(y: Any, n: int, positive: Any = None) -> tuple[NDArray[np.int64], tuple[Any, ...]]:

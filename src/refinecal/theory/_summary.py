@@ -1,6 +1,10 @@
-"""What rows tell of spectrum and signal: eigenvalues, and the class means seen from them.
+r"""What rows tell of spectrum and signal: eigenvalues, and the class means seen from them.
 
-The equations are those of :mod:`refinecal.theory.estimate`.
+The equations are those of :mod:`refinecal.theory.estimate`. Of Gaussian rows, the traces
+:math:`T(z) = \operatorname{tr}(S + z)^{-1}` are jointly normal in the limit (Bai and Silverstein, 2004), with
+
+.. math:: \operatorname{Cov}(T_1, T_2) = 2 \Big(\frac{v_1' v_2'}{(v_1 - v_2)^2} - \frac1{(z_1 - z_2)^2}\Big)
+          \quad\text{and}\quad \operatorname{Var} T = \frac{v^{(3)}}{3 v'} - \frac{(v^{(2)})^2}{2 v'^2}.
 """
 
 from __future__ import annotations
@@ -13,8 +17,11 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-N_POINTS = 24  # values of z
-DEEPEST = 1e-4  # of the mean eigenvalue: z need not be smaller
+FEWEST_POINTS, PER_DECADE = 24, 4  # values of z
+DEEPEST = 1e-4  # of the mean eigenvalue: z need not be smaller, unless eigenvalues are far apart
+MANY = 0.8  # features for each degree of freedom, from where on small eigenvalues are not seen
+LOW, FAR = 0.05, 1e-3  # what is called low: such a share of the eigenvalues; and far below the mean
+HALVINGS = 80
 ZERO = 1e-10  # of the largest eigenvalue: what is smaller is rounding
 ROUNDING = 1e-24  # of the mean square: the same, if no class varies
 
@@ -73,13 +80,24 @@ class Summary:
         """The mean eigenvalue over all directions."""
         return float(self.eigenvalues.sum() / self.n_features)
 
+    @property
+    def scale(self) -> float:
+        """The mean eigenvalue, or less if many are far below it, because columns have different units."""
+        return min(self.mean, float(np.quantile(self.eigenvalues, LOW)) / FAR)
+
+    @property
+    def many(self) -> bool:
+        """Whether there are so many features that small eigenvalues are only seen as being small."""
+        return self.n_features >= MANY * self.freedom
+
     def points(self) -> Points:
         """Measure the spectrum on a grid of z."""
-        e, p, n = self.eigenvalues, self.n_features, self.freedom
-        z = np.geomspace(0.1 * max(e[0], DEEPEST * self.mean), 10 * e[-1], N_POINTS)
+        e, n = self.eigenvalues, self.freedom
+        least = max(e[0], DEEPEST * self.scale)
+        count = int(PER_DECADE * np.log10(100 * e[-1] / least))
+        z = np.geomspace(0.1 * least, 10 * e[-1], max(count, FEWEST_POINTS))
         seen = (e / (e + z[:, None])).sum(axis=1)  # tr S (S + z)^-1
-        v = (n - seen) / (n * z)
-        return Points(z, v, seen / (p * v))
+        return Points.of(z, (n - seen) / (n * z), self.n_features / n)
 
     def signal_values(self, at: Points) -> Floats:
         """Return what the class means tell of the signal at each z, freed from bias."""
@@ -95,9 +113,73 @@ class Points:
     v: Floats
     mean: Floats
 
+    @classmethod
+    def of(cls, z: Floats, v: Floats, ratio: float) -> Self:
+        """Return what the equation of v says of the mean."""
+        return cls(z, v, (1 / v - z) / ratio)
+
     def equivalent(self, nodes: Floats) -> Floats:
         """Return the eigenvalues of Q, one row for each z."""
         return np.asarray(1 / (self.z[:, None] * (1 + self.v[:, None] * nodes)))
+
+
+@dataclass(frozen=True)
+class Fluctuation:
+    """How the measured spectrum differs from one set of rows to the next.
+
+    Attributes
+    ----------
+    z, v : ndarray of shape (k,)
+        Where it is measured, and what comes out in the limit of many rows.
+    root : ndarray of shape (k, k)
+        The symmetric root of the covariance of v.
+    ratio : float
+        Features for each degree of freedom.
+    """
+
+    z: Floats
+    v: Floats
+    root: Floats
+    ratio: float
+
+    @classmethod
+    def of(cls, z: Floats, nodes: Floats, weights: Floats, summary: Summary) -> Self:
+        """Return the noise if this is the law of the eigenvalues."""
+        ratio = summary.n_features / summary.freedom
+        v = transform(z, nodes, weights, ratio)
+        part = 1 / (1 / nodes + v[:, None])  # sigma / (1 + sigma v)
+        slope = -(1 / v**2) + ratio * part**2 @ weights  # of z as a function of v, and so on
+        second = 2 / v**3 - 2 * ratio * part**3 @ weights
+        third = -6 / v**4 + 6 * ratio * part**4 @ weights
+        with np.errstate(divide="ignore", invalid="ignore"):
+            inverse = np.outer(slope, slope) * np.subtract.outer(v, v) ** 2
+            cov = 2 / inverse - 2 / np.subtract.outer(z, z) ** 2
+        np.fill_diagonal(cov, -(third / slope - 1.5 * (second / slope) ** 2) / (3 * slope**2))
+        return cls(z, v, symmetric_root(cov / summary.freedom**2, v), ratio)
+
+    def draw(self, rng: np.random.Generator) -> Points:
+        """Return what other rows might have measured."""
+        v = self.v + self.root @ rng.normal(size=len(self.v))
+        least = np.maximum(1 - self.ratio, 0) / self.z
+        inside = 1e-9 * (1 / self.z - least)  # what is measured lies between these two
+        return Points.of(self.z, np.clip(v, least + inside, 1 / self.z - inside), self.ratio)
+
+
+def transform(z: Floats, nodes: Floats, weights: Floats, ratio: float) -> Floats:
+    """Return v(z), the root of 1/v - z - r E[sigma / (1 + sigma v)], by halving."""
+    low, high = 1 / (z + ratio * float(weights @ nodes)), 1 / z
+    for _ in range(HALVINGS):
+        v = np.sqrt(low * high)
+        above = 1 / v - z < ratio * (1 / (1 / nodes + v[:, None])) @ weights
+        low, high = np.where(above, low, v), np.where(above, v, high)
+    return np.asarray(np.sqrt(low * high))
+
+
+def symmetric_root(cov: Floats, scale: Floats) -> Floats:
+    """Return the symmetric square root of a covariance, which rounding changes by rounding only."""
+    values, vectors = np.linalg.eigh(cov / np.outer(scale, scale))
+    root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+    return np.asarray(scale[:, None] * root)
 
 
 def _refuse_giveaway(beyond: float, length: float, X: Floats) -> None:

@@ -28,6 +28,7 @@ best error rate is not, if there are more features than rows: it asks for :math:
 
 from __future__ import annotations  # so that help() shows types by name
 
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -35,14 +36,16 @@ from numpy.typing import NDArray
 
 from refinecal.theory._rows import check_rows
 from refinecal.theory._signal import Signal, SignalFitter
-from refinecal.theory._summary import Points, Summary
+from refinecal.theory._summary import Fluctuation, Points, Summary
 from refinecal.theory.spectrum import Spectrum
 
 Floats = NDArray[np.float64]
 
 PER_DECADE = 20  # candidates for eigenvalues
-LOWEST = 1e-5  # of the mean eigenvalue: no candidate is smaller if rows are fewer than features
-MANY = 0.8  # features for each degree of freedom, from where on small eigenvalues are not seen
+LOWEST, LEAST_PER_DECADE = (
+    1e-5,
+    1.6,
+)  # of the mean eigenvalue: no candidate is smaller if rows are fewer than features
 SLACK = 0.5  # of the mean eigenvalue's noise, which the misfit may grow by without small ones
 
 
@@ -90,6 +93,11 @@ class EmpiricalSpectrum(Spectrum):
         self.fitter, self.found = fitter, found
 
     @property
+    def seen(self) -> bool:
+        """Whether the classes differ by more than noise might make them; False without labels."""
+        return self.found is not None and self.found.seen
+
+    @property
     def signal(self) -> float | None:
         """The length of half the difference of the class means, freed from noise."""
         return None if self.found is None else float(np.sqrt(self.found.shares.sum()))
@@ -115,12 +123,28 @@ class EmpiricalSpectrum(Spectrum):
         return cls.of(Summary.of(rows.X, rows.labels))
 
     def redrawn(self, rng: np.random.Generator) -> Self:
-        """Return an estimate from values of the signal as other rows of this law might have given."""
-        assert self.fitter is not None, "estimated with labels"
-        assert self.found is not None, "estimated with labels"
-        fitter = self.fitter
-        found = fitter.fit(fitter.redraw(self.found, rng))
-        return type(self)(fitter.summary, fitter.nodes, fitter.weights, fitter, found)
+        """Return an estimate from what other rows of this law might have measured: spectrum and signal.
+
+        How uneven the signal is from one direction to the next, which no rows tell, is drawn as well. If no
+        signal is seen, their law has the largest one that often goes unseen.
+        """
+        if self.fitter is None or self.found is None:
+            raise ValueError(
+                "the spectrum was estimated without labels, so that there is no signal to draw again: pass "
+                "y to EmpiricalSpectrum.from_data"
+            )
+        values = self.fitter.redraw(self.found, rng)
+        at = self._fluctuation.draw(rng)
+        nodes, weights = fit_spectrum(self.fitter.summary, at)
+        fitter = SignalFitter(self.fitter.summary, at, nodes, weights)
+        found = fitter.uneven(fitter.fit(values), values, rng)
+        return type(self)(fitter.summary, nodes, weights, fitter, found)
+
+    @cached_property
+    def _fluctuation(self) -> Fluctuation:
+        assert self.fitter is not None, "redrawn looks"
+        law = self.fitter
+        return Fluctuation.of(law.at.z, law.nodes, law.weights, law.summary)
 
     @classmethod
     def of(cls, summary: Summary) -> Self:
@@ -140,20 +164,22 @@ def fit_spectrum(summary: Summary, at: Points) -> tuple[Floats, Floats]:
     used than the data ask for.
     """
     e, mean = summary.eigenvalues, summary.mean
-    if summary.n_features < MANY * summary.freedom:
+    if not summary.many:
         return _solve_weights(at, _candidates(e[0], e[-1]))[:2]
     noise = np.sqrt(2 / (summary.n_features * summary.freedom))
+    least = LOWEST * summary.scale
+    count = round(LEAST_PER_DECADE * np.log10(mean / least)) + 1
     fits = [
         _solve_weights(at, _candidates(low, e[-1]))
-        for low in np.geomspace(min(mean, 0.99 * e[-1]), LOWEST * mean, 9)
+        for low in np.geomspace(min(mean, 0.99 * e[-1]), least, count)
     ]
-    least = min(misfit for *_, misfit in fits)
-    enough = max(1.3 * least, least + SLACK * noise)
+    best = min(misfit for *_, misfit in fits)
+    enough = max(1.3 * best, best + SLACK * noise)
     return next((nodes, weights) for nodes, weights, misfit in fits if misfit <= enough)
 
 
 def _candidates(low: float, high: float) -> Floats:
-    count = int(np.clip(PER_DECADE * np.log10(high / low), 30, 120)) if high > low else 1
+    count = int(np.clip(PER_DECADE * np.log10(high / low), 30, 200)) if high > low else 1
     return np.geomspace(low, high, count)
 
 
