@@ -1,5 +1,6 @@
 """``refinecal theory curve`` and ``heatmap``: what is printed, written and refused."""
 
+import io
 import json
 import xml.etree.ElementTree as ET
 from functools import partial
@@ -10,8 +11,10 @@ import pandas as pd
 import pytest
 from command_runs import run_command
 from numpy.testing import assert_allclose
+from rich.console import Console
 
-from refinecal.cli._theory import numbers, rates
+from refinecal.cli._theory import Bar, numbers, rates
+from refinecal.cli._voice import Voice
 from refinecal.cli.theory import theory_app
 from refinecal.theory.curves import minimise
 from refinecal.theory.spectrum import BetaSpectrum, PointSpectrum
@@ -272,3 +275,12 @@ def test_an_empty_file_is_not_ours():
 def test_a_list_that_would_never_end():
     _, error = run("heatmap", "--ratios", "0.1:10:1000000000", code=2)
     assert "1000000000 numbers are too many: 1000 at most" in error
+
+
+def test_a_bar_is_drawn_on_a_terminal():
+    drawn = io.StringIO()
+    voice = Voice(False, False, False)
+    voice.err = Console(file=drawn, force_terminal=True, width=80)
+    with Bar(voice, "cells") as bar:
+        bar(3, 12)
+    assert "3/12" in drawn.getvalue()

@@ -318,7 +318,7 @@ def test_density_at_a_singular_end_is_infinite():
         (BetaSpectrum(2, 5, 0.1, scale=3), stats.beta(2, 5, 0.1, 3)),
         (UniformSpectrum(0.5, 2), stats.uniform(0.5, 1.5)),
     ],
-    ids=repr,
+    ids=["beta", "uniform"],
 )
 def test_draws_follow_the_law(spectrum, law):
     assert stats.kstest(spectrum.draw(20_000, 3), law.cdf).pvalue > 0.01

@@ -113,7 +113,7 @@ class Bar:
         self._bar = bars.Progress(
             bars.TextColumn(what),
             bars.BarColumn(bar_width=20),
-            bars.TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            bars.MofNCompleteColumn(),
             bars.TimeElapsedColumn(),
             console=voice.err,
             transient=True,
