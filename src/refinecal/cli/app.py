@@ -8,6 +8,7 @@ from refinecal import __version__
 from refinecal.cli.compare import compare
 from refinecal.cli.demo import demo
 from refinecal.cli.evaluate import evaluate
+from refinecal.cli.experiment import experiment_app
 from refinecal.cli.fit import fit
 from refinecal.cli.predict import predict
 from refinecal.cli.theory import theory_app
@@ -45,3 +46,4 @@ COMMANDS: tuple[Any, ...] = (fit, predict, evaluate, compare, demo)
 for command in COMMANDS:
     app.command(epilog=command.__epilog__)(command)
 app.add_typer(theory_app)
+app.add_typer(experiment_app)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -152,12 +152,13 @@ class TableModel(ABC):
         step : int, optional
             Which step predicts; by default :attr:`step`.
         """
-        if X.shape[1] != self.n_features:
-            raise ValueError(
-                f"X has {X.shape[1]} columns, but the model was trained with {self.n_features}: pass the "
-                "same columns in the same order"
-            )
+        self._check_columns(X)
         return self._logits(X, self._check_step(step))
+
+    def logits_at(self, X: pd.DataFrame, steps: Iterable[int]) -> dict[int, NDArray[Any]]:
+        """Return the logits of several steps, by step: those of :meth:`logits`, sooner than one by one."""
+        self._check_columns(X)
+        return self._logits_at(X, sorted({self._check_step(step) for step in steps}))
 
     def save(self, folder: Path, step: int | None = None) -> None:
         """Write the model as it is at a step, by default :attr:`step`, to ``folder / file_name``."""
@@ -181,6 +182,13 @@ class TableModel(ABC):
         model.step = model.n_steps
         return model
 
+    def _check_columns(self, X: pd.DataFrame) -> None:
+        if X.shape[1] != self.n_features:
+            raise ValueError(
+                f"X has {X.shape[1]} columns, but the model was trained with {self.n_features}: pass the "
+                "same columns in the same order"
+            )
+
     def _check_step(self, step: int | None) -> int:
         step = self.step if step is None else step
         if step is None:
@@ -200,6 +208,10 @@ class TableModel(ABC):
 
     @abstractmethod
     def _logits(self, X: pd.DataFrame, step: int) -> NDArray[Any]: ...
+
+    def _logits_at(self, X: pd.DataFrame, steps: list[int]) -> dict[int, NDArray[Any]]:
+        """Return the logits of steps in increasing order; for a subclass that can share work between them."""
+        return {step: self._logits(X, step) for step in steps}
 
     @abstractmethod
     def _save(self, path: Path, step: int) -> None: ...

@@ -82,8 +82,12 @@ class MLPModel(TableModel):
         return cls(encoding, nets, step, job.n_threads)
 
     def _logits(self, X: pd.DataFrame, step: int) -> NDArray[Any]:
+        return self._logits_at(X, [step])[step]
+
+    def _logits_at(self, X: pd.DataFrame, steps: list[int]) -> dict[int, NDArray[Any]]:
+        rows = _tensors(self.encoding, X)
         with _threads(self.n_threads):
-            return _predict(self._net(step), _tensors(self.encoding, X))
+            return {step: _predict(self._net(step), rows) for step in steps}
 
     def _net(self, step: int) -> Net:
         if step not in self.nets:
@@ -220,7 +224,8 @@ def _epochs(job: Job, options: dict[str, Any], rows: Batch, encoding: Encoding) 
     for weight in net.values():
         weight.requires_grad_()
     rate, decay = options["learning_rate"], options["weight_decay"]
-    optimizer = torch.optim.AdamW(net.values(), lr=rate, weight_decay=decay, foreach=True)
+    # Fused, it reads each weight once: the others go over all of them a dozen times.
+    optimizer = torch.optim.AdamW(net.values(), lr=rate, weight_decay=decay, fused=True)
     labels, weights = torch.from_numpy(job.y), _mean_one(job.weights)
     while True:
         order = torch.randperm(len(labels), generator=random)

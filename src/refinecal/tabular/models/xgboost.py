@@ -43,16 +43,26 @@ class XGBoostModel(TableModel):
         booster = xgb.Booster(_params(job), cache=[data, data_val])
         for step in range(1, job.max_steps + 1):
             booster.update(data, step - 1)
-            margins = booster.predict(data_val, output_margin=True, iteration_range=(0, step))
+            margins = booster.predict(
+                data_val, output_margin=True, iteration_range=(0, step), validate_features=False
+            )
             if not job.show(margins, step):
                 break
         return cls(booster, job.n_classes, job.n_threads)
 
     def _logits(self, X: pd.DataFrame, step: int) -> NDArray[Any]:
-        margins = self.booster.predict(
-            _data(X, self.n_threads), output_margin=True, iteration_range=(0, step)
-        )
-        return np.asarray(margins)
+        return self._logits_at(X, [step])[step]
+
+    def _logits_at(self, X: pd.DataFrame, steps: list[int]) -> dict[int, NDArray[Any]]:
+        data = _data(
+            X, self.n_threads
+        )  # whose predictions XGBoost keeps: each step goes on from the last
+        return {
+            step: np.asarray(
+                self.booster.predict(data, output_margin=True, iteration_range=(0, step))
+            )
+            for step in steps
+        }
 
     def _save(self, path: Path, step: int) -> None:
         self.booster[:step].save_model(path)

@@ -1,0 +1,66 @@
+"""How far a run of many units is: a bar on a terminal, a line a minute anywhere else."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from refinecal.cli._voice import Voice, one_line
+
+if TYPE_CHECKING:
+    from refinecal.experiments.running import State
+
+LINE = 60.0  # seconds
+LONGEST = 200  # characters of a failure
+
+
+class Watch:
+    """Called with the state of a run whenever something has happened."""
+
+    def __init__(self, voice: Voice) -> None:
+        from rich import progress as bars
+
+        self._voice = voice
+        self._bar = bars.Progress(
+            bars.TextColumn("trainings"),
+            bars.BarColumn(bar_width=20),
+            bars.TextColumn("{task.fields[about]}"),
+            bars.TimeElapsedColumn(),
+            console=voice.err,
+            transient=True,
+            disable=voice.quiet or not voice.err.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=None, about="")
+        self._next_line = time.monotonic() + LINE
+        self._failed = 0
+
+    def __enter__(self) -> Watch:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *about: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, state: State) -> None:
+        """Show how far it is."""
+        if state.failed > self._failed:
+            self._failed = state.failed
+            self._voice.note(f"failed: {one_line(state.last_failure)[:LONGEST]}")
+        done = state.finished + state.failed
+        self._bar.update(self._task, completed=done, total=state.total, about=about(state))
+        if self._bar.disable and not self._voice.quiet and time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + LINE
+            self._voice.err.print(f"trainings {about(state)}", markup=False)
+
+
+def about(state: State) -> str:
+    """Return what is done, what failed, and the time that is left, in words."""
+    from refinecal.experiments.rates import duration
+
+    left = state.seconds_left
+    parts = [
+        f"{state.finished + state.failed}/{state.total}",
+        f"{state.failed} failed" if state.failed else "",
+        "" if left is None else f"{duration(left)} left",
+    ]
+    return "  ".join(part for part in parts if part)

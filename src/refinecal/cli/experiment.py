@@ -1,0 +1,21 @@
+"""``refinecal experiment``: the paper's experiments on your own tables, or on its."""
+
+from typing import Any
+
+import typer
+
+from refinecal.cli.experiment_report import report
+from refinecal.cli.experiment_status import status
+from refinecal.cli.experiment_tabular import tabular
+
+experiment_app = typer.Typer(
+    name="experiment",
+    help="Does stopping by refinement pay? The paper's experiments, on your tables and machines.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+COMMANDS: tuple[Any, ...] = (tabular, status, report)
+for each in COMMANDS:
+    experiment_app.command(epilog=each.__epilog__)(each)

@@ -1,0 +1,178 @@
+"""``refinecal experiment report``: the paper's figures and tables from the results of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from refinecal.cli._options import MODEL, Json, Quiet, Verbose, file, flag, number
+from refinecal.cli._theory import Bar
+from refinecal.cli._voice import Voice, command, count, shown
+
+if TYPE_CHECKING:
+    from refinecal.experiments.tabular.analysis import Analysis
+    from refinecal.experiments.tabular.differences import Summary
+    from refinecal.experiments.tabular.results import Results
+
+REPORT = "report"  # the folder within the run
+SPARE = ("median", "sets", "95 %", "win/tie/loss")  # columns to leave out first
+FAILED_SHOWN = 3  # failures that are named without -v
+
+
+@command("refinecal experiment report RUN --min-rows 10000 -o large")
+def report(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN...",
+            help="The folder of a run; several are put together, if they share their seed.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        file(
+            "--out",
+            "-o",
+            help="The folder that the page and its tables go to: by default RUN/report.",
+        ),
+    ] = None,
+    min_rows: Annotated[
+        int,
+        number("--min-rows", "Leave out smaller data sets; the paper's figures have 10000.", min=0),
+    ] = 0,
+    no_auto: Annotated[
+        bool,
+        flag(
+            "--no-auto",
+            help="Do not calibrate by auto, which takes most of the time.",
+            rich_help_panel=MODEL,
+        ),
+    ] = False,
+    processes: Annotated[
+        int, number("--processes", "Splits that are judged at the same time.", min=1)
+    ] = 1,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Compare stopping metrics by the results of a run: a page with figures, and tables as CSV.
+
+    A run that is not finished is reported as far as it is.
+    """
+    from refinecal.experiments.tabular.analysis import Analysis
+    from refinecal.experiments.tabular.report import write_report
+    from refinecal.experiments.tabular.results import merged, read_results
+
+    voice = Voice(as_json, quiet, verbose)
+    folder = _folder(out, runs)
+    with voice.listening(), Bar(voice, "judging") as bar:
+        found = [read_results(run, not no_auto, processes, bar) for run in runs]
+    results = merged(found) if len(found) > 1 else found[0]
+    if min_rows:
+        results = results.at_least(min_rows)
+    analysis = Analysis(results)
+    page = write_report(analysis, folder)
+    show(voice, analysis)
+    voice.say(f"\nReport: {shown(page)}\nTables: {shown(folder)}/*.csv")
+    voice.result({**to_dict(analysis), "report": page, "tables": sorted(folder.glob("*.csv"))})
+
+
+def _folder(out: Path | None, runs: list[Path]) -> Path:
+    """Return where the report goes; never into a folder of what is read."""
+    folder = runs[0] / REPORT if out is None else out
+    if folder.is_file():
+        raise ValueError(f"--out {shown(folder)} is a file: name a folder")
+    for run in runs:
+        if folder.resolve() in (run.resolve(), (run / "units").resolve()):
+            raise ValueError(
+                f"--out {shown(folder)} is a folder of the run: name another, or leave --out away for "
+                f"{shown(runs[0] / REPORT)}"
+            )
+    return folder
+
+
+# ---- what is shown -----------------------------------------------------------------------------------------
+
+
+def show(voice: Voice, analysis: Analysis) -> None:
+    """Show refinement against log loss for each method, and what that means."""
+    from refinecal.experiments.tabular.words import lead
+
+    results = analysis.results
+    voice.say(
+        f"{count(results.done, 'training')} on {count(len(analysis.sets), 'data set')}", "bold"
+    )
+    _unfinished(voice, results)
+    if analysis.headlines:
+        header = ["method", "sets", "mean", "95 %", "median", "win/tie/loss", "all told"]
+        voice.table(header, _rows(analysis), left=(0, 6), spare=SPARE)
+        voice.tell(
+            "Relative difference in test log loss of refinement + TS to log loss + TS, in percent: negative "
+            "is better. Sets won, tied and lost: beyond noise within the set, at the 5 % level."
+        )
+    voice.tell(lead(analysis), "bold")
+
+
+def _rows(analysis: Analysis) -> list[list[str]]:
+    from refinecal.experiments.tabular.analysis import method_word
+    from refinecal.experiments.tabular.words import counted, signed, span
+
+    return [
+        [
+            method_word(each.method, each.mode),
+            str(each.summary.sets),
+            signed(each.summary.mean).removesuffix(" %"),
+            span(each.summary),
+            signed(each.summary.median).removesuffix(" %"),
+            counted(each.summary),
+            each.summary.verdict,
+        ]
+        for each in analysis.headlines
+    ]
+
+
+def _unfinished(voice: Voice, results: Results) -> None:
+    """Say what is not there."""
+    if results.missing:
+        voice.note(f"{count(results.missing, 'training')} of the plan not yet run")
+    failed = list(results.failed.items())
+    for key, said in failed if voice.verbose else failed[:FAILED_SHOWN]:
+        voice.note(f"failed: {key}: {said.splitlines()[0] if said else ''}")
+    more = len(failed) - FAILED_SHOWN
+    if more > 0 and not voice.verbose:
+        voice.note(f"{more} more failed (-v names them)")
+
+
+def to_dict(analysis: Analysis) -> dict[str, Any]:
+    """Return what a program wants to know: refinement against log loss, and the other questions."""
+    results = analysis.results
+    return {
+        "sets": len(analysis.sets),
+        "trainings": results.done,
+        "failed": len(results.failed),
+        "missing": results.missing,
+        "refinement_against_log_loss": [
+            {"method": each.method, "mode": each.mode, **_summary(each.summary)}
+            for each in analysis.headlines
+        ],
+        "comparisons": [
+            {
+                "method": method,
+                "mode": mode,
+                "first": list(one.procedure),
+                "second": list(one.reference),
+                **_summary(one.found.summary),
+            }
+            for method, mode in analysis.pairs
+            for one in analysis.questions(method, mode)
+        ],
+    }
+
+
+def _summary(found: Summary) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {**asdict(found), "median": found.median, "verdict": found.verdict}

@@ -1,0 +1,227 @@
+"""``refinecal experiment tabular``: train on many tables, and remember the best step by every metric."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from refinecal.cli._options import TABLE, Json, Quiet, Verbose, file, flag, number
+from refinecal.cli._planning import check_methods, found_sets, names, opened
+from refinecal.cli._running import Watch
+from refinecal.cli._voice import Voice, command, count, shown
+from refinecal.cli.experiment_status import show_status, summary
+
+if TYPE_CHECKING:
+    from refinecal.experiments.store import RunFolder
+
+SOME_FAILED = 3  # the exit code
+RUNNING = "How it is run"
+
+
+def _source(name: str, help: str, metavar: str) -> Any:
+    return typer.Option(name, metavar=metavar, help=help, rich_help_panel=TABLE)
+
+
+def _of_run(name: str, help: str, metavar: str = "N", **more: Any) -> Any:
+    return number(name, help, metavar=metavar, rich_help_panel=RUNNING, **more)
+
+
+@command("refinecal experiment tabular --data tables --methods xgboost,mlp --configs 10 --out run")
+def tabular(
+    out: Annotated[
+        Path, file("--out", "-o", help="The folder of the run: a new one, or --resume.")
+    ],
+    data: Annotated[
+        Path | None,
+        _source("--data", "A folder of Parquet, CSV or Feather tables; or one table.", "PATH"),
+    ] = None,
+    talent: Annotated[
+        Path | None, _source("--talent", "A folder in the layout of TALENT instead.", "PATH")
+    ] = None,
+    openml: Annotated[
+        str | None, _source("--openml", "A suite, or numbers of data sets, of OpenML.", "IDS")
+    ] = None,
+    target: Annotated[
+        str, _source("--target", "The column of each table that holds the label.", "COL")
+    ] = "target",
+    sets: Annotated[
+        str | None, _source("--sets", "Only these data sets, by their names.", "A,B,…")
+    ] = None,
+    min_rows: Annotated[
+        int | None,
+        number(
+            "--min-rows",
+            "Leave smaller sets out.",
+            min=1,
+            rich_help_panel=TABLE,
+            show_default="1000",
+        ),
+    ] = None,
+    max_rows: Annotated[
+        int | None,
+        number(
+            "--max-rows",
+            "Rows drawn of larger sets.",
+            min=1,
+            rich_help_panel=TABLE,
+            show_default="100000",
+        ),
+    ] = None,
+    methods: Annotated[
+        str | None,
+        number(
+            "--methods",
+            "What is trained: xgboost, mlp, realmlp, lightgbm, catboost, hist-gb, logistic.",
+            metavar="A,B,…",
+            show_default="xgboost",
+        ),
+    ] = None,
+    splits: Annotated[
+        int | None, number("--splits", "Random splits of each set.", min=1, show_default="5")
+    ] = None,
+    configs: Annotated[
+        int | None,
+        number(
+            "--configs",
+            "Random configurations besides the default parameters; the paper has 30.",
+            min=0,
+            show_default="0",
+        ),
+    ] = None,
+    max_steps: Annotated[
+        int | None,
+        number("--max-steps", "Rounds or epochs, if fewer than the paper's.", min=1),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        number("--seed", "The same seed gives the same result.", min=0, show_default="0"),
+    ] = None,
+    processes: Annotated[
+        int | None,
+        _of_run("--processes", "Trainings at the same time.", min=1, show_default="all cores"),
+    ] = None,
+    threads: Annotated[
+        int | None, _of_run("--threads", "Threads of each training.", min=1, show_default="1")
+    ] = None,
+    dask: Annotated[
+        str | None, _of_run("--dask", "Train on the cluster of this scheduler.", "ADDRESS")
+    ] = None,
+    resume: Annotated[
+        bool,
+        flag("--resume", help="Go on with the run in --out.", rich_help_panel=RUNNING),
+    ] = False,
+    retry_failed: Annotated[
+        bool,
+        flag(
+            "--retry-failed",
+            help="With --resume: try again what failed.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Train to the last step, and keep the best step by each metric: to compare them on tables.
+
+    Each training is one file, so that nothing but the trainings under way is lost if the run is stopped.
+    The exit code is 3 if some trainings failed.
+    """
+    from refinecal.experiments.running import run
+    from refinecal.experiments.tabular.work import Work
+
+    voice = Voice(as_json, quiet, verbose)
+    given = {
+        "methods": names("--methods", methods),
+        "splits": splits,
+        "configs": configs,
+        "max_steps": max_steps,
+        "seed": seed,
+        "min_rows": min_rows,
+        "max_rows": max_rows,
+        "n_threads": threads,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    _check_usage(data, talent, openml, dask, processes, resume, retry_failed)
+    with voice.listening():
+        sources = found_sets(data, talent, openml, target, sets)
+        folder = opened(voice, out, sources, given, resume, names("--sets", sets))
+        check_methods(folder.plan.methods)
+        keys = [*folder.missing(), *(folder.failed() if retry_failed else ())]
+        _announce(voice, folder, len(keys))
+        with _resumable(out, dask), Watch(voice) as watch:
+            n_threads = folder.plan.n_threads
+            run(
+                keys,
+                Work(folder.plan),
+                folder,
+                processes=processes,
+                dask=dask,
+                n_threads=n_threads,
+                progress=watch,
+            )
+    found = summary(folder)
+    show_status(voice, found)
+    voice.result(found)
+    if found["failed"]:
+        raise typer.Exit(SOME_FAILED)
+
+
+# ---- what is asked for -------------------------------------------------------------------------------------
+
+
+def _check_usage(
+    data: Path | None,
+    talent: Path | None,
+    openml: str | None,
+    dask: str | None,
+    processes: int | None,
+    resume: bool,
+    retry_failed: bool,
+) -> None:
+    if sum(each is not None for each in (data, talent, openml)) > 1:
+        raise typer.BadParameter("name one of --data, --talent and --openml")
+    if dask is not None and processes is not None:
+        raise typer.BadParameter(
+            "the cluster has as many processes as it has: leave --processes out",
+            param_hint="--dask",
+        )
+    if retry_failed and not resume:
+        raise typer.BadParameter("goes with --resume", param_hint="--retry-failed")
+
+
+# ---- while it runs -----------------------------------------------------------------------------------------
+
+
+def _announce(voice: Voice, folder: RunFolder, todo: int) -> None:
+    plan = folder.plan
+    parts = [
+        count(len(plan.sources), "data set"),
+        count(plan.splits, "split"),
+        count(len(plan.methods), "method"),
+        count(plan.configs + 1, "configuration"),
+    ]
+    total = len(plan.units())
+    rest = "" if todo == total else f", {todo} to do"
+    voice.tell(f"{' × '.join(parts)} = {count(total, 'training')}{rest}", "bold")
+    for line in folder.changed_versions():
+        voice.note(line)
+
+
+@contextmanager
+def _resumable(out: Path, dask: str | None) -> Iterator[None]:
+    """Say how to go on, if the run is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        words = ["refinecal", "experiment", "tabular", "--out", shown(out), "--resume"]
+        if dask is not None:
+            words += ["--dask", dask]
+        raise KeyboardInterrupt(
+            f"what is finished is kept; go on with: {shlex.join(words)}"
+        ) from None

@@ -1,0 +1,213 @@
+"""Where units are computed: processes of this machine, or the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+import os
+import queue
+import secrets
+import signal
+import warnings
+from collections.abc import Hashable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+from refinecal._optional import needs_extra
+from refinecal.experiments._worker import THREADS, Function, Outcome, attempt, begin
+from refinecal.experiments.store import Failure, failure_of
+
+KILLED = "killed"
+CONNECT = 30.0  # seconds for the scheduler of a cluster to answer
+AHEAD = (
+    64  # units that a cluster has beyond what it can do at once: to grow, and never to wait for us
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """The end of a unit whose worker died: nothing else is known."""
+
+    failure: Failure
+
+
+class Pool(Protocol):
+    """Takes units and gives back what came of them."""
+
+    def room(self) -> int:
+        """Return how many units can be taken now."""
+
+    def take(self, key: Hashable, path: Path) -> None:
+        """Begin a unit."""
+
+    def ended(self, timeout: float) -> Iterator[tuple[Any, Outcome | Death]]:
+        """Yield units that ended, if any did within the time."""
+
+    def close(self) -> None:
+        """End everything at once, units that are being computed too."""
+
+    @property
+    def width(self) -> int:
+        """How many units are computed at the same time."""
+
+
+class LocalPool:
+    """Processes of this machine, each with an executor of its own.
+
+    If a process dies, loky's executor fails with everything that was given to it. With one process in each,
+    that is the unit which was in it, and no other.
+    """
+
+    def __init__(self, function: Function, processes: int, n_threads: int, log: Path) -> None:
+        log.write_bytes(b"")
+        self._function, self._n_threads, self._log = function, n_threads, log
+        self._idle: list[Any] = [
+            None
+        ] * processes  # executors; None is one that is still to be made
+        self._busy: dict[Future[Outcome], tuple[Any, Any]] = {}  # to key, executor
+        self.width = processes
+
+    def room(self) -> int:
+        """Return how many processes are idle."""
+        return len(self._idle)
+
+    def take(self, key: Hashable, path: Path) -> None:
+        """Give a unit to an idle process."""
+        from joblib.externals.loky.process_executor import (  # type: ignore[import-untyped]
+            BrokenProcessPool,
+        )
+
+        executor = self._idle.pop() or self._executor()
+        work = attempt, self._function, key, path, self._n_threads
+        try:
+            future = executor.submit(*work)
+        except BrokenProcessPool:  # its process died while it was idle
+            executor = self._executor()
+            future = executor.submit(*work)
+        self._busy[future] = key, executor
+
+    def ended(self, timeout: float) -> Iterator[tuple[Any, Outcome | Death]]:
+        """Yield units that ended, if any did within the time."""
+        done, _ = wait(self._busy, timeout, FIRST_COMPLETED)
+        for future in done:
+            key, executor = self._busy.pop(future)
+            error = future.exception()
+            if error is None:
+                self._idle.append(executor)
+                yield key, future.result()
+            else:
+                self._idle.insert(0, None)
+                executor.shutdown(wait=False, kill_workers=True)
+                yield key, Death(_of_a_process(error))
+
+    def close(self) -> None:
+        """Kill all processes."""
+        for executor in [*self._idle, *(executor for _, executor in self._busy.values())]:
+            if executor is not None:
+                executor.shutdown(wait=True, kill_workers=True)
+        self._idle, self._busy = [], {}
+
+    def _executor(self) -> Any:
+        from joblib.externals.loky.process_executor import ProcessPoolExecutor
+
+        return ProcessPoolExecutor(
+            max_workers=1,
+            initializer=begin,
+            initargs=(os.getpid(), str(self._log.resolve())),
+            env=dict.fromkeys(THREADS, str(self._n_threads)),
+        )
+
+
+class DaskPool:
+    """The workers of a Dask cluster: each unit is a task, whose result is the content of its file.
+
+    Units are submitted one by one, not through joblib's Dask backend, which raises the first error and
+    forgets the rest. Dask gives all units of a worker that died to other workers, by default three times
+    each, so that a unit may be given up for what another one did: :func:`run` tries it once more.
+    """
+
+    def __init__(self, function: Function, address: str, n_threads: int) -> None:
+        with needs_extra("dask", package="distributed"):
+            distributed: Any = import_module("distributed")
+
+        self._function, self._n_threads = function, n_threads
+        self._killed: type[Exception] = distributed.KilledWorker
+        self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._keys: dict[str, tuple[Any, Any]] = {}  # by name of the task: key, future
+        try:
+            self._client = distributed.Client(address, timeout=CONNECT, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise ConnectionError(
+                f"no Dask scheduler answers at {address} ({error}): start one with 'dask scheduler', and "
+                "pass the address that it shows, such as tcp://10.0.0.1:8786"
+            ) from error
+        several = {name for name, n in self._client.nthreads().items() if n > 1}
+        if several:
+            warnings.warn(
+                f"workers of the cluster have several threads ({', '.join(sorted(several)[:3])}), but a "
+                "worker does one training at a time: start them with 'dask worker --nthreads 1 --nworkers N'",
+                stacklevel=2,
+            )
+
+    @property
+    def width(self) -> int:
+        """How many units are computed at the same time."""
+        return max(len(self._client.nthreads()), 1)
+
+    def room(self) -> int:
+        """Return how many units the cluster should still have."""
+        return self.width * 2 + AHEAD - len(self._keys)
+
+    def take(self, key: Any, path: Path) -> None:
+        """Submit a unit."""
+        name = f"unit-{key.name}-{secrets.token_hex(4)}"
+        future = self._client.submit(
+            attempt, self._function, key, None, self._n_threads, key=name, pure=False
+        )
+        self._keys[name] = key, future
+        future.add_done_callback(self._done.put)
+
+    def ended(self, timeout: float) -> Iterator[tuple[Any, Outcome | Death]]:
+        """Yield units that ended, if any did within the time."""
+        with suppress(queue.Empty):
+            yield self._result(self._done.get(timeout=timeout))
+            while True:
+                yield self._result(self._done.get_nowait())
+
+    def close(self) -> None:
+        """Cancel what has not begun, and leave the cluster."""
+        with suppress(Exception):  # the cluster may be gone
+            self._client.cancel([future for _, future in self._keys.values()])
+        self._keys = {}
+        self._client.close()
+
+    def _result(self, future: Any) -> tuple[Any, Outcome | Death]:
+        key, _ = self._keys.pop(future.key)
+        try:
+            return key, future.result()
+        except self._killed as error:
+            about = "its workers died, one after the other: perhaps for want of memory"
+            return key, Death({**failure_of(error), "kind": KILLED, "message": about})
+        except Exception as error:
+            if future.cancelled():
+                raise ConnectionError(
+                    f"the connection to the Dask scheduler was lost ({error}): resume when it is back; what "
+                    "is finished is kept"
+                ) from error
+            raise ConnectionError(
+                f"the cluster could not compute {key} ({type(error).__name__}: {error}): workers need the "
+                "same versions of Python, Dask and refinecal as this process"
+            ) from error
+
+
+def _of_a_process(error: BaseException) -> Failure:
+    """Return what is known about a process that died, by the exit code in loky's message."""
+    how = next(
+        (name for name in (each.name for each in signal.Signals) if f"{name}(" in str(error)), ""
+    )
+    about = f"its process was killed by {how}" if how else "its process died"
+    if how == "SIGKILL":
+        about += ": by hand, or by the system, for want of memory"
+    return {"kind": KILLED, "message": about, "traceback": str(error)}

@@ -1,0 +1,75 @@
+"""How long trainings take, and so how long those that are left will take."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Protocol
+
+__all__ = ["Rates", "duration"]
+
+
+class Timed(Protocol):
+    """A training that knows which others are like it."""
+
+    @property
+    def alike(self) -> Sequence[Hashable]:
+        """Return groups of trainings, those that are most like this one first."""
+
+
+class Rates:
+    """Mean times of trainings that are alike.
+
+    >>> from refinecal.experiments.tabular.plan import Key
+    >>> rates = Rates()
+    >>> rates.add(Key("adult", 0, "mlp", 0), 10.0)
+    >>> rates.add(Key("bank", 0, "mlp", 0), 30.0)
+    >>> rates.expect(Key("adult", 1, "mlp", 0)), rates.expect(Key("letter", 0, "mlp", 0))
+    (10.0, 20.0)
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[Hashable, tuple[int, float]] = {}
+
+    def add(self, key: Timed, seconds: float) -> None:
+        """Take note of a training."""
+        for group in key.alike:
+            n, total = self._sums.get(group, (0, 0.0))
+            self._sums[group] = n + 1, total + seconds
+
+    def mean(self, group: Hashable) -> float | None:
+        """Return the mean time of a group; ``None`` if there is nothing in it."""
+        n, total = self._sums.get(group, (0, 0.0))
+        return total / n if n else None
+
+    def expect(self, key: Timed) -> float | None:
+        """Return how long a training will take, by those most like it; ``None`` if there are none."""
+        for group in key.alike:
+            if group in self._sums:
+                return self.mean(group)
+        return None
+
+    def left(self, keys: Iterable[Timed]) -> tuple[float, int]:
+        """Return the sum over trainings, and how many of them nothing is known about."""
+        expected = [self.expect(key) for key in keys]
+        known = [seconds for seconds in expected if seconds is not None]
+        return sum(known), len(expected) - len(known)
+
+
+def duration(seconds: float) -> str:
+    """Return a time in two units at most.
+
+    >>> duration(0.4), duration(75), duration(7300), duration(200_000)
+    ('0.4 s', '1 min 15 s', '2 h 1 min', '2 d 7 h')
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for large, small, size, part in (
+        ("d", "h", 86400, 3600),
+        ("h", "min", 3600, 60),
+        ("min", "s", 60, 1),
+    ):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size} {large}" + (f" {rest} {small}" if rest else "")
+    return f"{whole} s"

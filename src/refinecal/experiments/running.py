@@ -1,0 +1,208 @@
+"""Units of work computed by many processes: each is a file in the end, or a failure with its reason."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from refinecal._whole import whole
+from refinecal.experiments._pools import DaskPool, Death, LocalPool, Pool
+from refinecal.experiments._worker import Function, Outcome
+from refinecal.experiments.rates import Rates
+from refinecal.experiments.store import RunFolder, versions
+
+__all__ = ["State", "run"]
+
+LOOK = 0.5  # seconds after which progress is told, if nothing happens
+TRIES = 2  # of a unit whose process dies
+
+Progress = Callable[["State"], None]
+
+
+@dataclass(slots=True)
+class State:
+    """How far a run is."""
+
+    total: int  # units to do, in this run
+    finished: int = 0
+    failed: int = 0
+    width: int = 1  # units at the same time
+    left: set[Any] = field(default_factory=set)
+    last_failure: str = ""
+    rates: Rates = field(default_factory=Rates)
+    begun: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Return how long it will take, by the units that are done; ``None`` if none is."""
+        seconds, unknown = self.rates.left(self.left)
+        if unknown == len(self.left) and self.left:
+            return None
+        known = len(self.left) - unknown
+        return seconds / max(known, 1) * len(self.left) / self.width
+
+
+def run(
+    keys: Iterable[Any],
+    function: Function,
+    folder: RunFolder,
+    *,
+    processes: int | None = None,
+    dask: str | None = None,
+    n_threads: int = 1,
+    progress: Progress | None = None,
+) -> State:
+    """Compute units that are not yet in the folder; return how it went.
+
+    A unit that raises an error, or whose process dies twice, is recorded as a failure, and the others go on.
+    Which process computes a unit, when, and after which others, has no influence on its result.
+
+    Parameters
+    ----------
+    keys : iterable
+        The units, each with a ``name`` and with ``alike``, such as :meth:`RunFolder.missing` returns.
+    function : callable
+        Called in a worker with a key and a path; computes the unit and writes it to the path, whole or not at
+        all. It is pickled, by cloudpickle.
+    folder : RunFolder
+        Takes the results.
+    processes : int, optional
+        How many units to compute at the same time; by default as many as there are cores for their threads.
+    dask : str, optional
+        Address of a Dask scheduler, whose workers compute the units instead.
+    n_threads : int, default 1
+        Of one unit.
+    progress : callable, optional
+        Called with the state after each unit, and at least every half second.
+
+    Raises
+    ------
+    OSError
+        If there is no room for results, or the cluster is lost: what is finished is kept.
+    """
+    with folder.alone(), _without_words_of_loky():
+        folder.tidy()
+        todo = deque(keys)
+        state = State(len(todo), left=set(todo), rates=folder.rates())
+        if not todo:
+            return state
+        pool = _pool(
+            function, folder, min(processes or _cores(n_threads), len(todo)), dask, n_threads
+        )
+        state.width = pool.width
+        where = "dask" if dask else "local"
+        folder.note(
+            {"begin": len(todo), "width": pool.width, "where": where, "versions": versions()}
+        )
+        try:
+            _Run(folder, pool, todo, state, progress).go()
+        finally:
+            pool.close()
+            folder.tidy()
+    return state
+
+
+def _pool(
+    function: Function, folder: RunFolder, processes: int, dask: str | None, n_threads: int
+) -> Pool:
+    if dask is not None:
+        return DaskPool(function, dask, n_threads)
+    return LocalPool(function, processes, n_threads, folder.log)
+
+
+@contextmanager
+def _without_words_of_loky() -> Iterator[None]:
+    """Be silent about processes that end by themselves and are replaced, since they grew by 300 MB."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
+        yield
+
+
+def _cores(n_threads: int) -> int:
+    import joblib  # type: ignore[import-untyped]
+
+    cores: int = joblib.cpu_count()
+    return max(cores // n_threads, 1)
+
+
+@dataclass(slots=True)
+class _Run:
+    """Gives units to a pool until all have ended."""
+
+    folder: RunFolder
+    pool: Pool
+    todo: deque[Any]
+    state: State
+    progress: Progress | None
+    deaths: Counter[Any] = field(default_factory=Counter)
+    running: int = 0
+
+    def go(self) -> None:
+        while self.todo or self.running:
+            for _ in range(min(self.pool.room(), len(self.todo))):
+                key = self.todo.popleft()
+                self.pool.take(key, self.folder.unit_path(key))
+                self.running += 1
+            for key, outcome in self.pool.ended(LOOK):
+                self.running -= 1
+                self._end(key, outcome)
+                self._tell()
+            self.state.width = self.pool.width
+            self._tell()
+
+    def _tell(self) -> None:
+        if self.progress is not None:
+            self.progress(self.state)
+
+    def _end(self, key: Any, outcome: Outcome | Death) -> None:
+        if isinstance(outcome, Death):
+            self._end_of_worker(key, outcome)
+        elif outcome.failure is None:
+            self._finish(key, outcome)
+        elif outcome.stop:
+            raise OSError(
+                f"results cannot be written to {self.folder.path} ({outcome.failure['message']}): make room, "
+                "then resume; what is finished is kept"
+            )
+        else:
+            self._fail(key, outcome.failure, outcome.seconds)
+
+    def _end_of_worker(self, key: Any, death: Death) -> None:
+        self.deaths[key] += 1
+        if self.folder.unit_path(key).exists():  # it died after the last step
+            self._done(key)
+        elif self.deaths[key] >= TRIES:
+            self._fail(key, {**death.failure, "attempts": self.deaths[key]}, None)
+        else:
+            self.todo.append(key)
+
+    def _finish(self, key: Any, outcome: Outcome) -> None:
+        path = self.folder.unit_path(key)
+        if outcome.content is not None:
+            with whole(path) as part:
+                part.write_bytes(outcome.content)
+        if not path.exists():
+            self._fail(key, {"kind": "no result", "message": "it wrote no file"}, outcome.seconds)
+            return
+        self.state.rates.add(key, outcome.seconds)
+        self._done(key)
+        about = {"warnings": list(outcome.warnings)} if outcome.warnings else {}
+        self.folder.note({"unit": key.name, "seconds": round(outcome.seconds, 3), **about})
+
+    def _done(self, key: Any) -> None:
+        self.folder.forget_failure(key)
+        self.state.finished += 1
+        self.state.left.discard(key)
+
+    def _fail(self, key: Any, failure: dict[str, Any], seconds: float | None) -> None:
+        self.folder.record_failure(key, failure)
+        self.state.failed += 1
+        self.state.left.discard(key)
+        self.state.last_failure = f"{key}: {failure['kind']}: {failure['message']}"
+        about = {} if seconds is None else {"seconds": round(seconds, 3)}
+        self.folder.note({"unit": key.name, "failed": failure["kind"], **about})

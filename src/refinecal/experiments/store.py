@@ -1,0 +1,297 @@
+"""The folder of a run: what is planned, what is finished, what failed; every file in it is whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from refinecal._whole import whole
+from refinecal.experiments.rates import Rates
+from refinecal.experiments.tabular.plan import Key, Plan
+
+__all__ = ["RunFolder", "failure_of", "versions"]
+
+PLAN, UNITS, FAILURES = "plan.json", "units", "failures"
+JOURNAL, LOCK, LOG = "journal.jsonl", "lock", "workers.log"
+ENDING = ".npz"
+PACKAGES = (
+    *("refinecal", "numpy", "scipy", "scikit-learn", "pandas"),
+    *("xgboost", "lightgbm", "catboost", "torch", "pytabkit"),
+)
+
+Failure = dict[str, Any]  # kind, message, traceback; added: key, time, attempts
+
+
+class RunFolder:
+    """A run on disk: ``plan.json``, and for each training a file in ``units``, or ``failures`` if it failed.
+
+    A file appears under its name when it is complete. So whatever happens to a run (ctrl-C, SIGKILL, a power
+    cut), what is there can be used, and the rest can be done later.
+
+    Parameters
+    ----------
+    path : path-like
+        The folder of a run that was begun.
+
+    Attributes
+    ----------
+    path : Path
+        The folder.
+    plan : Plan
+        What is planned.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as temporary:
+    ...     plan = Plan(({"name": "adult"},), ("mlp",), splits=2)
+    ...     folder = RunFolder.create(Path(temporary) / "run", plan)
+    ...     first, second = plan.units()
+    ...     _ = folder.unit_path(first).write_text("…")
+    ...     folder.record_failure(second, {"kind": "MemoryError"})
+    ...     len(folder.finished()), folder.failed()[second]["kind"], folder.missing()
+    (1, 'MemoryError', [])
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        if not (self.path / PLAN).is_file():
+            there = "has no plan.json" if self.path.is_dir() else "is no folder"
+            raise ValueError(
+                f"{self.path} {there}, so it is no run: name the folder that --out of an experiment named"
+            )
+        try:
+            self.plan = Plan.from_json((self.path / PLAN).read_text("utf-8"))
+        except (json.JSONDecodeError, TypeError) as error:
+            raise ValueError(
+                f"{self.path / PLAN} is damaged ({error}): begin a new run in another folder"
+            ) from error
+        for name in (UNITS, FAILURES):
+            (self.path / name).mkdir(exist_ok=True)
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], plan: Plan) -> RunFolder:
+        """Begin a run in a folder that is new or empty."""
+        path = Path(path)
+        cls.check_new(path)
+        path.mkdir(parents=True, exist_ok=True)
+        with whole(path / PLAN) as part:
+            part.write_text(plan.to_json(), "utf-8")
+        return cls(path)
+
+    @staticmethod
+    def check_new(path: Path) -> None:
+        """Refuse a folder in which no run can begin."""
+        if (path / PLAN).is_file():
+            raise FileExistsError(
+                f"{path} holds a run already: continue it with --resume, or name another folder"
+            )
+        if path.exists() and not (path.is_dir() and _is_empty(path)):
+            raise FileExistsError(f"{path} exists and is no run: name a new folder")
+
+    def check_same(self, plan: Plan) -> None:
+        """Refuse a plan that would compute anything else than the plan of this run."""
+        if plan.key != self.plan.key:
+            said = "\n  ".join(self.plan.differences(plan))
+            raise ValueError(
+                f"{self.path} was begun with another plan:\n  {said}\nResume without these options, which "
+                "takes the plan of the run, or name another folder"
+            )
+
+    def move(self, plan: Plan) -> None:
+        """Take the places of the data sets from another plan that computes the same."""
+        self.check_same(plan)
+        if plan != self.plan:
+            with whole(self.path / PLAN) as part:
+                part.write_text(plan.to_json(), "utf-8")
+            self.plan = plan
+
+    # ---- units ---------------------------------------------------------------------------------------------
+
+    def unit_path(self, key: Key) -> Path:
+        """Return where the result of a training is, or will be."""
+        return self.path / UNITS / f"{key.name}{ENDING}"
+
+    def finished(self) -> list[Key]:
+        """Return the trainings that have a result, in the order of the plan."""
+        there = self._there(UNITS, ENDING)
+        return [key for key in self.plan.units() if key.name in there]
+
+    def failed(self) -> dict[Key, Failure]:
+        """Return the trainings that failed, with why; not those that have a result by now."""
+        names, done = self._there(FAILURES, ".json"), self._there(UNITS, ENDING)
+        return {
+            key: self._failure(key)
+            for key in self.plan.units()
+            if key.name in names and key.name not in done
+        }
+
+    def missing(self) -> list[Key]:
+        """Return the trainings that have neither a result nor a failure, in the order of the plan."""
+        there = self._there(UNITS, ENDING) | self._there(FAILURES, ".json")
+        return [key for key in self.plan.units() if key.name not in there]
+
+    def record_failure(self, key: Key, failure: Failure) -> None:
+        """Write down that a training failed, and why."""
+        about = {"key": key._asdict(), "time": _now(), **failure}
+        with whole(self._failure_path(key)) as part:
+            part.write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+    def forget_failure(self, key: Key) -> None:
+        """Take back that a training failed."""
+        self._failure_path(key).unlink(missing_ok=True)
+
+    def tidy(self) -> None:
+        """Remove what a killed run left behind: beginnings of files."""
+        for folder in (self.path, self.path / UNITS, self.path / FAILURES):
+            for part in folder.glob(".*.part*"):
+                part.unlink(missing_ok=True)
+
+    # ---- what happened -------------------------------------------------------------------------------------
+
+    def note(self, about: Mapping[str, Any]) -> None:
+        """Add a line to the journal: what was done, and how long it took."""
+        line = json.dumps({"time": _now(), **about}, ensure_ascii=False) + "\n"
+        with (self.path / JOURNAL).open("a+b") as file:
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":  # killed in the middle of a line
+                    file.write(b"\n")
+            file.write(line.encode())
+
+    def journal(self) -> Iterator[dict[str, Any]]:
+        """Yield the lines of the journal, but for those that were cut off."""
+        try:
+            text = (self.path / JOURNAL).read_text("utf-8", errors="replace")
+        except FileNotFoundError:
+            return
+        for line in text.splitlines():
+            try:
+                read = json.loads(line)
+            except json.JSONDecodeError:
+                continue
+            if isinstance(read, dict):
+                yield read
+
+    def rates(self) -> Rates:
+        """Return how long trainings took."""
+        keys, rates = {key.name: key for key in self.plan.units()}, Rates()
+        for line in self.journal():
+            key = keys.get(line.get("unit", ""))
+            if key is not None and not line.get("failed"):
+                rates.add(key, float(line["seconds"]))
+        return rates
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """Return how often the run was begun or resumed: each time with what, and how wide."""
+        return [line for line in self.journal() if "begin" in line]
+
+    def warnings(self) -> Counter[str]:
+        """Return what trainings warned of, and how many did."""
+        return Counter(text for line in self.journal() for text in line.get("warnings", ()))
+
+    def changed_versions(self) -> list[str]:
+        """Return the packages that are not those with which the run was begun or last resumed."""
+        sessions, now = self.sessions(), versions()
+        before = sessions[-1].get("versions", now) if sessions else now
+        return [
+            f"{name} was {before.get(name, 'absent')} when the run was begun and is "
+            f"{now.get(name, 'absent')} now: results of both are in one folder"
+            for name in sorted({*before, *now})
+            if before.get(name) != now.get(name)
+        ]
+
+    @property
+    def log(self) -> Path:
+        """Return the file that takes what worker processes print."""
+        return self.path / LOG
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Refuse to be two runs in one folder; a run that was killed does not count."""
+        with (self.path / LOCK).open("a") as file:
+            if not _locked(file.fileno()):
+                raise ValueError(
+                    f"another process is running the experiment in {self.path}: wait for it, or stop it first"
+                )
+            yield
+
+    def is_running(self) -> bool:
+        """Tell whether a process is at work in this folder now, as far as this machine can tell."""
+        try:
+            with (self.path / LOCK).open("r") as file:
+                return not _locked(file.fileno())
+        except FileNotFoundError:
+            return False
+
+    # ---- helpers -------------------------------------------------------------------------------------------
+
+    def _failure_path(self, key: Key) -> Path:
+        return self.path / FAILURES / f"{key.name}.json"
+
+    def _failure(self, key: Key) -> Failure:
+        try:
+            read: Failure = json.loads(self._failure_path(key).read_text("utf-8"))
+        except (OSError, json.JSONDecodeError):
+            return {"kind": "unknown", "message": "its record cannot be read"}
+        return read
+
+    def _there(self, folder: str, ending: str) -> set[str]:
+        """Return the names of the files in a folder; empty ones are what a power cut left."""
+        with os.scandir(self.path / folder) as entries:
+            return {
+                entry.name.removesuffix(ending)
+                for entry in entries
+                if entry.name.endswith(ending) and entry.name[0] != "." and entry.stat().st_size
+            }
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return what is to be remembered of an error."""
+    return {
+        "kind": type(error).__name__,
+        "message": str(error),
+        "traceback": "".join(traceback.format_exception(error)),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what decides about results, of what there is of it."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _is_empty(folder: Path) -> bool:
+    """Tell whether there is nothing but beginnings of files, of a run that was killed at once."""
+    return all(entry.name.startswith(f".{Path(PLAN).stem}.") for entry in folder.iterdir())
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _locked(descriptor: int) -> bool:
+    """Take the lock of an open file, which its process loses when it ends, however it ends."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # Windows
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True

@@ -1,0 +1,84 @@
+"""Files and folders that may be data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from pathlib import Path
+
+from refinecal.tabular._names import listed, nearest
+
+READ_AT_ONCE = 1 << 20  # bytes
+
+
+def tables_in(folder: Path) -> dict[str, Path]:
+    """Return the files of a folder that may be tables, by name; or the one file that is given."""
+    from refinecal.tabular.files import CODECS, ENDINGS
+
+    if folder.is_file():
+        paths = [folder]
+    else:
+        check_folder(folder)
+        endings = tuple(ending + codec for ending in ENDINGS for codec in ("", *CODECS))
+        paths = [
+            path
+            for path in sorted(folder.iterdir())
+            if path.name.lower().endswith(endings) and path.is_file() and path.name[0] != "."
+        ]
+    found: dict[str, Path] = {}
+    for path in paths:
+        name = path.name
+        while Path(name).suffix.lower() in (*ENDINGS, *CODECS):
+            name = name[: -len(Path(name).suffix)]
+        if name in found:
+            raise ValueError(
+                f"{found[name]} and {path.name} would both be called {name!r}: rename or remove one of them"
+            )
+        found[name] = path
+    if not found:
+        raise ValueError(f"{folder} has no tables: their names end in {', '.join(ENDINGS)}")
+    return found
+
+
+def check_folder(folder: Path) -> None:
+    if folder.is_file():
+        raise ValueError(f"{folder} is a file: name the folder that holds the data sets")
+    if not folder.exists():
+        raise FileNotFoundError(f"{folder} does not exist")
+
+
+def chosen(paths: dict[str, Path], only: Iterable[str], folder: Path) -> dict[str, Path]:
+    wanted = list(dict.fromkeys([only] if isinstance(only, str) else only))
+    for name in wanted:
+        if name not in paths:
+            near = nearest(name, paths)
+            meant = f" Did you mean {near!r}?" if near else f" There are {listed(list(paths))}."
+            raise ValueError(f"{folder} has no data set {name!r}.{meant}")
+    return {name: path for name, path in paths.items() if name in wanted}
+
+
+def unfit(path: Path, target: str) -> str:
+    """Say why a file is no data set; nothing if it is one."""
+    from refinecal.tabular.files import open_table
+
+    try:
+        names = open_table(path).names
+    except ValueError as error:
+        return str(error)
+    return "" if target in names else f"{path} has no column {target!r}"
+
+
+def digest_of(kind: str, path: str) -> str:
+    """Return a text that is another one if the content is; OpenML never changes what has a number."""
+    if kind == "openml":
+        return f"openml {path}"
+    place = Path(path)
+    files = [place] if kind == "table" else [*sorted(place.glob("*.npy")), place / "info.json"]
+    digest = blake2b(digest_size=16)
+    for file in files:
+        if kind == "talent":
+            digest.update(f"{file.name} {file.stat().st_size}\n".encode())
+        with file.open("rb") as stream:
+            while piece := stream.read(READ_AT_ONCE):
+                digest.update(piece)
+    return digest.hexdigest()

@@ -1,0 +1,117 @@
+"""What is kept of a data set: the rules of the paper's appendix F, the same for every set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from refinecal.tabular.schema import Schema
+
+ROWS_SEED = 0  # of the draw of rows; the paper's code draws the same ones
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dataset:
+    """A data set as models want it, after the rules.
+
+    Attributes
+    ----------
+    name : str
+    X : DataFrame
+        Numbers as float64, none missing; categories as pandas' categories of whole numbers, none missing.
+    y : ndarray of int64
+        Labels as places in ``classes``, each of which occurs.
+    classes : list of str
+    dropped : dict
+        What the rules left out: how many rows were ``unlabelled``, had ``missing_numbers`` or were left out
+        by chance (``subsampled``); which ``columns`` and why; ``classes`` of which no row is left; and of
+        which columns only the most frequent ``categories`` are told apart.
+    """
+
+    name: str
+    X: pd.DataFrame
+    y: NDArray[np.int64]
+    classes: list[str]
+    dropped: dict[str, Any]
+
+
+def ruled(
+    name: str,
+    table: pa.Table,
+    target: str,
+    lists: Mapping[str, Any],
+    min_rows: int,
+    max_rows: int,
+) -> Dataset:
+    """Apply the rules to a table; ``lists`` has the columns that are known to be numeric or categorical."""
+    from refinecal.tabular.schema import Schema
+
+    schema = Schema.infer(table, target, **lists)
+    labelled = schema.has_label(table)
+    table = table.filter(labelled)
+    X, y = schema.encode(table), schema.labels(table)
+    gaps = X.select_dtypes("number").isna()
+    complete = np.flatnonzero(~gaps.to_numpy().any(axis=1))
+    dropped = {
+        "unlabelled": int((~labelled).sum()),
+        "missing_numbers": len(y) - len(complete),
+        "subsampled": max(0, len(complete) - max_rows),
+        "columns": {each.name: each.note for each in schema.columns if each.kind == "unused"},
+    }
+    if len(complete) < min_rows:
+        raise ValueError(_too_few(name, len(complete), min_rows, dropped, gaps))
+    rows = complete
+    if len(complete) > max_rows:
+        rows = complete[np.random.default_rng(ROWS_SEED).permutation(len(complete))[:max_rows]]
+    kept, codes = np.unique(y[rows], return_inverse=True)
+    if len(kept) < 2:
+        raise ValueError(
+            f"data set {name!r}: all rows that are left are of class {schema.classes[kept[0]]!r}"
+        )
+    dropped["classes"] = [each for i, each in enumerate(schema.classes) if i not in kept]
+    dropped["categories"] = _cut(schema)
+    X = _with_missing_categories(X.iloc[rows].reset_index(drop=True))
+    return Dataset(name, X, codes.astype(np.int64), [schema.classes[i] for i in kept], dropped)
+
+
+def _too_few(
+    name: str, n: int, min_rows: int, dropped: Mapping[str, Any], gaps: pd.DataFrame
+) -> str:
+    """Say that a set has too few rows, and what they lack."""
+    reasons = []
+    if dropped["missing_numbers"]:
+        column, most = str(gaps.sum().idxmax()), int(gaps.sum().max())
+        reasons.append(f"{dropped['missing_numbers']} lack a number, {most} of them {column!r}")
+    if dropped["unlabelled"]:
+        reasons.append(f"{dropped['unlabelled']} lack a label")
+    why = f" ({'; '.join(reasons)})" if reasons else ""
+    cure = ". Leave out columns that are often missing." if dropped["missing_numbers"] else ""
+    return f"data set {name!r} has {n} complete rows{why}: at least {min_rows} are needed{cure}"
+
+
+def _cut(schema: Schema) -> dict[str, str]:
+    """Say of which columns some categories are not told apart."""
+    return {
+        column.name: column.note
+        for column in schema.features
+        if column.kind == "category" and not column.is_complete
+    }
+
+
+def _with_missing_categories(X: pd.DataFrame) -> pd.DataFrame:
+    """Give a missing category a number of its own, the next after those of the others."""
+    import pandas as pd
+
+    for name in X.select_dtypes("category").columns[X.select_dtypes("category").isna().any()]:
+        codes, k = X[name].cat.codes.to_numpy(), len(X[name].cat.categories)
+        dtype = pd.CategoricalDtype(np.arange(k + 1))
+        X[name] = pd.Categorical.from_codes(np.where(codes < 0, k, codes), dtype=dtype)
+    return X

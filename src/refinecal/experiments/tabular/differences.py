@@ -1,0 +1,300 @@
+"""How procedures compare over data sets: relative differences, counts, tests and intervals.
+
+A procedure is a metric that chooses and a calibration that follows. It is compared with another on the same
+splits, so that what differs between splits and sets cancels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal.experiments.tabular.judging import REFERENCE, Row
+
+__all__ = ["SCORES", "Compared", "OnSet", "Summary", "compare", "index", "relative", "summarise"]
+
+Floats = NDArray[np.float64]
+Procedure = tuple[str, str]
+Index = dict[tuple[str, str, Procedure], dict[tuple[str, int], Row]]
+
+SCORES = ("log_loss", "brier", "error", "auroc")  # of which the last is compared as 1 - AUROC
+LIMIT = 100.0  # percent, as in the paper: one set of almost no loss would rule every mean
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)  # of the paper's boxes
+LEVEL = 0.05
+FEW_SPLITS = 3  # with fewer, splits cannot tell how much they scatter
+FEW_SETS = 6  # with fewer, Wilcoxon's test cannot tell anything
+RESAMPLES = 10_000
+VERY_LOW = 0.02  # a log loss, in nats, of which a small part is next to nothing
+
+
+class OnSet(NamedTuple):
+    """A procedure against another on one data set, by means over splits."""
+
+    set: str
+    n_rows: int
+    n_val: int
+    n_classes: int
+    splits: int
+    value: float
+    reference: float
+    relative: float  # percent, clipped
+    difference: float
+    error: float  # standard error of the difference
+    p: float  # that chance alone makes it as large; NaN if that cannot be told
+    verdict: int | None  # -1 better beyond noise, 0 a tie, 1 worse; None if it cannot be told
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A procedure against another, on every data set where both are there."""
+
+    method: str
+    mode: str
+    metric: str
+    calibration: str
+    score: str
+    sets: list[OnSet]
+
+    @cached_property
+    def relative(self) -> Floats:
+        """Relative differences in percent, one per set; negative where the procedure is better."""
+        return np.array([each.relative for each in self.sets])
+
+    @cached_property
+    def summary(self) -> Summary:
+        """What all sets say together."""
+        finite = [each for each in self.sets if math.isfinite(each.relative)]
+        return summarise([each.relative for each in finite], [each.verdict for each in finite])
+
+    def where(self, wanted: Callable[[OnSet], bool]) -> Compared:
+        """Return the same for some of the sets."""
+        kept = [each for each in self.sets if wanted(each)]
+        return Compared(self.method, self.mode, self.metric, self.calibration, self.score, kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Relative differences over data sets, in percent; negative is better.
+
+    Attributes
+    ----------
+    sets : int
+        How many there are.
+    mean, low, high : float
+        Their mean, and the 95 % interval of it from resampled sets.
+    quantiles : tuple of float
+        At 10, 25, 50, 75 and 90 %.
+    lower, equal, higher : int
+        Sets by the sign of their difference.
+    wins, ties, losses : int or None
+        Sets by what is beyond noise within the set; ``None`` if that cannot be told.
+    p : float
+        Of Wilcoxon's signed-rank test over sets.
+    """
+
+    sets: int
+    mean: float
+    low: float
+    high: float
+    quantiles: tuple[float, ...]
+    lower: int
+    equal: int
+    higher: int
+    wins: int | None
+    ties: int | None
+    losses: int | None
+    p: float
+
+    @property
+    def median(self) -> float:
+        """The middle set."""
+        return self.quantiles[len(QUANTILES) // 2]
+
+    @property
+    def verdict(self) -> str:
+        """What mean and test say, in a few words.
+
+        "lower" and "higher" are beyond noise by both; "mean lower" only by the interval of the mean, which
+        few sets may rule; "most lower" only by the test, which most sets rule.
+        """
+        if self.sets < FEW_SETS:
+            return "too few sets"
+        by_mean = -1 if self.high < 0 else int(self.low > 0)
+        by_test = 0
+        if self.p < LEVEL:
+            by_test = int(np.sign(self.higher - self.lower)) or int(np.sign(self.mean))
+        words = {-1: "lower", 0: "within noise", 1: "higher"}
+        if by_mean == by_test:
+            return words[by_mean]
+        if by_mean and by_test:
+            return "mixed"
+        return f"mean {words[by_mean]}" if by_mean else f"most {words[by_test]}"
+
+
+def index(rows: Iterable[Row]) -> Index:
+    """Return rows by method, mode and procedure, then by data set and split."""
+    found: Index = {}
+    for row in rows:
+        name = (row.method, row.mode, (row.metric, row.calibration))
+        found.setdefault(name, {})[row.set, row.split] = row
+    return found
+
+
+def compare(
+    rows: Iterable[Row] | Index,
+    method: str,
+    mode: str,
+    procedure: Procedure,
+    reference: Procedure = REFERENCE,
+    score: str = "log_loss",
+) -> Compared:
+    """Compare two procedures on every data set on which a method was run with both.
+
+    The difference on a set is that of the means over splits; whether it is beyond noise is told by the
+    t-test over splits with Nadeau and Bengio's correction: the splits share rows, so the variance of their
+    mean is :math:`s^2 (1/m + n_{test} / (n_{train} + n_{val}))`, not :math:`s^2 / m`. With one or two splits
+    and the usual reference, the test rows tell instead, as if all splits had the same.
+    """
+    known = rows if isinstance(rows, dict) else index(rows)
+    ours = known.get((method, mode, procedure), {})
+    theirs = known.get((method, mode, reference), {})
+    pairs: dict[str, list[tuple[Row, Row]]] = {}
+    for key, row in ours.items():
+        if key in theirs:
+            pairs.setdefault(key[0], []).append((row, theirs[key]))
+    by_rows = reference == REFERENCE and score == "log_loss"
+    sets = [_on_set(each, score, by_rows) for each in pairs.values()]
+    return Compared(method, mode, *procedure, score, sets)
+
+
+def relative(value: float, reference: float) -> float:
+    """Return by how many percent a value is above another, at most 100 either way.
+
+    >>> relative(0.9, 1.0), relative(5.0, 1.0), relative(0.0, 0.0), relative(0.1, 0.0)
+    (-10.0, 100.0, 0.0, 100.0)
+    """
+    if value == reference:
+        return 0.0
+    if reference == 0:
+        return math.copysign(LIMIT, value)
+    return float(np.clip(round(100 * (value - reference) / abs(reference), 10), -LIMIT, LIMIT))
+
+
+def _on_set(pairs: Sequence[tuple[Row, Row]], score: str, by_rows: bool) -> OnSet:
+    values, references = (
+        np.array([_score(row, score) for row in each]) for each in zip(*pairs, strict=True)
+    )
+    first = pairs[0][0]
+    gaps = values - references
+    if len(gaps) >= FEW_SPLITS:
+        error, p = _over_splits(gaps)
+    elif by_rows:
+        error, p = _over_rows([row for row, _ in pairs])
+    else:
+        error, p = math.nan, math.nan
+    mean = float(gaps.mean())
+    verdict = None if math.isnan(p) else int(np.sign(mean)) * (p < LEVEL)
+    return OnSet(
+        *(first.set, first.n_rows, first.n_val, first.n_classes, len(gaps)),
+        value=float(values.mean()),
+        reference=float(references.mean()),
+        relative=relative(float(values.mean()), float(references.mean())),
+        difference=mean,
+        error=error,
+        p=p,
+        verdict=verdict,
+    )
+
+
+def _score(row: Row, score: str) -> float:
+    """Return a score of which less is better."""
+    return 1 - row.auroc if score == "auroc" else float(getattr(row, score))
+
+
+TEST_SHARE = 0.2 / 0.8  # test rows for each of the others
+
+
+def _over_splits(gaps: Floats) -> tuple[float, float]:
+    """Return the standard error of the mean over splits that share rows, and the t-test's p."""
+    from scipy.stats import t
+
+    m = len(gaps)
+    error = float(gaps.std(ddof=1) * math.sqrt(1 / m + TEST_SHARE))
+    mean = abs(float(gaps.mean()))
+    if error <= 1e-12 * mean or mean == 0:
+        return error, 0.0 if mean > 0 else 1.0
+    return error, float(2 * t.sf(mean / error, m - 1))
+
+
+def _over_rows(rows: Sequence[Row]) -> tuple[float, float]:
+    """Return the standard error over test rows, as if all splits had the same ones, and the normal p."""
+    error = float(np.mean([row.difference_error for row in rows]))
+    mean = abs(float(np.mean([row.difference for row in rows])))
+    if mean == 0:
+        return error, 1.0
+    return error, math.erfc(mean / error / math.sqrt(2)) if error > 0 else 0.0
+
+
+# ---- over sets ---------------------------------------------------------------------------------------------
+
+
+def summarise(relative: Any, verdicts: Sequence[int | None] = ()) -> Summary:
+    """Return what relative differences, one per set, say together.
+
+    >>> found = summarise([-2.0, -1.0, 0.0, -1.0])
+    >>> found.mean, found.lower, found.equal, found.higher
+    (-1.0, 3, 1, 0)
+    """
+    values = np.asarray(relative, np.float64)
+    values = values[np.isfinite(values)]
+    if not values.size:
+        nothing = (math.nan,) * 3
+        return Summary(
+            0, *nothing, (math.nan,) * len(QUANTILES), 0, 0, 0, None, None, None, math.nan
+        )
+    told = len(verdicts) > 0 and all(verdict is not None for verdict in verdicts)
+    wins, ties, losses = (list(verdicts).count(each) if told else None for each in (-1, 0, 1))
+    lower, equal, higher = (int((np.sign(values) == each).sum()) for each in (-1, 0, 1))
+    low, high = _interval(values)
+    quantiles = tuple(np.quantile(values, QUANTILES).tolist())
+    mean, signs = float(values.mean()), (lower, equal, higher)
+    return Summary(len(values), mean, low, high, quantiles, *signs, wins, ties, losses, _p(values))
+
+
+def _interval(values: Floats) -> tuple[float, float]:
+    """Return the 95 % interval of the mean from resampled sets; nothing is known from one set.
+
+    Percentiles of resampled means are too close for few sets. They are taken as much further out as Student's
+    quantile is further out than the normal one, and the usual standard error larger than the resampled
+    (Hesterberg 2015, the expanded percentile interval).
+    """
+    from scipy.special import ndtr, stdtrit
+
+    n = len(values)
+    if n == 1:
+        return -math.inf, math.inf
+    outside = float(ndtr(math.sqrt(n / (n - 1)) * stdtrit(n - 1, LEVEL / 2)))
+    means = values[_resampled(n)].mean(axis=1)
+    low, high = np.quantile(means, [outside, 1 - outside])
+    return float(low), float(high)
+
+
+@lru_cache(maxsize=8)
+def _resampled(n: int) -> NDArray[np.int64]:
+    return np.random.default_rng(0).integers(n, size=(RESAMPLES, n))
+
+
+def _p(values: Floats) -> float:
+    """Return the p of Wilcoxon's signed-rank test; sets without any difference say nothing."""
+    from scipy.stats import wilcoxon
+
+    different = values[values != 0]
+    if not different.size:
+        return 1.0
+    return float(wilcoxon(different).pvalue)

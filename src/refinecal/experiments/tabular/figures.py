@@ -1,0 +1,189 @@
+"""The figures of the report of a tabular experiment: those of the paper's section 5 and appendix F."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from refinecal.experiments.tabular.analysis import (
+    METRIC_WORDS,
+    SCORE_WORDS,
+    Analysis,
+    method_word,
+    procedure_word,
+)
+from refinecal.experiments.tabular.differences import VERY_LOW, Procedure, relative
+from refinecal.experiments.tabular.judging import REFERENCE, SMOOTH, Training
+from refinecal.plots.experiment import (
+    DependenceDisplay,
+    RelativeDifferencesDisplay,
+    StoppingTimesDisplay,
+    draw_panels,
+)
+from refinecal.report import Figure
+from refinecal.report.words import spaced
+
+__all__ = ["boxes", "by_learning_rate", "by_rise", "by_size", "stopping"]
+
+BOXES = (
+    "One dot per data set, faint where the log loss is very low. Boxes end at the quartiles, whiskers at the "
+    "10 and 90 % quantiles. Left of 0 is better than log loss + TS. The axis is logarithmic beyond 0.1 %. "
+    "In brackets, the number of sets if there are fewer: isotonic regression is for two classes."
+)
+DOTS = "below 0 refinement is better. The line joins medians of neighbours."
+STEP_WORDS = {"mlp": "epoch", "realmlp": "epoch", "logistic": "strength"}  # else rounds
+LEAST_RISE = 1e-4  # smaller ones are drawn there
+
+
+def boxes(analysis: Analysis, method: str, score: str) -> Figure:
+    """Return a method's relative differences to log loss + TS, default parameters beside tuned ones."""
+    panels = {
+        f"{method_word(method, mode)} ({_sets(analysis, method, mode)})": _box(
+            analysis, method, mode, score
+        )
+        for mode in analysis.modes(method)
+    }
+    ranks = " One temperature leaves the order of two classes as it is."
+    return _rows_figure(
+        panels,
+        f"{method_word(method)}: {SCORE_WORDS[score]} relative to log loss + TS",
+        BOXES + (ranks if score in ("error", "auroc") else ""),
+        "median {:+.2f} %",
+    )
+
+
+def _sets(analysis: Analysis, method: str, mode: str) -> str:
+    count = len(analysis.compared(method, mode, REFERENCE).sets)
+    return "1 set" if count == 1 else f"{count} sets"
+
+
+def _box(analysis: Analysis, method: str, mode: str, score: str) -> RelativeDifferencesDisplay:
+    found = {
+        one: analysis.compared(method, mode, one, REFERENCE, score)
+        for one in analysis.procedures(method, mode, score)
+    }
+    reference = analysis.compared(method, mode, REFERENCE)
+    low = {each.set for each in reference.sets if each.reference < VERY_LOW}
+    names = {}
+    for one, each in found.items():
+        fewer = len(each.sets) < len(reference.sets)
+        names[one] = procedure_word(one) + (f" ({len(each.sets)})" if fewer else "")
+    return RelativeDifferencesDisplay(
+        {names[one]: each.relative for one, each in found.items()},
+        SCORE_WORDS[score],
+        {names[one]: _colour(one) for one in found},
+        {names[one]: [on.set in low for on in each.sets] for one, each in found.items()},
+    )
+
+
+def _colour(procedure: Procedure) -> str:
+    if procedure[0].startswith("refinement"):
+        return "refinement"
+    return "risk" if procedure[0] == "log_loss" else "calibration"
+
+
+def stopping(analysis: Analysis, method: str) -> Figure:
+    """Return the steps that each metric chose."""
+    panels, most = {}, analysis.most_steps(method)
+    for mode in analysis.modes(method):
+        steps = analysis.steps(method, mode)
+        panels[method_word(method, mode)] = StoppingTimesDisplay(
+            {METRIC_WORDS[metric]: each for metric, each in steps.items()},
+            most,
+            STEP_WORDS.get(method, "round"),
+            {METRIC_WORDS[metric]: _colour((metric, SMOOTH)) for metric in steps},
+        )
+    caption = "One dot per data set, the median over splits. Boxes and whiskers as above."
+    return _rows_figure(panels, f"{method_word(method)}: best steps by metric", caption, "{:.0f}")
+
+
+def _rows_figure(panels: Mapping[str, Any], title: str, caption: str, median: str) -> Figure:
+    """Return boxes as a figure that is high enough for their names."""
+    height = 0.75 + 0.27 * max(len(each.names) for each in panels.values())
+    said = (
+        f"{name}: "
+        + ", ".join(f"{row} {median.format(at[2])}" for row, at in each.quantiles.items())
+        for name, each in panels.items()
+    )
+    return Figure(
+        lambda canvas: draw_panels(canvas, panels),
+        title,
+        spaced(caption),
+        "; ".join(said),
+        wide=(7.2, height + 0.2),
+        narrow=(3.6, len(panels) * (height + 0.35)),
+    )
+
+
+# ---- what differences depend on ----------------------------------------------------------------------------
+
+
+def by_size(analysis: Analysis) -> Figure:
+    """Return refinement against log loss by the rows of the data set, for each method and mode."""
+    panels = {
+        method_word(each.method, each.mode): DependenceDisplay(
+            [one.n_rows for one in each.sets],
+            each.relative,
+            "rows of the data set",
+            faint=[one.reference < VERY_LOW for one in each.sets],
+        )
+        for each in analysis.headlines
+    }
+    return _dependence(
+        panels,
+        "Refinement against log loss, by the size of the data set",
+        f"One dot per data set, means over splits; {DOTS} Faint where the log loss is under {VERY_LOW}, of "
+        "which a small part is next to nothing. Validation rows are 16 % of the rows.",
+    )
+
+
+def by_rise(analysis: Analysis) -> Figure | None:
+    """Return every training by how far its validation loss turned up."""
+    return _of_trainings(
+        analysis, "rise", "rise of the validation loss", "how far the validation loss turns up"
+    )
+
+
+def by_learning_rate(analysis: Analysis) -> Figure | None:
+    """Return every training with random parameters by its learning rate."""
+    return _of_trainings(analysis, "learning_rate", "learning rate", "the learning rate")
+
+
+def _of_trainings(analysis: Analysis, field: str, axis: str, words: str) -> Figure | None:
+    panels = {}
+    for method in analysis.methods:
+        of = [each for each in analysis.results.trainings if each.method == method]
+        x = np.array([_value(each, field) for each in of])
+        if np.isfinite(x).any():
+            panels[method_word(method)] = DependenceDisplay(
+                x,
+                [relative(each.refinement, each.log_loss) for each in of],
+                axis,
+                faint=[each.log_loss < VERY_LOW for each in of],
+            )
+    if not panels:
+        return None
+    caption = f"One dot per training, stopped by refinement or by log loss; {DOTS}"
+    return _dependence(panels, f"Every training, by {words}", caption)
+
+
+def _value(training: Training, field: str) -> float:
+    value = float(getattr(training, field))
+    return max(value, LEAST_RISE) if field == "rise" and not np.isnan(value) else value
+
+
+def _dependence(panels: Mapping[str, DependenceDisplay], title: str, caption: str) -> Figure:
+    said = (
+        f"{name}: {len(each.x)} dots, median {np.median(each.values):+.2f} %"
+        for name, each in panels.items()
+    )
+    return Figure(
+        lambda canvas: draw_panels(canvas, panels),
+        title,
+        spaced(caption),
+        "; ".join(said),
+        wide=(7.2, 2.9 * -(-len(panels) // 2)),
+        narrow=(3.6, 2.7 * len(panels)),
+    )

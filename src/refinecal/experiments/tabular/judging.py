@@ -1,0 +1,319 @@
+"""What the trainings of one split are worth on its test rows, by what chose step and configuration."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._calibrator import Calibrator
+from refinecal.calibrators import make_calibrator
+from refinecal.evaluation import paired_difference, row_losses
+from refinecal.metrics import auroc
+from refinecal.temperature import TemperatureScaling
+
+if TYPE_CHECKING:
+    from refinecal.experiments.tabular.unit import UnitResult
+
+__all__ = ["CALIBRATIONS", "REFERENCE", "Judged", "Row", "Timing", "Training", "judge"]
+
+Floats = NDArray[np.float64]
+
+DEFAULT, TUNED = "default", "tuned"
+MODES = (DEFAULT, TUNED)
+NONE, SMOOTH, PLAIN, AUTO = "none", "temperature", "unsmoothed", "auto"
+CALIBRATIONS = (NONE, SMOOTH, PLAIN, AUTO)
+REFERENCE = ("log_loss", SMOOTH)  # what the paper's figures compare with
+OURS = ("refinement", SMOOTH)
+BY_AUTO = ("log_loss", "refinement")  # metrics whose choice is calibrated by "auto" too: it is slow
+GREATER = frozenset({"accuracy", "auroc"})
+DEPTHS = ("max_depth", "depth")
+
+
+class Row(NamedTuple):
+    """One line of the table of results: a procedure on a split of a data set, judged by its test rows."""
+
+    set: str
+    split: int
+    method: str
+    mode: str  # "default" parameters, or "tuned": the best of the random ones
+    metric: str  # which chose the step, and of the tuned the configuration
+    calibration: str
+    config: int
+    step: int
+    steps: int  # of the whole training
+    n_rows: int
+    n_val: int
+    n_classes: int
+    log_loss: float
+    brier: float
+    error: float
+    auroc: float
+    difference: float  # of the log loss to the reference, on the same rows
+    difference_error: float  # its standard error over test rows
+
+
+class Training(NamedTuple):
+    """One training: what stopping by refinement instead of log loss changed, both with temperature."""
+
+    set: str
+    split: int
+    method: str
+    config: int
+    n_rows: int
+    n_val: int
+    n_classes: int
+    steps: int
+    step_log_loss: int
+    step_refinement: int
+    rise: (
+        float  # of the validation loss from its minimum to the last step, as a part of the minimum
+    )
+    log_loss: float  # on test rows, stopped by log loss
+    refinement: float  # stopped by refinement
+    difference: float
+    difference_error: float
+    learning_rate: float
+    depth: float
+    params: str
+
+
+class Timing(NamedTuple):
+    """What one training took."""
+
+    set: str
+    split: int
+    method: str
+    config: int
+    training: float
+    tracking: float
+    predicting: float
+    peak_memory: int
+
+
+class Judged(NamedTuple):
+    """What is known of some trainings."""
+
+    rows: list[Row]
+    trainings: list[Training]
+    timings: list[Timing]
+
+
+def judge(units: Iterable[UnitResult], auto: bool = True) -> Judged:
+    """Return what the trainings of one method on one split of one data set are worth.
+
+    Parameters
+    ----------
+    units : iterable of UnitResult
+        By increasing configuration; each is read once, and only what was chosen is kept.
+    auto : bool, default True
+        Whether to calibrate by ``"auto"``, too, which takes most of the time.
+    """
+    modes: dict[str, dict[str, _Choice]] = {mode: {} for mode in MODES}
+    trainings, timings = [], []
+    for unit in units:
+        chosen = modes[TUNED if unit.key.config else DEFAULT]
+        for metric, value in unit.value.items():
+            if metric not in chosen or _better(metric, value, chosen[metric].value):
+                chosen[metric] = _Choice.of(unit, metric)
+        trainings += list(_training(unit))
+        timings.append(_timing(unit))
+    rows = [row for mode, chosen in modes.items() for row in _rows(mode, chosen, auto)]
+    return Judged(rows, trainings, timings)
+
+
+def _better(metric: str, value: float, than: float) -> bool:
+    """Tell whether a value is better: of equal ones, the first stays."""
+    if math.isnan(than):
+        return not math.isnan(value)
+    return value > than if metric in GREATER else value < than
+
+
+# ---- predictions at one step -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A step of a training, with what it takes to judge it."""
+
+    about: dict[str, Any]
+    config: int
+    step: int
+    steps: int
+    value: float
+    y_val: NDArray[np.int64]
+    y_test: NDArray[np.int64]
+    val: NDArray[Any]
+    test: NDArray[Any]
+
+    @classmethod
+    def of(cls, unit: UnitResult, metric: str) -> _Choice:
+        step = unit.best[metric]
+        y_val, val = _seen(unit, unit.y_val, unit.val_logits[step])
+        y_test, test = _seen(unit, unit.y_test, unit.test_logits[step])
+        steps = len(next(iter(unit.history.values())))
+        about = {
+            "set": unit.key.set,
+            "split": unit.key.split,
+            "method": unit.key.method,
+            "n_rows": unit.n_train + unit.n_val + unit.n_test,
+            "n_val": unit.n_val,
+            "n_classes": unit.n_classes,
+        }
+        value = unit.value[metric]
+        return cls(about, unit.key.config, step, steps, value, y_val, y_test, val, test)
+
+    def scores(self, calibration: str) -> _Scores:
+        """Return what the test rows say after a calibration that the validation rows taught."""
+        val, test = self.val.astype(np.float64), self.test.astype(np.float64)
+        if calibration == NONE:
+            return _Scores.of_logits(self.y_test, test)
+        if calibration == PLAIN:
+            fitted = TemperatureScaling(laplace=False).fit_logits(val, self.y_val)
+            return _Scores.of_logits(self.y_test, fitted.beta_ * test)
+        calibrator: Calibrator = (
+            make_calibrator("auto") if calibration == AUTO else TemperatureScaling()
+        )
+        probs = calibrator.fit_logits(val, self.y_val).predict_proba_logits(test)
+        return _Scores.of_probs(self.y_test, np.asarray(probs, np.float64))
+
+
+def _seen(
+    unit: UnitResult, labels: NDArray[np.int64], logits: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return labels as columns, without rows of classes that no training row has.
+
+    The loss of such rows is infinite whatever is chosen, so they tell nothing about the choice.
+    """
+    columns = np.searchsorted(unit.classes_known, labels)
+    columns = np.minimum(columns, len(unit.classes_known) - 1)
+    seen = unit.classes_known[columns] == labels
+    return (columns, logits) if seen.all() else (columns[seen], logits[seen])
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    losses: Floats  # of each test row
+    brier: float
+    error: float
+    auroc: float
+
+    @classmethod
+    def of_logits(cls, y: NDArray[np.int64], logits: Floats) -> _Scores:
+        losses = row_losses(y, logits=logits, n_threads=1)
+        brier = float(row_losses(y, logits=logits, loss="brier", n_threads=1).mean())
+        guess = (logits > 0).astype(np.int64) if logits.ndim == 1 else logits.argmax(axis=1)
+        return cls(losses, brier, float((guess != y).mean()), auroc(y, logits=logits))
+
+    @classmethod
+    def of_probs(cls, y: NDArray[np.int64], probs: Floats) -> _Scores:
+        with np.errstate(divide="ignore"):
+            losses = -np.log(probs[np.arange(len(y)), y])
+        truth = np.eye(probs.shape[1])[y]
+        brier = float(((probs - truth) ** 2).sum(axis=1).mean())
+        return cls(losses, brier, float((probs.argmax(axis=1) != y).mean()), auroc(y, probs))
+
+
+# ---- rows of the tables ------------------------------------------------------------------------------------
+
+
+def _rows(mode: str, chosen: Mapping[str, _Choice], auto: bool) -> Iterator[Row]:
+    """Return a row for each metric and calibration; choices of the same step are judged once."""
+    if REFERENCE[0] not in chosen:
+        return
+    known: dict[tuple[int, int, str], _Scores] = {}
+
+    def scores(metric: str, calibration: str) -> _Scores:
+        choice = chosen[metric]
+        at = (choice.config, choice.step, calibration)
+        if at not in known:
+            known[at] = choice.scores(calibration)
+        return known[at]
+
+    reference = scores(*REFERENCE)
+    for metric, choice in chosen.items():
+        for calibration in CALIBRATIONS:
+            if calibration == AUTO and not (auto and metric in BY_AUTO):
+                continue
+            found = scores(metric, calibration)
+            gap, error = _gap(found.losses, reference.losses)
+            yield Row(
+                **choice.about,
+                mode=mode,
+                metric=metric,
+                calibration=calibration,
+                config=choice.config,
+                step=choice.step,
+                steps=choice.steps,
+                log_loss=float(found.losses.mean()),
+                brier=found.brier,
+                error=found.error,
+                auroc=found.auroc,
+                difference=gap,
+                difference_error=error,
+            )
+
+
+def _gap(ours: Floats, theirs: Floats) -> tuple[float, float]:
+    """Return the mean difference over rows, and its standard error; 0 for the very same losses."""
+    if ours is theirs:
+        return 0.0, 0.0
+    found = paired_difference(ours, theirs)
+    return found.mean, found.standard_error
+
+
+def _training(unit: UnitResult) -> Iterator[Training]:
+    """Return what stopping by refinement changed in one training, if both metrics were tracked."""
+    if not {REFERENCE[0], OURS[0]} <= set(unit.best):
+        return
+    usual, ours = (_Choice.of(unit, metric) for metric in (REFERENCE[0], OURS[0]))
+    losses = usual.scores(SMOOTH).losses
+    our_losses = losses if ours.step == usual.step else ours.scores(SMOOTH).losses
+    gap, error = _gap(our_losses, losses)
+    key, depth = unit.key, next((unit.params[name] for name in DEPTHS if name in unit.params), None)
+    yield Training(
+        **usual.about,
+        config=key.config,
+        steps=usual.steps,
+        step_log_loss=usual.step,
+        step_refinement=ours.step,
+        rise=_rise(unit.history[REFERENCE[0]]),
+        log_loss=float(losses.mean()),
+        refinement=float(our_losses.mean()),
+        difference=gap,
+        difference_error=error,
+        learning_rate=_number(unit.params.get("learning_rate")),
+        depth=_number(depth),
+        params=json.dumps(unit.params, sort_keys=True, ensure_ascii=False),
+    )
+
+
+def _rise(history: Floats) -> float:
+    """Return how far a loss turned up after its minimum, as a part of the minimum.
+
+    >>> _rise(np.array([2.0, 1.0, 1.5]))
+    0.5
+    """
+    finite = history[np.isfinite(history)]
+    if not finite.size:
+        return math.nan
+    low, last = float(finite.min()), float(finite[-1])
+    if low <= 0:
+        return 0.0 if last == low else math.inf
+    return last / low - 1
+
+
+def _number(value: Any) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number else math.nan
+
+
+def _timing(unit: UnitResult) -> Timing:
+    names = ("training", "tracking", "predicting")
+    training, tracking, predicting = (float(unit.seconds.get(name, math.nan)) for name in names)
+    return Timing(*unit.key, training, tracking, predicting, unit.peak_memory)

@@ -1,0 +1,91 @@
+"""What the experiment trains: each method's model, its last step and its search space, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from refinecal._checks import fail_choice
+from refinecal.tabular.models import MODELS, get_model
+
+if TYPE_CHECKING:
+    from refinecal.tabular.models._base import TableModel
+
+__all__ = ["METHODS", "Method", "get_method"]
+
+REALMLP = "refinecal.experiments.tabular.realmlp"
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A way to train on a table; its framework is imported when :attr:`model` is asked for.
+
+    Attributes
+    ----------
+    name : str
+    max_steps : int
+        How long every training goes on: rounds, epochs, or strengths of a penalty.
+    step_name : str
+        What a step is.
+    from_paper : bool
+        Whether the paper has it too, with this number of steps and this search space.
+    """
+
+    name: str
+    max_steps: int
+    step_name: str = "round"
+    from_paper: bool = False
+
+    @property
+    def model(self) -> type[TableModel]:
+        """The class that trains it."""
+        if self.name in MODELS:
+            return get_model(self.name)
+        found: type[TableModel] = import_module(REALMLP).RealMLPModel
+        return found
+
+    def params(self, config: int, seed: int) -> dict[str, Any]:
+        """Return the parameters of a configuration, drawn with a seed; none for number 0, the default.
+
+        >>> METHODS["xgboost"].params(0, seed=1)
+        {}
+        >>> sorted(METHODS["mlp"].params(1, seed=1))
+        ['dropout', 'learning_rate', 'weight_decay']
+        """
+        if config == 0:
+            return {}
+        rng = np.random.default_rng(seed)
+        if self.name in MODELS:
+            from refinecal.tabular.spaces import draw
+
+            return draw(self.name, rng)
+        drawn: dict[str, Any] = import_module(REALMLP).space(rng)
+        return drawn
+
+
+METHODS = {
+    method.name: method
+    for method in (
+        Method("xgboost", 1000, from_paper=True),
+        Method("mlp", 256, "epoch", from_paper=True),
+        Method("realmlp", 256, "epoch", from_paper=True),
+        Method("lightgbm", 1000),
+        Method("catboost", 1000),
+        Method("hist-gb", 1000),
+        Method("logistic", 30, "strength"),
+    )
+}
+
+
+def get_method(name: str) -> Method:
+    """Return a method by its name, one of ``METHODS``.
+
+    >>> get_method("mlp").max_steps
+    256
+    """
+    if name not in METHODS:
+        fail_choice("method", name, list(METHODS), "left out")
+    return METHODS[name]

@@ -1,0 +1,145 @@
+"""One training of the paper's protocol: to the last step, with the best step by every metric."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal.experiments.tabular.methods import get_method
+from refinecal.experiments.tabular.plan import METRIC_NAMES, Key, Plan
+from refinecal.experiments.tabular.sets import split
+from refinecal.experiments.tabular.unit import UnitResult
+
+if TYPE_CHECKING:
+    from refinecal.experiments.tabular.sets import Dataset
+
+__all__ = ["METRICS", "UnitResult", "run_unit"]
+
+METRICS = METRIC_NAMES
+PEAK = "/proc/self/clear_refs"  # Linux: writing 5 forgets the peak of memory so far
+
+
+def run_unit(key: Key, plan: Plan, dataset: Dataset) -> UnitResult:
+    """Train one method once, to its last step; return the best step by each metric and its predictions.
+
+    All steps are trained, whatever the metrics say, unless the predictions stop being numbers. The split is
+    the same for every method. The same key, plan and data give the same result, but for times and memory.
+
+    Parameters
+    ----------
+    key : Key
+        One of ``plan.units()``.
+    plan : Plan
+        What its seeds, steps and threads are.
+    dataset : Dataset
+        The data set of the key, as ``Source.load`` returns it.
+
+    Returns
+    -------
+    UnitResult
+
+    Raises
+    ------
+    ValueError
+        If the training rows have one class only, or predictions were never numbers.
+
+    References
+    ----------
+    Section 5 and appendix F of the paper.
+    """
+    from refinecal.experiments.tabular.tracking import Tracker, warm_up
+
+    _forget_peak()
+    method = get_method(key.method)
+    params = method.params(key.config, plan.seed_of(key, "params"))
+    y = np.asarray(dataset.y, np.int64)
+    train, val, test = split(y, key.split, plan.seed)
+    known = np.unique(y[train])
+    if len(known) < 2:
+        raise ValueError(
+            f"{dataset.name}: the {len(train)} training rows of split {key.split} have one class only: "
+            "leave this data set out, or give it more rows"
+        )
+    tracker = Tracker(_columns(y[val], known), len(known), plan.metrics)
+    kind = method.model
+    warm_up(len(known) == 2)
+    began = time.perf_counter()
+    model = kind.train(
+        dataset.X.iloc[train],
+        _columns(y[train], known),
+        dataset.X.iloc[val],
+        _columns(y[val], known),
+        n_classes=len(known),
+        monitor=tracker,
+        max_steps=min(plan.max_steps or method.max_steps, method.max_steps),
+        params=params,
+        seed=plan.seed_of(key),
+        n_threads=plan.n_threads,
+    )
+    trained = time.perf_counter()
+    best = {name: found.step for name, found in tracker.bests.items()}
+    if not best:
+        raise ValueError(
+            f"{key}: the predictions were never finite numbers, so there is no best step: lower the learning "
+            "rate, or leave this configuration out"
+        )
+    test_logits = model.logits_at(dataset.X.iloc[test], best.values())
+    return UnitResult(
+        key=key,
+        n_classes=len(dataset.classes),
+        n_train=len(train),
+        n_val=len(val),
+        n_test=len(test),
+        params=params,
+        y_val=y[val],
+        y_test=y[test],
+        classes_known=known,
+        best=best,
+        value={name: float(found.value) for name, found in tracker.bests.items()},
+        val_logits={step: tracker.logits[step] for step in test_logits},
+        test_logits={step: _stored(each) for step, each in test_logits.items()},
+        history=tracker.values(),
+        seconds={
+            "training": trained - began - tracker.seconds,
+            "tracking": tracker.seconds,
+            "predicting": time.perf_counter() - trained,
+        },
+        peak_memory=_peak(),
+    )
+
+
+def _columns(y: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where each label is among the classes of the training rows; -1 if it is not.
+
+    >>> _columns(np.array([3, 0, 1]), np.array([0, 3]))
+    array([ 1,  0, -1])
+    """
+    places = np.minimum(np.searchsorted(known, y), len(known) - 1)
+    return np.where(known[places] == y, places, -1)
+
+
+def _stored(logits: NDArray[Any]) -> NDArray[np.float32]:
+    return np.ascontiguousarray(logits, dtype=np.float32)
+
+
+def _forget_peak() -> None:
+    """Let the peak of memory be this unit's, not that of another one before it; where it can be done."""
+    try:
+        with open(PEAK, "w") as file:
+            file.write("5")
+    except OSError:
+        pass
+
+
+def _peak() -> int:
+    """Return the most memory that the process has used, in bytes; 0 where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else 1024 * most

@@ -1,0 +1,326 @@
+"""RealMLP of the package pytabkit, with label smoothing off, as a model of a table.
+
+pytabkit makes the network, its preprocessing, its schedules and its optimiser; the loop over epochs is here,
+since pytabkit's own, in Lightning, keeps one epoch's weights for each of its own metrics, while ours shows
+the validation logits of every epoch to a monitor. Both give the same weights, bit by bit.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._checks import fail_choice
+from refinecal._optional import needs_extra
+from refinecal.tabular.models._base import Job, TableModel
+from refinecal.tabular.models._inputs import category_mask, positions_in, to_codes, to_numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import torch
+
+__all__ = ["RealMLPModel", "space"]
+
+CHUNK = 1024  # rows that are predicted at once, as in pytabkit
+LARGEST_SEED = 2**32
+ALONE = (
+    threading.RLock()
+)  # pytabkit draws from torch's own random numbers, one stream for all threads
+
+Weights = dict[str, "torch.Tensor"]
+
+
+def space(rng: np.random.Generator) -> dict[str, Any]:
+    """Return random parameters from the paper's search space for RealMLP (its appendix F).
+
+    >>> params = space(np.random.default_rng(0))
+    >>> sorted(params)[:6]
+    ['act', 'add_front_scale', 'hidden_sizes', 'lr', 'ls_eps', 'num_emb_type']
+    """
+    return {
+        "num_emb_type": _choice(rng, ["none", "pbld", "pl", "plr"]),
+        "add_front_scale": _choice(rng, [True, False], [0.6, 0.4]),
+        "lr": _log_uniform(rng, 2e-2, 3e-1),
+        "p_drop": _choice(rng, [0.0, 0.15, 0.3], [0.3, 0.5, 0.2]),
+        "act": _choice(rng, ["relu", "selu", "mish"]),
+        "hidden_sizes": _choice(rng, [[256] * 3, [64] * 5, [512]], [0.6, 0.2, 0.2]),
+        "wd": _choice(rng, [0.0, 2e-3, 2e-2]),
+        "plr_sigma": _log_uniform(rng, 0.05, 0.5),
+        "ls_eps": _choice(rng, [0.0, 0.1]),
+    }
+
+
+def _choice(rng: np.random.Generator, values: list[Any], probs: list[float] | None = None) -> Any:
+    return values[int(rng.choice(len(values), p=probs))]
+
+
+def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
+    return float(np.exp(rng.uniform(math.log(low), math.log(high))))
+
+
+class RealMLPModel(TableModel):
+    """RealMLP on the CPU; a step is an epoch. It cannot be saved.
+
+    Parameters have pytabkit's names and defaults (those of ``RealMLP_TD_Classifier``), but label smoothing
+    ``ls_eps`` is 0, as in the paper: it makes the loss improper. The schedules of learning rate, dropout and
+    weight decay end at ``max_steps``, so a training for fewer epochs is not the beginning of a longer one.
+    For the same seed the weights are those of ``RealMLP_TD_Classifier(random_state=seed)``.
+
+    Kept are the weights of the best epoch by each metric of the monitor.
+    """
+
+    name = "realmlp"
+    extra = "realmlp"
+    step_name = "epoch"
+    file_name = "realmlp"
+    default_steps = 256
+    default_patience = None  # schedules that end early are no use
+
+    def __init__(
+        self,
+        columns: Columns,
+        network: Network,
+        kept: dict[int, Weights],
+        n_steps: int,
+        n_classes: int,
+        n_threads: int | None = None,
+    ) -> None:
+        self.columns = columns
+        self.network = network
+        self.kept = kept
+        self.n_steps = n_steps
+        self.n_classes = n_classes
+        self.n_features = len(columns.known)
+        self.n_threads = n_threads
+
+    @classmethod
+    def _train(cls, job: Job) -> Self:
+        kit = _pytabkit()
+        options = _options(job, kit)
+        columns = Columns.learn(job.X)
+        kept: dict[int, Weights] = {}
+        step = 0
+        with _aside(job.n_threads):
+            module = _new_module(job, options, columns, kit)
+            network = Network(module.creator.static_model, module.model)
+            rows_val = network.prepare(columns.dataset(job.X_val, kit))
+            for _ in _epochs(module):
+                step += 1
+                goes_on = job.show(network.predict(rows_val), step)
+                wanted = {best.step for best in job.monitor.bests.values()}
+                if step in wanted:
+                    kept[step] = network.weights()
+                kept = {at: weights for at, weights in kept.items() if at in wanted}
+                if not goes_on or step == job.max_steps:
+                    break
+        return cls(columns, network, kept, step, job.n_classes, job.n_threads)
+
+    def _logits(self, X: pd.DataFrame, step: int) -> NDArray[Any]:
+        if step not in self.kept:
+            raise ValueError(
+                f"step is {step}: only the weights of epochs {sorted(self.kept)} were kept, the best by "
+                "each metric of the monitor"
+            )
+        with _aside(self.n_threads):
+            self.network.net.load_state_dict(self.kept[step])
+            return self.network.predict(self.network.prepare(self.columns.dataset(X, _pytabkit())))
+
+    def _save(self, path: Path, step: int) -> None:
+        _refuse()
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Refuse: there is nothing to read."""
+        _refuse()
+
+    @classmethod
+    def _load(cls, path: Path) -> Self:
+        _refuse()
+
+
+def _refuse() -> NoReturn:
+    raise NotImplementedError(
+        "a RealMLP can be neither saved nor loaded, since pytabkit has no file format but pickle: keep its "
+        "logits, or train it again with the same seed"
+    )
+
+
+# ---- tables -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of the training table: for each one of categories the codes that occur, else None."""
+
+    names: list[str]
+    known: list[NDArray[np.int64] | None]
+
+    @classmethod
+    def learn(cls, X: pd.DataFrame) -> Self:
+        known: list[NDArray[np.int64] | None] = []
+        for j, is_category in enumerate(category_mask(X)):
+            codes = np.unique(to_codes(X.iloc[:, j])) if is_category else None
+            known.append(None if codes is None else codes[codes >= 0])
+        return cls([str(name) for name in X.columns], known)
+
+    def dataset(self, X: pd.DataFrame, kit: Any, labels: Any = None, n_classes: int = 0) -> Any:
+        """Return rows as pytabkit wants them: category 0 stands for missing and for never seen."""
+        import torch
+
+        of_numbers = [j for j, codes in enumerate(self.known) if codes is None]
+        numbers = np.empty((len(X), len(of_numbers)), dtype=np.float32)
+        for i, j in enumerate(of_numbers):
+            numbers[:, i] = self._numbers(X, j)
+        of_codes = [(j, codes) for j, codes in enumerate(self.known) if codes is not None]
+        categories = np.empty((len(X), len(of_codes)), dtype=np.int64)
+        for i, (j, codes) in enumerate(of_codes):
+            categories[:, i] = positions_in(codes, to_codes(X.iloc[:, j])) + 1
+        sizes = torch.tensor([len(codes) + 1 for _, codes in of_codes], dtype=torch.long)
+        tensors = {"x_cont": torch.from_numpy(numbers), "x_cat": torch.from_numpy(categories)}
+        infos = {
+            "x_cont": kit.TensorInfo(feat_shape=[len(of_numbers)]),
+            "x_cat": kit.TensorInfo(cat_sizes=sizes),
+        }
+        if labels is not None:
+            tensors["y"] = torch.tensor(labels)[:, None]
+            infos["y"] = kit.TensorInfo(cat_sizes=[n_classes])
+        return kit.DictDataset(tensors, infos)
+
+    def _numbers(self, X: pd.DataFrame, j: int) -> NDArray[np.float64]:
+        numbers = to_numbers(X.iloc[:, j])
+        n_missing = int(np.isnan(numbers).sum())
+        if n_missing:
+            raise ValueError(
+                f"column {self.names[j]!r} misses {n_missing} of {len(numbers)} numbers: RealMLP takes none "
+                "that are missing. Drop those rows, as the paper does, or fill the gaps."
+            )
+        return numbers
+
+
+# ---- the network ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A network of pytabkit, with what its rows go through once before training."""
+
+    preprocessing: Any
+    net: Any
+
+    def prepare(self, rows: Any) -> dict[str, torch.Tensor]:
+        prepared: dict[str, torch.Tensor] = self.preprocessing.forward_ds(rows).tensors
+        return prepared
+
+    def predict(self, rows: dict[str, torch.Tensor]) -> NDArray[Any]:
+        import torch
+
+        self.net.eval()
+        n = len(next(iter(rows.values())))
+        with torch.no_grad():
+            parts = [
+                self.net({name: each[None, i : i + CHUNK] for name, each in rows.items()})[
+                    "x_cont"
+                ][0]
+                for i in range(0, max(1, n), CHUNK)
+            ]
+            outputs = torch.cat(parts)
+            log_odds = outputs[:, 1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs
+        return np.asarray(log_odds.numpy())
+
+    def weights(self) -> Weights:
+        return {name: each.detach().clone() for name, each in self.net.state_dict().items()}
+
+
+def _new_module(job: Job, options: dict[str, Any], columns: Columns, kit: Any) -> Any:
+    """Return pytabkit's Lightning module, fitted to the training rows but not trained."""
+    import torch
+
+    seed = job.seed % LARGEST_SEED
+    # The second seed is drawn as in RealMLP_TD_Classifier, so that its weights are ours.
+    second = int(np.random.RandomState(seed).randint(0, 2**31 - 1, size=1)[0])
+    rows = torch.arange(len(job.y))[None]
+    split = kit.SplitIdxs(rows, None, None, split_seed=seed, sub_split_seeds=[second], split_id=0)
+    module = kit.TabNNModule(**options)
+    data = columns.dataset(job.X, kit, job.y, job.n_classes)
+    module.compile_model(data, [split], kit.InterfaceResources(job.n_threads or 1, gpu_devices=[]))
+    return module
+
+
+def _epochs(module: Any) -> Iterator[None]:
+    """Train for as long as anyone asks; pause after each epoch."""
+    optimizer, rows, progress = module.configure_optimizers(), module.train_dl, module.progress
+    while True:
+        module.model.train()
+        for batch in rows:
+            module.hp_manager.update_hypers(module)  # the schedules, by what progress says
+            output = module.model(batch)
+            loss = module.criterion(output["x_cont"], output["y"]).sum()
+            loss.backward()
+            optimizer.step(loss=loss)
+            optimizer.zero_grad()
+            progress.total_samples += batch["y"].shape[-2]
+            progress.epoch_float = progress.total_samples / rows.get_num_iterated_samples()
+        progress.epoch += 1
+        yield
+
+
+def _options(job: Job, kit: Any) -> dict[str, Any]:
+    """Return all that pytabkit is told, its defaults included."""
+    if job.weights is not None:
+        raise ValueError("weights were given, but pytabkit's RealMLP has none: leave them out")
+    defaults = {**kit.DefaultParams.RealMLP_TD_CLASS, "ls_eps": 0.0, "batch_size": 256}
+    ours = {"n_epochs": job.max_steps}
+    allowed = [name for name in defaults if name not in ("n_epochs", "use_ls")]
+    for name in job.params:
+        if name not in allowed:
+            fail_choice("a parameter of realmlp", name, allowed, "left out")
+    options = defaults | job.params | ours
+    return options | {"use_ls": options["ls_eps"] > 0}
+
+
+# ---- pytabkit and torch -----------------------------------------------------------------------------------
+
+
+def _pytabkit() -> Any:
+    """Import what is used of pytabkit; not at the top, since the space is of use without it."""
+    with needs_extra("realmlp", package="pytabkit"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # it still uses torch.jit.script
+        from pytabkit.models.alg_interfaces.base import InterfaceResources, SplitIdxs
+        from pytabkit.models.data.data import DictDataset, TensorInfo
+        from pytabkit.models.sklearn.default_params import DefaultParams
+        from pytabkit.models.training.lightning_modules import TabNNModule
+    return SimpleNamespace(
+        DefaultParams=DefaultParams,
+        DictDataset=DictDataset,
+        InterfaceResources=InterfaceResources,
+        SplitIdxs=SplitIdxs,
+        TabNNModule=TabNNModule,
+        TensorInfo=TensorInfo,
+    )
+
+
+@contextmanager
+def _aside(n_threads: int | None) -> Iterator[None]:
+    """Give torch so many threads, and put back what pytabkit changes: random numbers, and TF32."""
+    import torch
+
+    with ALONE:
+        threads, tf32 = torch.get_num_threads(), torch.backends.cuda.matmul.allow_tf32
+        if n_threads is not None:
+            torch.set_num_threads(n_threads)
+        try:
+            with torch.random.fork_rng(devices=[]):
+                yield
+        finally:
+            torch.set_num_threads(threads)
+            torch.backends.cuda.matmul.allow_tf32 = tf32

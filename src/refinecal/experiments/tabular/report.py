@@ -1,0 +1,377 @@
+"""The report of a tabular experiment: one page with the paper's figures, and its tables as CSV files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from refinecal.experiments.tabular import figures
+from refinecal.experiments.tabular.analysis import (
+    METRIC_WORDS,
+    SCORE_WORDS,
+    Analysis,
+    method_word,
+    procedure_word,
+)
+from refinecal.experiments.tabular.differences import Summary
+from refinecal.experiments.tabular.judging import MODES, REFERENCE
+from refinecal.experiments.tabular.regimes import Regime
+from refinecal.experiments.tabular.tables import write_tables
+from refinecal.experiments.tabular.words import counted, lead, sentence, signed
+from refinecal.report import Card, Column, Figure, Page, Section, Table, write
+from refinecal.report.cells import number
+from refinecal.report.of_evaluation import facts_of
+from refinecal.report.words import spaced
+
+__all__ = ["PAGE", "page", "write_report"]
+
+PAGE = "report.html"
+Blocks = list[Table | Figure]
+Columns = list[str | Column]
+Cells = list[Any]
+
+
+def write_report(analysis: Analysis, folder: Path) -> Path:
+    """Write the page and the tables into a folder; return the page."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_tables(analysis, folder)
+    write(page(analysis), folder / PAGE)
+    return folder / PAGE
+
+
+def page(analysis: Analysis) -> Page:
+    """Return the report: the answer first, then where it holds, then everything else."""
+    compared = bool(analysis.headlines)
+    sections = [
+        *([headline_section(analysis)] if compared else []),
+        procedures_section(analysis),
+        *([regimes_section(analysis)] if compared else []),
+        questions_section(analysis),
+        scores_section(analysis),
+        stopping_section(analysis),
+        *([sets_section(analysis)] if compared else []),
+        costs_section(analysis),
+        run_section(analysis),
+    ]
+    return Page(
+        "Stopping by refinement, on tables",
+        spaced(lead(analysis)),
+        cards=cards(analysis),
+        points=[spaced(sentence(each)) for each in analysis.headlines],
+        sections=sections,
+        facts=_facts(analysis),
+    )
+
+
+def cards(analysis: Analysis) -> list[Card]:
+    """Return the numbers that matter most."""
+    results = analysis.results
+    splits = max(row.split for row in results.rows) + 1
+    each_set = "1 split each" if splits == 1 else f"up to {splits} splits each"
+    made = [
+        Card("data sets", len(analysis.sets), each_set),
+        Card("trainings", results.done, _unfinished(analysis)),
+    ]
+    for each in analysis.headlines[:2]:
+        about = f"by refinement: {method_word(each.method, each.mode)}"
+        made.append(Card("mean log loss", spaced(signed(each.summary.mean)), about))
+    return made
+
+
+def _unfinished(analysis: Analysis) -> str:
+    results = analysis.results
+    said = [f"{len(results.failed)} failed"] if results.failed else []
+    said += [f"{number(results.missing)} not yet run"] if results.missing else []
+    return ", ".join(said) or "none failed"
+
+
+def _facts(analysis: Analysis) -> dict[str, str]:
+    plans = analysis.results.plans
+    return facts_of(
+        sets=len(analysis.sets),
+        methods=", ".join(analysis.methods),
+        splits=", ".join(str(plan.splits) for plan in plans),
+        configurations=", ".join(str(plan.configs) for plan in plans),
+        seed=plans[0].seed,
+        plan=", ".join(plan.key for plan in plans),
+    )
+
+
+# ---- tables of comparisons ---------------------------------------------------------------------------------
+
+SUMMARY: dict[str, Column] = {
+    each.name: each
+    for each in (
+        Column(
+            "all told",
+            help="Lower or higher if interval and test both leave out chance; with mean before it, only the "
+            "interval does, which few sets may rule; with most, only the test.",
+        ),
+        Column("sets", digits=0),
+        Column(
+            "mean", digits=2, help="Of the relative differences, in percent; negative is better."
+        ),
+        Column("from", digits=2, help="The 95 % interval of the mean, from 10 000 resampled sets."),
+        Column("to", digits=2),
+        Column("median", digits=2),
+        Column("− · 0 · +", help="Sets whose difference is negative, exactly 0, and positive."),
+        Column(
+            "beyond noise",
+            help="Sets that are better · tied · worse by the test within the set; – if it cannot be told.",
+        ),
+        Column("p", digits=3, help="Of Wilcoxon's signed-rank test over sets."),
+    )
+}
+AS_ABOVE = "Columns as in the first table."
+
+
+def _table(
+    title: str,
+    names: Columns,
+    rows: Sequence[tuple[Cells, Summary]],
+    note: str = AS_ABOVE,
+    without: Sequence[str] = (),
+    explained: bool = False,
+) -> Table:
+    """Return a table of summaries, without some columns; say what they mean if that was not said before."""
+    columns = [each for name, each in SUMMARY.items() if name not in without]
+    if not explained:
+        columns = [replace(each, help="") for each in columns]
+    cells = [
+        [*about, *(_unbroken(_cells(found)[each.name]) for each in columns)]
+        for about, found in rows
+    ]
+    return Table(title, [*names, *columns], cells, note)
+
+
+def _cells(found: Summary) -> dict[str, Any]:
+    """Return a summary by column."""
+    low, high = (each if isfinite(each) else None for each in (found.low, found.high))
+    return {
+        "all told": found.verdict,
+        "sets": found.sets,
+        "mean": found.mean,
+        "from": low,
+        "to": high,
+        "median": found.median,
+        "− · 0 · +": f"{found.lower} · {found.equal} · {found.higher}",
+        "beyond noise": counted(found).replace("/", " · "),
+        "p": found.p,
+    }
+
+
+def _unbroken(cell: Any) -> Any:
+    """Keep a few words, or a number among them, on one line."""
+    if not isinstance(cell, str):
+        return cell
+    return cell.replace(" ", "\N{NO-BREAK SPACE}").replace(".", "\N{WORD JOINER}.")
+
+
+# ---- sections ----------------------------------------------------------------------------------------------
+
+
+def headline_section(analysis: Analysis) -> Section:
+    """Return refinement against log loss for each method."""
+    rows = [([method_word(each.method, each.mode)], each.summary) for each in analysis.headlines]
+    title = "Refinement + TS against log loss + TS: relative difference in test log loss, %"
+    text = (
+        "Both procedures choose from the same trainings by the same validation rows, and both are followed "
+        "by temperature scaling (TS) on these rows. So the difference is what the choice alone changes. "
+        "Where both choose the same step, or steps that are equally good, it is a tie.",
+        "If nothing differed at all, the test within a set, at the 5 % level, would still call one set in 40 "
+        "better and one in 40 worse.",
+    )
+    table = _table(title, ["method"], rows, note="", explained=True)
+    return Section("Refinement or log loss", [spaced(each) for each in text], (table,))
+
+
+def procedures_section(analysis: Analysis) -> Section:
+    """Return every procedure against log loss + TS (figures 5 and F.2 of the paper)."""
+    drawn = [figures.boxes(analysis, method, "log_loss") for method in analysis.methods]
+    text = (
+        "A procedure is what chooses the step, and for tuned models the configuration, with what calibrates "
+        "afterwards: nothing, temperature scaling with Laplace smoothing (TS), or auto.",
+    )
+    blocks: Blocks = [*drawn, _procedures_table(analysis, "log_loss")]
+    return Section("Every procedure against log loss + TS", text, blocks)
+
+
+def _procedures_table(analysis: Analysis, score: str) -> Table:
+    rows: list[tuple[Cells, Summary]] = []
+    for method, mode in analysis.pairs:
+        for one in analysis.procedures(method, mode, score):
+            found = analysis.compared(method, mode, one, REFERENCE, score)
+            rows.append(([method_word(method, mode), procedure_word(one)], found.summary))
+    title = f"Relative difference to log loss + TS, %: {SCORE_WORDS[score]}"
+    return _table(title, ["method", "procedure"], rows)
+
+
+def regimes_section(analysis: Analysis) -> Section:
+    """Return where refinement helps (figure F.1 of the paper), by sets and by trainings."""
+    by_set = [each for each in analysis.regimes if each.mode in MODES]
+    by_training = [each for each in analysis.regimes if each.mode not in MODES]
+    note = (
+        "Each training with random parameters is stopped by either metric; no configuration is chosen. In "
+        f"each class the losses of a set are averaged first, so that every set counts once. {AS_ABOVE}"
+    )
+    drawn = (figures.by_rise(analysis), figures.by_learning_rate(analysis))
+    blocks: Blocks = [
+        figures.by_size(analysis),
+        *_regimes_tables("Data sets by", by_set, AS_ABOVE),
+        *(each for each in drawn if each is not None),
+        *_regimes_tables("Trainings with random parameters by", by_training, note),
+    ]
+    text = (
+        "Relative difference in test log loss of refinement + TS to log loss + TS, in percent; negative is "
+        "better. The rise is how far the validation log loss climbs from its minimum to the end of the "
+        "training, as a part of the minimum: how much the model over-fits if it is not stopped.",
+    )
+    return Section("Where it helps, and where it does not", text, blocks)
+
+
+def _regimes_tables(title: str, regimes: Sequence[Regime], note: str) -> list[Table]:
+    """Return a table for each property that sets or trainings were sorted by."""
+    rows: dict[str, list[tuple[Cells, Summary]]] = {}
+    for each in regimes:
+        name = method_word(each.method, each.mode if each.mode in MODES else None)
+        about = [name, _unbroken(each.name), each.trainings]
+        rows.setdefault(each.by, []).append((about, each.summary))
+    columns: Columns = ["method", "class", Column("trainings", digits=0)]
+    without = [] if any(each.summary.wins is not None for each in regimes) else ["beyond noise"]
+    return [
+        _table(f"{title} {by}", columns, some, note=note, without=without)
+        for by, some in rows.items()
+    ]
+
+
+def questions_section(analysis: Analysis) -> Section:
+    """Return direct comparisons of procedures that a user may hesitate between."""
+    rows: list[tuple[Cells, Summary]] = []
+    for method, mode in analysis.pairs:
+        for one in analysis.questions(method, mode):
+            words = procedure_word(one.procedure), procedure_word(one.reference)
+            rows.append(([method_word(method, mode), *words], one.found.summary))
+    title = "Relative difference in test log loss of the first to the second, %"
+    text = (
+        "Does calibration help, does refinement help, by which estimate, and which calibrator should "
+        "follow? Below 0 the first is better.",
+    )
+    return Section("Which to use", text, (_table(title, ["method", "first", "second"], rows),))
+
+
+def scores_section(analysis: Analysis) -> Section:
+    """Return Brier's score, errors and AUROC (figures F.3, F.4 and F.5 of the paper)."""
+    blocks: Blocks = []
+    for score in ("brier", "error", "auroc"):
+        blocks += [figures.boxes(analysis, method, score) for method in analysis.methods]
+        blocks.append(_procedures_table(analysis, score))
+    text = (
+        "The same choices, judged by other scores. AUROC is one class against the rest, and compared as "
+        "1 − AUROC, so that less is better everywhere.",
+    )
+    return Section("Brier score, error rate and AUROC", text, blocks)
+
+
+def stopping_section(analysis: Analysis) -> Section:
+    """Return when each metric stops (figure F.6 of the paper)."""
+    from numpy import quantile
+
+    rows: list[Cells] = [
+        [
+            *(method_word(method, mode), METRIC_WORDS[metric], len(steps)),
+            *(float(each) for each in quantile(steps, (0.25, 0.5, 0.75))),
+            analysis.most_steps(method),
+        ]
+        for method, mode in analysis.pairs
+        for metric, steps in analysis.steps(method, mode).items()
+    ]
+    counts = [Column(name, digits=0) for name in ("sets", "25 %", "median", "75 %", "last")]
+    columns: Columns = ["method", "metric", *counts]
+    note = "Of each set, the median over splits."
+    table = Table("Best steps: quartiles over data sets", columns, rows, note)
+    drawn = [figures.stopping(analysis, method) for method in analysis.methods]
+    return Section("When each metric stops", (), (*drawn, table))
+
+
+def sets_section(analysis: Analysis) -> Section:
+    """Return refinement against log loss, set by set."""
+    words = {-1: "better", 0: "tie", 1: "worse", None: "–"}
+    counts = [Column(name, digits=0) for name in ("rows", "validation", "classes", "splits")]
+    losses = [Column(name, digits=4) for name in ("log loss + TS", "refinement + TS")]
+    error = "Standard error of the difference, over splits that share rows; over test rows if splits are few."
+    gaps = [Column("difference, %", digits=2), Column("error, %", digits=2, help=error)]
+    columns: Columns = ["data set", *counts, *losses, *gaps, "beyond noise"]
+    tables = []
+    for each in analysis.headlines:
+        rows: list[Cells] = [
+            [
+                *(one.set, one.n_rows, one.n_val, one.n_classes, one.splits),
+                *(one.reference, one.value, one.relative),
+                100 * one.error / one.reference if one.reference > 0 else None,
+                words[one.verdict],
+            ]
+            for one in each.sets
+        ]
+        tables.append(Table(f"{method_word(each.method, each.mode)}: test log loss", columns, rows))
+    return Section("Set by set", ("Means over splits.",), tables)
+
+
+def costs_section(analysis: Analysis) -> Section:
+    """Return run time and memory."""
+    columns: Columns = [
+        "method",
+        Column("trainings", digits=0),
+        Column("training, s", digits=2, help="Median of one training."),
+        Column("tracking", percent=True, help="Of all metrics, as a part of all training."),
+        Column("predicting, s", digits=2, help="Median: predictions of the chosen steps."),
+        Column("memory, MB", digits=0, help="The most that a process had used by then."),
+        Column("hours", digits=2, help="Of all trainings, one after another."),
+    ]
+    rows: list[Cells] = [
+        [
+            *(method_word(each.method, each.mode), each.trainings, each.training, each.tracking),
+            *(each.predicting, each.memory / 1e6, each.hours),
+        ]
+        for each in analysis.costs
+    ]
+    return Section("Time and memory", (), (Table("What trainings took", columns, rows),))
+
+
+def run_section(analysis: Analysis) -> Section:
+    """Return what was run, what failed, and how differences were tested."""
+    names = ("sets", "splits", "configurations", "trainings")
+    columns: Columns = ["method", *(Column(name, digits=0) for name in names)]
+    rows: list[Cells] = [
+        [
+            method_word(each.method, each.mode),
+            *analysis.extent(each.method, each.mode),
+            each.trainings,
+        ]
+        for each in analysis.costs
+    ]
+    blocks: Blocks = [
+        Table("What was run", columns, rows, "Splits and configurations: the most of any set.")
+    ]
+    if analysis.results.failed:
+        failed: list[Cells] = [[str(key), said] for key, said in analysis.results.failed.items()]
+        blocks.append(Table("What failed", ["training", "error"], failed))
+    return Section("What was run, and how it was tested", [spaced(each) for each in METHOD], blocks)
+
+
+METHOD = (
+    "Every training runs to its last step. On validation rows (16 % of the data) each metric chooses its "
+    "best step, and for tuned models the best of the random configurations (the default parameters are not "
+    "among them); of equal values the first. Temperature scaling and auto are fitted on the same validation "
+    "rows, and test rows (20 %) are used for nothing but the scores shown here. Test rows of a class that no "
+    "training row has are left out.",
+    "The relative difference on a set is that of the means over its splits, clipped to ±100 %. Within a set "
+    "a difference is beyond noise if the paired t-test over splits says so at the 5 % level, with Nadeau and "
+    "Bengio's correction, since the splits share rows. With one or two splits, the standard error over test "
+    "rows tells instead, for log loss only: whether these models differ, not whether others would.",
+    "Over sets, the 95 % interval is the range of the means of 10 000 resamples of the sets, expanded as "
+    "Student's quantiles are for few sets, and p is that of Wilcoxon's signed-rank test. Many comparisons "
+    "are shown: of 20 without any difference, one will seem to have one.",
+)

@@ -1,0 +1,228 @@
+"""From the folder of a run to tables: what every procedure is worth, on every split of every data set."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from refinecal._whole import whole
+from refinecal.experiments.tabular.judging import Judged, Row, Timing, Training, judge
+from refinecal.experiments.tabular.plan import Key, Plan
+
+__all__ = ["Results", "merged", "read_results", "write_table"]
+
+DIGITS = 10  # significant ones in tables: the last bits of a sum depend on the machine
+Progress = Callable[[int, int], None]
+
+
+SAME = ("seed", "max_steps", "max_rows", "version")  # what runs must share to be one experiment
+
+
+@dataclass(frozen=True)
+class Results:
+    """All that a run has found out, in the order of its plan; or several runs together.
+
+    Attributes
+    ----------
+    plans : list of Plan
+        What was to be trained.
+    rows : list of Row
+        What each procedure is worth on each split.
+    trainings : list of Training
+        What stopping by refinement changed in each training.
+    timings : list of Timing
+        What each training took.
+    failed : dict
+        The trainings that failed, by key, with what their error says.
+    """
+
+    plans: list[Plan]
+    rows: list[Row]
+    trainings: list[Training]
+    timings: list[Timing]
+    failed: dict[Key, str]
+
+    @cached_property
+    def methods(self) -> list[str]:
+        """Every method of the plans."""
+        return _all(plan.methods for plan in self.plans)
+
+    @cached_property
+    def planned(self) -> int:
+        """Number of trainings in the plans."""
+        return len({key for plan in self.plans for key in plan.units()})
+
+    @cached_property
+    def done(self) -> int:
+        """Number of trainings that are there."""
+        return len(self.timings)
+
+    @property
+    def missing(self) -> int:
+        """Number of trainings that are neither there nor failed."""
+        return self.planned - self.done - len(self.failed)
+
+    def at_least(self, rows: int) -> Results:
+        """Return what there is of data sets with so many rows or more."""
+        known = {row.set for row in self.rows if row.n_rows >= rows}
+        if not known:
+            most = max(row.n_rows for row in self.rows)
+            raise ValueError(f"no data set has {rows} rows: the largest has {most}")
+        kept = [row for row in self.rows if row.set in known]
+        trainings = [each for each in self.trainings if each.set in known]
+        timings = [each for each in self.timings if each.set in known]
+        failed = {key: said for key, said in self.failed.items() if key.set in known}
+        plans = [
+            plan.at(tuple(source for source in plan.sources if source["name"] in known))
+            for plan in self.plans
+            if known & set(plan.sets)
+        ]
+        return Results(plans, kept, trainings, timings, failed)
+
+
+def merged(results: Sequence[Results]) -> Results:
+    """Return several runs as one: what more than one of them holds is taken from the first."""
+    for other in results[1:]:
+        _check_same(results[0].plans[0], other.plans[0])
+    rows = {row[:6]: row for each in reversed(results) for row in each.rows}
+    trainings = {Key(*_key(row)): row for each in reversed(results) for row in each.trainings}
+    timings = {Key(*row[:4]): row for each in reversed(results) for row in each.timings}
+    failed = {key: said for each in reversed(results) for key, said in each.failed.items()}
+    plans = [plan for each in results for plan in each.plans]
+    order = _order(plans)
+    return Results(
+        plans,
+        sorted(rows.values(), key=lambda row: order((row.set, row.split, row.method))),
+        sorted(
+            trainings.values(),
+            key=lambda row: (*order((row.set, row.split, row.method)), row.config),
+        ),
+        sorted(
+            timings.values(), key=lambda row: (*order((row.set, row.split, row.method)), row.config)
+        ),
+        {key: said for key, said in failed.items() if key not in timings},
+    )
+
+
+def _key(row: Training) -> tuple[str, int, str, int]:
+    return row.set, row.split, row.method, row.config
+
+
+def _check_same(one: Plan, other: Plan) -> None:
+    for name in SAME:
+        if getattr(one, name) != getattr(other, name):
+            raise ValueError(
+                f"the runs differ in {name}, {getattr(one, name)} and {getattr(other, name)}: report each "
+                "of them by itself"
+            )
+
+
+def read_results(
+    path: str | os.PathLike[str],
+    auto: bool = True,
+    processes: int = 1,
+    progress: Progress | None = None,
+) -> Results:
+    """Judge every training of a run by its test rows.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder of the run.
+    auto : bool, default True
+        Whether to calibrate what log loss and refinement chose by ``"auto"``, too: about 0.2 s each.
+    processes : int, default 1
+        Splits judged at the same time; the result does not depend on it.
+    progress : callable, optional
+        Called with how many groups of trainings are judged, and how many there are.
+    """
+    from refinecal.experiments.store import RunFolder
+
+    folder = RunFolder(path)
+    plan, there = folder.plan, set(folder.finished())
+    groups: dict[tuple[str, int, str], list[Path]] = {}
+    for key in plan.units():  # by increasing configuration
+        if key in there:
+            groups.setdefault((key.set, key.split, key.method), []).append(folder.unit_path(key))
+    if not groups:
+        raise ValueError(
+            f"{path} holds no finished training: run refinecal experiment tabular first; refinecal "
+            "experiment status tells what there is"
+        )
+    paths = [groups[name] for name in sorted(groups, key=_order([plan]))]
+    found = _all_judged(paths, auto, processes, progress)
+    failed = {
+        key: f"{about.get('kind', 'error')}: {about.get('message', '')}".strip(": ")
+        for key, about in folder.failed().items()
+    }
+    return Results(
+        [plan],
+        [row for each in found for row in each.rows],
+        [row for each in found for row in each.trainings],
+        [row for each in found for row in each.timings],
+        failed,
+    )
+
+
+def _order(plans: Sequence[Plan]) -> Callable[[tuple[str, int, str]], tuple[int, int, int]]:
+    """Return what to sort by: methods, sets and splits as in the plans."""
+    sets = {name: place for place, name in enumerate(_all(plan.sets for plan in plans))}
+    methods = {name: place for place, name in enumerate(_all(plan.methods for plan in plans))}
+    return lambda name: (methods[name[2]], sets[name[0]], name[1])
+
+
+def _all(names: Iterable[Iterable[str]]) -> list[str]:
+    return list(dict.fromkeys(name for some in names for name in some))
+
+
+def _all_judged(
+    groups: Sequence[Sequence[Path]], auto: bool, processes: int, progress: Progress | None
+) -> list[Judged]:
+    from joblib import Parallel, delayed, parallel_config  # type: ignore[import-untyped]
+
+    with parallel_config(backend="loky", inner_max_num_threads=1):
+        jobs = Parallel(n_jobs=min(processes, len(groups)), return_as="generator")
+        found = []
+        for each in jobs(delayed(judge_files)(paths, auto) for paths in groups):
+            found.append(each)
+            if progress is not None:
+                progress(len(found), len(groups))
+    return found
+
+
+def judge_files(paths: Sequence[Path], auto: bool = True) -> Judged:
+    """Return what the trainings in some files are worth: of one method on one split of one set."""
+    from refinecal.experiments.tabular.unit import UnitResult
+
+    return judge((UnitResult.load(path) for path in paths), auto)
+
+
+# ---- tables as files ---------------------------------------------------------------------------------------
+
+
+def write_table(path: str | os.PathLike[str], columns: Sequence[str], rows: Iterable[Any]) -> None:
+    """Write a CSV file, whole or not at all; the same rows make the same bytes on any machine."""
+    with whole(path) as part, part.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([_cell(value) for value in row] for row in rows)
+
+
+def _cell(value: Any) -> str:
+    """Return a value as text: 10 significant digits, nothing for what is missing.
+
+    >>> _cell(0.1 + 0.2), _cell(float("nan")), _cell(3), _cell("a"), _cell(-0.0)
+    ('0.3', '', '3', 'a', '0')
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, float):
+        return f"{value + 0.0:.{DIGITS}g}"
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,170 @@
+"""What one training leaves behind: one file, in which nothing is ever run when it is opened."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._json import plain
+from refinecal._whole import whole
+from refinecal.experiments.tabular.plan import Key
+
+__all__ = ["UnitResult"]
+
+FORMAT = 1  # of the file
+HEADER = "header.json"
+COUNTS = ("n_classes", "n_train", "n_val", "n_test", "peak_memory")
+LABELS = ("y_val", "y_test", "classes_known")
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnitResult:
+    """One training to its last step: the best step by each metric, and what was predicted there.
+
+    Attributes
+    ----------
+    key : Key
+        Which data set, split, method and configuration.
+    n_classes, n_train, n_val, n_test : int
+        Classes of the data set, and rows of each part.
+    params : dict
+        What was trained with; empty for the method's default parameters.
+    y_val, y_test : ndarray of int64
+        Labels as codes 0..n_classes-1.
+    classes_known : ndarray of int64
+        The codes of the classes among the training rows, in increasing order: the columns of the logits.
+    best : dict
+        For each metric the best step, counted from 1; without the metrics that were never a number.
+    value : dict
+        For each metric its value on the validation rows at that step.
+    val_logits, test_logits : dict
+        By step: ``(n,)`` float32 log-odds of the second of two known classes, else ``(n, k)``.
+    history : dict
+        For each metric its value at every step, NaN where it was not a number. ``refinement_isotonic`` is
+        there for two classes only.
+    seconds : dict
+        Of ``training``, ``tracking`` and ``predicting``.
+    peak_memory : int
+        The most memory, in bytes, that the process had used by then.
+    """
+
+    key: Key
+    n_classes: int
+    n_train: int
+    n_val: int
+    n_test: int
+    params: dict[str, Any]
+    y_val: NDArray[np.int64]
+    y_test: NDArray[np.int64]
+    classes_known: NDArray[np.int64]
+    best: dict[str, int]
+    value: dict[str, float]
+    val_logits: dict[int, NDArray[np.float32]]
+    test_logits: dict[int, NDArray[np.float32]]
+    history: dict[str, NDArray[np.float64]]
+    seconds: dict[str, float]
+    peak_memory: int
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one ``.npz`` file, whole or not at all; equal results make equal bytes."""
+        names, steps = list(self.history), sorted(self.val_logits)
+        header = {
+            "format": FORMAT,
+            "key": list(self.key),
+            **{name: getattr(self, name) for name in COUNTS},
+            "params": self.params,
+            "metrics": names,
+            "best": self.best,
+            "steps": steps,
+            "seconds": self.seconds,
+        }
+        text = json.dumps(plain(header), ensure_ascii=False, allow_nan=False).encode()
+        arrays: Arrays = {HEADER: np.frombuffer(text, np.uint8)}
+        arrays |= {name: getattr(self, name) for name in LABELS}
+        arrays["values"] = np.array([self.value[name] for name in self.best], np.float64)
+        arrays["history"] = np.array([self.history[name] for name in names], np.float64)
+        for step in steps:
+            arrays[f"val_{step}"] = self.val_logits[step]
+            arrays[f"test_{step}"] = self.test_logits[step]
+        with whole(path) as part, part.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what :meth:`save` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the file is anything else, or damaged.
+        """
+        with _reading(Path(path)), np.load(path, allow_pickle=False) as stored:
+            header = json.loads(stored[HEADER].tobytes())
+            if header["format"] != FORMAT:
+                raise ValueError(f"its format is {header['format']}, not {FORMAT}")
+            found = cls(**_fields(header, stored))
+            found._check()
+        return found
+
+    def _check(self) -> None:
+        """Complain of contents that do not fit together."""
+        shapes = {"y_val": self.n_val, "y_test": self.n_test}
+        for name, n in shapes.items():
+            if getattr(self, name).shape != (n,):
+                raise ValueError(f"{name} is not of {n} rows")
+        k = len(self.classes_known)
+        for name, logits, n in (
+            ("val", self.val_logits, self.n_val),
+            ("test", self.test_logits, self.n_test),
+        ):
+            if not set(self.best.values()) <= set(logits):
+                raise ValueError(f"{name}_logits of a best step are missing")
+            if any(each.shape != ((n,) if k == 2 else (n, k)) for each in logits.values()):
+                raise ValueError(f"{name}_logits are not of {n} rows and {k} classes")
+
+
+def _fields(header: Mapping[str, Any], stored: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    best = {name: int(step) for name, step in header["best"].items()}
+    values = dict(zip(best, stored["values"].tolist(), strict=True))
+    history = dict(zip(header["metrics"], stored["history"], strict=True))
+    found = {
+        "key": Key(*header["key"]),
+        **{name: int(header[name]) for name in COUNTS},
+        "params": header["params"],
+        **{name: stored[name].astype(np.int64, casting="safe") for name in LABELS},
+        "best": best,
+        "value": values,
+        "val_logits": {step: stored[f"val_{step}"] for step in header["steps"]},
+        "test_logits": {step: stored[f"test_{step}"] for step in header["steps"]},
+        "history": history,
+        "seconds": header["seconds"],
+    }
+    assert set(found) == {field.name for field in fields(UnitResult)}
+    return found
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn whatever is wrong with a file into one clear error."""
+    try:
+        if not zipfile.is_zipfile(path) and path.is_file():
+            raise ValueError("it is no archive of arrays")
+        yield
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"{path} is not the result of a training, or it is damaged ({type(error).__name__}: {error}): "
+            "delete it and resume the run, which trains that unit again"
+        ) from error

@@ -1,0 +1,354 @@
+"""``refinecal experiment tabular`` and ``status``: small tables, trained, stopped, resumed, refused."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_runs import run_command
+from rich.console import Console
+
+from refinecal.cli import _running
+from refinecal.cli._running import Watch
+from refinecal.cli._voice import Voice
+from refinecal.cli._words import ESCAPES
+from refinecal.cli.experiment import experiment_app
+from refinecal.experiments.running import State
+from refinecal.experiments.store import RunFolder
+from refinecal.experiments.tabular.plan import Key, Plan
+from refinecal.experiments.tabular.results import read_results, write_table
+from refinecal.experiments.tabular.sets import find_sets
+
+run = partial(run_command, experiment_app)
+
+SMALL = ("--data", "tables", "--min-rows", 100, "--splits", 2, "--max-steps", 5)
+ALONE = ("--processes", 1)
+PROGRAM = (
+    "from refinecal.cli import _interrupts; _interrupts.install(); "
+    "from refinecal.cli.experiment import experiment_app; experiment_app(prog_name='refinecal')"
+)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("tables").mkdir()
+    for name, k in (("two", 2), ("three", 3)):
+        pq.write_table(made(k), f"tables/{name}.parquet")
+
+
+def made(k, n=300):
+    rng = np.random.default_rng(k)
+    x = rng.normal(size=(n, 3))
+    y = (x[:, :1] * np.arange(k) + rng.gumbel(size=(n, k))).argmax(axis=1)
+    return pa.table({**{f"x{j}": x[:, j] for j in range(3)}, "target": [f"c{each}" for each in y]})
+
+
+def begun(**more):
+    """Return a run of which nothing is computed yet."""
+    sources = tuple(source.to_dict() for source in find_sets("tables"))
+    given = {"methods": ("xgboost",), "splits": 1, "min_rows": 100, "max_steps": 5} | more
+    return RunFolder.create("run", Plan(sources, **given))
+
+
+def tables(run):
+    """Return the result tables of a run, as bytes."""
+    results = read_results(run, auto=False)  # which is as deterministic, but slower
+    found = []
+    for rows in (results.rows, results.trainings):
+        write_table("table.csv", type(rows[0])._fields, rows)
+        found.append(Path("table.csv").read_bytes())
+    return found
+
+
+# ---- a run -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_and_its_status():
+    out, err = run("tabular", *SMALL, "--methods", "xgboost,logistic", "--out", "run", *ALONE)
+    assert "2 data sets × 2 splits × 2 methods × 1 configuration = 8 trainings" in out
+    assert "run: 8 of 8 trainings finished" in out
+    assert "refinecal experiment report run" in out
+    assert err == ""
+    folder = RunFolder("run")
+    assert len(folder.finished()) == 8
+    assert (folder.plan.splits, folder.plan.min_rows, folder.plan.max_steps) == (2, 100, 5)
+    again, _ = run("status", "run")
+    assert "run: 8 of 8 trainings finished" in again
+    assert "--resume" not in again
+
+
+def test_the_result_for_programs():
+    out, _ = run("tabular", *SMALL, "--sets", "two", "--out", "run", "--json", *ALONE)
+    found = json.loads(out)
+    assert (found["planned"], found["finished"], found["failed"], found["missing"]) == (2, 2, 0, 0)
+    assert found["failures"] == []
+    assert found["seconds_left"] == 0
+    (method,) = found["methods"]
+    assert method["method"] == "xgboost"
+    assert method["mean_seconds"] > 0
+    status, _ = run("status", "run", "--json")
+    assert json.loads(status) == found
+
+
+def test_random_configurations_are_trained_beside_the_default():
+    run("tabular", *SMALL, "--sets", "two", "--configs", 2, "--out", "run", *ALONE)
+    finished = RunFolder("run").finished()
+    assert sorted({key.config for key in finished}) == [0, 1, 2]
+    assert len(finished) == 6
+
+
+def test_quiet_is_quiet():
+    given = ("--sets", "two", "--splits", 1, "--out", "run", "--quiet", *ALONE)
+    assert run("tabular", *SMALL, *given) == ("", "")
+
+
+def test_results_do_not_depend_on_the_number_of_processes():
+    run("tabular", *SMALL, "--configs", 1, "--out", "one", *ALONE)
+    run("tabular", *SMALL, "--configs", 1, "--out", "three", "--processes", 3)
+    assert tables("one") == tables("three")
+
+
+# ---- stopped and resumed -----------------------------------------------------------------------------------
+
+
+def begin(*arguments):
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *map(str, arguments)],
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _wait_for(condition, process, seconds=120):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def finished(path):
+    units = Path(path) / "units"
+    return len(list(units.glob("[!.]*.npz"))) if units.is_dir() else 0
+
+
+def test_three_kills_at_random_then_the_same_tables_as_without():
+    given = (*SMALL, "--configs", 2, "--methods", "xgboost,logistic", "--splits", 3)
+    run("tabular", *given, "--out", "whole", "--processes", 2)
+    rng = np.random.default_rng(0)
+    for kill in range(3):
+        process = begin("tabular", *given, "--out", "killed", "--processes", 2, "--resume")
+        _wait_for(lambda: finished("killed") >= 7 * (kill + 1), process)  # noqa: B023
+        time.sleep(rng.uniform(0, 0.2))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        assert RunFolder("killed").missing()
+    out, _ = run("status", "killed")
+    assert "left" in out
+    assert "Go on:   refinecal experiment tabular --out killed --resume" in out
+    run("tabular", "--out", "killed", "--resume", "--processes", 2)
+    assert (
+        2 <= len(RunFolder("killed").sessions()) <= 4
+    )  # a kill may come before a beginning is noted
+    assert tables("killed") == tables("whole")
+
+
+def test_an_interrupt_says_how_to_go_on():
+    process = begin("tabular", *SMALL, "--configs", 500, "--out", "run", "--processes", 2)
+    _wait_for(lambda: finished("run") >= 2, process)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.splitlines() == [
+        "interrupted; what is finished is kept; go on with: "
+        "refinecal experiment tabular --out run --resume"
+    ]
+    assert "Traceback" not in out
+    assert not list(Path("run").rglob(".*"))
+    assert RunFolder("run").missing()
+    assert RunFolder("run").failed() == {}
+
+
+# ---- what goes wrong ---------------------------------------------------------------------------------------
+
+
+def test_what_failed_is_told_and_tried_again_on_demand():
+    begun()
+    good = Path("tables/two.parquet").read_bytes()
+    pq.write_table(made(2, n=299), "tables/two.parquet")
+    out, err = run("tabular", "--out", "run", "--resume", *ALONE, code=3)
+    assert "failed: xgboost on two, split 0, default parameters: ValueError" in err
+    assert "run: 1 of 2 trainings finished, 1 failed" in out
+    assert "1 training failed (xgboost on two): ValueError" in " ".join(out.split())
+    assert "--resume --retry-failed" in out
+    out, err = run("tabular", "--out", "run", "--resume", *ALONE, code=3)
+    assert "0 to do" in out
+    Path("tables/two.parquet").write_bytes(good)
+    out, _ = run("tabular", "--out", "run", "--resume", "--retry-failed", *ALONE)
+    assert "run: 2 of 2 trainings finished" in out
+
+
+def test_sets_that_cannot_be_used_are_left_out_with_a_reason():
+    pq.write_table(made(2, n=50), "tables/tiny.parquet")
+    _, err = run("tabular", *SMALL, "--splits", 1, "--out", "run", *ALONE)
+    assert "tiny left out:" in err
+    assert "50" in err
+    assert RunFolder("run").plan.sets == ("three", "two")
+    run("tabular", *SMALL, "--splits", 1, "--out", "run", "--resume", *ALONE)  # the same plan again
+    _, err = run("tabular", *SMALL, "--sets", "tiny", "--out", "other", *ALONE, code=1)
+    assert "none of the data sets can be used" in err
+    assert not Path("other").exists()
+
+
+def test_a_folder_that_is_there_is_refused():
+    begun()
+    _, err = run("tabular", *SMALL, "--splits", 1, "--out", "run", code=1)
+    assert "holds a run already: continue it with --resume" in err
+    _, err = run("tabular", *SMALL, "--out", "tables", code=1)
+    assert "exists and is no run: name a new folder" in err
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("--splits", 3), "splits: 1, now 3"),
+        (("--seed", 1), "seed: 0, now 1"),
+        (("--methods", "mlp"), "methods: xgboost, now mlp"),
+        (("--sets", "two"), "data sets no longer there: three"),
+        (("--data", "tables", "--sets", "two"), "data sets no longer there: three"),
+        (("--threads", 2), "n_threads: 1, now 2"),
+    ],
+)
+def test_another_plan_is_explained(change, said):
+    begun()
+    _, err = run("tabular", "--out", "run", "--resume", *change, code=1)
+    assert "begun with another plan" in err
+    assert said in err
+    assert "Resume without these options" in err
+
+
+def test_tables_that_moved_are_named_anew():
+    begun()
+    Path("tables").rename("moved")
+    _, err = run("tabular", "--out", "run", "--resume", *ALONE, code=3)
+    assert "failed: xgboost on" in err
+    run("tabular", "--data", "moved", "--out", "run", "--resume", "--retry-failed", *ALONE)
+    assert RunFolder("run").failed() == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((), "name them with --data, --talent or --openml"),
+        (("--resume",), "holds no run to resume: name tables with --data"),
+        (("--data", "nowhere"), "nowhere"),
+        ((*SMALL, "--methods", "xgbost"), "'xgboost'"),
+        ((*SMALL, "--sets", "tow"), "tow"),
+    ],
+)
+def test_what_cannot_be_run(given, said):
+    _, err = run("tabular", "--out", "run", *given, code=1)
+    assert said in err
+    assert not Path("run").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--data", "tables", "--openml", "31"), "name one of --data, --talent and --openml"),
+        ((*SMALL, "--dask", "tcp://127.0.0.1:1", "--processes", 2), "leave --processes out"),
+        ((*SMALL, "--retry-failed"), "goes with --resume"),
+        ((*SMALL, "--methods", " , "), "name at least one"),
+        ((*SMALL, "--splits", 0), "--splits"),
+    ],
+)
+def test_wrong_usage(given, said):
+    _, err = run("tabular", "--out", "run", *given, code=2)
+    assert said in err
+    assert not Path("run").exists()
+
+
+def test_status_of_what_is_no_run():
+    _, err = run("status", "tables", code=1)
+    assert "tables has no plan.json, so it is no run" in err
+
+
+def test_status_tells_the_time_left_by_method():
+    run("tabular", *SMALL, "--methods", "xgboost,logistic", "--out", "run", *ALONE)
+    folder = RunFolder("run")
+    for key in folder.finished():
+        if key.split == 1:
+            folder.unit_path(key).unlink()
+    found = json.loads(run("status", "run", "--json")[0])
+    for each in found["methods"]:
+        assert each["missing"] == 2
+        assert each["seconds_left"] == pytest.approx(2 * each["mean_seconds"])
+    assert found["seconds_left"] == pytest.approx(
+        sum(each["seconds_left"] for each in found["methods"])
+    )
+    out, _ = run("status", "run")
+    assert "4 of 8 trainings finished, 4 left: about" in out
+    assert "with 1 process" in out
+
+
+def test_a_run_that_is_running_is_shown_as_such():
+    folder = begun()
+    with folder.alone():
+        out, _ = run("status", "run")
+        assert "running now" in out
+        assert "--resume" not in out
+        _, err = run("tabular", "--out", "run", "--resume", *ALONE, code=1)
+        assert "another process is running the experiment" in err
+
+
+# ---- progress ----------------------------------------------------------------------------------------------
+
+
+def state_of(finished, failed):
+    keys = [Key("a", split, "mlp", 0) for split in range(8)]
+    state = State(8, finished=finished, failed=failed, left=set(keys[finished + failed :]), width=2)
+    state.rates.add(keys[0], 60.0)
+    return state
+
+
+def test_a_bar_on_a_terminal():
+    voice, written = Voice(), StringIO()
+    voice.err = Console(file=written, force_terminal=True, width=80)
+    with Watch(voice) as watch:
+        watch(state_of(0, 0))
+        watch(state_of(3, 1))
+        watch._bar.refresh()
+    said = ESCAPES.sub("", written.getvalue())
+    assert "trainings" in said
+    assert "4/8  1 failed  2 min left" in said
+
+
+def test_a_line_a_minute_elsewhere(monkeypatch):
+    clock = iter(range(0, 1000, 25))  # looked at by every call, and after every line
+    monkeypatch.setattr(_running.time, "monotonic", lambda: next(clock))
+    voice, written = Voice(), StringIO()
+    voice.err = Console(file=written, force_terminal=False, width=80)
+    with Watch(voice) as watch:
+        for finished in range(8):
+            watch(state_of(finished, 0))
+    lines = written.getvalue().splitlines()
+    assert 2 <= len(lines) <= 4
+    assert all(line.startswith("trainings ") and " left" in line for line in lines)
+
+
+def test_help_shows_an_example():
+    for name in ("tabular", "status"):
+        out, _ = run(name, "--help")
+        assert "Example: refinecal experiment" in out

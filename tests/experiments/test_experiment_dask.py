@@ -1,0 +1,160 @@
+"""The same units on a Dask cluster of two worker processes: the same files, and the same losses only."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+from command_runs import run_command
+
+from refinecal.experiments import _pools
+from refinecal.experiments.running import run
+from refinecal.experiments.store import RunFolder
+from refinecal.experiments.tabular.plan import Plan
+
+distributed = pytest.importorskip("distributed")
+pytestmark = pytest.mark.filterwarnings("ignore")  # Dask's own, from threads of its own
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def plan():
+    return Plan(tuple({"name": name} for name in "abc"), ("xgboost",), splits=4)
+
+
+def unit(key, path):  # pickled by value below: workers cannot import this file
+    import os
+    import signal
+    import time
+
+    import numpy as np
+
+    if key.set == "b" and key.split == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if key.set == "b" and key.split == 1:
+        raise KeyError("no column")
+    time.sleep(0.05)
+    numbers = np.random.default_rng(key.split).normal(size=100_000)
+    path.write_bytes(key.name.encode() + numbers.tobytes())
+
+
+@pytest.fixture
+def function():
+    import cloudpickle
+    import test_experiment_dask as here
+
+    cloudpickle.register_pickle_by_value(here)
+    yield unit
+    cloudpickle.unregister_pickle_by_value(here)
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in (folder.path / "units").iterdir()}
+
+
+def test_the_same_files_and_failures_as_of_processes(tmp_path, cluster, plan, function):
+    local, far = (RunFolder.create(tmp_path / name, plan) for name in ("local", "far"))
+    run(local.missing(), function, local, processes=2)
+    state = run(far.missing(), function, far, dask=cluster.scheduler_address)
+    assert (state.finished, state.failed, state.left) == (10, 2, set())
+    assert contents(far) == contents(local)
+    assert [(key, each["kind"]) for key, each in far.failed().items()] == [
+        (key, each["kind"]) for key, each in local.failed().items()
+    ]
+    assert [each["kind"] for each in far.failed().values()] == ["killed", "KeyError"]
+    assert far.sessions()[0]["width"] == 2
+    assert len(list(far.journal())) == 1 + 12
+
+
+def test_a_worker_that_is_killed_costs_nothing(tmp_path, cluster, plan, function):
+    folder = RunFolder.create(tmp_path / "run", plan)
+    keys = [key for key in folder.missing() if key.set != "b"]
+    with distributed.Client(cluster.scheduler_address, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=60)  # those of the test before were killed
+        pids = list(client.run(os.getpid).values())
+    killing = threading.Timer(0.15, os.kill, (pids[0], signal.SIGKILL))
+
+    def begin(state):
+        if not killing.ident:
+            killing.start()
+
+    state = run(keys, function, folder, dask=cluster.scheduler_address, progress=begin)
+    killing.join()
+    assert (state.finished, state.failed) == (8, 0)
+
+
+def test_an_interrupt_leaves_the_cluster_as_it_was(tmp_path, cluster, plan, function):
+    folder = RunFolder.create(tmp_path / "run", plan)
+    keys = [key for key in folder.missing() if key.set != "b"]
+
+    def interrupt(state):
+        if state.finished:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(keys, function, folder, dask=cluster.scheduler_address, progress=interrupt)
+    assert folder.finished()
+    left = [key for key in keys if key in folder.missing()]
+    assert left
+    assert run(left, function, folder, dask=cluster.scheduler_address).failed == 0
+    end = time.monotonic() + 10
+    while cluster.scheduler.tasks and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not cluster.scheduler.tasks  # nothing of ours is left behind
+
+
+def test_no_scheduler_there(tmp_path, plan, function, monkeypatch):
+    monkeypatch.setattr(_pools, "CONNECT", 0.5)
+    folder = RunFolder.create(tmp_path / "run", plan)
+    with pytest.raises(
+        ConnectionError, match=r"no Dask scheduler answers at tcp://127.0.0.1:9 .*dask scheduler"
+    ):
+        run(folder.missing(), function, folder, dask="tcp://127.0.0.1:9")
+    with pytest.raises(ConnectionError, match="no Dask scheduler answers at nonsense"):
+        run(folder.missing(), function, folder, dask="nonsense://1:2")
+
+
+@pytest.mark.filterwarnings("default")
+def test_workers_with_several_threads_are_told_of(tmp_path, plan, function):
+    folder = RunFolder.create(tmp_path / "run", plan)
+    keys = [key for key in folder.missing() if key.set != "b"]
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=3, dashboard_address=None, silence_logs=50
+        ) as cluster,
+        pytest.warns(UserWarning, match="one training at a time: start them with"),
+    ):
+        assert run(keys, function, folder, dask=cluster.scheduler_address).finished == 8
+
+
+def test_trainings_on_a_cluster_give_the_tables_of_processes(tmp_path, cluster, monkeypatch):
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from refinecal.cli.experiment import experiment_app
+    from refinecal.experiments.tabular.results import read_results
+
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=400)
+    table = pa.table({"x": x, "target": np.where(x + rng.normal(size=400) > 0, "yes", "no")})
+    pq.write_table(table, "one.parquet")
+    given = ("--data", "one.parquet", "--min-rows", 100, "--splits", 2, "--configs", 2)
+    given = (*given, "--methods", "xgboost,mlp", "--max-steps", 4)
+    run_command(experiment_app, "tabular", *given, "--out", "local", "--processes", 2)
+    run_command(
+        experiment_app, "tabular", *given, "--out", "far", "--dask", cluster.scheduler_address
+    )
+    local, far = (read_results(name, auto=False) for name in ("local", "far"))
+    assert len(far.rows) > 0
+    assert repr(far.rows) == repr(local.rows)
+    assert repr(far.trainings) == repr(local.trainings)

@@ -1,0 +1,169 @@
+"""Plans: every training once, each with its own name and seed, whatever else is planned."""
+
+import hashlib
+import json
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refinecal.experiments.tabular.plan import METRIC_NAMES, Key, Plan
+
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)
+keys = st.builds(
+    Key, names, st.integers(0, 9), st.sampled_from(["mlp", "xgboost"]), st.integers(0, 30)
+)
+plans = st.builds(
+    Plan,
+    st.lists(st.from_regex("[a-z]{1,5}", fullmatch=True), min_size=1, unique=True).map(
+        lambda sets: tuple({"name": name, "kind": "table", "path": f"{name}.csv"} for name in sets)
+    ),
+    st.lists(st.sampled_from(["xgboost", "mlp", "logistic"]), min_size=1, unique=True).map(tuple),
+    splits=st.integers(1, 4),
+    configs=st.integers(0, 4),
+    seed=st.integers(0, 2**40),
+    max_steps=st.none() | st.integers(1, 99),
+)
+
+
+def small(**more):
+    sources = ({"name": "adult", "path": "a.csv", "digest": "1"}, {"name": "bank", "path": "b.csv"})
+    return Plan(sources, ("xgboost", "mlp"), splits=2, configs=1, **more)
+
+
+@given(keys, keys)
+def test_names_are_those_of_files_and_tell_keys_apart(one, other):
+    assert (
+        len(one.name.encode()) < 230
+    )  # a file's name may have 255 bytes, and parts have more than this one
+    assert "/" not in one.name
+    assert "\\" not in one.name
+    assert one.name.isprintable()
+    assert one.name[0] != "."
+    assert (one == other) == (one.name == other.name)
+
+
+def test_long_names_that_begin_alike_differ():
+    one, other = (Key("x" * 500 + end, 0, "mlp", 0).name for end in "ab")
+    assert one != other
+
+
+@given(plans)
+def test_every_training_is_there_once(plan):
+    units = plan.units()
+    assert len(units) == len(set(units)) == len({key.name for key in units})
+    assert len(units) == len(plan.sets) * plan.splits * len(plan.methods) * (plan.configs + 1)
+    some = units[: len(units) // (plan.configs + 1)]
+    assert all(key.config == 0 for key in some)  # what is done first is an experiment of its own
+    assert [key.method for key in units[: len(plan.methods)]] == list(plan.methods)
+
+
+@given(plans)
+def test_json_and_back(plan):
+    again = Plan.from_json(plan.to_json())
+    assert again == plan
+    assert again.key == plan.key
+    assert plan.differences(again) == []
+    assert again.to_json() == plan.to_json()
+
+
+@given(plans, st.data())
+def test_a_seed_is_that_of_the_training_alone(plan, data):
+    key = data.draw(st.sampled_from(plan.units()))
+    wider = replace(plan, splits=plan.splits + 3, configs=plan.configs + 2, methods=("a", "b"))
+    assert plan.seed_of(key) == wider.seed_of(key)
+    assert 0 <= plan.seed_of(key) < 2**31
+    assert plan.seed_of(key) != plan.seed_of(key, "params")
+    assert plan.seed_of(key) != replace(plan, seed=plan.seed + 1).seed_of(key)
+    text = json.dumps([plan.seed, key.set, key.split, key.method, key.config, "training"])
+    assert plan.seed_of(key) == int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) // 2
+
+
+def test_seeds_differ_between_trainings():
+    plan = replace(small(), splits=5, configs=30)
+    seeds = {plan.seed_of(key) for key in plan.units()}
+    assert len(seeds) == len(plan.units())
+
+
+def test_where_tables_are_makes_no_difference():
+    plan = small()
+    moved = plan.at(tuple({**source, "path": "/elsewhere"} for source in plan.sources))
+    assert moved.key == plan.key
+    assert moved != plan
+    assert plan.differences(moved) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"splits": 3}, "splits: 2, now 3"),
+        ({"configs": 0}, "configs: 1, now 0"),
+        ({"seed": 7}, "seed: 0, now 7"),
+        ({"methods": ("mlp",)}, "methods: xgboost, mlp, now mlp"),
+        ({"metrics": ("log_loss",)}, "now log_loss"),
+        ({"max_steps": 10}, "max_steps: None, now 10"),
+        ({"min_rows": 10}, "min_rows: 1000, now 10"),
+        ({"max_rows": 10_000}, "max_rows: 100000, now 10000"),
+        ({"n_threads": 2}, "n_threads: 1, now 2"),
+        ({"sources": ({"name": "adult", "digest": "1"},)}, "data sets no longer there: bank"),
+        ({"sources": ({"name": "adult", "digest": "2"}, {"name": "bank"})}, "content: adult"),
+        (
+            {"sources": ({"name": "bank"}, {"name": "adult", "digest": "1"})},
+            "the same in another order",
+        ),
+    ],
+)
+def test_everything_that_changes_a_result_changes_the_key_and_is_said(change, said):
+    plan = small()
+    other = replace(plan, **change)
+    assert other.key != plan.key
+    (words,) = plan.differences(other)
+    assert said in words
+
+
+def test_every_field_is_part_of_the_key():
+    """So a field that is added later cannot be forgotten."""
+    assert set(json.loads(small().to_json())) == {field.name for field in fields(Plan)}
+    assert set(small()._content()) == {field.name for field in fields(Plan)}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"splits": 0}, "splits is 0: it must be at least 1"),
+        ({"configs": -1}, "configs is -1"),
+        ({"seed": -1}, "seed is -1"),
+        ({"n_threads": 0}, "n_threads is 0"),
+        ({"max_steps": 0}, "max_steps is 0"),
+        ({"methods": ()}, "methods is empty"),
+        ({"methods": ("mlp", "mlp")}, "methods has mlp more than once"),
+        ({"sources": ({"path": "a.csv"},)}, "needs a 'name'"),
+        ({"sources": ({"name": "a"}, {"name": "a"})}, "sources has a more than once"),
+        ({"sources": ({"name": "a"}, {"name": "A"})}, "more than once"),  # one file on some systems
+        ({"version": 2}, "version 2 of the protocol"),
+    ],
+)
+def test_what_makes_no_plan(change, said):
+    with pytest.raises(ValueError, match=said):
+        replace(small(), **change)
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "{}", '{"sources": []}', '{"splits": 1, "something": 2}', "3"]
+)
+def test_a_text_that_is_no_plan(text):
+    with pytest.raises(ValueError, match="no plan of this version"):
+        Plan.from_json(text)
+
+
+def test_the_metrics_are_those_of_the_protocol():
+    from refinecal.experiments.tabular.protocol import METRICS
+
+    assert tuple(METRICS) == METRIC_NAMES
+    assert small().metrics == METRIC_NAMES
+
+
+def test_a_key_in_words():
+    assert str(Key("adult", 1, "mlp", 0)) == "mlp on adult, split 1, default parameters"
+    assert str(Key("adult", 1, "mlp", 3)) == "mlp on adult, split 1, configuration 3"

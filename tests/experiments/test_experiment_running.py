@@ -1,0 +1,506 @@
+"""Runs that are killed, workers that die, units that fail: nothing is lost but what was under way.
+
+The units here are small functions, so that much can go wrong in little time, in real worker processes.
+"""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from refinecal.experiments import _pools
+from refinecal.experiments.rates import Rates, duration
+from refinecal.experiments.running import State, run
+from refinecal.experiments.store import RunFolder, versions
+from refinecal.experiments.tabular.plan import Key, Plan
+
+
+def plan_of(*sets, splits=2, **more):
+    return Plan(tuple({"name": name} for name in sets), ("xgboost",), splits=splits, **more)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return RunFolder.create(tmp_path / "run", plan_of("a", "b", "c"))
+
+
+def writes(tally=None, **behaviour):
+    """Return a unit that writes its name; by set, it does something else before.
+
+    A function inside of a function is pickled with its code, so that workers need not import this file.
+    """
+
+    def unit(key, path):
+        import os
+        import signal
+        import warnings
+        from pathlib import Path
+
+        from refinecal._whole import whole
+
+        if tally is not None:
+            with Path(tally).open("a") as file:
+                file.write(f"{key.name}\n")
+        what = behaviour.get(key.set)
+        if what == "raise":
+            raise KeyError(f"no column in {key.set}")
+        if what == "memory":
+            bytearray(2**62)
+        if what == "full":
+            raise OSError(28, "No space left on device")
+        if what == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if what == "abort":
+            os.abort()
+        if what == "die once" and not (marker := path.parents[1] / f"{key.name}.died").exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if what == "die after" and not path.exists():
+            path.write_text(f"result of {key.name}")
+            os.kill(os.getpid(), signal.SIGKILL)
+        if what == "warn":
+            warnings.warn("doubtful", stacklevel=1)
+        if what == "print":
+            os.write(1, b"to stdout")
+        if what == "nothing":
+            return
+        with whole(path) as part:
+            part.write_text(f"result of {key.name}")
+
+    return unit
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in (folder.path / "units").iterdir()}
+
+
+# ---- what comes of units -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("processes", [1, 2, 5])
+def test_all_units_are_computed_once_whatever_the_number_of_processes(folder, tmp_path, processes):
+    tally, seen = tmp_path / "tally", []
+
+    def look(state):
+        seen.append((state.finished, len(state.left)))
+
+    state = run(folder.missing(), writes(tally), folder, processes=processes, progress=look)
+    assert (state.finished, state.failed, state.total, state.left) == (6, 0, 6, set())
+    assert contents(folder) == {
+        f"{key.name}.npz": f"result of {key.name}".encode() for key in folder.plan.units()
+    }
+    assert sorted(tally.read_text().split()) == sorted(key.name for key in folder.plan.units())
+    assert seen[-1] == (6, 0)
+    assert seen == sorted(seen, key=lambda pair: pair[0])
+    assert folder.missing() == []
+    assert run(folder.missing(), writes(tally), folder).total == 0  # and no process is begun
+
+
+def test_an_error_is_recorded_and_the_others_go_on(folder):
+    state = run(folder.missing(), writes(b="raise"), folder, processes=2)
+    assert (state.finished, state.failed) == (4, 2)
+    assert "xgboost on b, split" in state.last_failure
+    key, other = folder.failed()
+    assert {key.set, other.set} == {"b"}
+    found = json.loads((folder.path / "failures" / f"{key.name}.json").read_text())
+    assert found["kind"] == "KeyError"
+    assert "no column in b" in found["message"]
+    assert "Traceback" in found["traceback"]
+    assert "in unit" in found["traceback"]
+    assert found["key"] == {"set": "b", "split": key.split, "method": "xgboost", "config": 0}
+    assert folder.missing() == []
+
+
+def test_a_failure_is_tried_again_only_on_demand(folder, tmp_path):
+    run(folder.missing(), writes(b="raise"), folder, processes=1)
+    assert run(folder.missing(), writes(tmp_path / "tally"), folder, processes=1).total == 0
+    state = run(list(folder.failed()), writes(), folder, processes=1)
+    assert state.finished == 2
+    assert folder.failed() == {}
+    assert not list((folder.path / "failures").iterdir())
+    assert len(folder.finished()) == 6
+
+
+def test_want_of_memory_is_a_failure_like_others(folder):
+    run(folder.missing(), writes(a="memory"), folder, processes=2)
+    assert [each["kind"] for each in folder.failed().values()] == ["MemoryError"] * 2
+    assert len(folder.finished()) == 4
+
+
+def test_a_unit_that_writes_nothing_has_failed(folder):
+    run(folder.missing(), writes(a="nothing"), folder, processes=1)
+    assert [each["kind"] for each in folder.failed().values()] == ["no result"] * 2
+
+
+def test_a_full_disk_ends_the_run_at_once(folder):
+    with pytest.raises(OSError, match="No space left on device.*make room, then resume"):
+        run(folder.missing(), writes(c="full"), folder, processes=1)
+    assert folder.failed() == {}
+    assert {key.set for key in folder.finished()} == {"a", "b"}
+    assert errno.ENOSPC == 28  # as in the unit
+    assert (
+        run(folder.missing(), writes(), folder, processes=1).finished
+        == len(folder.plan.units()) - 2
+    )
+
+
+def test_warnings_and_words_of_units_are_kept_apart(folder, capfd):
+    run(folder.missing(), writes(a="warn", b="print"), folder, processes=2)
+    assert dict(folder.warnings()) == {"UserWarning: doubtful": 2}
+    out, err = capfd.readouterr()
+    assert (out, err) == ("", "")
+    assert folder.log.read_text().count("to stdout") == 2
+
+
+# ---- workers that die --------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_dies_loses_only_its_unit(folder, tmp_path):
+    tally = tmp_path / "tally"
+    state = run(folder.missing(), writes(tally, b="die"), folder, processes=2)
+    assert (state.finished, state.failed) == (4, 2)
+    for failure in folder.failed().values():
+        assert failure["kind"] == "killed"
+        assert failure["attempts"] == 2
+        assert "killed by SIGKILL" in failure["message"]
+    tried = tally.read_text().split()
+    assert [tried.count(key.name) for key in folder.finished()] == [
+        1
+    ] * 4  # no neighbour was disturbed
+    assert [tried.count(key.name) for key in folder.failed()] == [2] * 2
+
+
+def test_a_worker_that_dies_once_is_replaced(folder):
+    state = run(folder.missing(), writes(a="die once", b="die once"), folder, processes=2)
+    assert (state.finished, state.failed) == (6, 0)
+    assert len(contents(folder)) == 6
+
+
+def test_a_worker_that_dies_after_its_last_step_has_finished(folder):
+    state = run(folder.missing(), writes(a="die after"), folder, processes=2)
+    assert (state.finished, state.failed) == (6, 0)
+
+
+def test_a_crash_of_a_library_leaves_its_traces(folder):
+    """Such as a segmentation fault: where it was is in the log."""
+    run(folder.missing()[:1], writes(a="abort"), folder, processes=1)
+    (failure,) = folder.failed().values()
+    assert "SIGABRT" in failure["message"]
+    assert "Fatal Python error: Aborted" in folder.log.read_text()
+
+
+def test_a_worker_killed_between_units_is_not_a_failure(folder):
+    pool = _pools.LocalPool(writes(), 1, 1, folder.log)
+    try:
+        first, second, *_ = folder.missing()
+        pool.take(first, folder.unit_path(first))
+        assert [key for key, _ in _until(pool)] == [first]
+        (executor,) = pool._idle
+        (pid,) = executor._processes
+        os.kill(pid, signal.SIGKILL)
+        _wait_for(lambda: executor._flags.broken is not None)
+        pool.take(second, folder.unit_path(second))
+        assert [key for key, _ in _until(pool)] == [second]
+    finally:
+        pool.close()
+    assert folder.finished() == [first, second]
+
+
+def _until(pool):
+    for _ in range(100):
+        if found := list(pool.ended(0.5)):
+            return found
+    raise AssertionError("nothing came")
+
+
+def _wait_for(condition, seconds=30):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+# ---- threads -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_threads_of_a_unit_are_limited(folder, n_threads):
+    def unit(key, path):
+        import json
+        import os
+
+        import numpy as np  # noqa: F401
+        import torch
+        from threadpoolctl import threadpool_info
+
+        found = [each["num_threads"] for each in threadpool_info()]
+        limits = {
+            "pools": found,
+            "torch": torch.get_num_threads(),
+            "omp": os.environ["OMP_NUM_THREADS"],
+        }
+        path.write_text(json.dumps(limits))
+
+    run(folder.missing()[:2], unit, folder, processes=1, n_threads=n_threads)
+    for key in folder.finished():
+        found = json.loads(folder.unit_path(key).read_text())
+        assert found["omp"] == str(n_threads)
+        assert found["torch"] == n_threads
+        assert max(found["pools"]) <= n_threads
+
+
+# ---- runs that are killed ----------------------------------------------------------------------------------
+
+SCRIPT = """
+    import sys, time
+    import numpy as np
+    from refinecal._whole import whole
+    from refinecal.experiments.running import run
+    from refinecal.experiments.store import RunFolder
+    from refinecal.experiments.tabular.plan import Plan
+
+    def unit(key, path):
+        import time
+        import numpy as np
+        from refinecal._whole import whole
+
+        with whole(path) as part:
+            with part.open("wb") as file:
+                numbers = np.random.default_rng(len(key.set) + key.split).normal(size=3000)
+                for some in np.split(numbers, 10):
+                    file.write(some.tobytes())
+                    file.flush()
+                    time.sleep(0.004)
+
+    def main(path):
+        folder = RunFolder(path)
+        run(folder.missing(), unit, folder, processes=2)
+
+    main(sys.argv[1])
+"""
+
+
+def begin(folder, **how):
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(SCRIPT), str(folder.path)],
+        start_new_session=True,
+        **how,
+    )
+
+
+def test_three_kills_at_random_and_the_same_files_as_without(tmp_path):
+    plan = plan_of(*("x" * n for n in range(1, 11)), splits=6)
+    whole_run = RunFolder.create(tmp_path / "whole", plan)
+    assert begin(whole_run).wait(120) == 0
+    killed = RunFolder.create(tmp_path / "killed", plan)
+    rng = np.random.default_rng(0)
+    for kill in range(3):
+        process = begin(killed)
+        least = 8 * (kill + 1)
+        _wait_for(lambda: len(killed.finished()) >= least, 60)  # noqa: B023
+        time.sleep(rng.uniform(0, 0.1))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert 0 < len(killed.missing()) < len(plan.units())
+    assert begin(killed).wait(120) == 0
+    assert contents(killed) == contents(whole_run)
+    assert len(contents(killed)) == 60
+    assert len(killed.sessions()) == 4
+    assert [path.name for path in killed.path.rglob(".*")] == []
+
+
+def test_workers_end_when_their_run_is_killed(folder):
+    """If they went on, they would write into a run that somebody else has resumed."""
+    process = begin(folder)
+    _wait_for(folder.finished, 60)
+    import psutil
+
+    workers = psutil.Process(process.pid).children(recursive=True)
+    assert workers
+    process.kill()
+    process.wait()
+    _, alive = psutil.wait_procs(workers, timeout=15)
+    assert alive == []
+
+
+def test_beginnings_of_files_are_removed(folder):
+    for name in (
+        "units/.a.1234abcd.part.npz",
+        "failures/.a.1234abcd.part.json",
+        ".plan.0.part.json",
+    ):
+        (folder.path / name).write_text("hal")
+    assert folder.finished() == []
+    run(folder.missing(), writes(), folder, processes=1)
+    assert [path.name for path in folder.path.rglob(".*")] == []
+
+
+def test_an_interrupt_ends_the_workers_at_once(folder):
+    def interrupt(state):
+        if state.finished >= 2:
+            raise KeyboardInterrupt
+
+    def slow(key, path):
+        import time
+
+        from refinecal._whole import whole
+
+        with whole(path) as part:
+            part.write_text("begun")
+            time.sleep(0.1 if key.split == 0 else 60)
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        run(folder.missing(), slow, folder, processes=2, progress=interrupt)
+    assert time.monotonic() - began < 30
+    assert {key.split for key in folder.finished()} == {0}
+    assert [path.name for path in folder.path.rglob(".*")] == []
+    assert not folder.is_running()
+
+
+# ---- the folder --------------------------------------------------------------------------------------------
+
+
+def test_one_run_at_a_time(folder):
+    assert not folder.is_running()
+    with folder.alone():
+        assert folder.is_running()
+        with pytest.raises(ValueError, match="another process is running the experiment"):
+            run(folder.missing(), writes(), folder)
+    assert not folder.is_running()
+
+
+def test_a_new_run_takes_a_new_or_empty_folder(tmp_path, folder):
+    with pytest.raises(FileExistsError, match="continue it with --resume"):
+        RunFolder.create(folder.path, folder.plan)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").touch()
+    with pytest.raises(FileExistsError, match="exists and is no run"):
+        RunFolder.create(tmp_path / "other", folder.plan)
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError, match="exists and is no run"):
+        RunFolder.create(tmp_path / "file", folder.plan)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / ".plan.0123abcd.part.json").touch()  # killed at once
+    assert RunFolder.create(tmp_path / "empty", folder.plan).plan == folder.plan
+
+
+def test_what_is_no_run(tmp_path):
+    with pytest.raises(ValueError, match="is no folder, so it is no run"):
+        RunFolder(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="has no plan.json, so it is no run"):
+        RunFolder(tmp_path)
+    (tmp_path / "plan.json").write_text('{"sources": [')
+    with pytest.raises(ValueError, match="is damaged"):
+        RunFolder(tmp_path)
+
+
+def test_another_plan_is_refused_with_what_differs(folder):
+    folder.check_same(folder.plan)
+    with pytest.raises(
+        ValueError, match=r"(?s)another plan:\s+splits: 2, now 3\s.*data sets new: d"
+    ):
+        folder.check_same(plan_of("a", "b", "c", "d", splits=3))
+
+
+def test_tables_may_move(folder):
+    moved = folder.plan.at(
+        tuple({**source, "path": "/elsewhere"} for source in folder.plan.sources)
+    )
+    folder.move(moved)
+    assert RunFolder(folder.path).plan == moved
+
+
+def test_a_file_of_no_bytes_is_no_result(folder):
+    """As a power cut may leave it."""
+    first, *others = folder.plan.units()
+    folder.unit_path(first).touch()
+    assert folder.finished() == []
+    assert first in folder.missing()
+    run(folder.missing(), writes(), folder, processes=1)
+    assert len(folder.finished()) == 1 + len(others)
+
+
+def test_a_damaged_failure_is_still_a_failure(folder):
+    key = folder.plan.units()[0]
+    (folder.path / "failures" / f"{key.name}.json").write_text("{")
+    assert folder.failed()[key]["kind"] == "unknown"
+
+
+def test_a_journal_that_was_cut_off_goes_on(folder):
+    folder.note({"unit": "a-xgboost-s0-c0", "seconds": 2.0})
+    with (folder.path / "journal.jsonl").open("a") as file:
+        file.write('{"unit": "a-xgb')
+    folder.note({"unit": "b-xgboost-s0-c0", "seconds": 4.0})
+    folder.note({"unit": "c-xgboost-s0-c0", "failed": "KeyError", "seconds": 100.0})
+    folder.note({"unit": "unknown", "seconds": 100.0})
+    assert [line["unit"][0] for line in folder.journal()] == ["a", "b", "c", "u"]
+    assert folder.rates().mean(("xgboost",)) == 3.0
+
+
+def test_other_versions_are_told(folder):
+    assert folder.changed_versions() == []
+    folder.note({"begin": 1, "versions": {**versions(), "numpy": "0.1"}})
+    (said,) = folder.changed_versions()
+    assert said.startswith("numpy was 0.1")
+
+
+# ---- how long it takes -------------------------------------------------------------------------------------
+
+
+def test_time_left_is_by_what_is_most_alike():
+    rates = Rates()
+    rates.add(Key("big", 0, "mlp", 0), 100.0)
+    rates.add(Key("big", 1, "mlp", 0), 50.0)
+    rates.add(Key("big", 0, "mlp", 1), 300.0)
+    rates.add(Key("small", 0, "mlp", 0), 10.0)
+    assert rates.expect(Key("big", 2, "mlp", 0)) == 75.0
+    assert rates.expect(Key("big", 2, "mlp", 7)) == 300.0
+    assert rates.expect(Key("small", 0, "mlp", 1)) == 10.0
+    assert rates.expect(Key("new", 0, "mlp", 0)) == (100 + 50 + 300 + 10) / 4
+    assert rates.expect(Key("big", 0, "xgboost", 0)) is None
+    keys = [Key("big", 3, "mlp", 0), Key("small", 3, "mlp", 0), Key("big", 0, "xgboost", 0)]
+    assert rates.left(keys) == (85.0, 1)
+
+
+def test_time_left_of_a_state():
+    keys = [Key("a", split, "mlp", 0) for split in range(8)]
+    state = State(8, left=set(keys), width=2)
+    assert state.seconds_left is None
+    state.rates.add(keys[0], 10.0)
+    assert state.seconds_left == 8 * 10 / 2
+    state.left = set()
+    assert state.seconds_left == 0
+
+
+def test_durations():
+    given = (0, 2.34, 10.4, 59.4, 59.6, 3599.7, 3660, 86400)
+    said = ["0.0 s", "2.3 s", "10 s", "59 s", "1 min", "1 h", "1 h 1 min", "1 d"]
+    assert [duration(each) for each in given] == said
+
+
+def test_no_framework_is_imported_to_look_at_a_run(folder):
+    code = (
+        "import sys; from refinecal.experiments.store import RunFolder; RunFolder(sys.argv[1]).missing(); "
+        "from refinecal.experiments import running; "
+        "print(sorted({'numpy', 'pandas', 'joblib', 'distributed', 'torch'} & set(sys.modules)))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, str(folder.path)], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "[]"
+
+
+def test_the_folder_holds_nothing_else(folder):
+    run(folder.missing(), writes(b="raise"), folder, processes=1)
+    assert {path.name for path in Path(folder.path).iterdir()} == {
+        *("plan.json", "units", "failures", "journal.jsonl", "lock", "workers.log")
+    }
