@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["METRICS", "UnitResult", "run_unit"]
 
 METRICS = METRIC_NAMES
-PEAK = "/proc/self/clear_refs"  # Linux: writing 5 forgets the peak of memory so far
+STATUS = "/proc/self/status"  # Linux
+FORGET = "/proc/self/clear_refs"  # writing 5 forgets the peak of memory so far
 
 
 def run_unit(key: Key, plan: Plan, dataset: Dataset) -> UnitResult:
@@ -128,15 +130,19 @@ def _stored(logits: NDArray[Any]) -> NDArray[np.float32]:
 
 def _forget_peak() -> None:
     """Let the peak of memory be this unit's, not that of another one before it; where it can be done."""
-    try:
-        with open(PEAK, "w") as file:
-            file.write("5")
-    except OSError:
-        pass
+    with suppress(OSError), open(FORGET, "w") as file:
+        file.write("5")
 
 
 def _peak() -> int:
-    """Return the most memory that the process has used, in bytes; 0 where the system does not say."""
+    """Return the most memory that the process has used, in bytes; 0 where the system does not say.
+
+    On Linux, the figure of ``getrusage`` begins with the memory of the process that started this one.
+    """
+    with suppress(OSError), open(STATUS) as file:
+        for line in file:
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
     try:
         import resource
     except ImportError:  # Windows
