@@ -223,7 +223,9 @@ def test_a_folder_that_is_there_is_refused():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("--splits", 3), "splits: 1, now 3"),
+        (("--splits", 1), "splits: 2, now 1"),
+        (("--configs", 3, "--max-steps", 6), "max_steps: 5, now 6"),
+        (("--configs", 3, "--max-rows", 200), "max_rows: 100000, now 200"),
         (("--seed", 1), "seed: 0, now 1"),
         (("--methods", "mlp"), "methods: xgboost, now mlp"),
         (("--sets", "two"), "data sets no longer there: three"),
@@ -232,11 +234,62 @@ def test_a_folder_that_is_there_is_refused():
     ],
 )
 def test_another_plan_is_explained(change, said):
-    begun()
+    begun(splits=2)
+    before = Path("run/plan.json").read_bytes()
     _, err = run("tabular", "--out", "run", "--resume", *change, code=1)
+    assert Path("run/plan.json").read_bytes() == before
     assert "begun with another plan" in err
     assert said in err
     assert "Resume without these options" in err
+
+
+def test_a_run_grows_to_what_a_larger_one_would_have_been():
+    run("tabular", *SMALL, "--sets", "two", "--splits", 1, "--out", "run", *ALONE)
+    old = {path.name: path.read_bytes() for path in Path("run/units").iterdir()}
+    more = ("--methods", "logistic,xgboost", "--splits", 2, "--configs", 2)
+    out, _ = run("tabular", "--data", "tables", *more, "--out", "run", "--resume", *ALONE)
+    assert "run had 1 training, and gets more" in out
+    assert "= 24 trainings, 23 to do" in out
+    run("tabular", *SMALL, *more, "--out", "whole", *ALONE)
+    assert Path("run/plan.json").read_bytes() == Path("whole/plan.json").read_bytes()
+    assert tables("run") == tables("whole")
+    assert (
+        old.items()
+        <= {path.name: path.read_bytes() for path in Path("run/units").iterdir()}.items()
+    )
+    out, _ = run("tabular", "--out", "run", "--resume")
+    assert "0 to do" in out
+
+
+def test_a_run_does_not_grow_by_what_cannot_be_trained():
+    begun()
+    before = Path("run/plan.json").read_bytes()
+    _, err = run("tabular", "--out", "run", "--resume", "--methods", "xgboost,xgbost", code=1)
+    assert "'xgboost'" in err
+    pq.write_table(made(2, n=50), "tables/tiny.parquet")
+    _, err = run("tabular", "--data", "tables", "--out", "run", "--resume", *ALONE)
+    assert "tiny left out:" in err
+    assert Path("run/plan.json").read_bytes() == before
+
+
+def test_a_run_does_not_grow_when_tables_were_changed():
+    begun()
+    pq.write_table(made(2, n=299), "tables/two.parquet")
+    given = ("--data", "tables", "--splits", 3, "--out", "run", "--resume")
+    _, err = run("tabular", *given, code=1)
+    assert "data sets with another content: two" in err
+
+
+def test_a_result_that_is_cut_off_is_trained_again():
+    run("tabular", *SMALL, "--out", "run", *ALONE)
+    expected = tables("run")
+    key = RunFolder("run").finished()[1]
+    path = RunFolder("run").unit_path(key)
+    path.write_bytes(path.read_bytes()[:-100])
+    out, err = run("tabular", "--out", "run", "--resume", *ALONE)
+    assert f"1 result cut off, to be trained again: {key}" in err
+    assert "run: 4 of 4 trainings finished" in out
+    assert tables("run") == expected
 
 
 def test_tables_that_moved_are_named_anew():
@@ -244,6 +297,10 @@ def test_tables_that_moved_are_named_anew():
     Path("tables").rename("moved")
     _, err = run("tabular", "--out", "run", "--resume", *ALONE, code=3)
     assert "failed: xgboost on" in err
+    assert (
+        "at the same place on every machine that trains"
+        in RunFolder("run").failed().popitem()[1]["message"]
+    )
     run("tabular", "--data", "moved", "--out", "run", "--resume", "--retry-failed", *ALONE)
     assert RunFolder("run").failed() == {}
 

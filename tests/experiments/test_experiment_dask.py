@@ -2,15 +2,18 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 from command_runs import run_command
 
 from refinecal.experiments import _pools
 from refinecal.experiments.running import run
-from refinecal.experiments.store import RunFolder
+from refinecal.experiments.store import PACKAGES, RunFolder
 from refinecal.experiments.tabular.plan import Plan
 
 distributed = pytest.importorskip("distributed")
@@ -133,6 +136,58 @@ def test_workers_with_several_threads_are_told_of(tmp_path, plan, function):
         pytest.warns(UserWarning, match="one training at a time: start them with"),
     ):
         assert run(keys, function, folder, dask=cluster.scheduler_address).finished == 8
+
+
+@contextmanager
+def scheduler():
+    """Begin a scheduler of its own, to be killed; give it and its address."""
+    code = (
+        "import asyncio, distributed\n"
+        "async def main():\n"
+        "    async with distributed.Scheduler(host='127.0.0.1', dashboard=False) as one:\n"
+        "        print(one.address, flush=True)\n"
+        "        await one.finished()\n"
+        "asyncio.run(main())"
+    )
+    command, pipe = [sys.executable, "-c", code], subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            yield process, process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_scheduler_without_workers_and_then_none(tmp_path, plan):
+    def write(key, path):
+        path.write_text(key.name)
+
+    folder = RunFolder.create(tmp_path / "run", plan)
+    with (
+        scheduler() as (process, address),
+        pytest.warns(UserWarning, match="has no workers: trainings wait.*'dask worker tcp:"),
+        pytest.raises(ConnectionError, match="scheduler was lost .*: resume when it is back"),
+    ):
+        run(folder.missing(), write, folder, dask=address, progress=lambda _: process.kill())
+    assert folder.failed() == {}
+
+
+@pytest.mark.filterwarnings("default")
+def test_workers_with_other_packages_are_told_of(tmp_path, cluster, plan, function):
+    def know(packages):
+        from refinecal.experiments import store
+
+        store.PACKAGES = packages
+
+    folder = RunFolder.create(tmp_path / "run", plan)
+    key = folder.missing()[0]
+    with distributed.Client(cluster.scheduler_address, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=60)
+        client.run(know, ("refinecal",))
+        with pytest.warns(UserWarning, match=r"other packages .*numpy absent instead of \d"):
+            run([key], function, folder, dask=cluster.scheduler_address)
+        client.run(know, PACKAGES)
+    assert folder.has(key)
 
 
 def test_trainings_on_a_cluster_give_the_tables_of_processes(tmp_path, cluster, monkeypatch):

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import numpy as np
@@ -183,6 +184,29 @@ def test_sets_of_openml_have_names(server, which, names):
 def test_what_openml_does_not_have(server, which, words):
     with pytest.raises(ValueError, match=words):
         openml_sets(which)
+
+
+class Broken(Server):
+    def do_GET(self):
+        self.send_response(200)
+        if "late" in self.path:
+            self.end_headers()
+            time.sleep(1.0)
+        else:
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"{")
+
+
+@pytest.mark.parametrize("which", ["late", "cut off"])
+def test_openml_lost_on_the_way(monkeypatch, which):
+    monkeypatch.setattr(_openml, "TIMEOUT", 0.2)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with HTTPServer(("127.0.0.1", 0), Broken) as running:
+        threading.Thread(target=running.handle_request).start()
+        monkeypatch.setattr(_openml, "SERVER", f"http://127.0.0.1:{running.server_port}")
+        with pytest.raises(ConnectionError, match="not reached for the suite"):
+            openml_sets(which)
 
 
 def test_openml_out_of_reach(monkeypatch):

@@ -122,6 +122,56 @@ def test_everything_that_changes_a_result_changes_the_key_and_is_said(change, sa
     assert said in words
 
 
+@given(plans, st.data())
+def test_a_plan_may_grow_and_not_shrink(plan, data):
+    """Against an oracle: every training of the old plan is one of the new, with the same seed and data."""
+    other = data.draw(plans)
+    other = replace(other, **data.draw(st.sampled_from([{}, {"seed": plan.seed}])))
+    other = replace(other, **data.draw(st.sampled_from([{}, {"max_steps": plan.max_steps}])))
+    trainings = [
+        {(key, each.seed_of(key), each.max_steps) for key in each.units()} for each in (plan, other)
+    ]
+    assert (not plan.losses(other)) == (trainings[0] <= trainings[1])
+    assert plan.losses(plan) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"splits": 1}, "splits: 2, now 1"),
+        ({"configs": 0}, "configs: 1, now 0"),
+        ({"seed": 7}, "seed: 0, now 7"),
+        ({"methods": ("mlp", "logistic")}, "methods: xgboost, mlp, now mlp, logistic"),
+        ({"metrics": METRIC_NAMES[:8]}, "metrics: "),
+        ({"max_steps": 10}, "max_steps: None, now 10"),
+        ({"min_rows": 1001}, "min_rows: 1000, now 1001"),
+        ({"max_rows": 200_000}, "max_rows: 100000, now 200000"),
+        ({"n_threads": 2}, "n_threads: 1, now 2"),
+        ({"sources": ({"name": "adult", "digest": "1"}, {"name": "c"})}, "no longer there: bank"),
+        ({"sources": ({"name": "adult", "digest": "2"}, {"name": "bank"})}, "content: adult"),
+        (
+            {"sources": ({"name": "adult", "digest": "1"}, {"name": "bank", "target": "y"})},
+            "data sets with another target: bank",
+        ),
+    ],
+)
+def test_what_is_no_larger_plan_is_said_alone(change, said):
+    plan = small()
+    more = {"splits": 9, "configs": 9, "methods": ("xgboost", "mlp", "logistic")}
+    (words,) = plan.losses(replace(plan, **(more | change)))
+    assert said in words
+
+
+def test_a_larger_plan_may_be_in_another_order_and_elsewhere():
+    plan = small()
+    sources = (*reversed(plan.sources), {"name": "new"})
+    sources = tuple({**source, "path": "/elsewhere"} for source in sources)
+    assert plan.losses(replace(plan, sources=sources, min_rows=10)) == []
+    assert plan.has(sources[0])
+    assert not plan.has(sources[2])
+    assert not plan.has({**sources[0], "digest": "other"})
+
+
 def test_every_field_is_part_of_the_key():
     """So a field that is added later cannot be forgotten."""
     assert set(json.loads(small().to_json())) == {field.name for field in fields(Plan)}

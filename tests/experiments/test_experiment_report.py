@@ -3,11 +3,14 @@
 import csv
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from browser import WIDTHS, find_chromium, launch, open_page, problems
 from made_run import made_plan, made_run
+from matplotlib.figure import Figure as DrawnOn
 
 from refinecal.experiments.tabular.analysis import Analysis
+from refinecal.experiments.tabular.figures import LEAST_RISE, by_rise
 from refinecal.experiments.tabular.report import page, write_report
 from refinecal.experiments.tabular.results import read_results
 from refinecal.experiments.tabular.words import lead, sentence
@@ -49,6 +52,9 @@ def test_the_first_table_has_the_numbers_of_the_comparison(analysis):
         cells = dict(zip(names, row, strict=True))
         assert cells["mean"] == each.summary.mean
         assert cells["sets"] == len(each.sets)
+        over = each.summary
+        signs = f"{over.lower}/{over.equal}/{over.higher}"
+        assert cells["−/0/+"].replace("\N{WORD JOINER}", "") == signs
         assert cells["all told"].replace("\N{NO-BREAK SPACE}", " ") == each.summary.verdict
     assert [row[0] for row in found.rows] == [
         *("XGBoost, default", "XGBoost, tuned"),
@@ -129,6 +135,39 @@ def test_the_first_sentence_counts_only_what_is_beyond_noise(analysis):
     said = lead(with_verdicts(analysis, "higher"))
     assert said.endswith("Over all sets refinement is worse, beyond noise.")
     assert "cannot be compared" in lead(with_verdicts(analysis))
+
+
+def test_a_test_by_ranks_does_not_speak_of_most_sets(analysis):
+    made = with_verdicts(analysis, "within noise")
+    (of,) = made.headlines
+    values = [0.0] * 30 + [-0.01 * i for i in range(1, 20)] + [100.0]
+    made.__dict__["headlines"] = [
+        replace(of, sets=[of.sets[0]._replace(relative=v) for v in values])
+    ]
+    assert lead(made).endswith("test finds refinement better, but the mean is within noise.")
+    assert "Most sets" not in lead(made)  # 30 of 50 are equal
+
+
+@pytest.mark.parametrize("splits", [2, 3])
+def test_few_splits_are_told_to_say_little(splits, tmp_path):
+    made_run(tmp_path / "run", made_plan(1, splits=splits))
+    made = page(Analysis(read_results(tmp_path / "run", auto=False)))
+    said = "Sets with one or two splits are tested by their test rows"
+    assert made.sections[0].text[-1].startswith(said) == (splits < 3)
+
+
+def test_rises_are_in_percent_as_in_the_tables(analysis):
+    rises = [
+        100 * each.rise
+        for each in analysis.results.trainings
+        if each.method == "xgboost" and 100 * each.rise > LEAST_RISE
+    ]
+    figure = DrawnOn(figsize=(7.2, 2.9), layout="constrained")
+    by_rise(analysis).draw(figure)
+    (dots,) = figure.axes[0].collections
+    drawn = dots.get_offsets()[:, 0]
+    np.testing.assert_allclose(np.sort(drawn[drawn > LEAST_RISE]), np.sort(rises))
+    assert figure.axes[0].get_xlabel() == "rise of the validation loss, %"
 
 
 def test_a_sentence_says_what_chance_alone_would_do(analysis):

@@ -61,6 +61,19 @@ def test_scores_are_those_of_scikit_learn(k):
         assert row.auroc == pytest.approx(area, rel=1e-9)
 
 
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_temperature_near_zero_leaves_the_ranks_of_the_test_rows(k):
+    made = unit(k=k)
+    step = made.best["refinement"]
+    sides = np.eye(k, dtype=np.float32)[made.y_val]  # never wrong: the best beta is the largest
+    z = sides[:, 1] - sides[:, 0] if k == 2 else sides
+    judged = judge([replace(made, val_logits=made.val_logits | {step: z})], auto=False)
+    found = row_of(judged, "refinement", "temperature")
+    assert found.auroc == row_of(judged, "refinement", "unsmoothed").auroc
+    if k == 2:
+        assert found.auroc == row_of(judged, "refinement", "none").auroc
+
+
 def test_differences_are_to_log_loss_with_temperature_on_the_same_rows():
     made = unit()
     judged = judge([made], auto=False)
@@ -131,6 +144,8 @@ def test_a_training_tells_how_far_its_loss_turned_up_and_its_parameters():
     params = {"learning_rate": 0.3, "max_depth": 7, "verbose": True}
     (found,) = judge([unit(1, history=history, params=params)], auto=False).trainings
     assert (found.rise, found.learning_rate, found.depth) == (0.5, 0.3, 7)
+    (by_lr,) = judge([unit(1, params={"lr": 0.05})], auto=False).trainings  # RealMLP
+    assert by_lr.learning_rate == 0.05
     (plain,) = judge([unit(1, params={})], auto=False).trainings
     assert math.isnan(plain.learning_rate)
     assert plain.difference == pytest.approx(plain.refinement - plain.log_loss, abs=1e-12)
@@ -177,11 +192,19 @@ def test_the_test_over_splits_is_the_corrected_t_test():
     assert p > stats.ttest_1samp(gaps, 0).pvalue  # which takes splits for independent
 
 
-@pytest.mark.parametrize(("errors", "verdict"), [(0.01, -1), (0.1, 0)])
-def test_of_few_splits_the_test_rows_tell(errors, verdict):
-    (found,) = compared(rows_with([0.9, 0.94], errors=errors)).sets
+@pytest.mark.parametrize(("errors", "verdict"), [(0.03, -1), (0.1, 0)])
+@pytest.mark.parametrize("losses", [[0.92], [0.9, 0.94]])
+def test_of_few_splits_the_test_rows_tell(losses, errors, verdict):
+    (found,) = compared(rows_with(losses, errors=errors)).sets
     assert found.p == pytest.approx(2 * stats.norm.sf(0.08 / errors))
     assert found.verdict == verdict
+
+
+def test_two_splits_that_scatter_more_than_their_rows_tell_themselves():
+    (found,) = compared(rows_with([0.9, 1.02], errors=0.001)).sets
+    error = np.std([-0.1, 0.02], ddof=1) * math.sqrt(1 / 2 + 0.25)
+    assert found.error == pytest.approx(error)
+    assert (found.difference, found.verdict) == (pytest.approx(-0.04), 0)
 
 
 def test_of_few_splits_nothing_tells_about_other_scores():
@@ -197,6 +220,12 @@ def test_of_few_splits_nothing_tells_about_other_scores():
 def test_differences_without_scatter(losses, verdict):
     (found,) = compared(rows_with(losses, errors=0.0)).sets
     assert found.verdict == verdict
+
+
+@pytest.mark.parametrize("splits", [2, 5])
+def test_what_comes_from_rounding_is_no_difference(splits):
+    (found,) = compared(rows_with([1 + 2**-52] * splits, errors=0.0)).sets
+    assert (found.relative, found.difference, found.p, found.verdict) == (0, 0, 1, 0)
 
 
 def test_only_splits_that_both_have_are_compared():
@@ -263,7 +292,13 @@ def test_intervals_of_few_skewed_sets_cover_their_mean_about_as_often_as_they_sa
         ([1.0, 2.0, 1.5, 1.2, 3.0, 1.1, 0.4], "higher"),
         ([1.0, -1.0] * 10, "within noise"),
         ([0.0] * 20, "within noise"),
-        ([-0.01 * i for i in range(1, 30)] + [100.0], "most lower"),
+        ([-0.01 * i for i in range(1, 30)] + [100.0], "ranks lower"),
+        ([0.0] * 40 + [-1.0, -2.0, -3.0, -4.0, -5.0, -6.0, 7.0, -8.0, 100.0, -9.0], "within noise"),
+        # More sets are lower, but the ranks of the higher ones weigh more.
+        (
+            [-0.01 - i / 1e4 for i in range(60)] + [1 + i for i in range(45)] + [-1e3],
+            "ranks higher",
+        ),
         (
             [0.1, -0.11, 0.12, -0.13, 0.14, -0.15, 0.16, -0.17, 60.0, 70.0, 80.0, 90.0],
             "mean higher",
@@ -375,6 +410,18 @@ def test_runs_of_other_seeds_are_not_mixed(tmp_path):
     found = [read_results(tmp_path / name, auto=False) for name in "ab"]
     with pytest.raises(ValueError, match="the runs differ in seed, 0 and 1"):
         merged(found)
+
+
+def test_runs_whose_sets_share_only_their_names_are_not_mixed(tmp_path):
+    plans = made_plan(1, splits=1), made_plan(1, splits=1)
+    for name, plan in zip("ab", plans, strict=True):
+        source = plan.sources[0] | {"digest": "1", "path": f"{name}.parquet"}
+        made_run(tmp_path / name, replace(plan, sources=(source,)))
+    found = [read_results(tmp_path / name, auto=False) for name in "ab"]
+    assert merged(found).rows == found[0].rows  # the place does not matter
+    other = replace(found[1].plans[0], sources=(found[1].plans[0].sources[0] | {"digest": "2"},))
+    with pytest.raises(ValueError, match="different data sets named 'set 00'"):
+        merged([found[0], replace(found[1], plans=[other])])
 
 
 def test_small_sets_can_be_left_out(tmp_path):

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -150,6 +151,19 @@ def test_a_full_disk_ends_the_run_at_once(folder):
         run(folder.missing(), writes(), folder, processes=1).finished
         == len(folder.plan.units()) - 2
     )
+
+
+def test_a_disk_that_is_full_for_the_journal_too(folder, monkeypatch):
+    def full(self, about):
+        if "unit" in about:
+            raise OSError(
+                errno.ENOSPC, "No space left on device", str(folder.path / "journal.jsonl")
+            )
+
+    monkeypatch.setattr(RunFolder, "note", full)
+    with pytest.raises(OSError, match=r"No space left on device.*make room, then resume"):
+        run(folder.missing(), writes(), folder, processes=1)
+    assert len(folder.finished()) >= 1
 
 
 def test_warnings_and_words_of_units_are_kept_apart(folder, capfd):
@@ -404,18 +418,52 @@ def test_what_is_no_run(tmp_path):
 
 
 def test_another_plan_is_refused_with_what_differs(folder):
-    folder.check_same(folder.plan)
+    folder.grow(folder.plan)
+    before = (folder.path / "plan.json").read_bytes()
     with pytest.raises(
-        ValueError, match=r"(?s)another plan:\s+splits: 2, now 3\s.*data sets new: d"
+        ValueError,
+        match=r"(?s)another plan:\s+splits: 2, now 1\s.*no longer there: c\s+A run can get",
     ):
-        folder.check_same(plan_of("a", "b", "c", "d", splits=3))
+        folder.grow(plan_of("a", "b", "d", splits=1))
+    assert (folder.path / "plan.json").read_bytes() == before
+
+
+def test_a_run_grows_and_keeps_what_it_has(folder, tmp_path):
+    run(folder.missing(), writes(), folder, processes=1)
+    larger, tally = plan_of("d", "c", "b", "a", splits=3, configs=1), tmp_path / "tally"
+    folder.grow(larger)
+    assert RunFolder(folder.path).plan == folder.plan == larger
+    assert len(folder.finished()) == 6
+    run(folder.missing(), writes(tally), folder, processes=1)
+    assert folder.finished() == larger.units()  # in the order of a run that was planned so
+    assert len(tally.read_text().split()) == len(larger.units()) - 6
+
+
+def test_a_run_does_not_grow_while_it_runs_nor_shrink_since_another_made_it_grow(folder):
+    other = RunFolder(folder.path)
+    with other.alone(), pytest.raises(ValueError, match="another process is running"):
+        folder.grow(plan_of("a", "b", "c", splits=3))
+    other.grow(plan_of("a", "b", "c", splits=5))
+    with pytest.raises(ValueError, match="splits: 5, now 3"):
+        folder.grow(plan_of("a", "b", "c", splits=3))
+    assert RunFolder(folder.path).plan.splits == 5
+
+
+def test_a_larger_plan_is_written_whole_or_not_at_all(folder, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space"):
+        folder.grow(plan_of("a", "b", "c", splits=3))
+    assert folder.plan == RunFolder(folder.path).plan == plan_of("a", "b", "c")
 
 
 def test_tables_may_move(folder):
     moved = folder.plan.at(
         tuple({**source, "path": "/elsewhere"} for source in folder.plan.sources)
     )
-    folder.move(moved)
+    folder.grow(moved)
     assert RunFolder(folder.path).plan == moved
 
 
@@ -427,6 +475,37 @@ def test_a_file_of_no_bytes_is_no_result(folder):
     assert first in folder.missing()
     run(folder.missing(), writes(), folder, processes=1)
     assert len(folder.finished()) == 1 + len(others)
+
+
+def test_results_that_are_cut_off_are_removed(folder):
+    run(folder.missing(), writes(), folder, processes=1)
+    first, second, *others = folder.plan.units()
+    for key in (first, second):
+        folder.unit_path(key).write_text("resu")
+    assert folder.remove_damaged(lambda path: len(path.read_text()) > 4) == [first, second]
+    assert folder.missing() == [first, second]
+    assert folder.finished() == others
+
+
+def test_what_another_run_finished_meanwhile_is_not_computed_again(folder, tmp_path):
+    keys, tally = folder.missing(), tmp_path / "tally"
+    run(keys[:4], writes(), folder, processes=1)
+    state = run([*keys, *keys], writes(tally), folder, processes=1)
+    assert (state.total, state.finished) == (2, 2)
+    assert tally.read_text().split() == [key.name for key in keys[4:]]
+
+
+def test_to_ask_whether_a_run_is_running_does_not_stop_one_from_beginning(folder):
+    import fcntl
+
+    with (folder.path / "lock").open("a"), (folder.path / "lock").open("r") as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)  # as is_running does, for a moment
+        assert not folder.is_running()  # two may ask
+        release = threading.Timer(0.05, fcntl.flock, (asking, fcntl.LOCK_UN))
+        release.start()
+        with folder.alone():
+            assert folder.is_running()
+        release.join()
 
 
 def test_a_damaged_failure_is_still_a_failure(folder):
@@ -477,8 +556,27 @@ def test_time_left_of_a_state():
     assert state.seconds_left is None
     state.rates.add(keys[0], 10.0)
     assert state.seconds_left == 8 * 10 / 2
-    state.left = set()
+    for key in keys:
+        state.end(key)
+    assert state.left == set()
     assert state.seconds_left == 0
+
+
+def test_time_left_does_not_take_longer_for_more_units():
+    """It is asked for after every unit: of 88 200, that would be hours."""
+    asked = []
+
+    class Counted(Key):
+        @property
+        def alike(self):
+            asked.append(self)
+            return super().alike
+
+    state = State(500, left={Counted("a", split, "mlp", 0) for split in range(500)})
+    asked.clear()
+    state.rates.add(Key("a", 0, "mlp", 0), 10.0)
+    assert state.seconds_left == 5000
+    assert asked == []
 
 
 def test_durations():

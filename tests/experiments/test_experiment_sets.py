@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from made_sets import ALL, frame_of, same, stored
 from pyarrow import feather, parquet
 
+from refinecal.experiments.tabular._finding import unfit
 from refinecal.experiments.tabular.sets import (
     Source,
     describe,
@@ -286,6 +287,11 @@ def test_other_files_are_left_out_with_a_warning(tmp_path):
     texts = " ".join(str(each.message) for each in said)
     assert "index.csv has no column 'target'" in texts
     assert "broken.parquet" in texts
+
+
+def test_a_file_that_may_not_be_read_is_left_out(tmp_path):
+    """Here it is gone, since some users may read anything."""
+    assert "gone.parquet" in unfit(tmp_path / "gone.parquet", "target")
 
 
 def test_a_single_file_is_a_set(tmp_path):

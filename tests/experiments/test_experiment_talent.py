@@ -116,6 +116,19 @@ def broken(item):
     return ways[item]
 
 
+def test_one_damaged_set_does_not_stop_the_others(tmp_path):
+    for name in ("good", "bad", "worse"):
+        talent(tmp_path / name, frame_of(30))
+    (tmp_path / "bad" / "info.json").write_text("{")
+    change(tmp_path / "worse", task_type="ranking")
+    with pytest.warns(RuntimeWarning, match="left out: .*") as heard:
+        assert [source.name for source in talent_sets(tmp_path)] == ["good"]
+    said = sorted(str(each.message) for each in heard)
+    assert "bad" in said[0]
+    assert "is not JSON" in said[0]
+    assert "task_type is 'ranking'" in said[1]
+
+
 def change(folder, **info):
     path = folder / "info.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | info))

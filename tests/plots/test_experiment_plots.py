@@ -1,5 +1,7 @@
 """The figures of the tabular experiment: quantiles as NumPy's, a dot per set, readable at two widths."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -40,7 +42,7 @@ def test_what_is_not_finite_is_left_out_with_its_mark():
         {"a": [1.0, np.nan, 2.0], "none": [np.nan]}, faint={"a": [False, False, True]}
     ).plot(blank())
     assert display.values["a"].tolist() == [1.0, 2.0]
-    assert display.dots_["a"].get_alpha().tolist() == [0.55, 0.18]
+    assert display.dots_["a"].get_alpha().tolist() == [0.55, 0.3]
     assert set(display.quantiles) == set(display.dots_) == {"a"}
     assert_readable(display.figure_)
 
@@ -53,6 +55,14 @@ def test_the_axis_shows_all_and_is_symmetric():
     assert said[0] == "−100"
     assert said[-1] == "+100"
     assert "0" in said
+
+
+@pytest.mark.parametrize("size", ["page", "column"])
+def test_ticks_are_apart_beside_long_names(size):
+    ax = RelativeDifferencesDisplay({"refinement, 5-fold + TS": [-100, 100]}).plot(blank(size)).ax_
+    ax.figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
+    assert min(right.x0 - left.x1 for left, right in pairwise(boxes)) > 3  # pixels
 
 
 @settings(deadline=None, max_examples=15)

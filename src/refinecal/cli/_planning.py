@@ -1,4 +1,4 @@
-"""Which data sets an experiment has, and whether its plan is that of the run which it resumes."""
+"""Which data sets an experiment has, and how its plan goes with that of the run which it resumes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from refinecal.cli._voice import Voice, shown
+from refinecal.cli._voice import Voice, count, shown
 
 if TYPE_CHECKING:
     from refinecal.experiments.store import RunFolder
     from refinecal.experiments.tabular.plan import Plan
     from refinecal.experiments.tabular.sets import Source
-
-GIVEN = (  # by options, besides the data sets
-    *("methods", "splits", "configs", "max_steps", "seed"),
-    *("min_rows", "max_rows", "n_threads"),
-)
 
 
 def names(option: str, text: str | None) -> tuple[str, ...] | None:
@@ -74,7 +69,7 @@ def opened(
     resume: bool,
     only: tuple[str, ...] | None,
 ) -> RunFolder:
-    """Return the folder of a new run, or of one that goes on with the same plan."""
+    """Return the folder of a new run, or of one that goes on: with the same plan, or with a larger one."""
     from refinecal.experiments.store import PLAN, RunFolder
 
     is_there = (out / PLAN).is_file()
@@ -90,22 +85,32 @@ def opened(
     folder = RunFolder(out)
     if sources is None:
         plan = replace(folder.plan, sources=_only(folder.plan.sources, only), **given)
+        check_methods(plan.methods)
     else:
-        same = {name: getattr(folder.plan, name) for name in GIVEN}
-        plan = _planned(voice, sources, same | given)
-    folder.check_same(plan)
-    folder.move(plan)
+        plan = _planned(voice, sources, given, folder.plan)
+    _grow(voice, folder, plan)
     return folder
 
 
-def _planned(voice: Voice, sources: list[Source], given: dict[str, Any]) -> Plan:
-    """Return a plan of the sets that can be used; say why others cannot."""
+def _grow(voice: Voice, folder: RunFolder, plan: Plan) -> None:
+    before = len(folder.plan.units())
+    folder.grow(plan)
+    if len(plan.units()) > before:
+        voice.tell(f"{shown(folder.path)} had {count(before, 'training')}, and gets more")
+
+
+def _planned(
+    voice: Voice, sources: list[Source], given: dict[str, Any], base: Plan | None = None
+) -> Plan:
+    """Return a plan of the sets that can be used, for the rest like the base; say why others cannot."""
     from refinecal.experiments.tabular.plan import Plan
     from refinecal.experiments.tabular.sets import survey
 
-    plan = Plan(tuple(each.to_dict() for each in sources), **({"methods": ("xgboost",)} | given))
+    found = tuple(each.to_dict() for each in sources)
+    plan = replace(base or Plan(found, ("xgboost",)), sources=found, **given)
     check_methods(plan.methods)
-    _, refused = survey(sources, plan.min_rows, plan.max_rows)
+    new = [each for each in sources if base is None or not base.has(each.to_dict())]
+    _, refused = survey(new, plan.min_rows, plan.max_rows)
     for name, why in refused.items():
         voice.note(f"{name} left out: {why}")
     fit = tuple(each.to_dict() for each in sources if each.name not in refused)

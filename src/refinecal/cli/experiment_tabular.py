@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refinecal.cli._options import TABLE, Json, Quiet, Verbose, file, flag, number
-from refinecal.cli._planning import check_methods, found_sets, names, opened
+from refinecal.cli._planning import found_sets, names, opened
 from refinecal.cli._running import Watch
 from refinecal.cli._voice import Voice, command, count, shown
 from refinecal.cli.experiment_status import show_status, summary
@@ -113,7 +113,11 @@ def tabular(
     ] = None,
     resume: Annotated[
         bool,
-        flag("--resume", help="Go on with the run in --out.", rich_help_panel=RUNNING),
+        flag(
+            "--resume",
+            help="Go on with the run in --out; with more splits, say, it gets larger.",
+            rich_help_panel=RUNNING,
+        ),
     ] = False,
     retry_failed: Annotated[
         bool,
@@ -151,7 +155,7 @@ def tabular(
     with voice.listening():
         sources = found_sets(data, talent, openml, target, sets)
         folder = opened(voice, out, sources, given, resume, names("--sets", sets))
-        check_methods(folder.plan.methods)
+        _remove_damaged(voice, folder)
         keys = [*folder.missing(), *(folder.failed() if retry_failed else ())]
         _announce(voice, folder, len(keys))
         with _resumable(out, dask), Watch(voice) as watch:
@@ -193,6 +197,15 @@ def _check_usage(
         )
     if retry_failed and not resume:
         raise typer.BadParameter("goes with --resume", param_hint="--retry-failed")
+
+
+def _remove_damaged(voice: Voice, folder: RunFolder) -> None:
+    from refinecal.experiments.tabular.unit import UnitResult
+
+    damaged = folder.remove_damaged(UnitResult.is_whole)
+    if damaged:
+        which = f"{damaged[0]}" + ", …" * (len(damaged) > 1)
+        voice.note(f"{count(len(damaged), 'result')} cut off, to be trained again: {which}")
 
 
 # ---- while it runs -----------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from refinecal._optional import needs_extra
 from refinecal.experiments._worker import THREADS, Function, Outcome, attempt, begin
-from refinecal.experiments.store import Failure, failure_of
+from refinecal.experiments.store import Failure, failure_of, versions
 
 KILLED = "killed"
 CONNECT = 30.0  # seconds for the scheduler of a cluster to answer
@@ -143,18 +143,41 @@ class DaskPool:
                 f"no Dask scheduler answers at {address} ({error}): start one with 'dask scheduler', and "
                 "pass the address that it shows, such as tcp://10.0.0.1:8786"
             ) from error
-        several = {name for name, n in self._client.nthreads().items() if n > 1}
-        if several:
-            warnings.warn(
-                f"workers of the cluster have several threads ({', '.join(sorted(several)[:3])}), but a "
-                "worker does one training at a time: start them with 'dask worker --nthreads 1 --nworkers N'",
-                stacklevel=2,
+        for doubt in self._doubts(address):
+            warnings.warn(doubt, stacklevel=2)
+
+    def _doubts(self, address: str) -> Iterator[str]:
+        """Yield what may be wrong with the workers."""
+        threads = self._threads()
+        if not threads:
+            yield (
+                f"the cluster at {address} has no workers: trainings wait until there are some, started with "
+                f"'dask worker {address} --nthreads 1 --nworkers N'"
             )
+        several = sorted(name for name, n in threads.items() if n > 1)
+        if several:
+            yield (
+                f"workers of the cluster have several threads ({', '.join(several[:3])}), but a "
+                "worker does one training at a time: start them with 'dask worker --nthreads 1 --nworkers N'"
+            )
+        others = _other_versions(self._client.run(versions, on_error="return"))
+        if others:
+            yield (
+                f"workers of the cluster have other packages ({', '.join(others)}), so that results may "
+                "differ from those of this machine: install the same on all"
+            )
+
+    def _threads(self) -> dict[str, int]:
+        """Return how many threads each worker has; raise if the scheduler does not answer any more."""
+        try:
+            return dict(self._client.nthreads())
+        except OSError as error:
+            raise _lost(error) from error
 
     @property
     def width(self) -> int:
         """How many units are computed at the same time."""
-        return max(len(self._client.nthreads()), 1)
+        return max(len(self._threads()), 1)
 
     def room(self) -> int:
         """Return how many units the cluster should still have."""
@@ -192,14 +215,32 @@ class DaskPool:
             return key, Death({**failure_of(error), "kind": KILLED, "message": about})
         except Exception as error:
             if future.cancelled():
-                raise ConnectionError(
-                    f"the connection to the Dask scheduler was lost ({error}): resume when it is back; what "
-                    "is finished is kept"
-                ) from error
+                raise _lost(error) from error
             raise ConnectionError(
-                f"the cluster could not compute {key} ({type(error).__name__}: {error}): workers need the "
-                "same versions of Python, Dask and refinecal as this process"
+                f"the cluster could not compute {key} ({type(error).__name__}: {error}): its scheduler and "
+                "its workers need the same versions of Python, Dask and refinecal as this process"
             ) from error
+
+
+def _lost(error: BaseException) -> ConnectionError:
+    return ConnectionError(
+        f"the connection to the Dask scheduler was lost ({error}): resume when it is back; what is finished "
+        "is kept"
+    )
+
+
+def _other_versions(found: dict[str, Any]) -> list[str]:
+    """Say which packages workers have in other versions; a worker that could not tell will say more."""
+    here = versions()
+    return sorted(
+        {
+            f"{name} {there.get(name, 'absent')} instead of {here.get(name, 'absent')}"
+            for there in found.values()
+            if isinstance(there, dict)
+            for name in {*there, *here}
+            if there.get(name) != here.get(name)
+        }
+    )
 
 
 def _of_a_process(error: BaseException) -> Failure:

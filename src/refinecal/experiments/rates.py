@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 __all__ = ["Rates", "duration"]
@@ -43,16 +44,25 @@ class Rates:
 
     def expect(self, key: Timed) -> float | None:
         """Return how long a training will take, by those most like it; ``None`` if there are none."""
-        for group in key.alike:
-            if group in self._sums:
-                return self.mean(group)
-        return None
+        return self._expect(key.alike)
 
     def left(self, keys: Iterable[Timed]) -> tuple[float, int]:
         """Return the sum over trainings, and how many of them nothing is known about."""
-        expected = [self.expect(key) for key in keys]
-        known = [seconds for seconds in expected if seconds is not None]
-        return sum(known), len(expected) - len(known)
+        return self.left_of(Counter(tuple(key.alike) for key in keys))
+
+    def left_of(self, waiting: Mapping[Sequence[Hashable], int]) -> tuple[float, int]:
+        """Return the same of trainings that are counted by their groups."""
+        seconds, unknown = 0.0, 0
+        for groups, n in waiting.items():
+            expected = self._expect(groups)
+            if expected is None:
+                unknown += n
+            else:
+                seconds += n * expected
+        return seconds, unknown
+
+    def _expect(self, groups: Sequence[Hashable]) -> float | None:
+        return next((self.mean(group) for group in groups if group in self._sums), None)
 
 
 def duration(seconds: float) -> str:

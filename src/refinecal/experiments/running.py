@@ -12,7 +12,7 @@ from typing import Any
 
 from refinecal._whole import whole
 from refinecal.experiments._pools import DaskPool, Death, LocalPool, Pool
-from refinecal.experiments._worker import Function, Outcome
+from refinecal.experiments._worker import NO_ROOM, Function, Outcome
 from refinecal.experiments.rates import Rates
 from refinecal.experiments.store import RunFolder, versions
 
@@ -36,11 +36,20 @@ class State:
     last_failure: str = ""
     rates: Rates = field(default_factory=Rates)
     begun: float = field(default_factory=time.monotonic)
+    _waiting: Counter[Any] = field(init=False)  # how many are left of each kind
+
+    def __post_init__(self) -> None:
+        self._waiting = Counter(key.alike for key in self.left)
+
+    def end(self, key: Any) -> None:
+        """Take note that a unit is no longer to be done."""
+        self.left.remove(key)
+        self._waiting[key.alike] -= 1
 
     @property
     def seconds_left(self) -> float | None:
         """Return how long it will take, by the units that are done; ``None`` if none is."""
-        seconds, unknown = self.rates.left(self.left)
+        seconds, unknown = self.rates.left_of(self._waiting)
         if unknown == len(self.left) and self.left:
             return None
         known = len(self.left) - unknown
@@ -87,7 +96,7 @@ def run(
     """
     with folder.alone(), _without_words_of_loky():
         folder.tidy()
-        todo = deque(keys)
+        todo = deque(key for key in dict.fromkeys(keys) if not folder.has(key))
         state = State(len(todo), left=set(todo), rates=folder.rates())
         if not todo:
             return state
@@ -101,6 +110,10 @@ def run(
         )
         try:
             _Run(folder, pool, todo, state, progress).go()
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                raise _no_room(folder, str(error)) from error
+            raise
         finally:
             pool.close()
             folder.tidy()
@@ -113,6 +126,13 @@ def _pool(
     if dask is not None:
         return DaskPool(function, dask, n_threads)
     return LocalPool(function, processes, n_threads, folder.log)
+
+
+def _no_room(folder: RunFolder, said: str) -> OSError:
+    return OSError(
+        f"results for {folder.path} cannot be written ({said}): make room, then resume; what is finished is "
+        "kept"
+    )
 
 
 @contextmanager
@@ -165,10 +185,7 @@ class _Run:
         elif outcome.failure is None:
             self._finish(key, outcome)
         elif outcome.stop:
-            raise OSError(
-                f"results cannot be written to {self.folder.path} ({outcome.failure['message']}): make room, "
-                "then resume; what is finished is kept"
-            )
+            raise _no_room(self.folder, outcome.failure["message"])
         else:
             self._fail(key, outcome.failure, outcome.seconds)
 
@@ -197,12 +214,12 @@ class _Run:
     def _done(self, key: Any) -> None:
         self.folder.forget_failure(key)
         self.state.finished += 1
-        self.state.left.discard(key)
+        self.state.end(key)
 
     def _fail(self, key: Any, failure: dict[str, Any], seconds: float | None) -> None:
         self.folder.record_failure(key, failure)
         self.state.failed += 1
-        self.state.left.discard(key)
+        self.state.end(key)
         self.state.last_failure = f"{key}: {failure['kind']}: {failure['message']}"
         about = {} if seconds is None else {"seconds": round(seconds, 3)}
         self.folder.note({"unit": key.name, "failed": failure["kind"], **about})

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import platform
+import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -23,6 +24,7 @@ __all__ = ["RunFolder", "failure_of", "versions"]
 PLAN, UNITS, FAILURES = "plan.json", "units", "failures"
 JOURNAL, LOCK, LOG = "journal.jsonl", "lock", "workers.log"
 ENDING = ".npz"
+LOOKS = (0.0, 0.1, 0.3)  # seconds before looks at the lock, which is_running holds for a moment
 PACKAGES = (
     *("refinecal", "numpy", "scipy", "scikit-learn", "pandas"),
     *("xgboost", "lightgbm", "catboost", "torch", "pytabkit"),
@@ -69,12 +71,7 @@ class RunFolder:
             raise ValueError(
                 f"{self.path} {there}, so it is no run: name the folder that --out of an experiment named"
             )
-        try:
-            self.plan = Plan.from_json((self.path / PLAN).read_text("utf-8"))
-        except (json.JSONDecodeError, TypeError) as error:
-            raise ValueError(
-                f"{self.path / PLAN} is damaged ({error}): begin a new run in another folder"
-            ) from error
+        self.plan = self._read_plan()
         for name in (UNITS, FAILURES):
             (self.path / name).mkdir(exist_ok=True)
 
@@ -84,8 +81,7 @@ class RunFolder:
         path = Path(path)
         cls.check_new(path)
         path.mkdir(parents=True, exist_ok=True)
-        with whole(path / PLAN) as part:
-            part.write_text(plan.to_json(), "utf-8")
+        cls._write_plan(path, plan)
         return cls(path)
 
     @staticmethod
@@ -98,21 +94,23 @@ class RunFolder:
         if path.exists() and not (path.is_dir() and _is_empty(path)):
             raise FileExistsError(f"{path} exists and is no run: name a new folder")
 
-    def check_same(self, plan: Plan) -> None:
-        """Refuse a plan that would compute anything else than the plan of this run."""
-        if plan.key != self.plan.key:
-            said = "\n  ".join(self.plan.differences(plan))
-            raise ValueError(
-                f"{self.path} was begun with another plan:\n  {said}\nResume without these options, which "
-                "takes the plan of the run, or name another folder"
-            )
+    def grow(self, plan: Plan) -> None:
+        """Take another plan that computes all that the run's does: with more, or with tables elsewhere.
 
-    def move(self, plan: Plan) -> None:
-        """Take the places of the data sets from another plan that computes the same."""
-        self.check_same(plan)
-        if plan != self.plan:
-            with whole(self.path / PLAN) as part:
-                part.write_text(plan.to_json(), "utf-8")
+        A plan that leaves something out or computes it otherwise is refused, in words.
+        """
+        if plan == self.plan:
+            return
+        with self.alone():
+            self.plan = self._read_plan()  # another process may have made it larger meanwhile
+            said = "\n  ".join(self.plan.losses(plan))
+            if said:
+                raise ValueError(
+                    f"{self.path} was begun with another plan:\n  {said}\nA run can get more data sets, "
+                    "methods, splits and configurations, if all that it has are named too. Resume without "
+                    "these options, which takes the plan of the run, or name another folder"
+                )
+            self._write_plan(self.path, plan)
             self.plan = plan
 
     # ---- units ---------------------------------------------------------------------------------------------
@@ -120,6 +118,20 @@ class RunFolder:
     def unit_path(self, key: Key) -> Path:
         """Return where the result of a training is, or will be."""
         return self.path / UNITS / f"{key.name}{ENDING}"
+
+    def has(self, key: Key) -> bool:
+        """Tell whether a training has a result."""
+        try:
+            return self.unit_path(key).stat().st_size > 0
+        except FileNotFoundError:
+            return False
+
+    def remove_damaged(self, is_whole: Callable[[Path], bool]) -> list[Key]:
+        """Remove results that are not whole, as a bad copy leaves them: now they are missing; return them."""
+        damaged = [key for key in self.finished() if not is_whole(self.unit_path(key))]
+        for key in damaged:
+            self.unit_path(key).unlink(missing_ok=True)
+        return damaged
 
     def finished(self) -> list[Key]:
         """Return the trainings that have a result, in the order of the plan."""
@@ -219,7 +231,7 @@ class RunFolder:
     def alone(self) -> Iterator[None]:
         """Refuse to be two runs in one folder; a run that was killed does not count."""
         with (self.path / LOCK).open("a") as file:
-            if not _locked(file.fileno()):
+            if not any(_locked(file.fileno(), wait) for wait in LOOKS):
                 raise ValueError(
                     f"another process is running the experiment in {self.path}: wait for it, or stop it first"
                 )
@@ -229,11 +241,24 @@ class RunFolder:
         """Tell whether a process is at work in this folder now, as far as this machine can tell."""
         try:
             with (self.path / LOCK).open("r") as file:
-                return not _locked(file.fileno())
+                return not _locked(file.fileno(), shared=True)
         except FileNotFoundError:
             return False
 
     # ---- helpers -------------------------------------------------------------------------------------------
+
+    def _read_plan(self) -> Plan:
+        try:
+            return Plan.from_json((self.path / PLAN).read_text("utf-8"))
+        except (json.JSONDecodeError, TypeError) as error:
+            raise ValueError(
+                f"{self.path / PLAN} is damaged ({error}): begin a new run in another folder"
+            ) from error
+
+    @staticmethod
+    def _write_plan(path: Path, plan: Plan) -> None:
+        with whole(path / PLAN) as part:
+            part.write_text(plan.to_json(), "utf-8")
 
     def _failure_path(self, key: Key) -> Path:
         return self.path / FAILURES / f"{key.name}.json"
@@ -282,14 +307,15 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _locked(descriptor: int) -> bool:
+def _locked(descriptor: int, wait: float = 0.0, shared: bool = False) -> bool:
     """Take the lock of an open file, which its process loses when it ends, however it ends."""
+    time.sleep(wait)
     try:
         import fcntl
     except ModuleNotFoundError:  # Windows
         return True
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:  # a file system without locks

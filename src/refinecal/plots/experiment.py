@@ -247,7 +247,7 @@ class DependenceDisplay:
         ax.axhline(0, color=PALETTE["axis"], linewidth=0.8, zorder=1)
         drawn = np.argsort(self.x, kind="stable")[:: -(-len(self.x) // MOST)]
         many = len(drawn) >= 200
-        alpha: Any = np.where(self._faint[drawn], 0.22, 0.4 if many else 0.75)
+        alpha: Any = np.where(self._faint[drawn], 0.22 if many else 0.35, 0.4 if many else 0.75)
         self.dots_ = ax.scatter(
             np.clip(self.x[drawn], low, high),
             self.values[drawn],
@@ -313,7 +313,7 @@ def _draw_rows(
         order = np.argsort(each, kind="stable")
         shifts = np.empty(len(each))
         shifts[order] = SPREAD * ((np.arange(len(each)) * GOLDEN + 0.5) % 1 - 0.5)
-        alpha = np.where(faint[name], 0.18, 0.55)
+        alpha = np.where(faint[name], 0.3, 0.55)
         look: Any = {"s": 9, "color": colour, "alpha": alpha, "linewidths": 0, "zorder": 2}
         if each.size:
             dots[name] = ax.scatter(each, row + shifts, **look)
@@ -355,7 +355,7 @@ def _percent_axis(ax: Axes, axis: Any, reach: float) -> None:
     limits(-end, end)
     powers = [power for power in POWERS if power <= end]
     room = inches(ax)[0 if axis is ax.xaxis else 1]
-    if room < 2.6 and len(powers) > 2:
+    if room < 3.0 and len(powers) > 2:  # before names of rows take their part of it
         powers = powers[1:]
     ticks = [*(-power for power in reversed(powers)), 0.0, *powers]
     axis.set_ticks(

@@ -63,7 +63,7 @@ def unfit(path: Path, target: str) -> str:
 
     try:
         names = open_table(path).names
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         return str(error)
     return "" if target in names else f"{path} has no column {target!r}"
 

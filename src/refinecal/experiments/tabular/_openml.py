@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -20,6 +21,7 @@ SERVER = "https://www.openml.org/api/v1/json"
 TIMEOUT = 60.0  # seconds
 AT_ONCE = 100  # data sets that are asked for in one request
 TARGET = "target"
+UNREACHED = (URLError, TimeoutError, ConnectionError, HTTPException)  # or lost before the end
 
 
 def suite_ids(suite: str) -> list[int]:
@@ -59,15 +61,17 @@ def _asked(what: str, words: str) -> Any:
             return json.load(answer)
     except ValueError:
         raise ValueError(f"{url} did not answer with JSON: try again later") from None
-    except (
-        URLError
-    ) as error:  # also what HTTP calls an error: 412 is OpenML's for what it does not have
+    except UNREACHED as error:  # an HTTPError is one too: 412 is OpenML's for what it does not have
         if getattr(error, "code", None) in (404, 412):
             raise ValueError(f"OpenML does not have {words} ({url})") from None
         raise ConnectionError(
-            f"OpenML was not reached for {words} ({url}: {error.reason}). Without a network, store the "
+            f"OpenML was not reached for {words} ({url}: {_why(error)}). Without a network, store the "
             "tables as Parquet files and pass their folder"
         ) from error
+
+
+def _why(error: BaseException) -> str:
+    return str(getattr(error, "reason", error))
 
 
 def read_openml(number: int) -> pa.Table:
@@ -93,9 +97,9 @@ def _fetched(number: int) -> pa.Table:
 
     try:  # the other parser of scikit-learn 1.9 fails on categories that are numbers
         found = fetch_openml(data_id=number, as_frame=True, parser="liac-arff")
-    except URLError as error:
+    except UNREACHED as error:
         raise ConnectionError(
-            f"OpenML was not reached for data set {number} ({error.reason}), and it was not fetched before"
+            f"OpenML was not reached for data set {number} ({_why(error)}), and it was not fetched before"
         ) from error
     if getattr(found.target, "ndim", 0) != 1:
         raise ValueError(f"data set {number} of OpenML has no target, or more than one")

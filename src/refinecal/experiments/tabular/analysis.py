@@ -40,7 +40,7 @@ METRIC_WORDS = {
     "refinement": "refinement",
     "brier_refinement": "Brier refinement",
     "refinement_cv5": "refinement, 5-fold",
-    "refinement_loo": "refinement, l.o.o.",
+    "refinement_loo": "refinement, LOO",
     "refinement_isotonic": "isotonic ref.",
 }
 SCORE_WORDS = {

@@ -30,6 +30,7 @@ LEVEL = 0.05
 FEW_SPLITS = 3  # with fewer, splits cannot tell how much they scatter
 FEW_SETS = 6  # with fewer, Wilcoxon's test cannot tell anything
 RESAMPLES = 10_000
+ROUNDING = 1e-12  # differences that are a smaller part of a score come from the order of its sums
 VERY_LOW = 0.02  # a log loss, in nats, of which a small part is next to nothing
 
 
@@ -96,6 +97,8 @@ class Summary:
         Sets by what is beyond noise within the set; ``None`` if that cannot be told.
     p : float
         Of Wilcoxon's signed-rank test over sets.
+    side : int
+        Where the ranks of that test lean: -1 to lower, 1 to higher, 0 to neither.
     """
 
     sets: int
@@ -110,6 +113,7 @@ class Summary:
     ties: int | None
     losses: int | None
     p: float
+    side: int
 
     @property
     def median(self) -> float:
@@ -121,20 +125,18 @@ class Summary:
         """What mean and test say, in a few words.
 
         "lower" and "higher" are beyond noise by both; "mean lower" only by the interval of the mean, which
-        few sets may rule; "most lower" only by the test, which most sets rule.
+        few sets may rule; "ranks lower" only by the test, for which a large difference is one of many.
         """
         if self.sets < FEW_SETS:
             return "too few sets"
         by_mean = -1 if self.high < 0 else int(self.low > 0)
-        by_test = 0
-        if self.p < LEVEL:
-            by_test = int(np.sign(self.higher - self.lower)) or int(np.sign(self.mean))
+        by_test = self.side if self.p < LEVEL else 0
         words = {-1: "lower", 0: "within noise", 1: "higher"}
         if by_mean == by_test:
             return words[by_mean]
         if by_mean and by_test:
             return "mixed"
-        return f"mean {words[by_mean]}" if by_mean else f"most {words[by_test]}"
+        return f"mean {words[by_mean]}" if by_mean else f"ranks {words[by_test]}"
 
 
 def index(rows: Iterable[Row]) -> Index:
@@ -159,7 +161,8 @@ def compare(
     The difference on a set is that of the means over splits; whether it is beyond noise is told by the
     t-test over splits with Nadeau and Bengio's correction: the splits share rows, so the variance of their
     mean is :math:`s^2 (1/m + n_{test} / (n_{train} + n_{val}))`, not :math:`s^2 / m`. With one or two splits
-    and the usual reference, the test rows tell instead, as if all splits had the same.
+    and the usual reference, the test rows tell instead, as if all splits had the same; of two splits, their
+    scatter if that is larger.
     """
     known = rows if isinstance(rows, dict) else index(rows)
     ours = known.get((method, mode, procedure), {})
@@ -192,10 +195,11 @@ def _on_set(pairs: Sequence[tuple[Row, Row]], score: str, by_rows: bool) -> OnSe
     )
     first = pairs[0][0]
     gaps = values - references
+    gaps[np.abs(gaps) <= ROUNDING * np.abs(references)] = 0.0
     if len(gaps) >= FEW_SPLITS:
         error, p = _over_splits(gaps)
     elif by_rows:
-        error, p = _over_rows([row for row, _ in pairs])
+        error, p = _over_rows([row for row, _ in pairs], gaps)
     else:
         error, p = math.nan, math.nan
     mean = float(gaps.mean())
@@ -224,18 +228,27 @@ def _over_splits(gaps: Floats) -> tuple[float, float]:
     """Return the standard error of the mean over splits that share rows, and the t-test's p."""
     from scipy.stats import t
 
-    m = len(gaps)
-    error = float(gaps.std(ddof=1) * math.sqrt(1 / m + TEST_SHARE))
+    error = _scatter(gaps)
     mean = abs(float(gaps.mean()))
     if error <= 1e-12 * mean or mean == 0:
         return error, 0.0 if mean > 0 else 1.0
-    return error, float(2 * t.sf(mean / error, m - 1))
+    return error, float(2 * t.sf(mean / error, len(gaps) - 1))
 
 
-def _over_rows(rows: Sequence[Row]) -> tuple[float, float]:
-    """Return the standard error over test rows, as if all splits had the same ones, and the normal p."""
+def _scatter(gaps: Floats) -> float:
+    """Return the standard error of the mean over splits that share rows (Nadeau and Bengio 2003)."""
+    return float(gaps.std(ddof=1) * math.sqrt(1 / len(gaps) + TEST_SHARE))
+
+
+def _over_rows(rows: Sequence[Row], gaps: Floats) -> tuple[float, float]:
+    """Return the standard error over test rows, as if all splits had the same ones, and the normal p.
+
+    Rows do not tell how another training would turn out. Two splits that disagree do.
+    """
     error = float(np.mean([row.difference_error for row in rows]))
-    mean = abs(float(np.mean([row.difference for row in rows])))
+    if len(gaps) > 1:
+        error = max(error, _scatter(gaps))
+    mean = abs(float(gaps.mean()))
     if mean == 0:
         return error, 1.0
     return error, math.erfc(mean / error / math.sqrt(2)) if error > 0 else 0.0
@@ -256,7 +269,7 @@ def summarise(relative: Any, verdicts: Sequence[int | None] = ()) -> Summary:
     if not values.size:
         nothing = (math.nan,) * 3
         return Summary(
-            0, *nothing, (math.nan,) * len(QUANTILES), 0, 0, 0, None, None, None, math.nan
+            0, *nothing, (math.nan,) * len(QUANTILES), 0, 0, 0, None, None, None, math.nan, 0
         )
     told = len(verdicts) > 0 and all(verdict is not None for verdict in verdicts)
     wins, ties, losses = (list(verdicts).count(each) if told else None for each in (-1, 0, 1))
@@ -264,7 +277,8 @@ def summarise(relative: Any, verdicts: Sequence[int | None] = ()) -> Summary:
     low, high = _interval(values)
     quantiles = tuple(np.quantile(values, QUANTILES).tolist())
     mean, signs = float(values.mean()), (lower, equal, higher)
-    return Summary(len(values), mean, low, high, quantiles, *signs, wins, ties, losses, _p(values))
+    told_apart = (wins, ties, losses)
+    return Summary(len(values), mean, low, high, quantiles, *signs, *told_apart, *_by_ranks(values))
 
 
 def _interval(values: Floats) -> tuple[float, float]:
@@ -290,11 +304,12 @@ def _resampled(n: int) -> NDArray[np.int64]:
     return np.random.default_rng(0).integers(n, size=(RESAMPLES, n))
 
 
-def _p(values: Floats) -> float:
-    """Return the p of Wilcoxon's signed-rank test; sets without any difference say nothing."""
-    from scipy.stats import wilcoxon
+def _by_ranks(values: Floats) -> tuple[float, int]:
+    """Return the p of Wilcoxon's signed-rank test, and its side; sets without any difference say nothing."""
+    from scipy.stats import rankdata, wilcoxon
 
     different = values[values != 0]
     if not different.size:
-        return 1.0
-    return float(wilcoxon(different).pvalue)
+        return 1.0, 0
+    ranks = rankdata(np.abs(different)) * np.sign(different)
+    return float(wilcoxon(different).pvalue), int(np.sign(ranks.sum()))

@@ -29,12 +29,13 @@ __all__ = ["boxes", "by_learning_rate", "by_rise", "by_size", "stopping"]
 
 BOXES = (
     "One dot per data set, faint where the log loss is very low. Boxes end at the quartiles, whiskers at the "
-    "10 and 90 % quantiles. Left of 0 is better than log loss + TS. The axis is logarithmic beyond 0.1 %. "
-    "In brackets, the number of sets if there are fewer: isotonic regression is for two classes."
+    "10 and 90 % quantiles. Left of 0 is better than log loss + TS. The axis is logarithmic beyond 0.1 %; "
+    "what is beyond ±100 % is drawn there. In brackets, the number of sets if there are fewer: isotonic "
+    "regression is for two classes."
 )
 DOTS = "below 0 refinement is better. The line joins medians of neighbours."
 STEP_WORDS = {"mlp": "epoch", "realmlp": "epoch", "logistic": "strength"}  # else rounds
-LEAST_RISE = 1e-4  # smaller ones are drawn there
+LEAST_RISE = 0.01  # percent: smaller ones are drawn there
 
 
 def boxes(analysis: Analysis, method: str, score: str) -> Figure:
@@ -142,7 +143,7 @@ def by_size(analysis: Analysis) -> Figure:
 def by_rise(analysis: Analysis) -> Figure | None:
     """Return every training by how far its validation loss turned up."""
     return _of_trainings(
-        analysis, "rise", "rise of the validation loss", "how far the validation loss turns up"
+        analysis, "rise", "rise of the validation loss, %", "how far the validation loss turns up"
     )
 
 
@@ -171,7 +172,7 @@ def _of_trainings(analysis: Analysis, field: str, axis: str, words: str) -> Figu
 
 def _value(training: Training, field: str) -> float:
     value = float(getattr(training, field))
-    return max(value, LEAST_RISE) if field == "rise" and not np.isnan(value) else value
+    return max(100 * value, LEAST_RISE) if field == "rise" and not np.isnan(value) else value
 
 
 def _dependence(panels: Mapping[str, DependenceDisplay], title: str, caption: str) -> Figure:

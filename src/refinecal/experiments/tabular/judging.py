@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -33,6 +33,7 @@ OURS = ("refinement", SMOOTH)
 BY_AUTO = ("log_loss", "refinement")  # metrics whose choice is calibrated by "auto" too: it is slow
 GREATER = frozenset({"accuracy", "auroc"})
 DEPTHS = ("max_depth", "depth")
+RATES = ("learning_rate", "lr")  # the second is RealMLP's
 
 
 class Row(NamedTuple):
@@ -180,7 +181,12 @@ class _Choice:
             make_calibrator("auto") if calibration == AUTO else TemperatureScaling()
         )
         probs = calibrator.fit_logits(val, self.y_val).predict_proba_logits(test)
-        return _Scores.of_probs(self.y_test, np.asarray(probs, np.float64))
+        scores = _Scores.of_probs(self.y_test, np.asarray(probs, np.float64))
+        if not isinstance(calibrator, TemperatureScaling):
+            return scores
+        # Smoothing changes no order, but in its probabilities large logits are equal.
+        area = auroc(self.y_test, logits=calibrator.beta_ * test)
+        return replace(scores, auroc=area)
 
 
 def _seen(
@@ -275,10 +281,9 @@ def _training(unit: UnitResult) -> Iterator[Training]:
     losses = usual.scores(SMOOTH).losses
     our_losses = losses if ours.step == usual.step else ours.scores(SMOOTH).losses
     gap, error = _gap(our_losses, losses)
-    key, depth = unit.key, next((unit.params[name] for name in DEPTHS if name in unit.params), None)
     yield Training(
         **usual.about,
-        config=key.config,
+        config=unit.key.config,
         steps=usual.steps,
         step_log_loss=usual.step,
         step_refinement=ours.step,
@@ -287,8 +292,8 @@ def _training(unit: UnitResult) -> Iterator[Training]:
         refinement=float(our_losses.mean()),
         difference=gap,
         difference_error=error,
-        learning_rate=_number(unit.params.get("learning_rate")),
-        depth=_number(depth),
+        learning_rate=_number(unit.params, RATES),
+        depth=_number(unit.params, DEPTHS),
         params=json.dumps(unit.params, sort_keys=True, ensure_ascii=False),
     )
 
@@ -308,7 +313,9 @@ def _rise(history: Floats) -> float:
     return last / low - 1
 
 
-def _number(value: Any) -> float:
+def _number(params: Mapping[str, Any], names: Iterable[str]) -> float:
+    """Return a parameter that has several names; NaN if none of them is there, or not as a number."""
+    value: Any = next((params[name] for name in names if name in params), None)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number else math.nan
 

@@ -159,6 +159,30 @@ class Plan:
         ]
         return said + _between_sources(mine["sources"], theirs["sources"])
 
+    def losses(self, other: Plan) -> list[str]:
+        """Return in words what ``other`` leaves out or computes otherwise; nothing if it has all, or more.
+
+        Since the seed of a training depends on nothing but its key, more data sets, methods, splits and
+        configurations change no training that is planned already; nor does it matter in which order they are.
+
+        >>> plan = Plan(({"name": "adult"},), ("mlp",), splits=2)
+        >>> plan.losses(replace(plan, splits=5, configs=30, methods=("xgboost", "mlp")))
+        []
+        >>> plan.losses(replace(plan, splits=1, configs=30))
+        ['splits: 2, now 1']
+        """
+        mine, theirs = self._content(), other._content()
+        said = [
+            f"{name}: {_shown(mine[name])}, now {_shown(theirs[name])}"
+            for name in mine
+            if name != "sources" and not _has_all(name, mine[name], theirs[name])
+        ]
+        return said + _between_sources(mine["sources"], theirs["sources"], may_grow=True)
+
+    def has(self, source: Mapping[str, Any]) -> bool:
+        """Tell whether a data set is planned, wherever it is."""
+        return _placeless(source) in map(_placeless, self.sources)
+
     def at(self, sources: tuple[dict[str, Any], ...]) -> Plan:
         """Return the plan with its sources in other places."""
         return replace(self, sources=sources)
@@ -181,9 +205,23 @@ class Plan:
 
     def _content(self) -> dict[str, Any]:
         content = asdict(self)
-        for source in content["sources"]:
-            source.pop(PLACE, None)
+        content["sources"] = [_placeless(source) for source in self.sources]
         return json.loads(json.dumps(content))  # type: ignore[no-any-return]
+
+
+def _placeless(source: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in source.items() if name != PLACE}
+
+
+def _has_all(name: str, old: Any, new: Any) -> bool:
+    """Tell whether a plan with a new value of a field computes all that one with the old value does."""
+    if name in ("splits", "configs"):
+        return bool(old <= new)
+    if name == "min_rows":
+        return bool(old >= new)
+    if name == "methods":
+        return set(old) <= set(new)
+    return bool(old == new)
 
 
 def _digest(text: str) -> str:
@@ -224,14 +262,22 @@ def _shown(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _between_sources(mine: list[Mapping[str, Any]], theirs: list[Mapping[str, Any]]) -> list[str]:
+def _between_sources(
+    mine: list[Mapping[str, Any]], theirs: list[Mapping[str, Any]], may_grow: bool = False
+) -> list[str]:
     old, new = ({source["name"]: source for source in side} for side in (mine, theirs))
+    changed = [name for name in old if name in new and old[name] != new[name]]
+
+    def differ(name: str) -> bool:
+        return old[name].get("digest") != new[name].get("digest")
+
     parts = {
         "no longer there": [name for name in old if name not in new],
-        "new": [name for name in new if name not in old],
-        "with another content": [name for name in old if name in new and old[name] != new[name]],
+        "new": [name for name in new if name not in old and not may_grow],
+        "with another content": [name for name in changed if differ(name)],
+        "with another target": [name for name in changed if not differ(name)],
     }
     said = [f"data sets {how}: {', '.join(names)}" for how, names in parts.items() if names]
-    if not said and list(old) != list(new):
+    if not said and not may_grow and list(old) != list(new):
         said = ["data sets: the same in another order"]
     return said

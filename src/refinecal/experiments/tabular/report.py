@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,11 @@ from refinecal.experiments.tabular.analysis import (
     method_word,
     procedure_word,
 )
-from refinecal.experiments.tabular.differences import Summary
+from refinecal.experiments.tabular.differences import FEW_SPLITS, Summary
 from refinecal.experiments.tabular.judging import MODES, REFERENCE
 from refinecal.experiments.tabular.regimes import Regime
 from refinecal.experiments.tabular.tables import write_tables
-from refinecal.experiments.tabular.words import counted, lead, sentence, signed
+from refinecal.experiments.tabular.words import counted, lead, sentence, signed, span
 from refinecal.report import Card, Column, Figure, Page, Section, Table, write
 from refinecal.report.cells import number
 from refinecal.report.of_evaluation import facts_of
@@ -76,8 +75,8 @@ def cards(analysis: Analysis) -> list[Card]:
         Card("trainings", results.done, _unfinished(analysis)),
     ]
     for each in analysis.headlines[:2]:
-        about = f"by refinement: {method_word(each.method, each.mode)}"
-        made.append(Card("mean log loss", spaced(signed(each.summary.mean)), about))
+        about = f"of test log loss by refinement: {method_word(each.method, each.mode)}"
+        made.append(Card("mean change", spaced(signed(each.summary.mean)), about))
     return made
 
 
@@ -108,21 +107,22 @@ SUMMARY: dict[str, Column] = {
         Column(
             "all told",
             help="Lower or higher if interval and test both leave out chance; with mean before it, only the "
-            "interval does, which few sets may rule; with most, only the test.",
+            "interval does, which few sets may rule; with ranks, only the test.",
         ),
         Column("sets", digits=0),
         Column(
             "mean", digits=2, help="Of the relative differences, in percent; negative is better."
         ),
-        Column("from", digits=2, help="The 95 % interval of the mean, from 10 000 resampled sets."),
-        Column("to", digits=2),
+        Column("95 %", help="The interval of the mean, from 10 000 resampled sets."),
         Column("median", digits=2),
-        Column("− · 0 · +", help="Sets whose difference is negative, exactly 0, and positive."),
+        Column("−/0/+", help="Sets whose difference is negative, exactly 0, and positive."),
         Column(
             "beyond noise",
-            help="Sets that are better · tied · worse by the test within the set; – if it cannot be told.",
+            help="Sets that are better/tied/worse by the test within the set; – if it cannot be told.",
         ),
-        Column("p", digits=3, help="Of Wilcoxon's signed-rank test over sets."),
+        Column(
+            "p", digits=3, help="Of Wilcoxon's signed-rank test over the sets that differ at all."
+        ),
     )
 }
 AS_ABOVE = "Columns as in the first table."
@@ -149,16 +149,14 @@ def _table(
 
 def _cells(found: Summary) -> dict[str, Any]:
     """Return a summary by column."""
-    low, high = (each if isfinite(each) else None for each in (found.low, found.high))
     return {
         "all told": found.verdict,
         "sets": found.sets,
         "mean": found.mean,
-        "from": low,
-        "to": high,
+        "95 %": span(found),
         "median": found.median,
-        "− · 0 · +": f"{found.lower} · {found.equal} · {found.higher}",
-        "beyond noise": counted(found).replace("/", " · "),
+        "−/0/+": f"{found.lower}/{found.equal}/{found.higher}",
+        "beyond noise": counted(found),
         "p": found.p,
     }
 
@@ -167,7 +165,8 @@ def _unbroken(cell: Any) -> Any:
     """Keep a few words, or a number among them, on one line."""
     if not isinstance(cell, str):
         return cell
-    return cell.replace(" ", "\N{NO-BREAK SPACE}").replace(".", "\N{WORD JOINER}.")
+    whole = cell.replace(" ", "\N{NO-BREAK SPACE}").replace(".", "\N{WORD JOINER}.")
+    return whole.replace("/", "/\N{WORD JOINER}")
 
 
 # ---- sections ----------------------------------------------------------------------------------------------
@@ -177,15 +176,23 @@ def headline_section(analysis: Analysis) -> Section:
     """Return refinement against log loss for each method."""
     rows = [([method_word(each.method, each.mode)], each.summary) for each in analysis.headlines]
     title = "Refinement + TS against log loss + TS: relative difference in test log loss, %"
-    text = (
+    text: tuple[str, ...] = (
         "Both procedures choose from the same trainings by the same validation rows, and both are followed "
         "by temperature scaling (TS) on these rows. So the difference is what the choice alone changes. "
         "Where both choose the same step, or steps that are equally good, it is a tie.",
         "If nothing differed at all, the test within a set, at the 5 % level, would still call one set in 40 "
         "better and one in 40 worse.",
     )
+    if any(one.splits < FEW_SPLITS for each in analysis.headlines for one in each.sets):
+        text += (FEW,)
     table = _table(title, ["method"], rows, note="", explained=True)
     return Section("Refinement or log loss", [spaced(each) for each in text], (table,))
+
+
+FEW = (
+    "Sets with one or two splits are tested by their test rows: whether these models differ, not whether "
+    "others trained in the same way would. So more of them than by chance may seem to differ."
+)
 
 
 def procedures_section(analysis: Analysis) -> Section:
@@ -301,17 +308,20 @@ def sets_section(analysis: Analysis) -> Section:
     words = {-1: "better", 0: "tie", 1: "worse", None: "–"}
     counts = [Column(name, digits=0) for name in ("rows", "validation", "classes", "splits")]
     losses = [Column(name, digits=4) for name in ("log loss + TS", "refinement + TS")]
-    error = "Standard error of the difference, over splits that share rows; over test rows if splits are few."
+    error = (
+        "Standard error of the difference, over splits that share rows; of one or two splits, over test rows "
+        "unless the two scatter more."
+    )
     gaps = [Column("difference, %", digits=2), Column("error, %", digits=2, help=error)]
-    columns: Columns = ["data set", *counts, *losses, *gaps, "beyond noise"]
+    columns: Columns = ["data set", "beyond noise", *gaps, *losses, *counts]
     tables = []
     for each in analysis.headlines:
         rows: list[Cells] = [
             [
-                *(one.set, one.n_rows, one.n_val, one.n_classes, one.splits),
-                *(one.reference, one.value, one.relative),
+                *(one.set, words[one.verdict], one.relative),
                 100 * one.error / one.reference if one.reference > 0 else None,
-                words[one.verdict],
+                *(one.reference, one.value),
+                *(one.n_rows, one.n_val, one.n_classes, one.splits),
             ]
             for one in each.sets
         ]
@@ -364,13 +374,15 @@ def run_section(analysis: Analysis) -> Section:
 METHOD = (
     "Every training runs to its last step. On validation rows (16 % of the data) each metric chooses its "
     "best step, and for tuned models the best of the random configurations (the default parameters are not "
-    "among them); of equal values the first. Temperature scaling and auto are fitted on the same validation "
-    "rows, and test rows (20 %) are used for nothing but the scores shown here. Test rows of a class that no "
-    "training row has are left out.",
+    "among them); of equal values the first, but of steps of one training that are never wrong, whose "
+    "refinement is 0, the one of smallest log loss. Temperature scaling and auto are fitted on the same "
+    "validation rows, and test rows (20 %) are used for nothing but the scores shown here. Test rows of a "
+    "class that no training row has are left out.",
     "The relative difference on a set is that of the means over its splits, clipped to ±100 %. Within a set "
     "a difference is beyond noise if the paired t-test over splits says so at the 5 % level, with Nadeau and "
     "Bengio's correction, since the splits share rows. With one or two splits, the standard error over test "
-    "rows tells instead, for log loss only: whether these models differ, not whether others would.",
+    "rows tells instead, or the scatter of the two if that is larger, for log loss only: whether these "
+    "models differ, not whether others would.",
     "Over sets, the 95 % interval is the range of the means of 10 000 resamples of the sets, expanded as "
     "Student's quantiles are for few sets, and p is that of Wilcoxon's signed-rank test. Many comparisons "
     "are shown: of 20 without any difference, one will seem to have one.",

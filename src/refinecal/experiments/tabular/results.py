@@ -14,7 +14,7 @@ from typing import Any
 
 from refinecal._whole import whole
 from refinecal.experiments.tabular.judging import Judged, Row, Timing, Training, judge
-from refinecal.experiments.tabular.plan import Key, Plan
+from refinecal.experiments.tabular.plan import PLACE, Key, Plan
 
 __all__ = ["Results", "merged", "read_results", "write_table"]
 
@@ -91,6 +91,7 @@ def merged(results: Sequence[Results]) -> Results:
     """Return several runs as one: what more than one of them holds is taken from the first."""
     for other in results[1:]:
         _check_same(results[0].plans[0], other.plans[0])
+    _check_sources([plan for each in results for plan in each.plans])
     rows = {row[:6]: row for each in reversed(results) for row in each.rows}
     trainings = {Key(*_key(row)): row for each in reversed(results) for row in each.trainings}
     timings = {Key(*row[:4]): row for each in reversed(results) for row in each.timings}
@@ -122,6 +123,19 @@ def _check_same(one: Plan, other: Plan) -> None:
                 f"the runs differ in {name}, {getattr(one, name)} and {getattr(other, name)}: report each "
                 "of them by itself"
             )
+
+
+def _check_sources(plans: Sequence[Plan]) -> None:
+    """Complain of two data sets that share a name, but not their content."""
+    known: dict[str, Any] = {}
+    for plan in plans:
+        for source in plan.sources:
+            content = {name: value for name, value in source.items() if name != PLACE}
+            if known.setdefault(source["name"], content) != content:
+                raise ValueError(
+                    f"the runs have different data sets named {source['name']!r}: report each of the runs by "
+                    "itself, or give one of the sets another name and run it again"
+                )
 
 
 def read_results(

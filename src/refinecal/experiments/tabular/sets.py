@@ -8,6 +8,7 @@ left out, as are columns that :class:`refinecal.tabular.schema.Schema` does not 
 
 from __future__ import annotations  # so that help() shows types by name
 
+import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -97,6 +98,11 @@ class Source:
             raise ValueError(
                 f"min_rows is {min_rows} and max_rows {max_rows}: both must be 1 or more"
             )
+        if self.kind != "openml" and not Path(self.path).exists():
+            raise FileNotFoundError(
+                f"{self.path} is not there on {platform.node()}: the data set {self.name!r} must be at the "
+                "same place on every machine that trains. If it moved, resume and name its new place"
+            )
         if self.digest and self.digest != digest_of(self.kind, self.path):
             raise ValueError(
                 f"{self.path} was changed since the data set {self.name!r} was found: put the old file back, "
@@ -184,7 +190,8 @@ def talent_sets(folder: str | Path, only: Iterable[str] | None = None) -> list[S
     ----------
     folder : str or Path
         A folder with one folder for each set, in which are ``y_*.npy``, ``N_*.npy`` or ``C_*.npy`` or both,
-        in the parts train, val and test, and ``info.json``; or one such folder. Regression sets are left out.
+        in the parts train, val and test, and ``info.json``; or one such folder. Regression sets are left out,
+        as are, with a warning, those whose ``info.json`` cannot be read.
     only : iterable of str, optional
         The names of the sets to take, which are those of their folders.
 
@@ -204,14 +211,21 @@ def talent_sets(folder: str | Path, only: Iterable[str] | None = None) -> list[S
         )
     if only is not None:
         paths = chosen(paths, only, folder)
-    tasks = {name: read_info(path)["task_type"] for name, path in paths.items()}
-    found = [
-        Source(name, "talent", str(path.absolute()), "y", digest_of("talent", str(path)))
-        for name, path in paths.items()
-        if tasks[name] != "regression"
-    ]
+    found, left_out = [], []
+    for name, path in paths.items():
+        try:
+            if read_info(path)["task_type"] != "regression":
+                digest = digest_of("talent", str(path))
+                found.append(Source(name, "talent", str(path.absolute()), "y", digest))
+        except (OSError, ValueError) as error:
+            left_out.append(str(error))
     if not found:
-        raise ValueError(f"{folder} has only regression sets: refinecal predicts classes")
+        raise ValueError(
+            "; ".join(left_out[:5])
+            or f"{folder} has only regression sets: refinecal predicts classes"
+        )
+    for why in left_out:
+        warn(f"left out: {why}")
     return found
 
 

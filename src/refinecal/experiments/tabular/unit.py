@@ -117,6 +117,11 @@ class UnitResult:
             found._check()
         return found
 
+    @staticmethod
+    def is_whole(path: str | os.PathLike[str]) -> bool:
+        """Tell whether a file has its end, by a look at it; what is before it is checked by :meth:`load`."""
+        return zipfile.is_zipfile(path)
+
     def _check(self) -> None:
         """Complain of contents that do not fit together."""
         shapes = {"y_val": self.n_val, "y_test": self.n_test}

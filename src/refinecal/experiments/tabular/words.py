@@ -81,9 +81,11 @@ def _all_told(over: Summary) -> str:
         "within noise": "Over all sets the difference is within noise.",
         "mean lower": "The mean is lower beyond noise, but few sets may rule it.",
         "mean higher": "The mean is higher beyond noise, but few sets may rule it.",
-        "most lower": "Most sets are lower beyond noise, but their mean is within noise.",
-        "most higher": "Most sets are higher beyond noise, but their mean is within noise.",
-        "mixed": "Most sets say one thing, and their mean the other.",
+        "ranks lower": "Over the sets that differ at all, Wilcoxon's test finds refinement better, but the "
+        "mean is within noise.",
+        "ranks higher": "Over the sets that differ at all, Wilcoxon's test finds refinement worse, but the "
+        "mean is within noise.",
+        "mixed": "The ranks of the differences say one thing, and their mean the other.",
     }
     return words[over.verdict]
 
