@@ -97,3 +97,15 @@ def test_several_runs_are_one_report(tmp_path, monkeypatch):
     assert "4 trainings on 2 data sets" in out
     assert "MLP, default" in out
     assert (tmp_path / "a" / "report" / "report.html").is_file()
+
+
+def test_figures_become_pictures_of_their_own(run, tmp_path):
+    out, _ = run_command(app, "report", run, "--no-auto", "-o", tmp_path, "--figures", "svg")
+    pictures = sorted((tmp_path / "figures").iterdir())
+    names = [each.name for each in pictures]
+    assert "xgboost-test-log-loss-relative-to-log-loss-ts.svg" in names
+    assert all(each.read_text("utf-8").startswith("<?xml") for each in pictures)
+    assert "figures" in out
+    _, err = run_command(app, "report", run, "--figures", "gif", code=2)
+    assert "--figures" in err
+    assert "'gif' is not one of png, svg and pdf" in err

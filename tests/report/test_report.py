@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sample_report import HOSTILE, LONG, bars, sample_page
 
 from refinecal.plots._style import PALETTE
-from refinecal.report import Card, Column, Figure, Page, Section, Table, render, write
+from refinecal.report import Card, Column, Figure, Page, Section, Table, render, save_figures, write
 from refinecal.report.cells import GAP, LONGEST, MINUS, shorten, show, show_column
 from refinecal.report.figures import to_svg
 from refinecal.report.theme import DARK, DARK_PLOT, LIGHT, LIGHT_PLOT
@@ -435,3 +435,17 @@ def test_a_dollar_in_a_name_is_no_formula():
     display = StoppingMetricsDisplay(names, [1, 2], [0.5, 0.6], [0.4, 0.5])
     figure = Figure(lambda canvas: display.plot(canvas.add_subplot()), "title", "", "alt")
     assert "<svg" in render(Page("t", "l", sections=[Section("s", (), (figure,))]))
+
+
+def test_figures_are_saved_by_title_each_with_its_own_name(tmp_path):
+    def line(title):
+        return Figure(lambda canvas: canvas.subplots().plot([0, 1]), title, "", "a line")
+
+    section = Section("lines", (), [line("One: a/b"), line("one A b"), line("…")])
+    page = Page("t", "lead", sections=[section])
+    first, again = (save_figures(page, tmp_path / name, "svg") for name in ("x", "y"))
+    assert [path.name for path in first] == ["one-a-b.svg", "one-a-b-2.svg", "figure.svg"]
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
+    with pytest.raises(ValueError, match="ending.*png"):
+        save_figures(page, tmp_path / "z", "gif")
+    assert not (tmp_path / "z").exists()

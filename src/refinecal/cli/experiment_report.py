@@ -39,6 +39,10 @@ def report(
             help="The folder that the page and its tables go to: by default RUN/report.",
         ),
     ] = None,
+    figures: Annotated[
+        str | None,
+        file("--figures", metavar="png|svg|pdf", help="Write each figure as a picture, too."),
+    ] = None,
     min_rows: Annotated[
         int,
         number("--min-rows", "Leave out smaller data sets; the paper's figures have 10000.", min=0),
@@ -65,18 +69,25 @@ def report(
     from refinecal.experiments.tabular.analysis import Analysis
     from refinecal.experiments.tabular.report import write_report
     from refinecal.experiments.tabular.results import merged, read_results
+    from refinecal.report.figures import PICTURES
 
     voice = Voice(as_json, quiet, verbose)
     folder = _folder(out, runs)
+    if figures not in (None, *PICTURES):
+        raise typer.BadParameter(
+            f"{figures!r} is not one of png, svg and pdf", param_hint="--figures"
+        )
     with voice.listening(), Bar(voice, "judging") as bar:
         found = [read_results(run, not no_auto, processes, bar) for run in runs]
     results = merged(found) if len(found) > 1 else found[0]
     if min_rows:
         results = results.at_least(min_rows)
     analysis = Analysis(results)
-    page = write_report(analysis, folder)
+    page = write_report(analysis, folder, figures)
     show(voice, analysis)
-    voice.say(f"\nReport: {shown(page)}\nTables: {shown(folder)}/*.csv")
+    voice.say(f"\nReport:  {shown(page)}\nTables:  {shown(folder)}/*.csv")
+    if figures is not None:
+        voice.say(f"Figures: {shown(folder)}/figures/*.{figures}")
     voice.result({**to_dict(analysis), "report": page, "tables": sorted(folder.glob("*.csv"))})
 
 

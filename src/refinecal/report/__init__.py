@@ -4,7 +4,18 @@ A report is data, a :class:`Page`, until :func:`render` makes it HTML or :func:`
 no network, no other file and no JavaScript to be read.
 """
 
+from refinecal.report.figures import save_figures
 from refinecal.report.page import Card, Column, Figure, Page, Section, Table
 from refinecal.report.render import render, write
 
-__all__ = ["Card", "Column", "Figure", "Page", "Section", "Table", "render", "write"]
+__all__ = [
+    "Card",
+    "Column",
+    "Figure",
+    "Page",
+    "Section",
+    "Table",
+    "render",
+    "save_figures",
+    "write",
+]

@@ -6,21 +6,25 @@ import io
 import re
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 from refinecal._optional import needs_extra
+from refinecal._whole import whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-    from refinecal.report.page import Figure
+    from refinecal.report.page import Figure, Page
 
 FONT_SIZE = 8.0  # points: 11 to 12 pixels both on a phone and on a screen
 NUMBER = re.compile(r"-?\d+\.\d+")
 COLOUR = re.compile(r"#[0-9a-f]{6}\b")
 REFERENCE = re.compile(r"#([\w.-]+)")
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # no XML allows these
+PICTURES = ("png", "svg", "pdf")
+DOTS_PER_INCH = 200
 MISSING_GLYPH = r"Glyph \d+ .* missing from font"
 
 
@@ -62,6 +66,62 @@ def to_svg(
     del root.attrib["width"], root.attrib["height"]  # the viewBox keeps their ratio
     root.attrib |= {"role": "img", "aria-label": figure.alt}
     return ET.tostring(root, encoding="unicode")
+
+
+def save_figures(page: Page, folder: Path, ending: str = "png") -> list[Path]:
+    """Write every figure of a page as a picture of its own, named by its title; return the files.
+
+    Parameters
+    ----------
+    page : Page
+        Whose figures to draw.
+    folder : Path
+        Made if it is not there.
+    ending : {"png", "svg", "pdf"}, default "png"
+        What kind of picture.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from refinecal.report import Figure, Page, Section
+    >>> line = Figure(lambda canvas: canvas.subplots().plot([1, 2]), "A line: up", "", "It rises.")
+    >>> page = Page("Lines", "One line.", sections=[Section("Up", (), [line])])
+    >>> with TemporaryDirectory() as folder:
+    ...     [path.name for path in save_figures(page, Path(folder))]
+    ['a-line-up.png']
+    """
+    from refinecal.plots._style import PALETTE
+    from refinecal.report.page import Figure
+
+    if ending not in PICTURES:
+        from refinecal._checks import fail_choice
+
+        fail_choice("ending", ending, list(PICTURES), "left out")
+    blocks = [block for section in page.sections for block in section.blocks]
+    figures = [block for block in blocks if isinstance(block, Figure)]
+    folder.mkdir(parents=True, exist_ok=True)
+    written: dict[str, Path] = {}
+    for figure in figures:
+        name = stem = re.sub(r"\W+", "-", figure.title.lower()).strip("-") or "figure"
+        number = 1
+        while name in written:
+            number += 1
+            name = f"{stem}-{number}"
+        written[name] = folder / f"{name}.{ending}"
+        with whole(written[name]) as part:
+            _save(figure, part, ending, PALETTE)
+    return list(written.values())
+
+
+def _save(figure: Figure, path: Path, ending: str, palette: Mapping[str, str]) -> None:
+    with needs_extra("cli", package="matplotlib"):
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure as Canvas
+    with rc_context(_settings(palette)):
+        canvas = Canvas(figsize=figure.wide, layout="constrained", facecolor=palette["paper"])
+        figure.draw(canvas)
+        date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(ending)
+        canvas.savefig(path, format=ending, dpi=DOTS_PER_INCH, metadata=date)
 
 
 # ---- drawing ---------------------------------------------------------------------------------------------

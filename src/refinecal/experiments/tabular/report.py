@@ -20,24 +20,37 @@ from refinecal.experiments.tabular.judging import MODES, REFERENCE
 from refinecal.experiments.tabular.regimes import Regime
 from refinecal.experiments.tabular.tables import write_tables
 from refinecal.experiments.tabular.words import counted, lead, sentence, signed, span
-from refinecal.report import Card, Column, Figure, Page, Section, Table, write
+from refinecal.report import Card, Column, Figure, Page, Section, Table, save_figures, write
 from refinecal.report.cells import number
 from refinecal.report.of_evaluation import facts_of
 from refinecal.report.words import spaced
 
 __all__ = ["PAGE", "page", "write_report"]
 
-PAGE = "report.html"
+PAGE, PICTURES = "report.html", "figures"
 Blocks = list[Table | Figure]
 Columns = list[str | Column]
 Cells = list[Any]
 
 
-def write_report(analysis: Analysis, folder: Path) -> Path:
-    """Write the page and the tables into a folder; return the page."""
+def write_report(analysis: Analysis, folder: Path, pictures: str | None = None) -> Path:
+    """Write the page and the tables into a folder; return the page.
+
+    Parameters
+    ----------
+    analysis : Analysis
+        What the results say.
+    folder : Path
+        Made if it is not there.
+    pictures : {"png", "svg", "pdf"}, optional
+        Write each figure into ``folder/figures``, too, as such a picture.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    made = page(analysis)
     write_tables(analysis, folder)
-    write(page(analysis), folder / PAGE)
+    write(made, folder / PAGE)
+    if pictures is not None:
+        save_figures(made, folder / PICTURES, pictures)
     return folder / PAGE
 
 
