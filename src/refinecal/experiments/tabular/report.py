@@ -139,6 +139,7 @@ SUMMARY: dict[str, Column] = {
     )
 }
 AS_ABOVE = "Columns as in the first table."
+SIGNS = ("−/0/+",)  # left out of wide tables; the CSV has them
 
 
 def _table(
@@ -149,7 +150,14 @@ def _table(
     without: Sequence[str] = (),
     explained: bool = False,
 ) -> Table:
-    """Return a table of summaries, without some columns; say what they mean if that was not said before."""
+    """Return a table of summaries, without some columns; say what they mean if that was not said before.
+
+    What only tells rows of one and the same method apart is left out, too.
+    """
+    first = {about[0] for about, _ in rows}
+    if len(names) > 1 and names[0] == "method" and len(first) == 1:
+        names, title = names[1:], f"{first.pop()}: {title[0].lower()}{title[1:]}"
+        rows = [(about[1:], found) for about, found in rows]
     columns = [each for name, each in SUMMARY.items() if name not in without]
     if not explained:
         columns = [replace(each, help="") for each in columns]
@@ -226,7 +234,7 @@ def _procedures_table(analysis: Analysis, score: str) -> Table:
             found = analysis.compared(method, mode, one, REFERENCE, score)
             rows.append(([method_word(method, mode), procedure_word(one)], found.summary))
     title = f"Relative difference to log loss + TS, %: {SCORE_WORDS[score]}"
-    return _table(title, ["method", "procedure"], rows)
+    return _table(title, ["method", "procedure"], rows, without=SIGNS)
 
 
 def regimes_section(analysis: Analysis) -> Section:
@@ -260,7 +268,8 @@ def _regimes_tables(title: str, regimes: Sequence[Regime], note: str) -> list[Ta
         about = [name, _unbroken(each.name), each.trainings]
         rows.setdefault(each.by, []).append((about, each.summary))
     columns: Columns = ["method", "class", Column("trainings", digits=0)]
-    without = [] if any(each.summary.wins is not None for each in regimes) else ["beyond noise"]
+    told = any(each.summary.wins is not None for each in regimes)
+    without = SIGNS if told else (*SIGNS, "beyond noise")
     return [
         _table(f"{title} {by}", columns, some, note=note, without=without)
         for by, some in rows.items()
@@ -279,7 +288,9 @@ def questions_section(analysis: Analysis) -> Section:
         "Does calibration help, does refinement help, by which estimate, and which calibrator should "
         "follow? Below 0 the first is better.",
     )
-    return Section("Which to use", text, (_table(title, ["method", "first", "second"], rows),))
+    return Section(
+        "Which to use", text, (_table(title, ["method", "first", "second"], rows, without=SIGNS),)
+    )
 
 
 def scores_section(analysis: Analysis) -> Section:
