@@ -6,7 +6,7 @@ DEMO := refinecal-demo
 WORKERS ?= 2
 PIP_QUIET := --quiet --disable-pip-version-check
 
-.PHONY: help setup demo test lint format bench evidence gain predictions calibrators examples clean
+.PHONY: help setup demo test lint format bench evidence gain predictions calibrators tabular examples clean
 
 help:
 	@echo "make demo    the whole job on data that comes with scikit-learn, with a report"
@@ -18,6 +18,7 @@ help:
 	@echo "make evidence DATA=folder  compare ways to stop on Parquet tables (hours)"
 	@echo "make gain DATA=folder  compare predicted with measured gains of logistic regression (ten minutes)"
 	@echo "make predictions DATA=folder  train models on Parquet tables, store what they say (an hour)"
+	@echo "make tabular DATA=folder  the paper's experiment on Parquet tables; goes on where it was stopped (hours)"
 	@echo "make calibrators  judge all calibrators on those predictions (an hour)"
 
 setup: $(VENV)/ready
@@ -78,6 +79,20 @@ predictions: setup
 calibrators: $(BENCH)/ready
 	$(BENCH)/bin/python -m benchmarks.calibrators judge --predictions $(PREDICTIONS) --judged $(JUDGED)
 	$(BENCH)/bin/python -m benchmarks.calibrators report --judged $(JUDGED)
+
+# The results of docs/tabular-experiment.md. A run that is there already goes on.
+RUNS ?= tabular-runs
+MIDDLING := spambase,wine_quality_white,churn,phoneme,wall_robot,optdigits,telco_churn,higgs_7500,jm1,pendigits,online_shoppers,dry_bean
+experiment = $(VENV)/bin/refinecal experiment tabular --out $(RUNS)/$(1) \
+	$$(test -e $(RUNS)/$(1)/plan.json && echo --resume || echo --data $(DATA) $(2))
+
+tabular: setup
+	$(call experiment,xgboost-default,--methods xgboost --splits 5)
+	$(call experiment,realmlp-default,--methods realmlp --splits 2 --sets $(MIDDLING))
+	$(call experiment,mlp-default,--methods mlp --splits 2)
+	$(call experiment,xgboost-search,--methods xgboost --splits 2 --configs 10 --min-rows 10000)
+	$(VENV)/bin/refinecal experiment report $(RUNS)/xgboost-default $(RUNS)/xgboost-search $(RUNS)/mlp-default \
+		$(RUNS)/realmlp-default --out benchmarks/results/tabular --figures png --processes 2
 
 clean:
 	rm -rf $(VENV) $(BENCH) $(DEMO) .venv-examples .mypy_cache .pytest_cache .ruff_cache .hypothesis
