@@ -18,7 +18,7 @@ from command_runs import run_command
 from rich.console import Console
 
 from refinecal.cli import _running
-from refinecal.cli._running import Watch
+from refinecal.cli._running import Watch, reason
 from refinecal.cli._voice import Voice
 from refinecal.cli._words import ESCAPES
 from refinecal.cli.experiment import experiment_app
@@ -78,7 +78,10 @@ def test_a_run_and_its_status():
     assert "2 data sets × 2 splits × 2 methods × 1 configuration = 8 trainings" in out
     assert "run: 8 of 8 trainings finished" in out
     assert "refinecal experiment report run" in out
-    assert err == ""
+    assert err == (
+        "note: differences over data sets cannot be tested with fewer than 6, only within each "
+        "note: see how far it is with: refinecal experiment status run"
+    )
     folder = RunFolder("run")
     assert len(folder.finished()) == 8
     assert (folder.plan.splits, folder.plan.min_rows, folder.plan.max_steps) == (2, 100, 5)
@@ -171,7 +174,7 @@ def test_an_interrupt_says_how_to_go_on():
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err.splitlines() == [
+    assert err.splitlines()[-1:] == [
         "interrupted; what is finished is kept; go on with: "
         "refinecal experiment tabular --out run --resume"
     ]
@@ -206,10 +209,54 @@ def test_sets_that_cannot_be_used_are_left_out_with_a_reason():
     assert "tiny left out:" in err
     assert "50" in err
     assert RunFolder("run").plan.sets == ("three", "two")
+    assert "take smaller sets with --min-rows 50" in err
     run("tabular", *SMALL, "--splits", 1, "--out", "run", "--resume", *ALONE)  # the same plan again
+    assert sum("left_out" in line for line in RunFolder("run").journal()) == 1
     _, err = run("tabular", *SMALL, "--sets", "tiny", "--out", "other", *ALONE, code=1)
     assert "none of the data sets can be used" in err
     assert not Path("other").exists()
+
+
+def test_status_remembers_which_sets_were_left_out():
+    pq.write_table(made(2, n=50), "tables/tiny.parquet")
+    pq.write_table(made(2).rename_columns(["a", "b", "c", "Target"]), "tables/other.parquet")
+    for name in "ab":
+        Path(f"tables/{name}.csv").write_text("x,y\n1,2\n")
+    run("tabular", *SMALL, "--splits", 1, "--out", "run", *ALONE)
+    found = json.loads(run("status", "run", "--json")[0])["left_out"]
+    assert list(found) == ["a", "b", "other", "tiny"]
+    assert found["other"].endswith("has no column 'target'. Did you mean 'Target'?")
+    out, _ = run("status", "run")
+    assert "Left out: a: tables/a.csv has no column 'target'. It has 'x', 'y'." in out
+    assert "… and 1 other data set left out; -v shows all" in out
+    assert "Left out: tiny: data set 'tiny' has 50 complete rows" in run("status", "run", "-v")[0]
+    run("tabular", *SMALL, "--splits", 1, "--min-rows", 50, "--out", "run", "--resume", *ALONE)
+    assert "tiny" in RunFolder("run").plan.sets
+    assert "tiny" not in RunFolder("run").left_out()
+
+
+def test_rows_that_are_dropped_are_told():
+    for name in ("five", "four", "one", "six", "two"):
+        table = made(2)
+        x0, labels = (table[each].to_pylist() for each in ("x0", "target"))
+        x0[:7], labels[5:9] = [None] * 7, [None] * 4
+        table = table.set_column(0, "x0", [x0]).set_column(3, "target", [labels])
+        pq.write_table(table, f"tables/{name}.parquet")
+    _, err = run("tabular", *SMALL, "--splits", 1, "--out", "run", *ALONE)
+    assert "note: five: 9 of 300 rows dropped (missing numbers, missing labels) note: four:" in err
+    assert "rows of 2 other data sets are dropped too; -v names all" in err
+    assert "note: two:" not in err
+    assert "cannot be tested" not in err  # there are six
+    _, err = run("tabular", "--out", "run", "--resume", "--splits", 2, *ALONE)
+    assert "dropped" not in err
+    _, err = run("tabular", *SMALL, "--splits", 1, "--out", "other", "-v", *ALONE)
+    assert "note: two: 9 of 300 rows dropped" in err
+
+
+def test_a_readme_is_no_table():
+    Path("tables/readme.txt").write_text("These are tables.\n")
+    _, err = run("tabular", *SMALL, "--splits", 1, "--out", "run", *ALONE)
+    assert "readme" not in err
 
 
 def test_a_folder_that_is_there_is_refused():
@@ -280,12 +327,35 @@ def test_a_run_does_not_grow_when_tables_were_changed():
     assert "data sets with another content: two" in err
 
 
+def test_methods_are_added_to_those_of_a_run():
+    begun(methods=("xgboost", "logistic"))
+    _, err = run("tabular", "--out", "run", "--resume", "--methods", "hist-gb", code=1)
+    assert "or name all methods: --methods xgboost,logistic,hist-gb, or" in err
+
+
+def test_a_resumed_run_keeps_its_target():
+    Path("named").mkdir()
+    pq.write_table(made(2).rename_columns(["a", "b", "c", "label"]), "named/two.parquet")
+    given = ("--min-rows", 100, "--splits", 1, "--max-steps", 5, *ALONE)
+    run("tabular", "--data", "named", "--target", "label", *given, "--out", "run")
+    pq.write_table(made(3).rename_columns(["a", "b", "c", "label"]), "named/three.parquet")
+    run("tabular", "--data", "named", "--out", "run", "--resume", *ALONE)
+    assert [each["target"] for each in RunFolder("run").plan.sources] == ["label", "label"]
+    _, err = run("tabular", "--data", "named", "--target", "a", "--out", "run", "--resume", code=1)
+    assert "another" in err
+
+
 def test_a_result_that_is_cut_off_is_trained_again():
     run("tabular", *SMALL, "--out", "run", *ALONE)
     expected = tables("run")
     key = RunFolder("run").finished()[1]
     path = RunFolder("run").unit_path(key)
     path.write_bytes(path.read_bytes()[:-100])
+    found = json.loads(run("status", "run", "--json")[0])
+    assert [found[name] for name in ("finished", "missing", "damaged")] == [3, 1, 1]
+    out, _ = run("status", "run")
+    assert "run: 3 of 4 trainings finished, 1 left (1 result damaged)" in out
+    assert "Go on:   refinecal experiment tabular --out run --resume" in out
     out, err = run("tabular", "--out", "run", "--resume", *ALONE)
     assert f"1 result cut off, to be trained again: {key}" in err
     assert "run: 4 of 4 trainings finished" in out
@@ -301,6 +371,11 @@ def test_tables_that_moved_are_named_anew():
         "at the same place on every machine that trains"
         in RunFolder("run").failed().popitem()[1]["message"]
     )
+    cure = "If it moved, go on with --resume --data NEWFOLDER --retry-failed"
+    assert cure in err
+    out, _ = run("status", "run")
+    assert cure in " ".join(out.split())
+    assert "tabular --out run --resume --data NEWFOLDER --retry-failed" in " ".join(out.split())
     run("tabular", "--data", "moved", "--out", "run", "--resume", "--retry-failed", *ALONE)
     assert RunFolder("run").failed() == {}
 
@@ -337,6 +412,11 @@ def test_wrong_usage(given, said):
     assert not Path("run").exists()
 
 
+def test_a_target_that_is_misspelt():
+    _, err = run("tabular", *SMALL, "--target", "Taget", "--out", "run", code=1)
+    assert "two.parquet has no column 'Taget'. Did you mean 'target'?" in err
+
+
 def test_status_of_what_is_no_run():
     _, err = run("status", "tables", code=1)
     assert "tables has no plan.json, so it is no run" in err
@@ -366,8 +446,9 @@ def test_a_run_that_is_running_is_shown_as_such():
         out, _ = run("status", "run")
         assert "running now" in out
         assert "--resume" not in out
-        _, err = run("tabular", "--out", "run", "--resume", *ALONE, code=1)
+        out, err = run("tabular", "--out", "run", "--resume", *ALONE, code=1)
         assert "another process is running the experiment" in err
+        assert out == ""
 
 
 # ---- progress ----------------------------------------------------------------------------------------------
@@ -392,6 +473,16 @@ def test_a_bar_on_a_terminal():
     assert "4/8  1 failed  2 min left" in said
 
 
+def test_a_failure_is_told_to_its_end():
+    voice, written = Voice(), StringIO()
+    voice.err = Console(file=written, force_terminal=False, width=80, soft_wrap=True)
+    state = state_of(3, 1)
+    state.last_failure = "mlp on a: ValueError: " + "word " * 60 + "the\ncure"
+    Watch(voice)(state)
+    assert written.getvalue().endswith("word the cure\n")
+    assert reason("word " * 1_000).endswith("word word …")
+
+
 def test_a_line_a_minute_elsewhere(monkeypatch):
     clock = iter(range(0, 1000, 25))  # looked at by every call, and after every line
     monkeypatch.setattr(_running.time, "monotonic", lambda: next(clock))
@@ -409,3 +500,8 @@ def test_help_shows_an_example():
     for name in ("tabular", "status"):
         out, _ = run(name, "--help")
         assert "Example: refinecal experiment" in out
+
+
+def test_help_says_what_steps_are():
+    out, _ = run("tabular", "--help")
+    assert "Steps (rounds, epochs, strengths), if fewer" in out

@@ -125,6 +125,24 @@ def test_no_scheduler_there(tmp_path, plan, function, monkeypatch):
         run(folder.missing(), function, folder, dask="nonsense://1:2")
 
 
+def test_a_wrong_address_is_told_at_once_and_leaves_nothing(tmp_path):
+    (tmp_path / "t.csv").write_text("x,target\n" + "1,a\n2,b\n" * 60)
+    code = "from refinecal.cli.experiment import experiment_app; experiment_app()"
+    given = ("tabular", "--data", "t.csv", "--min-rows", "9", "--out", "run", "--dask", "nonsense")
+    found = subprocess.run(
+        [sys.executable, "-c", code, *given],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=50,  # it was a minute
+        check=False,
+    )
+    assert found.returncode == 1
+    assert found.stderr.startswith("error: no Dask scheduler answers at nonsense")
+    assert len(found.stderr.splitlines()) == 1
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.filterwarnings("default")
 def test_workers_with_several_threads_are_told_of(tmp_path, plan, function):
     folder = RunFolder.create(tmp_path / "run", plan)

@@ -9,12 +9,12 @@ from browser import WIDTHS, find_chromium, launch, open_page, problems
 from made_run import made_plan, made_run
 from matplotlib.figure import Figure as DrawnOn
 
-from refinecal.experiments.tabular.analysis import Analysis
+from refinecal.experiments.tabular.analysis import Analysis, Ends
 from refinecal.experiments.tabular.figures import LEAST_RISE, by_rise
-from refinecal.experiments.tabular.report import page, write_report
+from refinecal.experiments.tabular.report import is_report, page, write_report
 from refinecal.experiments.tabular.results import read_results
-from refinecal.experiments.tabular.words import lead, sentence
-from refinecal.report import Figure, Table
+from refinecal.experiments.tabular.words import cut_short, lead, sentence
+from refinecal.report import Figure, Page, Table, write
 
 
 @pytest.fixture(scope="module")
@@ -80,14 +80,77 @@ def test_failures_and_what_was_run_are_told(analysis):
         ["mlp on set 02, split 0, default parameters", "MemoryError: <b>too large</b>"]
     ]
     extent = {row[0]: row[1:] for row in table(made, "What was run").rows}
-    assert extent["XGBoost, tuned"] == [7, 3, 1, 21]
-    assert extent["MLP, default"] == [7, 3, 1, 20]
+    assert extent["XGBoost, tuned"] == [7, 3, 1, 21, 12]
+    assert extent["MLP, default"] == [7, 3, 1, 20, 12]
+    assert made.facts["max-steps"] == "each method's own"
+
+
+def with_last_steps(analysis, metric, number):
+    """Return an analysis in which the last step is the best of some of XGBoost's default trainings."""
+    trainings = list(analysis.results.trainings)
+    places = [i for i, each in enumerate(trainings) if (each.method, each.config) == ("xgboost", 0)]
+    for i in places[:number]:
+        trainings[i] = trainings[i]._replace(**{f"step_{metric}": trainings[i].steps})
+    return Analysis(replace(analysis.results, trainings=trainings))
+
+
+@pytest.mark.parametrize("metric", ["log_loss", "refinement"])
+def test_trainings_that_end_at_their_best_are_counted_and_told_if_they_are_many(analysis, metric):
+    made = page(with_last_steps(analysis, metric, 9))
+    rows = {row[0]: row[1:] for row in table(made, "Trainings whose best step is the last").rows}
+    assert rows["XGBoost, default"] == [21, 12, *((9, 0) if metric == "log_loss" else (0, 9))]
+    assert rows["XGBoost, tuned"][0] == 21
+    said = made.points[-1]
+    assert said.startswith(
+        "Perhaps too short: the best step by refinement (by log loss) is the last"
+    )
+    counts = "0 (9)" if metric == "log_loss" else "9 (0)"
+    assert f"in {counts} of 21 trainings of XGBoost, default" in said
+    assert said.endswith("Train longer: a new run with a larger --max-steps.")
+    for few in (0, 2):  # of 21
+        points = page(with_last_steps(analysis, metric, few)).points
+        assert not any("trainings of XGBoost, default" in point for point in points)
+
+
+def test_trainings_as_long_as_their_method_allows_cannot_be_longer():
+    ends = Ends("xgboost", "default", 20, 1000, 12, 9, could_be_longer=False)
+    assert cut_short([ends]).endswith("of XGBoost, default. Longer trainings might do better.")
+
+
+def test_strengths_of_a_penalty_do_not_end_too_early(tmp_path):
+    made_run(tmp_path / "run", made_plan(1, ("logistic",), splits=1))
+    assert Analysis(read_results(tmp_path / "run", auto=False)).ends == []
+
+
+def test_the_number_of_steps_is_told(analysis):
+    plans = [replace(plan, max_steps=12) for plan in analysis.results.plans]
+    made = page(Analysis(replace(analysis.results, plans=plans)))
+    assert made.facts["max-steps"] == "12"
+    assert "at most 12, by --max-steps" in table(made, "What was run").note
+
+
+def test_tuned_is_said_to_be_without_the_default_where_it_is_first_shown(analysis, tmp_path):
+    made = page(analysis)
+    first = next(block for block in made.sections[0].blocks)
+    drawn = blocks(made, Figure)[0]
+    for text in (first.note, drawn.caption, table(made, "What was run").note):
+        assert "random configurations, among which the default parameters are not" in text
+    made_run(tmp_path / "run", made_plan(1, splits=1))
+    plain = page(Analysis(read_results(tmp_path / "run", auto=False)))
+    assert "Tuned" not in plain.sections[0].blocks[0].note + blocks(plain, Figure)[0].caption
 
 
 def test_the_page_is_the_same_bytes_again_and_escapes_what_it_shows(analysis, written, tmp_path):
     again = write_report(analysis, tmp_path / "report")
     assert again.read_bytes() == written.read_bytes()
     assert "<b>too large</b>" not in written.read_text("utf-8")
+
+
+def test_a_report_is_known_by_its_page(written, tmp_path):
+    assert is_report(written.parent)
+    assert not is_report(tmp_path)
+    write(Page("Another page", "Of ours."), tmp_path / "report.html")
+    assert not is_report(tmp_path)
 
 
 def test_tables_hold_what_the_page_says(analysis, written):
@@ -108,33 +171,63 @@ def test_tables_hold_what_the_page_says(analysis, written):
 
 
 def with_verdicts(analysis, *verdicts):
-    """Return an analysis whose comparisons have these differences on every set."""
+    """Return an analysis whose comparisons, made up beyond the fourth, have such differences."""
     sizes = {
         "lower": [-1.0, -1.5, -2.0],
         "higher": [1.0, 1.5, 2.0],
         "within noise": [1.0, -1.0, 0.1],
+        "few": [-1.0, -1.5, -2.0],
     }
+    more = [
+        replace(each, method=method)
+        for each, method in zip(
+            analysis.headlines, ["lightgbm"] * 2 + ["catboost"] * 2, strict=True
+        )
+    ]
     headlines = []
     for place, verdict in enumerate(verdicts):
-        of = analysis.headlines[place]
-        values = (sizes[verdict] * 3)[: len(of.sets)]
-        sets = [one._replace(relative=v) for one, v in zip(of.sets, values, strict=True)]
+        of = [*analysis.headlines, *more][place]
+        values = (sizes[verdict] * 3)[: 3 if verdict == "few" else len(of.sets)]
+        sets = [one._replace(relative=v) for one, v in zip(of.sets, values, strict=False)]
         headlines.append(replace(of, sets=sets))
     made = Analysis(analysis.results)
     made.__dict__["headlines"] = headlines
     return made
 
 
-def test_the_first_sentence_counts_only_what_is_beyond_noise(analysis):
-    said = lead(with_verdicts(analysis, "lower", "within noise", "within noise", "higher"))
-    assert said.endswith("in 1 of 4 comparisons, and raised it in 1; 2 are undecided.")
-    said = lead(with_verdicts(analysis, "within noise", "within noise"))
-    assert said.endswith("in none of 2 comparisons, and raised it in none; 2 are undecided.")
+def test_the_first_sentence_names_a_few_comparisons_with_their_verdicts(analysis):
+    said = lead(with_verdicts(analysis, "lower", "within noise", "few", "higher"))
+    assert "XGBoost, default by −1.43 % (better); XGBoost, tuned by +0.17 % (within noise)" in said
+    assert "MLP, default by −1.50 % (too few data sets); MLP, tuned by +1.43 % (worse)" in said
+    assert said.endswith("too few data sets to tell, it takes at least 6.")
+    said = lead(with_verdicts(analysis, "few", "few"))
+    assert said.endswith("by −1.50 %. Too few data sets to tell: it takes at least 6.")
     said = lead(with_verdicts(analysis, "within noise"))
     assert said.endswith("Over all sets the difference is within noise.")
     said = lead(with_verdicts(analysis, "higher"))
     assert said.endswith("Over all sets refinement is worse, beyond noise.")
     assert "cannot be compared" in lead(with_verdicts(analysis))
+
+
+def test_the_first_sentence_counts_many_comparisons_and_says_what_they_are(analysis):
+    every = ("lower", "within noise", "few", "higher")
+    said = lead(with_verdicts(analysis, *every, *every))
+    assert "lowered the test log loss in 2 of 8 cases and raised it in 2; 4 are undecided" in said
+    assert "(XGBoost, MLP, LightGBM and CatBoost, each default and tuned)." in said
+    assert said.endswith(". 2 have too few data sets to tell: it takes at least 6.")
+    said = lead(with_verdicts(analysis, *["within noise"] * 5))
+    assert (
+        "changed the test log loss in none of 5 cases (XGBoost, default; XGBoost, tuned; MLP"
+        in said
+    )
+    assert said.endswith("LightGBM, default).")
+    said = lead(with_verdicts(analysis, *["few"] * 5))
+    assert said.endswith("default). Too few data sets to tell: it takes at least 6.")
+
+
+def test_noise_is_what_hides_a_difference_over_sets_only(analysis, written):
+    assert "beyond noise" not in written.read_text("utf-8").split("<h2", 1)[1]
+    assert "won" in sentence(analysis.headlines[0])
 
 
 def test_a_test_by_ranks_does_not_speak_of_most_sets(analysis):
@@ -179,7 +272,7 @@ def test_a_sentence_says_what_chance_alone_would_do(analysis):
 def test_a_single_training_makes_a_page_that_claims_nothing(tmp_path):
     made_run(tmp_path / "run", made_plan(1, ("logistic",), splits=1))
     made = page(Analysis(read_results(tmp_path / "run", auto=False)))
-    assert "Too few sets to tell." in made.lead
+    assert "Too few data sets to tell: it takes at least 6." in made.lead
     assert len(blocks(made, Figure)) == 7  # no learning rate
 
 

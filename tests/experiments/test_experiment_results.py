@@ -1,5 +1,6 @@
 """From a run to tables: choices by hand, scores by scikit-learn, tests by SciPy, bytes that do not change."""
 
+import csv
 import math
 from dataclasses import replace
 from itertools import pairwise
@@ -20,6 +21,7 @@ from refinecal.experiments.tabular.plan import Key
 from refinecal.experiments.tabular.regimes import of_trainings
 from refinecal.experiments.tabular.results import merged, read_results, write_table
 from refinecal.experiments.tabular.tables import write_tables
+from refinecal.experiments.tabular.unit import UnitResult
 
 
 def unit(config=0, **changes):
@@ -456,9 +458,28 @@ def test_a_damaged_file_is_named(tmp_path):
     plan = made_plan(1, splits=1)
     folder = made_run(tmp_path / "run", plan)
     path = folder.unit_path(plan.units()[0])
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ValueError, match=r"set%2000|set 00.*damaged"):
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    with pytest.raises(ValueError, match=r"set 00.* is damaged: resume the run, which trains this"):
         read_results(tmp_path / "run")
+    assert folder.remove_damaged(UnitResult.is_whole) == plan.units()  # as resuming does
+    path.write_bytes(b"\0" * 1000 + whole[1000:])  # which resuming would not see
+    with pytest.raises(ValueError, match=r"set 00.*damaged.*delete it and resume"):
+        read_results(tmp_path / "run")
+
+
+def test_the_interval_of_one_set_is_left_empty(tmp_path):
+    made_run(tmp_path / "run", made_plan(1, splits=1))
+    write_tables(Analysis(read_results(tmp_path / "run", auto=False)), tmp_path)
+    for name in ("summary", "questions", "regimes"):
+        with (tmp_path / f"{name}.csv").open(encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        assert rows
+        assert {row["mean_low"] + row["mean_high"] for row in rows} == {""}
+    for path in tmp_path.glob("*.csv"):
+        assert not {"inf", "-inf", "nan"} & set(
+            path.read_text("utf-8").replace("\n", ",").split(",")
+        )
 
 
 def test_cells_of_tables(tmp_path):

@@ -289,6 +289,23 @@ def test_other_files_are_left_out_with_a_warning(tmp_path):
     assert "broken.parquet" in texts
 
 
+def test_text_is_a_table_only_if_it_is_named(tmp_path):
+    (tmp_path / "rows.txt").write_text("x,target\n1,a\n2,b\n")
+    with pytest.raises(ValueError, match=r"has no tables: their names end in \.csv, \.tsv, \.parq"):
+        find_sets(tmp_path)
+    assert find_sets(tmp_path / "rows.txt")[0].name == "rows"
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [("lable", "Did you mean 'label'?"), ("Label", "Did you mean 'label'?"), ("y", "It has 'x0'")],
+)
+def test_a_target_that_is_not_there(tmp_path, target, said):
+    frame = frame_of().rename(columns={"target": "label", "x": "x0"})
+    frame.to_parquet(tmp_path / "t.parquet", index=False)
+    assert f"t.parquet has no column {target!r}. {said}" in unfit(tmp_path / "t.parquet", target)
+
+
 def test_a_file_that_may_not_be_read_is_left_out(tmp_path):
     """Here it is gone, since some users may read anything."""
     assert "gone.parquet" in unfit(tmp_path / "gone.parquet", "target")
@@ -303,7 +320,7 @@ def test_another_target(tmp_path):
     frame_of().rename(columns={"target": "kind"}).to_parquet(tmp_path / "t.parquet")
     assert find_sets(tmp_path, target="kind")[0].load(**ALL).classes == ["0", "1", "2"]
     with pytest.raises(
-        ValueError, match="no table with the target 'target'.*t.parquet has no column"
+        ValueError, match="(?s)no table with the target 'target'.*t.parquet has no column"
     ):
         find_sets(tmp_path)
 

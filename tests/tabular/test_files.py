@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import warnings
+import weakref
 from decimal import Decimal
 
 import numpy as np
@@ -19,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from refinecal.tabular import _csv
 from refinecal.tabular.files import create_table, open_table
 
 TEXT_ENDINGS = [".csv", ".tsv", ".txt", ".csv.gz", ".csv.zst", ".csv.bz2", ".tsv.gz", ".TSV.GZ"]
@@ -210,6 +212,57 @@ def test_a_reader_that_is_left_early_leaves_nothing_open(tmp_path):
     os.remove(path)
 
 
+@pytest.mark.parametrize(
+    ("code", "runs"),
+    [
+        (
+            "from refinecal.cli import main; sys.argv[1:1] = ['evaluate', '--target', 'no']; main()",
+            16,
+        ),
+        (
+            "chunks = open_table(path).chunks(rows=10); next(chunks); cycle = [chunks]; cycle += [cycle]",
+            4,
+        ),
+    ],
+)
+def test_python_may_end_whatever_is_being_read(tmp_path, code, runs):
+    """A thread of pyarrow that still had our file would abort the process, in one of four runs or so."""
+    path = written(tmp_path / "t.csv", "a,b\n" + "1.2345,2\n" * 3_000)
+    code = f"import sys; from refinecal.tabular.files import open_table; path = sys.argv[1]; {code}"
+    command = [sys.executable, "-c", code, str(path)]
+    for _ in range(runs):
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert found.returncode in (0, 1), found.stderr  # 1: of the error
+        assert "terminate called" not in found.stderr
+
+
+def test_pyarrow_has_given_the_file_back_when_a_reader_ends(tmp_path, monkeypatch):
+    lent = []
+
+    class Lent(_csv.Lent):
+        def __init__(self, file):
+            super().__init__(file)
+            lent.append(weakref.ref(self))
+
+    monkeypatch.setattr(_csv, "Lent", Lent)
+    path = written(tmp_path / "t.csv", "a,b\n" + "1,2\n" * 3_000_000)
+    source = open_table(path)
+    chunks = source.chunks(rows=10)
+    next(chunks)
+    chunks.close()
+    next(source.chunks(rows=10))  # left to itself
+    for data in (
+        b"a,b\n1,2\n3\n",
+        b"a,b\n\xc3\xa9,1\n\xe9,2\n",
+        b'a,b\n1,"2\n' + b"3,4\n" * 4_000_000,
+    ):
+        with pytest.raises(ValueError, match="t.csv"):
+            open_table(written(path, data)).read()
+    assert len(lent) >= 5
+    assert [each() for each in lent] == [None] * len(lent)
+    assert not _csv._open
+
+
 def test_a_table_with_very_long_rows(tmp_path):
     """A row of 3 MB: there are 200 000 columns."""
     n = 200_000
@@ -332,7 +385,7 @@ def test_tsv_has_tabs_whatever_else_there_is(tmp_path):
             r"more than one column called 'a', 'b': give each a name",
         ),
         ("t.csv", b"1,1,2\n1,2,3\n", r"called '1'.*If the first line holds data and not names"),
-        ("t.csv", b"a,b\n1,2\n3,4\n5\n", r"t\.csv, row 3: 1 values, but 2 names.*the row is '5'"),
+        ("t.csv", b"a,b\n1,2\n3,4\n5\n", r"t\.csv, row 3: 1 value, but 2 names.*the row is '5'"),
         ("t.csv", b"a,b\n1,2\n3,4,5\n", r"row 2: 3 values, but 2 names.*Put values that contain"),
         ("t.csv", b"a,b\nr1,1,2\nr2,3,4\n", r"row 1: 3 values.*If the rows begin with their names"),
         ("t.csv", b'a,b\n1,"2\n3,4\n5,6\n', r"ends within quotes, which begin with '2\\n3,4"),

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from refinecal.cli._voice import Voice, count, shown
+from refinecal.report.cells import GAP
 
 if TYPE_CHECKING:
     from refinecal.experiments.store import RunFolder
     from refinecal.experiments.tabular.plan import Plan
     from refinecal.experiments.tabular.sets import Source
+
+TARGET = "target"
+LACKING = {"missing_numbers": "missing numbers", "unlabelled": "missing labels"}
+MOST_DROPPED = 3  # data sets of which rows are said to be dropped
 
 
 def names(option: str, text: str | None) -> tuple[str, ...] | None:
@@ -30,21 +35,47 @@ def names(option: str, text: str | None) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(names))
 
 
+class Found(NamedTuple):
+    """The data sets that are named, and by name why others of their folder are left out."""
+
+    sources: list[Source]
+    left_out: dict[str, str]
+
+
 def found_sets(
-    data: Path | None, talent: Path | None, openml: str | None, target: str, sets: str | None
-) -> list[Source] | None:
+    data: Path | None,
+    talent: Path | None,
+    openml: str | None,
+    target: str,
+    only: tuple[str, ...] | None,
+) -> Found | None:
     """Return the data sets that are named; ``None`` if none are."""
     from refinecal.experiments.tabular import sets as known
 
-    only = names("--sets", sets)
     if data is not None:
-        return known.find_sets(data, target, only)
+        return Found(*known.tables_of(data, target, only))
     if talent is not None:
-        return known.talent_sets(talent, only)
+        return Found(*known.talent_in(talent, only))
     if openml is not None:
-        sources: list[Source] = _only(known.openml_sets(openml), only)
-        return sources
+        return Found(_only(known.openml_sets(openml), only), {})
     return None
+
+
+def to_resume(out: Path) -> RunFolder | None:
+    """Return the run in a folder, at which no other process may be at work; ``None`` if there is none."""
+    from refinecal.experiments.store import PLAN, RunFolder
+
+    if not (out / PLAN).is_file():
+        return None
+    folder = RunFolder(out)
+    folder.check_idle()
+    return folder
+
+
+def target_of(folder: RunFolder | None) -> str:
+    """Return the target of a run's tables, which all have the same; that of a new run by default."""
+    sources = folder.plan.sources if folder is not None else ()
+    return next((each["target"] for each in sources if each.get("kind") == "table"), TARGET)
 
 
 def _only(sources: Any, names: tuple[str, ...] | None) -> Any:
@@ -64,32 +95,44 @@ def _only(sources: Any, names: tuple[str, ...] | None) -> Any:
 def opened(
     voice: Voice,
     out: Path,
-    sources: list[Source] | None,
+    found: Found | None,
     given: dict[str, Any],
-    resume: bool,
+    folder: RunFolder | None,
     only: tuple[str, ...] | None,
 ) -> RunFolder:
-    """Return the folder of a new run, or of one that goes on: with the same plan, or with a larger one."""
-    from refinecal.experiments.store import PLAN, RunFolder
+    """Return the folder of a new run, or the given one: with the same plan, or with a larger one."""
+    from refinecal.experiments.store import RunFolder
 
-    is_there = (out / PLAN).is_file()
-    if sources is None and not (resume and is_there):
+    if found is None:
+        assert folder is not None, "asked before"
+        plan = replace(folder.plan, sources=_only(folder.plan.sources, only), **given)
+        check_methods(plan.methods)
+        _grow(voice, folder, plan)
+        return folder
+    if folder is None:
+        plan, left_out = _planned(voice, found, given)
+        folder = RunFolder.create(out, plan)
+    else:
+        plan, left_out = _planned(voice, found, given, folder.plan)
+        _grow(voice, folder, plan)
+    folder.note_left_out(left_out)
+    return folder
+
+
+def check_begin(out: Path, is_named: bool, resume: bool, dask: str | None) -> None:
+    """Refuse to begin a run without tables, in a folder that is in use, or on a cluster that is not there."""
+    from refinecal.experiments.running import check_cluster
+    from refinecal.experiments.store import RunFolder
+
+    if not is_named:
         raise ValueError(
             f"{shown(out)} holds no run to resume: name tables with --data to begin one"
             if resume
             else "there are no tables: name them with --data, --talent or --openml"
         )
-    if not (is_there and resume):
-        RunFolder.check_new(out)
-        return RunFolder.create(out, _planned(voice, sources or [], given))
-    folder = RunFolder(out)
-    if sources is None:
-        plan = replace(folder.plan, sources=_only(folder.plan.sources, only), **given)
-        check_methods(plan.methods)
-    else:
-        plan = _planned(voice, sources, given, folder.plan)
-    _grow(voice, folder, plan)
-    return folder
+    RunFolder.check_new(out)
+    if dask is not None:
+        check_cluster(dask)
 
 
 def _grow(voice: Voice, folder: RunFolder, plan: Plan) -> None:
@@ -100,23 +143,41 @@ def _grow(voice: Voice, folder: RunFolder, plan: Plan) -> None:
 
 
 def _planned(
-    voice: Voice, sources: list[Source], given: dict[str, Any], base: Plan | None = None
-) -> Plan:
+    voice: Voice, named: Found, given: dict[str, Any], base: Plan | None = None
+) -> tuple[Plan, dict[str, str]]:
     """Return a plan of the sets that can be used, for the rest like the base; say why others cannot."""
     from refinecal.experiments.tabular.plan import Plan
     from refinecal.experiments.tabular.sets import survey
 
+    sources = named.sources
     found = tuple(each.to_dict() for each in sources)
     plan = replace(base or Plan(found, ("xgboost",)), sources=found, **given)
     check_methods(plan.methods)
     new = [each for each in sources if base is None or not base.has(each.to_dict())]
-    _, refused = survey(new, plan.min_rows, plan.max_rows)
-    for name, why in refused.items():
+    rows, refused = survey(new, plan.min_rows, plan.max_rows)
+    left_out = named.left_out | refused
+    for name, why in left_out.items():
         voice.note(f"{name} left out: {why}")
+    _tell_dropped(voice, rows)
     fit = tuple(each.to_dict() for each in sources if each.name not in refused)
     if not fit:
         raise ValueError("none of the data sets can be used")
-    return replace(plan, sources=fit)
+    return replace(plan, sources=fit), left_out
+
+
+def _tell_dropped(voice: Voice, rows: list[dict[str, Any]]) -> None:
+    """Say of which sets rows are left out that lack something."""
+    short = [each for each in rows if any(each[what] for what in LACKING)]
+    most = len(short) if voice.verbose else MOST_DROPPED
+    for each in short[:most]:
+        n = sum(each[what] for what in LACKING)
+        dropped = f"{n:,}".replace(",", GAP)
+        total = count(each["rows"] + each["subsampled"] + n, "row")
+        why = ", ".join(words for what, words in LACKING.items() if each[what])
+        voice.note(f"{each['set']}: {dropped} of {total} dropped ({why})")
+    if len(short) > most:
+        others = count(len(short) - most, "other data set")
+        voice.note(f"rows of {others} are dropped too; -v names all")
 
 
 def check_methods(names: tuple[str, ...]) -> None:

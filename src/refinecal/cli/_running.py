@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
-from refinecal.cli._voice import Voice, one_line
+from refinecal.cli._voice import Voice
+from refinecal.cli._words import clean
 
 if TYPE_CHECKING:
     from refinecal.experiments.running import State
 
 LINE = 60.0  # seconds
-LONGEST = 200  # characters of a failure
+LONGEST = 1_000  # characters of a reason, which are rarely so many
 
 
 class Watch:
@@ -45,12 +47,21 @@ class Watch:
         """Show how far it is."""
         if state.failed > self._failed:
             self._failed = state.failed
-            self._voice.note(f"failed: {one_line(state.last_failure)[:LONGEST]}")
+            self._voice.note(f"failed: {reason(state.last_failure)}")
         done = state.finished + state.failed
         self._bar.update(self._task, completed=done, total=state.total, about=about(state))
         if self._bar.disable and not self._voice.quiet and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + LINE
             self._voice.err.print(f"trainings {about(state)}", markup=False)
+
+
+def reason(text: str) -> str:
+    r"""Return why something failed, as a line that ends with a word.
+
+    >>> reason("ValueError: no\nclasses")
+    'ValueError: no classes'
+    """
+    return clean(shorten(text, LONGEST, placeholder=" …"))
 
 
 def about(state: State) -> str:

@@ -17,7 +17,8 @@ app = typer.Typer(
     name="refinecal",
     help="Better probabilities from any classifier: refine, then calibrate.",
     epilog="Begin with: refinecal demo. Exit codes: 0 done, 1 the data or files do not fit, "
-    "2 wrong usage, 130 interrupted.",
+    "2 wrong usage, 3 some trainings of an experiment failed or a check of theory is undecided, "
+    "130 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from refinecal.experiments.tabular.results import Results
 
 REPORT = "report"  # the folder within the run
+OF_A_RUN = ("units", "failures")  # its other folders
 SPARE = ("median", "sets", "95 %", "win/tie/loss")  # columns to leave out first
 FAILED_SHOWN = 3  # failures that are named without -v
 
@@ -26,8 +28,9 @@ def report(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN...",
-            help="The folder of a run; several are put together, if they share their seed.",
+            metavar="RUN",
+            help="The folder of a run. Several are put together, into -o, if they share --seed, "
+            "--max-steps and --max-rows.",
             show_default=False,
         ),
     ],
@@ -36,7 +39,8 @@ def report(
         file(
             "--out",
             "-o",
-            help="The folder that the page and its tables go to: by default RUN/report.",
+            help="The folder that the page and its tables go to: new, empty, or an older report. By "
+            "default RUN/report; of several runs it has to be named.",
         ),
     ] = None,
     figures: Annotated[
@@ -66,17 +70,19 @@ def report(
 
     A run that is not finished is reported as far as it is.
     """
+    from refinecal.experiments.store import RunFolder
     from refinecal.experiments.tabular.analysis import Analysis
     from refinecal.experiments.tabular.report import write_report
-    from refinecal.experiments.tabular.results import merged, read_results
+    from refinecal.experiments.tabular.results import check_together, merged, read_results
     from refinecal.report.figures import PICTURES
 
     voice = Voice(as_json, quiet, verbose)
-    folder = _folder(out, runs)
     if figures not in (None, *PICTURES):
         raise typer.BadParameter(
             f"{figures!r} is not one of png, svg and pdf", param_hint="--figures"
         )
+    check_together([RunFolder(run).plan for run in runs])
+    folder = _folder(out, runs)
     with voice.listening(), Bar(voice, "judging") as bar:
         found = [read_results(run, not no_auto, processes, bar) for run in runs]
     results = merged(found) if len(found) > 1 else found[0]
@@ -92,17 +98,49 @@ def report(
 
 
 def _folder(out: Path | None, runs: list[Path]) -> Path:
-    """Return where the report goes; never into a folder of what is read."""
+    """Return where the report goes: never into what is read, nor among files that are no report."""
+    from refinecal.experiments.tabular.report import is_report
+
+    if out is None and len(runs) > 1:
+        raise typer.BadParameter(
+            "the report of several runs belongs to none of them: name a folder for it, such as -o together",
+            param_hint="--out",
+        )
     folder = runs[0] / REPORT if out is None else out
     if folder.is_file():
         raise ValueError(f"--out {shown(folder)} is a file: name a folder")
     for run in runs:
-        if folder.resolve() in (run.resolve(), (run / "units").resolve()):
+        if folder.resolve() in (run.resolve(), *((run / name).resolve() for name in OF_A_RUN)):
             raise ValueError(
                 f"--out {shown(folder)} is a folder of the run: name another, or leave --out away for "
-                f"{shown(runs[0] / REPORT)}"
+                f"{shown(run / REPORT)}"
             )
+    _check_writable(folder)
+    if not (_is_empty(folder) or is_report(folder)):
+        raise ValueError(
+            f"{shown(folder)} holds files, but no report of an experiment, so nothing is written there: name "
+            "a new folder with -o"
+        )
     return folder
+
+
+def _check_writable(folder: Path) -> None:
+    """Complain of a folder that cannot be made or written to, before hours are spent on what goes there."""
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        why = (
+            f"{shown(there)} may not be written to"
+            if there.is_dir()
+            else f"{shown(there)} is a file"
+        )
+        raise ValueError(
+            f"the report cannot go to {shown(folder)}: {why}. Name another folder with -o"
+        )
+
+
+def _is_empty(folder: Path) -> bool:
+    """Tell whether there is nothing in a folder that could be replaced; hidden files never are."""
+    return not folder.exists() or all(each.name.startswith(".") for each in folder.iterdir())
 
 
 # ---- what is shown -----------------------------------------------------------------------------------------
@@ -110,7 +148,8 @@ def _folder(out: Path | None, runs: list[Path]) -> Path:
 
 def show(voice: Voice, analysis: Analysis) -> None:
     """Show refinement against log loss for each method, and what that means."""
-    from refinecal.experiments.tabular.words import lead
+    from refinecal.experiments.tabular.judging import TUNED
+    from refinecal.experiments.tabular.words import APART, cut_short, lead
 
     results = analysis.results
     voice.say(
@@ -118,13 +157,17 @@ def show(voice: Voice, analysis: Analysis) -> None:
     )
     _unfinished(voice, results)
     if analysis.headlines:
-        header = ["method", "sets", "mean", "95 %", "median", "win/tie/loss", "all told"]
-        voice.table(header, _rows(analysis), left=(0, 6), spare=SPARE)
+        header = ["method", "mode", "sets", "mean", "95 %", "median", "win/tie/loss", "all told"]
+        voice.table(header, _rows(analysis), left=(0, 1, 7), spare=SPARE)
         voice.tell(
             "Relative difference in test log loss of refinement + TS to log loss + TS, in percent: negative "
-            "is better. Sets won, tied and lost: beyond noise within the set, at the 5 % level."
+            "is better. Sets are won or lost by a test within the set, at the 5 % level."
         )
+        if any(each.mode == TUNED for each in analysis.headlines):
+            voice.tell(APART)
     voice.tell(lead(analysis), "bold")
+    if too_short := cut_short(analysis.ends):
+        voice.note(f"{too_short[0].lower()}{too_short[1:]}")
 
 
 def _rows(analysis: Analysis) -> list[list[str]]:
@@ -133,7 +176,8 @@ def _rows(analysis: Analysis) -> list[list[str]]:
 
     return [
         [
-            method_word(each.method, each.mode),
+            method_word(each.method, short=True),
+            each.mode,
             str(each.summary.sets),
             signed(each.summary.mean).removesuffix(" %"),
             span(each.summary),
@@ -169,6 +213,7 @@ def to_dict(analysis: Analysis) -> dict[str, Any]:
             {"method": each.method, "mode": each.mode, **_summary(each.summary)}
             for each in analysis.headlines
         ],
+        "best_step_is_last": [each._asdict() for each in analysis.ends],
         "comparisons": [
             {
                 "method": method,

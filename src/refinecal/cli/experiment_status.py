@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refinecal.cli._options import Json, Quiet, Verbose
-from refinecal.cli._voice import Voice, command, count, one_line, shown
+from refinecal.cli._running import reason
+from refinecal.cli._voice import Voice, command, count, shown
 
 if TYPE_CHECKING:
     from refinecal.experiments.store import RunFolder
 
 MOST = 10  # reasons and warnings that are listed
-LONGEST = 160  # characters of a reason
+MOST_LEFT_OUT = 3  # data sets
+NOT_FOUND = "FileNotFoundError"
 
 
 @command("refinecal experiment status run")
@@ -36,7 +38,11 @@ def status(
 
 def summary(folder: RunFolder) -> dict[str, Any]:
     """Return how far a run is, for programs."""
-    finished, failed, missing = folder.finished(), folder.failed(), folder.missing()
+    from refinecal.experiments.tabular.unit import UnitResult
+
+    failed, damaged = folder.failed(), folder.damaged(UnitResult.is_whole)
+    finished = [key for key in folder.finished() if key not in damaged]
+    missing = [*folder.missing(), *damaged]  # a resumed run trains these again
     rates, begun = folder.rates(), folder.sessions()
     width = begun[-1]["width"] if begun else 1
     methods = []
@@ -63,6 +69,7 @@ def summary(folder: RunFolder) -> dict[str, Any]:
         "finished": len(finished),
         "failed": len(failed),
         "missing": len(missing),
+        "damaged": len(damaged),
         "width": width,
         "seconds_left": _sum(methods),
         "methods": methods,
@@ -70,6 +77,12 @@ def summary(folder: RunFolder) -> dict[str, Any]:
             {**key._asdict(), "kind": each.get("kind"), "message": each.get("message")}
             for key, each in failed.items()
         ],
+        "not_found": {
+            key.set: folder.plan.source(key.set).get("kind")
+            for key, each in failed.items()
+            if each.get("kind") == NOT_FOUND
+        },
+        "left_out": folder.left_out(),
         "warnings": dict(folder.warnings().most_common()),
     }
 
@@ -102,9 +115,10 @@ def show_status(voice: Voice, found: dict[str, Any]) -> None:
             spare=("each",),
         )
     show_failures(voice, found)
+    _show_left_out(voice, found["left_out"])
     if voice.verbose:
         for text, n in list(found["warnings"].items())[:MOST]:
-            voice.tell(f"Warned in {count(n, 'training')}: {one_line(text)[:LONGEST]}")
+            voice.tell(f"Warned in {count(n, 'training')}: {reason(text)}")
     for line in _next(found):
         voice.say(line)
 
@@ -113,7 +127,7 @@ def show_failures(voice: Voice, found: dict[str, Any]) -> None:
     """Show why trainings failed: equal reasons once, the most frequent first."""
     alike = defaultdict(list)
     for each in found["failures"]:
-        said = one_line(f"{each['kind']}: {each['message']}")[:LONGEST]
+        said = reason(f"{each['kind']}: {each['message']}")
         alike[said].append(f"{each['method']} on {each['set']}")
     ordered = sorted(alike.items(), key=lambda item: -len(item[1]))
     for said, which in ordered[:MOST]:
@@ -123,6 +137,14 @@ def show_failures(voice: Voice, found: dict[str, Any]) -> None:
         voice.tell(f"… and for {count(len(ordered) - MOST, 'other reason')}")
     if ordered:
         voice.tell(f"Tracebacks: {shown(Path(found['run']) / 'failures')}")
+
+
+def _show_left_out(voice: Voice, reasons: dict[str, str]) -> None:
+    most = len(reasons) if voice.verbose else MOST_LEFT_OUT
+    for name, why in list(reasons.items())[:most]:
+        voice.tell(f"Left out: {name}: {reason(why)}")
+    if len(reasons) > most:
+        voice.tell(f"… and {count(len(reasons) - most, 'other data set')} left out; -v shows all")
 
 
 def _headline(found: dict[str, Any]) -> str:
@@ -135,6 +157,8 @@ def _headline(found: dict[str, Any]) -> str:
     if not found["missing"]:
         return said
     said += f", {found['missing']} left"
+    if found["damaged"]:
+        said += f" ({count(found['damaged'], 'result')} damaged)"
     if found["seconds_left"] is not None:
         processes = count(found["width"], "process", "processes")
         said += f": about {duration(found['seconds_left'])} with {processes}"
@@ -149,6 +173,13 @@ def _next(found: dict[str, Any]) -> list[str]:
         lines.append(f"Go on:   refinecal experiment tabular --out {run} --resume")
     if found["failed"] and not found["running"]:
         lines.append(f"Again:   refinecal experiment tabular --out {run} --resume --retry-failed")
+    if found["not_found"] and not found["running"]:
+        option = "--talent" if "talent" in found["not_found"].values() else "--data"
+        again = f"--resume {option} NEWFOLDER --retry-failed"
+        lines[-1:] = [
+            "Again, with the folder in which the tables are now:",
+            f"refinecal experiment tabular --out {run} {again}",
+        ]
     if found["finished"]:
         lines.append(f"Report:  refinecal experiment report {run}")
     return lines

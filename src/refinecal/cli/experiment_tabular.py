@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refinecal.cli._options import TABLE, Json, Quiet, Verbose, file, flag, number
-from refinecal.cli._planning import found_sets, names, opened
+from refinecal.cli._planning import check_begin, found_sets, names, opened, target_of, to_resume
 from refinecal.cli._running import Watch
 from refinecal.cli._voice import Voice, command, count, shown
 from refinecal.cli.experiment_status import show_status, summary
@@ -23,8 +23,8 @@ SOME_FAILED = 3  # the exit code
 RUNNING = "How it is run"
 
 
-def _source(name: str, help: str, metavar: str) -> Any:
-    return typer.Option(name, metavar=metavar, help=help, rich_help_panel=TABLE)
+def _source(name: str, help: str, metavar: str, **more: Any) -> Any:
+    return typer.Option(name, metavar=metavar, help=help, rich_help_panel=TABLE, **more)
 
 
 def _of_run(name: str, help: str, metavar: str = "N", **more: Any) -> Any:
@@ -47,8 +47,14 @@ def tabular(
         str | None, _source("--openml", "A suite, or numbers of data sets, of OpenML.", "IDS")
     ] = None,
     target: Annotated[
-        str, _source("--target", "The column of each table that holds the label.", "COL")
-    ] = "target",
+        str | None,
+        _source(
+            "--target",
+            "The column of each table that holds the label.",
+            "COL",
+            show_default="target; of a run, its own",
+        ),
+    ] = None,
     sets: Annotated[
         str | None, _source("--sets", "Only these data sets, by their names.", "A,B,…")
     ] = None,
@@ -95,7 +101,9 @@ def tabular(
     ] = None,
     max_steps: Annotated[
         int | None,
-        number("--max-steps", "Rounds or epochs, if fewer than the paper's.", min=1),
+        number(
+            "--max-steps", "Steps (rounds, epochs, strengths), if fewer than the paper's.", min=1
+        ),
     ] = None,
     seed: Annotated[
         int | None,
@@ -153,8 +161,12 @@ def tabular(
     given = {name: value for name, value in given.items() if value is not None}
     _check_usage(data, talent, openml, dask, processes, resume, retry_failed)
     with voice.listening():
-        sources = found_sets(data, talent, openml, target, sets)
-        folder = opened(voice, out, sources, given, resume, names("--sets", sets))
+        only, is_named = names("--sets", sets), bool(data or talent or openml)
+        before = to_resume(out) if resume else None
+        if before is None:
+            check_begin(out, is_named, resume, dask)
+        found = found_sets(data, talent, openml, target or target_of(before), only)
+        folder = opened(voice, out, found, given, before, only)
         _remove_damaged(voice, folder)
         keys = [*folder.missing(), *(folder.failed() if retry_failed else ())]
         _announce(voice, folder, len(keys))
@@ -169,10 +181,10 @@ def tabular(
                 n_threads=n_threads,
                 progress=watch,
             )
-    found = summary(folder)
-    show_status(voice, found)
-    voice.result(found)
-    if found["failed"]:
+    about = summary(folder)
+    show_status(voice, about)
+    voice.result(about)
+    if about["failed"]:
         raise typer.Exit(SOME_FAILED)
 
 
@@ -212,6 +224,8 @@ def _remove_damaged(voice: Voice, folder: RunFolder) -> None:
 
 
 def _announce(voice: Voice, folder: RunFolder, todo: int) -> None:
+    from refinecal.experiments.tabular.differences import FEW_SETS
+
     plan = folder.plan
     parts = [
         count(len(plan.sources), "data set"),
@@ -224,6 +238,12 @@ def _announce(voice: Voice, folder: RunFolder, todo: int) -> None:
     voice.tell(f"{' × '.join(parts)} = {count(total, 'training')}{rest}", "bold")
     for line in folder.changed_versions():
         voice.note(line)
+    if todo and len(plan.sources) < FEW_SETS:
+        voice.note(
+            f"differences over data sets cannot be tested with fewer than {FEW_SETS}, only within each"
+        )
+    if todo and not voice.err.is_terminal:
+        voice.note(f"see how far it is with: refinecal experiment status {shown(folder.path)}")
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from refinecal.experiments.store import Failure, failure_of, versions
 
 KILLED = "killed"
 CONNECT = 30.0  # seconds for the scheduler of a cluster to answer
+CLOSE = 2.0  # seconds to leave one that did not
 AHEAD = (
     64  # units that a cluster has beyond what it can do at once: to grow, and never to wait for us
 )
@@ -129,20 +130,11 @@ class DaskPool:
     """
 
     def __init__(self, function: Function, address: str, n_threads: int) -> None:
-        with needs_extra("dask", package="distributed"):
-            distributed: Any = import_module("distributed")
-
+        self._client = connected(address)
         self._function, self._n_threads = function, n_threads
-        self._killed: type[Exception] = distributed.KilledWorker
+        self._killed: type[Exception] = import_module("distributed").KilledWorker
         self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._keys: dict[str, tuple[Any, Any]] = {}  # by name of the task: key, future
-        try:
-            self._client = distributed.Client(address, timeout=CONNECT, set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise ConnectionError(
-                f"no Dask scheduler answers at {address} ({error}): start one with 'dask scheduler', and "
-                "pass the address that it shows, such as tcp://10.0.0.1:8786"
-            ) from error
         for doubt in self._doubts(address):
             warnings.warn(doubt, stacklevel=2)
 
@@ -220,6 +212,24 @@ class DaskPool:
                 f"the cluster could not compute {key} ({type(error).__name__}: {error}): its scheduler and "
                 "its workers need the same versions of Python, Dask and refinecal as this process"
             ) from error
+
+
+def connected(address: str) -> Any:
+    """Return a client of a scheduler, to be closed in the end; raise if there is none."""
+    with needs_extra("dask", package="distributed"):
+        distributed: Any = import_module("distributed")
+
+    client = object.__new__(distributed.Client)  # in two steps, to have it if the second fails
+    try:
+        client.__init__(address, timeout=CONNECT, set_as_default=False)
+    except (OSError, ValueError) as error:
+        with suppress(Exception):
+            client.close(timeout=CLOSE)  # else it would try to at the end of Python, for a minute
+        raise ConnectionError(
+            f"no Dask scheduler answers at {address} ({error}): start one with 'dask scheduler', and "
+            "pass the address that it shows, such as tcp://10.0.0.1:8786"
+        ) from error
+    return client
 
 
 def _lost(error: BaseException) -> ConnectionError:

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from refinecal._whole import whole
-from refinecal.experiments._pools import DaskPool, Death, LocalPool, Pool
+from refinecal.experiments._pools import DaskPool, Death, LocalPool, Pool, connected
 from refinecal.experiments._worker import NO_ROOM, Function, Outcome
 from refinecal.experiments.rates import Rates
 from refinecal.experiments.store import RunFolder, versions
 
-__all__ = ["State", "run"]
+__all__ = ["State", "check_cluster", "run"]
 
 LOOK = 0.5  # seconds after which progress is told, if nothing happens
 TRIES = 2  # of a unit whose process dies
@@ -118,6 +118,11 @@ def run(
             pool.close()
             folder.tidy()
     return state
+
+
+def check_cluster(address: str) -> None:
+    """Raise a ``ConnectionError`` if no Dask scheduler answers at the address."""
+    connected(address).close()
 
 
 def _pool(

@@ -108,7 +108,8 @@ class RunFolder:
                 raise ValueError(
                     f"{self.path} was begun with another plan:\n  {said}\nA run can get more data sets, "
                     "methods, splits and configurations, if all that it has are named too. Resume without "
-                    "these options, which takes the plan of the run, or name another folder"
+                    f"these options, which takes the plan of the run{_all_methods(self.plan, plan)}, or "
+                    "name another folder"
                 )
             self._write_plan(self.path, plan)
             self.plan = plan
@@ -126,9 +127,13 @@ class RunFolder:
         except FileNotFoundError:
             return False
 
+    def damaged(self, is_whole: Callable[[Path], bool]) -> list[Key]:
+        """Return the trainings whose results are not whole, as a bad copy leaves them."""
+        return [key for key in self.finished() if not is_whole(self.unit_path(key))]
+
     def remove_damaged(self, is_whole: Callable[[Path], bool]) -> list[Key]:
-        """Remove results that are not whole, as a bad copy leaves them: now they are missing; return them."""
-        damaged = [key for key in self.finished() if not is_whole(self.unit_path(key))]
+        """Remove results that are not whole: now they are missing; return them."""
+        damaged = self.damaged(is_whole)
         for key in damaged:
             self.unit_path(key).unlink(missing_ok=True)
         return damaged
@@ -211,6 +216,20 @@ class RunFolder:
         """Return what trainings warned of, and how many did."""
         return Counter(text for line in self.journal() for text in line.get("warnings", ()))
 
+    def note_left_out(self, reasons: Mapping[str, str]) -> None:
+        """Write down which data sets were left out, and why, if that is not known yet."""
+        known = self.left_out()
+        new = {name: why for name, why in reasons.items() if known.get(name) != why}
+        if new:
+            self.note({"left_out": new})
+
+    def left_out(self) -> dict[str, str]:
+        """Return why data sets that were looked at are not in the plan, by name."""
+        found: dict[str, str] = {}
+        for line in self.journal():
+            found |= line.get("left_out", {})
+        return {name: why for name, why in found.items() if name not in self.plan.sets}
+
     def changed_versions(self) -> list[str]:
         """Return the packages that are not those with which the run was begun or last resumed."""
         sessions, now = self.sessions(), versions()
@@ -232,10 +251,18 @@ class RunFolder:
         """Refuse to be two runs in one folder; a run that was killed does not count."""
         with (self.path / LOCK).open("a") as file:
             if not any(_locked(file.fileno(), wait) for wait in LOOKS):
-                raise ValueError(
-                    f"another process is running the experiment in {self.path}: wait for it, or stop it first"
-                )
+                raise self._in_use()
             yield
+
+    def check_idle(self) -> None:
+        """Refuse a run at which another process is at work."""
+        if self.is_running():
+            raise self._in_use()
+
+    def _in_use(self) -> ValueError:
+        return ValueError(
+            f"another process is running the experiment in {self.path}: wait for it, or stop it first"
+        )
 
     def is_running(self) -> bool:
         """Tell whether a process is at work in this folder now, as far as this machine can tell."""
@@ -296,6 +323,13 @@ def versions() -> dict[str, str]:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
+
+
+def _all_methods(old: Plan, new: Plan) -> str:
+    """Return how methods are added to those of a run; nothing if none of these is left out."""
+    if set(old.methods) <= set(new.methods):
+        return ""
+    return f", or name all methods: --methods {','.join(dict.fromkeys(old.methods + new.methods))}"
 
 
 def _is_empty(folder: Path) -> bool:

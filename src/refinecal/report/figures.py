@@ -102,7 +102,7 @@ def save_figures(page: Page, folder: Path, ending: str = "png") -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written: dict[str, Path] = {}
     for figure in figures:
-        name = stem = re.sub(r"\W+", "-", figure.title.lower()).strip("-") or "figure"
+        name = stem = _stem(figure.title)
         number = 1
         while name in written:
             number += 1
@@ -111,6 +111,15 @@ def save_figures(page: Page, folder: Path, ending: str = "png") -> list[Path]:
         with whole(written[name]) as part:
             _save(figure, part, ending, PALETTE)
     return list(written.values())
+
+
+def _stem(title: str) -> str:
+    """Return a title as the name of a file.
+
+    >>> _stem("1 − AUROC: A & B"), _stem("?")
+    ('1-minus-auroc-a-b', 'figure')
+    """
+    return re.sub(r"\W+", "-", title.lower().replace("−", " minus ")).strip("-") or "figure"
 
 
 def _save(figure: Figure, path: Path, ending: str, palette: Mapping[str, str]) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import csv
 import io
+import queue
 import re
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,6 +31,9 @@ BLOCK = 1 << 20  # bytes that are parsed at a time, of which pyarrow reads 32 ah
 WIDEST = (
     16  # a row may be longer than a block if it is not so many times longer than the line of names
 )
+SMALL = 1 << 12  # bytes: for what is read in blocks already
+LONGEST_READ = 60.0  # seconds of one block, from the slowest of disks
+RAGGED = re.compile(r"(?s)Row #(\d+): Expected (\d+) columns, got (\d+): (.*)")  # of pyarrow
 SEPARATOR = re.compile(r"(?i)sep=(.)\r?\n?")  # a first line that spreadsheets understand
 
 
@@ -87,17 +93,17 @@ class TextSource(Source):
     def _tables(self, columns: list[str], rows: int) -> Iterator[pa.Table]:
         last = self.names[-1]  # also read to see whether its quotes are closed
         wanted = columns if last in columns else [*columns, last]
-        ragged: list[pacsv.InvalidRow] = []
         table = None
-        with self._open() as file, self._reworded(ragged):
+        with self._open() as file, self._reworded():
             file.read(self._start)
             if not file.peek(1):
                 return
-            for batch in pacsv.open_csv(file, **self._options(wanted, ragged)):
-                table = pa.Table.from_batches([batch])
-                decimal = DECIMAL_COMMA if self.delimiter == ";" else None
-                yield table.replace_schema_metadata(decimal)
-                self._warn_of(file.raw)
+            with Reading(file, self._options(wanted)) as batches:
+                for batch in batches:
+                    table = pa.Table.from_batches([batch])
+                    decimal = DECIMAL_COMMA if self.delimiter == ";" else None
+                    yield table.replace_schema_metadata(decimal)
+                    self._warn_of(file.raw)
             self._warn_of(file.raw)
         if table is not None and table.num_rows:
             self._check_end(table[last][-1].as_py(), file.raw.end)
@@ -105,11 +111,7 @@ class TextSource(Source):
     def _open(self) -> Any:
         return decoded(self.path)
 
-    def _options(self, columns: Sequence[str], ragged: list[pacsv.InvalidRow]) -> dict[str, Any]:
-        def note(row: pacsv.InvalidRow) -> str:
-            ragged.append(row)
-            return "error"
-
+    def _options(self, columns: Sequence[str]) -> dict[str, Any]:
         return {
             # One thread is as fast here, and counts the rows.
             "read_options": pacsv.ReadOptions(
@@ -119,7 +121,6 @@ class TextSource(Source):
                 delimiter=self.delimiter,
                 newlines_in_values=True,
                 ignore_empty_lines=len(self.names) > 1,  # else they are rows with a missing value
-                invalid_row_handler=note,
             ),
             "convert_options": pacsv.ConvertOptions(
                 include_columns=columns,
@@ -131,12 +132,14 @@ class TextSource(Source):
         }
 
     @contextmanager
-    def _reworded(self, ragged: list[pacsv.InvalidRow]) -> Iterator[None]:
+    def _reworded(self) -> Iterator[None]:
         try:
             yield
         except pa.ArrowInvalid as error:
+            ragged = RAGGED.search(str(error))
             if ragged:
-                raise ValueError(self._about(ragged[0])) from error
+                row, expected, found = map(int, ragged.groups()[:3])
+                raise ValueError(self._about(row, expected, found, ragged[4])) from error
             if "straddling" in str(error):
                 raise ValueError(
                     f"{self.path} has a row of more than {self._block >> 20} MB: most likely a quote is "
@@ -144,16 +147,16 @@ class TextSource(Source):
                 ) from error
             raise ValueError(f"{self.path} cannot be read as CSV: {first_line(error)}") from error
 
-    def _about(self, row: pacsv.InvalidRow) -> str:
-        text = row.text if len(row.text) <= 60 else row.text[:57] + "..."
+    def _about(self, row: int, names: int, values: int, text: str) -> str:
+        text = text if len(text) <= 60 else text[:57] + "..."
         cure = (
             "Put values that contain the delimiter or a quote in quotes, or pass another delimiter."
         )
-        if row.number == 1 and row.actual_columns == row.expected_columns + 1:
+        if row == 1 and values == names + 1:
             cure = "If the rows begin with their names, name that column in the first line too."
         return (
-            f"{self.path}, row {row.number}: {row.actual_columns} values, but {row.expected_columns} names "
-            f"in the first line, with {self.delimiter!r} between them; the row is {text!r}. {cure}"
+            f"{self.path}, row {row}: {_counted(values, 'value')}, but {_counted(names, 'name')} in the "
+            f"first line, with {self.delimiter!r} between them; the row is {text!r}. {cure}"
         )
 
     def _check_end(self, value: str | None, end: bytes) -> None:
@@ -172,6 +175,74 @@ class TextSource(Source):
                 "out wrong, save it as UTF-8.",
                 UserWarning,
             )
+
+
+class Lent:
+    """A file in the hands of pyarrow: this object ends when pyarrow gives it back."""
+
+    __slots__ = ("__weakref__", "close", "closed", "read")
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        # No methods: the trace of an error would keep self. To close it does nothing; we close the file.
+        self.close, self.closed, self.read = int, False, file.read
+
+
+class Reading:
+    """Batches of a text file, which a thread of pyarrow reads ahead, until it is closed.
+
+    That thread keeps the file for some time after it has read what it wanted. If Python ended meanwhile, the
+    thread would abort the process; so closing waits until the file is given back, and before Python ends all
+    are closed.
+    """
+
+    def __init__(self, file: io.BufferedReader, options: dict[str, Any]) -> None:
+        lent, native = Lent(file), None
+        self._given_back: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        # A call without Python code, which the end of the interpreter could not cut in two.
+        self._lent = weakref.ref(lent, self._given_back.put)
+        self._reader: Any = None
+        _open.add(self)
+        try:
+            native = pa.PythonFile(lent, "r")  # whose bytes are Python's; those of a stream are not
+            self._reader = pacsv.open_csv(pa.BufferedInputStream(native, SMALL), **options)
+        except BaseException:
+            del lent, native
+            self.close()
+            raise
+
+    def __enter__(self) -> Iterator[pa.RecordBatch]:
+        return self._batches()
+
+    def __exit__(self, *about: object) -> None:
+        self.close()
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        while self._reader is not None:
+            try:
+                yield self._reader.read_next_batch()
+            except StopIteration:
+                return
+
+    def close(self) -> None:
+        """Read no further, and wait until pyarrow has no more to do with the file."""
+        self._reader = None
+        if self in _open:
+            _open.discard(self)
+            with suppress(queue.Empty):
+                self._given_back.get(timeout=LONGEST_READ)
+
+
+_open: weakref.WeakSet[Reading] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for reading in list(_open):
+        reading.close()
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" + "s" * (number != 1)
 
 
 def _check_delimiter(given: str) -> str:

@@ -9,6 +9,8 @@ from pathlib import Path
 from refinecal.tabular._names import listed, nearest
 
 READ_AT_ONCE = 1 << 20  # bytes
+PROSE = ".txt"  # in a folder most likely a readme; a table if it is named itself
+MOST_NAMES = 5  # columns that are told of
 
 
 def tables_in(folder: Path) -> dict[str, Path]:
@@ -19,7 +21,7 @@ def tables_in(folder: Path) -> dict[str, Path]:
         paths = [folder]
     else:
         check_folder(folder)
-        endings = tuple(ending + codec for ending in ENDINGS for codec in ("", *CODECS))
+        endings = tuple(each + codec for each in _usual(ENDINGS) for codec in ("", *CODECS))
         paths = [
             path
             for path in sorted(folder.iterdir())
@@ -36,8 +38,12 @@ def tables_in(folder: Path) -> dict[str, Path]:
             )
         found[name] = path
     if not found:
-        raise ValueError(f"{folder} has no tables: their names end in {', '.join(ENDINGS)}")
+        raise ValueError(f"{folder} has no tables: their names end in {', '.join(_usual(ENDINGS))}")
     return found
+
+
+def _usual(endings: Iterable[str]) -> list[str]:
+    return [ending for ending in endings if ending != PROSE]
 
 
 def check_folder(folder: Path) -> None:
@@ -65,7 +71,11 @@ def unfit(path: Path, target: str) -> str:
         names = open_table(path).names
     except (OSError, ValueError) as error:
         return str(error)
-    return "" if target in names else f"{path} has no column {target!r}"
+    if target in names:
+        return ""
+    near = nearest(target, names)
+    more = f"Did you mean {near!r}?" if near else f"It has {listed(names, MOST_NAMES)}."
+    return f"{path} has no column {target!r}. {more}"
 
 
 def digest_of(kind: str, path: str) -> str:

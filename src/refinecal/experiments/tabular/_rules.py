@@ -93,8 +93,11 @@ def _too_few(
     if dropped["unlabelled"]:
         reasons.append(f"{dropped['unlabelled']} lack a label")
     why = f" ({'; '.join(reasons)})" if reasons else ""
-    cure = ". Leave out columns that are often missing." if dropped["missing_numbers"] else ""
-    return f"data set {name!r} has {n} complete rows{why}: at least {min_rows} are needed{cure}"
+    columns = "leave out columns that are often missing, or " if dropped["missing_numbers"] else ""
+    return (
+        f"data set {name!r} has {n} complete rows{why}: at least {min_rows} are needed; {columns}"
+        f"take smaller sets with --min-rows {max(n, 1)}"
+    )
 
 
 def _cut(schema: Schema) -> dict[str, str]:

@@ -25,12 +25,15 @@ from refinecal.experiments.tabular.judging import (
     PLAIN,
     REFERENCE,
     SMOOTH,
+    TUNED,
     Timing,
+    Training,
 )
+from refinecal.experiments.tabular.methods import METHODS
 from refinecal.experiments.tabular.regimes import Regime, of_sets, of_trainings
 from refinecal.experiments.tabular.results import Results
 
-__all__ = ["METRIC_WORDS", "Analysis", "Cost", "method_word", "procedure_word"]
+__all__ = ["METRIC_WORDS", "Analysis", "Cost", "Ends", "method_word", "procedure_word"]
 
 METRIC_WORDS = {
     "log_loss": "log loss",
@@ -59,6 +62,9 @@ METHOD_WORDS = {
     "realmlp": "RealMLP",
     "logistic": "logistic regression",
 }
+STEP_WORDS = {name: method.step_name for name, method in METHODS.items()}
+SHORT_WORDS = {"hist-gb": "HistGB", "logistic": "logistic"}  # where there is little room
+MANY = 0.1  # part of the trainings
 # What the figures show, from top to bottom.
 SHOWN: tuple[Procedure, ...] = (
     ("log_loss", NONE),
@@ -106,6 +112,23 @@ class Cost(NamedTuple):
     predicting: float  # seconds
     memory: float  # bytes
     hours: float  # of all of them
+
+
+class Ends(NamedTuple):
+    """In how many trainings of a method the best step is the last one."""
+
+    method: str
+    mode: str
+    trainings: int
+    steps: int  # of the longest
+    log_loss: int
+    refinement: int
+    could_be_longer: bool  # they had fewer steps than the method's own number
+
+    @property
+    def are_many(self) -> bool:
+        """Whether so many trainings end at their best that they may have been too short."""
+        return max(self.log_loss, self.refinement) >= MANY * self.trainings
 
 
 class Analysis:
@@ -203,6 +226,20 @@ class Analysis:
         """Return the length of the longest training."""
         return max(each.steps for each in self.results.rows if each.method == method)
 
+    @cached_property
+    def ends(self) -> list[Ends]:
+        """How often the best step is the last one, where a step is a further one of the same training."""
+        found = []
+        for method, mode in self.pairs:
+            some = [
+                each
+                for each in self.results.trainings
+                if each.method == method and (each.config > 0) == (mode == TUNED)
+            ]
+            if some and STEP_WORDS.get(method) != "strength":
+                found.append(_ends(method, mode, some))
+        return found
+
     def extent(self, method: str, mode: str) -> tuple[int, int, int]:
         """Return the number of sets, and the most splits and configurations of one."""
         rows = self._index.get((method, mode, REFERENCE), {})
@@ -212,7 +249,7 @@ class Analysis:
             for each in self.results.timings
             if each.method == method and each.config
         )
-        configs = max(random.values(), default=0) if mode == MODES[1] else 1
+        configs = max(random.values(), default=0) if mode == TUNED else 1
         return len(sets), max(sets.values(), default=0), configs
 
     @cached_property
@@ -224,11 +261,21 @@ class Analysis:
                 some = [
                     each
                     for each in self.results.timings
-                    if each.method == method and (each.config > 0) == (mode == MODES[1])
+                    if each.method == method and (each.config > 0) == (mode == TUNED)
                 ]
                 if some:
                     found.append(_cost(method, mode, some))
         return found
+
+
+def _ends(method: str, mode: str, trainings: Sequence[Training]) -> Ends:
+    steps = max(each.steps for each in trainings)
+    own = METHODS[method].max_steps if method in METHODS else steps
+    last_log_loss, last_refinement = (
+        sum(getattr(each, name) == each.steps for each in trainings)
+        for name in ("step_log_loss", "step_refinement")
+    )
+    return Ends(method, mode, len(trainings), steps, last_log_loss, last_refinement, steps < own)
 
 
 def _cost(method: str, mode: str, timings: Sequence[Timing]) -> Cost:
@@ -252,13 +299,15 @@ def _cost(method: str, mode: str, timings: Sequence[Timing]) -> Cost:
 # ---- names -------------------------------------------------------------------------------------------------
 
 
-def method_word(method: str, mode: str | None = None) -> str:
+def method_word(method: str, mode: str | None = None, short: bool = False) -> str:
     """Return a method as people write it.
 
-    >>> method_word("xgboost", "tuned"), method_word("mine")
-    ('XGBoost, tuned', 'mine')
+    >>> method_word("xgboost", "tuned"), method_word("mine"), method_word("hist-gb", short=True)
+    ('XGBoost, tuned', 'mine', 'HistGB')
     """
     name = METHOD_WORDS.get(method, method)
+    if short:
+        name = SHORT_WORDS.get(method, name)
     return name if mode is None else f"{name}, {mode}"
 
 

@@ -10,12 +10,14 @@ import numpy as np
 from refinecal.experiments.tabular.analysis import (
     METRIC_WORDS,
     SCORE_WORDS,
+    STEP_WORDS,
     Analysis,
     method_word,
     procedure_word,
 )
 from refinecal.experiments.tabular.differences import VERY_LOW, Procedure, relative
-from refinecal.experiments.tabular.judging import REFERENCE, SMOOTH, Training
+from refinecal.experiments.tabular.judging import REFERENCE, SMOOTH, TUNED, Training
+from refinecal.experiments.tabular.words import APART
 from refinecal.plots.experiment import (
     DependenceDisplay,
     RelativeDifferencesDisplay,
@@ -34,7 +36,6 @@ BOXES = (
     "regression is for two classes."
 )
 DOTS = "below 0 refinement is better. The line joins medians of neighbours."
-STEP_WORDS = {"mlp": "epoch", "realmlp": "epoch", "logistic": "strength"}  # else rounds
 LEAST_RISE = 0.01  # percent: smaller ones are drawn there
 
 
@@ -46,11 +47,15 @@ def boxes(analysis: Analysis, method: str, score: str) -> Figure:
         )
         for mode in analysis.modes(method)
     }
-    ranks = " One temperature leaves the order of two classes as it is."
+    caption = BOXES
+    if score in ("error", "auroc"):
+        caption += " One temperature leaves the order of two classes as it is."
+    if TUNED in analysis.modes(method):
+        caption += f" {APART}"
     return _rows_figure(
         panels,
         f"{method_word(method)}: {SCORE_WORDS[score]} relative to log loss + TS",
-        BOXES + (ranks if score in ("error", "auroc") else ""),
+        caption,
         "median {:+.2f} %",
     )
 

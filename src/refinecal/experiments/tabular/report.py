@@ -15,19 +15,29 @@ from refinecal.experiments.tabular.analysis import (
     method_word,
     procedure_word,
 )
-from refinecal.experiments.tabular.differences import FEW_SPLITS, Summary
-from refinecal.experiments.tabular.judging import MODES, REFERENCE
+from refinecal.experiments.tabular.differences import FEW_SETS, FEW_SPLITS, Summary
+from refinecal.experiments.tabular.judging import MODES, REFERENCE, TUNED
 from refinecal.experiments.tabular.regimes import Regime
 from refinecal.experiments.tabular.tables import write_tables
-from refinecal.experiments.tabular.words import counted, lead, sentence, signed, span
+from refinecal.experiments.tabular.words import (
+    APART,
+    counted,
+    cut_short,
+    lead,
+    sentence,
+    signed,
+    span,
+)
 from refinecal.report import Card, Column, Figure, Page, Section, Table, save_figures, write
 from refinecal.report.cells import number
 from refinecal.report.of_evaluation import facts_of
 from refinecal.report.words import spaced
 
-__all__ = ["PAGE", "page", "write_report"]
+__all__ = ["PAGE", "is_report", "page", "write_report"]
 
 PAGE, PICTURES = "report.html", "figures"
+TITLE = "Stopping by refinement, on tables"
+BEGINNING = 4_000  # bytes of a page that hold its title
 Blocks = list[Table | Figure]
 Columns = list[str | Column]
 Cells = list[Any]
@@ -47,11 +57,22 @@ def write_report(analysis: Analysis, folder: Path, pictures: str | None = None) 
     """
     folder.mkdir(parents=True, exist_ok=True)
     made = page(analysis)
+    write(made, folder / PAGE)  # first, so that the folder is known as a report from now on
     write_tables(analysis, folder)
-    write(made, folder / PAGE)
     if pictures is not None:
         save_figures(made, folder / PICTURES, pictures)
     return folder / PAGE
+
+
+def is_report(folder: Path) -> bool:
+    """Tell whether a folder holds what :func:`write_report` wrote, by the title of its page."""
+    try:
+        with (folder / PAGE).open("rb") as file:
+            beginning = file.read(BEGINNING)
+    except OSError:
+        return False
+    marks = (b'<meta name="generator" content="refinecal">', f"<title>{TITLE}</title>".encode())
+    return all(mark in beginning for mark in marks)
 
 
 def page(analysis: Analysis) -> Page:
@@ -69,10 +90,13 @@ def page(analysis: Analysis) -> Page:
         run_section(analysis),
     ]
     return Page(
-        "Stopping by refinement, on tables",
+        TITLE,
         spaced(lead(analysis)),
         cards=cards(analysis),
-        points=[spaced(sentence(each)) for each in analysis.headlines],
+        points=[
+            *(spaced(sentence(each)) for each in analysis.headlines),
+            *filter(None, [cut_short(analysis.ends)]),
+        ],
         sections=sections,
         facts=_facts(analysis),
     )
@@ -107,6 +131,7 @@ def _facts(analysis: Analysis) -> dict[str, str]:
         methods=", ".join(analysis.methods),
         splits=", ".join(str(plan.splits) for plan in plans),
         configurations=", ".join(str(plan.configs) for plan in plans),
+        **{"max-steps": plans[0].max_steps or "each method's own"},
         seed=plans[0].seed,
         plan=", ".join(plan.key for plan in plans),
     )
@@ -114,13 +139,15 @@ def _facts(analysis: Analysis) -> dict[str, str]:
 
 # ---- tables of comparisons ---------------------------------------------------------------------------------
 
+WON = "win/tie/loss"
 SUMMARY: dict[str, Column] = {
     each.name: each
     for each in (
         Column(
             "all told",
-            help="Lower or higher if interval and test both leave out chance; with mean before it, only the "
-            "interval does, which few sets may rule; with ranks, only the test.",
+            help="Over all sets. Lower or higher if interval and test both leave out chance; with mean "
+            "before it, only the interval does, which few sets may rule; with ranks, only the test. Fewer "
+            f"than {FEW_SETS} sets are too few.",
         ),
         Column("sets", digits=0),
         Column(
@@ -130,8 +157,9 @@ SUMMARY: dict[str, Column] = {
         Column("median", digits=2),
         Column("−/0/+", help="Sets whose difference is negative, exactly 0, and positive."),
         Column(
-            "beyond noise",
-            help="Sets that are better/tied/worse by the test within the set; – if it cannot be told.",
+            WON,
+            help="Sets by themselves: better, no difference, or worse by the test within the set; – if it "
+            "cannot be told.",
         ),
         Column(
             "p", digits=3, help="Of Wilcoxon's signed-rank test over the sets that differ at all."
@@ -177,7 +205,7 @@ def _cells(found: Summary) -> dict[str, Any]:
         "95 %": span(found),
         "median": found.median,
         "−/0/+": f"{found.lower}/{found.equal}/{found.higher}",
-        "beyond noise": counted(found),
+        WON: counted(found),
         "p": found.p,
     }
 
@@ -206,7 +234,8 @@ def headline_section(analysis: Analysis) -> Section:
     )
     if any(one.splits < FEW_SPLITS for each in analysis.headlines for one in each.sets):
         text += (FEW,)
-    table = _table(title, ["method"], rows, note="", explained=True)
+    note = spaced(APART) if any(each.mode == TUNED for each in analysis.headlines) else ""
+    table = _table(title, ["method"], rows, note, explained=True)
     return Section("Refinement or log loss", [spaced(each) for each in text], (table,))
 
 
@@ -269,7 +298,7 @@ def _regimes_tables(title: str, regimes: Sequence[Regime], note: str) -> list[Ta
         rows.setdefault(each.by, []).append((about, each.summary))
     columns: Columns = ["method", "class", Column("trainings", digits=0)]
     told = any(each.summary.wins is not None for each in regimes)
-    without = SIGNS if told else (*SIGNS, "beyond noise")
+    without = SIGNS if told else (*SIGNS, WON)
     return [
         _table(f"{title} {by}", columns, some, note=note, without=without)
         for by, some in rows.items()
@@ -324,12 +353,29 @@ def stopping_section(analysis: Analysis) -> Section:
     note = "Of each set, the median over splits."
     table = Table("Best steps: quartiles over data sets", columns, rows, note)
     drawn = [figures.stopping(analysis, method) for method in analysis.methods]
-    return Section("When each metric stops", (), (*drawn, table))
+    return Section("When each metric stops", (), (*drawn, table, *_ends_table(analysis)))
+
+
+def _ends_table(analysis: Analysis) -> Blocks:
+    """Return how many trainings end at their best, if there are any whose last step is an end."""
+    names = ("trainings", "steps", "by log loss", "by refinement")
+    columns: Columns = ["method", *(Column(name, digits=0) for name in names)]
+    rows: list[Cells] = [
+        [
+            *(method_word(each.method, each.mode), each.trainings, each.steps),
+            *(each.log_loss, each.refinement),
+        ]
+        for each in analysis.ends
+    ]
+    note = (
+        "Where these are many, trainings may have been too short. Steps: of the longest training."
+    )
+    return [Table("Trainings whose best step is the last", columns, rows, note)] if rows else []
 
 
 def sets_section(analysis: Analysis) -> Section:
     """Return refinement against log loss, set by set."""
-    words = {-1: "better", 0: "tie", 1: "worse", None: "–"}
+    words = {-1: "win", 0: "tie", 1: "loss", None: "–"}
     counts = [Column(name, digits=0) for name in ("rows", "validation", "classes", "splits")]
     losses = [Column(name, digits=4) for name in ("log loss + TS", "refinement + TS")]
     error = (
@@ -337,7 +383,7 @@ def sets_section(analysis: Analysis) -> Section:
         "unless the two scatter more."
     )
     gaps = [Column("difference, %", digits=2), Column("error, %", digits=2, help=error)]
-    columns: Columns = ["data set", "beyond noise", *gaps, *losses, *counts]
+    columns: Columns = ["data set", "outcome", *gaps, *losses, *counts]
     tables = []
     for each in analysis.headlines:
         rows: list[Cells] = [
@@ -376,23 +422,32 @@ def costs_section(analysis: Analysis) -> Section:
 
 def run_section(analysis: Analysis) -> Section:
     """Return what was run, what failed, and how differences were tested."""
-    names = ("sets", "splits", "configurations", "trainings")
+    names = ("sets", "splits", "configurations", "trainings", "steps")
     columns: Columns = ["method", *(Column(name, digits=0) for name in names)]
     rows: list[Cells] = [
         [
             method_word(each.method, each.mode),
             *analysis.extent(each.method, each.mode),
             each.trainings,
+            analysis.most_steps(each.method),
         ]
         for each in analysis.costs
     ]
-    blocks: Blocks = [
-        Table("What was run", columns, rows, "Splits and configurations: the most of any set.")
-    ]
+    note = f"Splits and configurations: the most of any set. Steps: {_longest(analysis)}."
+    if any(each.mode == TUNED for each in analysis.costs):
+        note += f" {APART}"
+    blocks: Blocks = [Table("What was run", columns, rows, note)]
     if analysis.results.failed:
         failed: list[Cells] = [[str(key), said] for key, said in analysis.results.failed.items()]
         blocks.append(Table("What failed", ["training", "error"], failed))
     return Section("What was run, and how it was tested", [spaced(each) for each in METHOD], blocks)
+
+
+def _longest(analysis: Analysis) -> str:
+    given = analysis.results.plans[0].max_steps
+    return (
+        "each method's own number" if given is None else f"at most {number(given)}, by --max-steps"
+    )
 
 
 METHOD = (
@@ -402,12 +457,13 @@ METHOD = (
     "refinement is 0, the one of smallest log loss. Temperature scaling and auto are fitted on the same "
     "validation rows, and test rows (20 %) are used for nothing but the scores shown here. Test rows of a "
     "class that no training row has are left out.",
-    "The relative difference on a set is that of the means over its splits, clipped to ±100 %. Within a set "
-    "a difference is beyond noise if the paired t-test over splits says so at the 5 % level, with Nadeau and "
-    "Bengio's correction, since the splits share rows. With one or two splits, the standard error over test "
-    "rows tells instead, or the scatter of the two if that is larger, for log loss only: whether these "
-    "models differ, not whether others would.",
+    "The relative difference on a set is that of the means over its splits, clipped to ±100 %. A set is "
+    "won or lost if the paired t-test over its splits says so at the 5 % level, with Nadeau and Bengio's "
+    "correction, since the splits share rows; else it is a tie. With one or two splits, the standard error "
+    "over test rows tells instead, or the scatter of the two if that is larger, for log loss only: whether "
+    "these models differ, not whether others would.",
     "Over sets, the 95 % interval is the range of the means of 10 000 resamples of the sets, expanded as "
-    "Student's quantiles are for few sets, and p is that of Wilcoxon's signed-rank test. Many comparisons "
-    "are shown: of 20 without any difference, one will seem to have one.",
+    "Student's quantiles are for few sets, and p is that of Wilcoxon's signed-rank test, which takes "
+    f"{FEW_SETS} sets to tell anything. A difference is within noise if neither tells it from 0. Many "
+    "comparisons are shown: of 20 without any difference, one will seem to have one.",
 )

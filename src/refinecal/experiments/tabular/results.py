@@ -10,13 +10,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from refinecal._whole import whole
 from refinecal.experiments.tabular.judging import Judged, Row, Timing, Training, judge
 from refinecal.experiments.tabular.plan import PLACE, Key, Plan
 
-__all__ = ["Results", "merged", "read_results", "write_table"]
+if TYPE_CHECKING:
+    from refinecal.experiments.tabular.unit import UnitResult
+
+__all__ = ["Results", "check_together", "merged", "read_results", "write_table"]
 
 DIGITS = 10  # significant ones in tables: the last bits of a sum depend on the machine
 Progress = Callable[[int, int], None]
@@ -89,14 +92,12 @@ class Results:
 
 def merged(results: Sequence[Results]) -> Results:
     """Return several runs as one: what more than one of them holds is taken from the first."""
-    for other in results[1:]:
-        _check_same(results[0].plans[0], other.plans[0])
-    _check_sources([plan for each in results for plan in each.plans])
+    plans = [plan for each in results for plan in each.plans]
+    check_together(plans)
     rows = {row[:6]: row for each in reversed(results) for row in each.rows}
     trainings = {Key(*_key(row)): row for each in reversed(results) for row in each.trainings}
     timings = {Key(*row[:4]): row for each in reversed(results) for row in each.timings}
     failed = {key: said for each in reversed(results) for key, said in each.failed.items()}
-    plans = [plan for each in results for plan in each.plans]
     order = _order(plans)
     return Results(
         plans,
@@ -114,6 +115,13 @@ def merged(results: Sequence[Results]) -> Results:
 
 def _key(row: Training) -> tuple[str, int, str, int]:
     return row.set, row.split, row.method, row.config
+
+
+def check_together(plans: Sequence[Plan]) -> None:
+    """Complain of runs that are not one experiment."""
+    for other in plans[1:]:
+        _check_same(plans[0], other)
+    _check_sources(plans)
 
 
 def _check_same(one: Plan, other: Plan) -> None:
@@ -213,9 +221,16 @@ def _all_judged(
 
 def judge_files(paths: Sequence[Path], auto: bool = True) -> Judged:
     """Return what the trainings in some files are worth: of one method on one split of one set."""
+    return judge((_unit(path) for path in paths), auto)
+
+
+def _unit(path: Path) -> UnitResult:
+    """Return a training; of a file without its end, say what mends it."""
     from refinecal.experiments.tabular.unit import UnitResult
 
-    return judge((UnitResult.load(path) for path in paths), auto)
+    if path.is_file() and not UnitResult.is_whole(path):
+        raise ValueError(f"{path} is damaged: resume the run, which trains this one again")
+    return UnitResult.load(path)
 
 
 # ---- tables as files ---------------------------------------------------------------------------------------

@@ -101,7 +101,8 @@ class Source:
         if self.kind != "openml" and not Path(self.path).exists():
             raise FileNotFoundError(
                 f"{self.path} is not there on {platform.node()}: the data set {self.name!r} must be at the "
-                "same place on every machine that trains. If it moved, resume and name its new place"
+                "same place on every machine that trains. If it moved, go on with --resume "
+                f"{'--talent' if self.kind == 'talent' else '--data'} NEWFOLDER --retry-failed"
             )
         if self.digest and self.digest != digest_of(self.kind, self.path):
             raise ValueError(
@@ -163,24 +164,35 @@ def find_sets(
     -------
     list of Source
     """
-    folder = Path(folder)
+    return _told(tables_of(Path(folder), target, only))
+
+
+def tables_of(
+    folder: Path, target: str, only: Iterable[str] | None
+) -> tuple[list[Source], dict[str, str]]:
+    """Return what :func:`find_sets` does, and by name why other tables were left out."""
     paths = tables_in(folder)
     if only is not None:
         paths = chosen(paths, only, folder)
-    found, left_out = [], []
+    found, left_out = [], {}
     for name, path in paths.items():
         why = unfit(path, target)
         if why:
-            left_out.append(why)
+            left_out[name] = why
         else:
             digest = digest_of("table", str(path))
             found.append(Source(name, "table", str(path.absolute()), target, digest))
     if not found:
-        why = ": " + "; ".join(left_out[:5]) if left_out else ""
-        raise ValueError(f"{folder} has no table with the target {target!r}{why}")
-    for why in left_out:
+        why = "\n  ".join(["", *list(left_out.values())[:5]])
+        raise ValueError(f"{folder} has no table with the target {target!r}:{why}")
+    return found, left_out
+
+
+def _told(found: tuple[list[Source], dict[str, str]]) -> list[Source]:
+    sources, left_out = found
+    for why in left_out.values():
         warn(f"left out: {why}")
-    return found
+    return sources
 
 
 def talent_sets(folder: str | Path, only: Iterable[str] | None = None) -> list[Source]:
@@ -199,9 +211,13 @@ def talent_sets(folder: str | Path, only: Iterable[str] | None = None) -> list[S
     -------
     list of Source
     """
+    return _told(talent_in(Path(folder), only))
+
+
+def talent_in(folder: Path, only: Iterable[str] | None) -> tuple[list[Source], dict[str, str]]:
+    """Return what :func:`talent_sets` does, and by name why other sets were left out."""
     from refinecal.experiments.tabular._talent import read_info
 
-    folder = Path(folder)
     check_folder(folder)
     inside = [folder] if (folder / "info.json").exists() else sorted(folder.iterdir())
     paths = {path.absolute().name: path for path in inside if (path / "info.json").exists()}
@@ -211,22 +227,20 @@ def talent_sets(folder: str | Path, only: Iterable[str] | None = None) -> list[S
         )
     if only is not None:
         paths = chosen(paths, only, folder)
-    found, left_out = [], []
+    found, left_out = [], {}
     for name, path in paths.items():
         try:
             if read_info(path)["task_type"] != "regression":
                 digest = digest_of("talent", str(path))
                 found.append(Source(name, "talent", str(path.absolute()), "y", digest))
         except (OSError, ValueError) as error:
-            left_out.append(str(error))
+            left_out[name] = str(error)
     if not found:
         raise ValueError(
-            "; ".join(left_out[:5])
+            "; ".join(list(left_out.values())[:5])
             or f"{folder} has only regression sets: refinecal predicts classes"
         )
-    for why in left_out:
-        warn(f"left out: {why}")
-    return found
+    return found, left_out
 
 
 def openml_sets(which: str | int | Sequence[int]) -> list[Source]:

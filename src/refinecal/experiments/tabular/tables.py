@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -88,5 +89,6 @@ def _cells(found: Summary) -> tuple[Any, ...]:
     """Return a summary in the order of its columns."""
     told = found.wins, found.ties, found.losses
     counts = found.lower, found.equal, found.higher
-    ends = found.mean, found.low, found.high
-    return (found.sets, *ends, *found.quantiles, *counts, *told, found.p, found.verdict)
+    known = math.isfinite(found.low) and math.isfinite(found.high)  # nothing is known from one set
+    ends = (found.low, found.high) if known else (None, None)
+    return (found.sets, found.mean, *ends, *found.quantiles, *counts, *told, found.p, found.verdict)

@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from refinecal.experiments.tabular.analysis import Analysis, method_word
+from refinecal.experiments.tabular.analysis import Analysis, Ends, method_word
 from refinecal.experiments.tabular.differences import FEW_SETS, LEVEL, Compared, Summary
 from refinecal.report.cells import number
 
-__all__ = ["chance", "counted", "lead", "sentence", "signed", "span"]
+__all__ = ["APART", "chance", "counted", "cut_short", "lead", "sentence", "signed", "span"]
+
+NAMED = 4  # comparisons that a sentence can name; more are counted
+CHANGED = "the test log loss after temperature scaling"
+NEEDED = f"it takes at least {FEW_SETS}"
+TOO_FEW = f"Too few data sets to tell: {NEEDED}."
+APART = (
+    "Tuned is the best of the random configurations, among which the default parameters are not: with few "
+    "configurations it may be worse than default."
+)
+SHORTLY = {  # each verdict, for the change of the mean that stands before it
+    "lower": "better",
+    "higher": "worse",
+    "within noise": "within noise",
+    "mean lower": "better by the interval only",
+    "mean higher": "worse by the interval only",
+    "ranks lower": "better by the rank test only",
+    "ranks higher": "worse by the rank test only",
+    "mixed": "interval and rank test disagree",
+    "too few sets": "too few data sets",
+}
 
 
 def signed(value: float, digits: int = 2) -> str:
@@ -39,7 +60,7 @@ def _plain(value: float, digits: int = 2) -> str:
 
 
 def counted(found: Summary) -> str:
-    """Return better, tied and worse sets beyond noise, if that could be told."""
+    """Return the sets won, tied and lost, if that could be told."""
     return "–" if found.wins is None else f"{found.wins}/{found.ties}/{found.losses}"
 
 
@@ -60,7 +81,7 @@ def sentence(found: Compared) -> str:
     said = f"{method_word(found.method, found.mode)}: {_on_average(over)} over {sets}"
     if over.wins is not None:
         said += (
-            f"; within a set, {over.wins} better beyond noise, {over.ties} ties, {over.losses} worse "
+            f"; taken by themselves, {over.wins} won, {over.ties} tied, {over.losses} lost "
             f"({chance(over)})"
         )
     return f"{said}. {_all_told(over)}"
@@ -74,7 +95,7 @@ def _on_average(over: Summary) -> str:
 
 def _all_told(over: Summary) -> str:
     if over.sets < FEW_SETS:
-        return "Too few sets to tell."
+        return TOO_FEW
     words = {
         "lower": "Over all sets refinement is better, beyond noise.",
         "higher": "Over all sets refinement is worse, beyond noise.",
@@ -91,23 +112,85 @@ def _all_told(over: Summary) -> str:
 
 
 def lead(analysis: Analysis) -> str:
-    """Say in a sentence what stopping by refinement instead of log loss changed."""
+    """Say in a sentence or two what stopping by refinement instead of log loss changed."""
     found = analysis.headlines
     if not found:
         return "Log loss and refinement were not both tracked, so they cannot be compared."
+    if len(found) > NAMED:
+        return _told_by_counts(found)
+    said = f"Stopping by refinement instead of log loss changed {CHANGED}"
     if len(found) == 1:
         over = found[0].summary
-        return (
-            "Stopping by refinement instead of log loss changed the test log loss after temperature scaling "
-            f"by {signed(over.mean)} on average. {_all_told(over)}"
+        return f"{said} by {signed(over.mean)} on average. {_all_told(over)}"
+    few = [each.summary.sets < FEW_SETS for each in found]
+    named = "; ".join(_shortly(each, with_verdict=not all(few)) for each in found)
+    said += f" on average: {named}."
+    if all(few):
+        return f"{said} {TOO_FEW}"
+    return f"{said} Where there are too few data sets to tell, {NEEDED}." if any(few) else said
+
+
+def _shortly(found: Compared, with_verdict: bool) -> str:
+    said = f"{method_word(found.method, found.mode)} by {signed(found.summary.mean)}"
+    return f"{said} ({SHORTLY[found.summary.verdict]})" if with_verdict else said
+
+
+def _told_by_counts(found: Sequence[Compared]) -> str:
+    """Say how many of many comparisons went which way, and what they are."""
+    verdicts = [each.summary.verdict for each in found]
+    lower, higher, few = (verdicts.count(each) for each in ("lower", "higher", "too few sets"))
+    said, cases = "Stopping by refinement instead of log loss", _models(found)
+    if few == len(found):
+        return f"{said} was tried in {len(found)} cases ({cases}). {TOO_FEW}"
+    if lower or higher:
+        rest = len(found) - lower - higher
+        said += (
+            f" clearly lowered the test log loss in {lower or 'none'} of {len(found)} cases and raised it in "
+            f"{higher or 'none'}; {rest or 'none'} {'is' if rest == 1 else 'are'} undecided ({cases})."
         )
-    lower, higher = (
-        sum(each.summary.verdict == way for each in found) for way in ("lower", "higher")
+    else:
+        said += f" clearly changed the test log loss in none of {len(found)} cases ({cases})."
+    if not few:
+        return said
+    return f"{said} {few} {'has' if few == 1 else 'have'} too few data sets to tell: {NEEDED}."
+
+
+def _models(found: Sequence[Compared]) -> str:
+    """Name what was compared: methods, each with its modes."""
+    modes: dict[str, list[str]] = {}
+    for each in found:
+        modes.setdefault(method_word(each.method), []).append(each.mode)
+    if len({tuple(some) for some in modes.values()}) == 1:
+        some = next(iter(modes.values()))
+        return f"{_and(list(modes))}, {'each ' if len(some) > 1 else ''}{_and(some)}"
+    return "; ".join(method_word(each.method, each.mode) for each in found)
+
+
+def _and(words: Sequence[str]) -> str:
+    """Return words as a list in a sentence.
+
+    >>> _and(["a", "b", "c"]), _and(["a"])
+    ('a, b and c', 'a')
+    """
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def cut_short(ends: Sequence[Ends]) -> str:
+    """Say which trainings may have been too short; nothing if few end at their best.
+
+    >>> print(cut_short([Ends("mlp", "default", 20, 50, 2, 9, could_be_longer=True)]))
+    Perhaps too short: the best step by refinement (by log loss) is the last in 9 (2) of 20 trainings \
+of MLP, default. Train longer: a new run with a larger --max-steps.
+    """
+    many = [each for each in ends if each.are_many]
+    if not many:
+        return ""
+    named = "; ".join(
+        f"{each.refinement} ({each.log_loss}) of {each.trainings}{'' if place else ' trainings'} of "
+        f"{method_word(each.method, each.mode)}"
+        for place, each in enumerate(many)
     )
-    counts = f"{lower or 'none'} of {len(found)} comparisons"
-    rest = len(found) - lower - higher
-    undecided = "" if not rest else f"; {rest} {'is' if rest == 1 else 'are'} undecided"
-    return (
-        "Stopping by refinement instead of log loss lowered the test log loss, beyond noise, in "
-        f"{counts}, and raised it in {higher or 'none'}{undecided}."
-    )
+    said = f"Perhaps too short: the best step by refinement (by log loss) is the last in {named}."
+    if any(each.could_be_longer for each in many):
+        return f"{said} Train longer: a new run with a larger --max-steps."
+    return f"{said} Longer trainings might do better."
