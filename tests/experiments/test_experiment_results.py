@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_run import made_plan, made_run, made_unit
 from scipy import stats
@@ -257,6 +257,7 @@ def test_relative_differences_are_clipped_and_have_the_right_sign(value, referen
 differences = st.lists(st.floats(-100, 100), min_size=1, max_size=30)
 
 
+@settings(max_examples=20)  # each resamples twice, and ranks twice
 @given(differences)
 def test_a_summary_agrees_with_numpy_and_scipy(values):
     found = summarise(values)
