@@ -36,7 +36,7 @@ BOXES = (
     "regression is for two classes."
 )
 DOTS = "below 0 refinement is better. The line joins medians of neighbours."
-LEAST_RISE = 0.01  # percent: smaller ones are drawn there
+LEAST_RISE, MOST_RISE = 0.01, 1000.0  # percent: what is beyond is drawn there
 
 
 def boxes(analysis: Analysis, method: str, score: str) -> Figure:
@@ -172,12 +172,16 @@ def _of_trainings(analysis: Analysis, field: str, axis: str, words: str) -> Figu
     if not panels:
         return None
     caption = f"One dot per training, stopped by refinement or by log loss; {DOTS}"
+    if field == "rise":
+        caption += f" Rises under {LEAST_RISE} and over {MOST_RISE:.0f} % are drawn there."
     return _dependence(panels, f"Every training, by {words}", caption)
 
 
 def _value(training: Training, field: str) -> float:
     value = float(getattr(training, field))
-    return max(100 * value, LEAST_RISE) if field == "rise" and not np.isnan(value) else value
+    if field != "rise" or np.isnan(value):
+        return value
+    return min(max(100 * value, LEAST_RISE), MOST_RISE)
 
 
 def _dependence(panels: Mapping[str, DependenceDisplay], title: str, caption: str) -> Figure:
