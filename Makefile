@@ -35,7 +35,7 @@ demo: setup
 # One thread each: two test workers whose libraries take every core would fight for them.
 test: export OMP_NUM_THREADS ?= 1
 test: setup
-	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	$(VENV)/bin/ruff check .
