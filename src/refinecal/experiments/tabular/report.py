@@ -38,6 +38,7 @@ __all__ = ["PAGE", "is_report", "page", "write_report"]
 PAGE, PICTURES = "report.html", "figures"
 TITLE = "Stopping by refinement, on tables"
 BEGINNING = 4_000  # bytes of a page that hold its title
+CARDS = 4  # comparisons at the top of the page
 Blocks = list[Table | Figure]
 Columns = list[str | Column]
 Cells = list[Any]
@@ -111,7 +112,7 @@ def cards(analysis: Analysis) -> list[Card]:
         Card("data sets", len(analysis.sets), each_set),
         Card("trainings", results.done, _unfinished(analysis)),
     ]
-    for each in analysis.headlines[:2]:
+    for each in analysis.headlines[:CARDS]:
         about = f"of test log loss by refinement: {method_word(each.method, each.mode)}"
         made.append(Card("mean change", spaced(signed(each.summary.mean)), about))
     return made

@@ -11,7 +11,7 @@ from refinecal.report.cells import number
 
 __all__ = ["APART", "chance", "counted", "cut_short", "lead", "sentence", "signed", "span"]
 
-NAMED = 4  # comparisons that a sentence can name; more are counted
+NAMED = 2  # comparisons that a headline can name with their numbers; more are counted
 CHANGED = "the test log loss after temperature scaling"
 NEEDED = f"it takes at least {FEW_SETS}"
 TOO_FEW = f"Too few data sets to tell: {NEEDED}."
