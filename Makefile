@@ -52,6 +52,7 @@ bench: $(BENCH)/ready
 	$(BENCH)/bin/python -m benchmarks.evaluate
 	$(BENCH)/bin/python -m benchmarks.calibrators speed
 	$(BENCH)/bin/python -m benchmarks.theory
+	$(BENCH)/bin/python -m benchmarks.vision
 
 $(BENCH)/ready: pyproject.toml benchmarks/requirements.txt
 	@test -x $(BENCH)/bin/pip || $(PYTHON) -m venv --clear $(BENCH)

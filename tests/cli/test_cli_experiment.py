@@ -22,10 +22,11 @@ from refinecal.cli._running import Watch, reason
 from refinecal.cli._voice import Voice
 from refinecal.cli._words import ESCAPES
 from refinecal.cli.experiment import experiment_app
+from refinecal.experiments._tables import write_table
 from refinecal.experiments.running import State
 from refinecal.experiments.store import RunFolder
 from refinecal.experiments.tabular.plan import Key, Plan
-from refinecal.experiments.tabular.results import read_results, write_table
+from refinecal.experiments.tabular.results import read_results
 from refinecal.experiments.tabular.sets import find_sets
 
 run = partial(run_command, experiment_app)

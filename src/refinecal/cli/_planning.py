@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from refinecal.experiments.store import RunFolder
     from refinecal.experiments.tabular.plan import Plan
     from refinecal.experiments.tabular.sets import Source
+    from refinecal.experiments.vision.plan import VisionPlan
 
 TARGET = "target"
 LACKING = {"missing_numbers": "missing numbers", "unlabelled": "missing labels"}
@@ -61,13 +63,14 @@ def found_sets(
     return None
 
 
-def to_resume(out: Path) -> RunFolder | None:
-    """Return the run in a folder, at which no other process may be at work; ``None`` if there is none."""
+def to_resume(out: Path, kind: str) -> RunFolder | None:
+    """Return the run of an experiment in a folder, which no other process may be at; ``None`` without one."""
     from refinecal.experiments.store import PLAN, RunFolder
 
     if not (out / PLAN).is_file():
         return None
     folder = RunFolder(out)
+    folder.check_kind(kind)
     folder.check_idle()
     return folder
 
@@ -107,14 +110,14 @@ def opened(
         assert folder is not None, "asked before"
         plan = replace(folder.plan, sources=_only(folder.plan.sources, only), **given)
         check_methods(plan.methods)
-        _grow(voice, folder, plan)
+        grow(voice, folder, plan)
         return folder
     if folder is None:
         plan, left_out = _planned(voice, found, given)
         folder = RunFolder.create(out, plan)
     else:
         plan, left_out = _planned(voice, found, given, folder.plan)
-        _grow(voice, folder, plan)
+        grow(voice, folder, plan)
     folder.note_left_out(left_out)
     return folder
 
@@ -135,11 +138,20 @@ def check_begin(out: Path, is_named: bool, resume: bool, dask: str | None) -> No
         check_cluster(dask)
 
 
-def _grow(voice: Voice, folder: RunFolder, plan: Plan) -> None:
+def grow(voice: Voice, folder: RunFolder, plan: Plan | VisionPlan) -> None:
+    """Let a run have another plan, and say so if that is a larger one."""
     before = len(folder.plan.units())
     folder.grow(plan)
     if len(plan.units()) > before:
         voice.tell(f"{shown(folder.path)} had {count(before, 'training')}, and gets more")
+
+
+def remove_damaged(voice: Voice, folder: RunFolder, is_whole: Callable[[Path], bool]) -> None:
+    """Let results that are cut off be trained again, and say so."""
+    damaged = folder.remove_damaged(is_whole)
+    if damaged:
+        which = f"{damaged[0]}" + ", …" * (len(damaged) > 1)
+        voice.note(f"{count(len(damaged), 'result')} cut off, to be trained again: {which}")
 
 
 def _planned(

@@ -48,11 +48,15 @@ class Watch:
         if state.failed > self._failed:
             self._failed = state.failed
             self._voice.note(f"failed: {reason(state.last_failure)}")
-        done = state.finished + state.failed
-        self._bar.update(self._task, completed=done, total=state.total, about=about(state))
+        done, total, said = self.progress(state)
+        self._bar.update(self._task, completed=done, total=total, about=said)
         if self._bar.disable and not self._voice.quiet and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + LINE
-            self._voice.err.print(f"trainings {about(state)}", markup=False)
+            self._voice.err.print(f"trainings {said}", markup=False)
+
+    def progress(self, state: State) -> tuple[float, float, str]:
+        """Return what is done, of how much, and the same in words."""
+        return state.finished + state.failed, state.total, about(state)
 
 
 def reason(text: str) -> str:

@@ -1,4 +1,4 @@
-"""``refinecal experiment``: the paper's experiments on your own tables, or on its."""
+"""``refinecal experiment``: the paper's experiments on your own tables and images, or on its."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ import typer
 from refinecal.cli.experiment_report import report
 from refinecal.cli.experiment_status import status
 from refinecal.cli.experiment_tabular import tabular
+from refinecal.cli.experiment_vision import vision
 
 experiment_app = typer.Typer(
     name="experiment",
@@ -16,6 +17,6 @@ experiment_app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-COMMANDS: tuple[Any, ...] = (tabular, status, report)
+COMMANDS: tuple[Any, ...] = (tabular, vision, status, report)
 for each in COMMANDS:
     experiment_app.command(epilog=each.__epilog__)(each)

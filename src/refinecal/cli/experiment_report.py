@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from refinecal.experiments.tabular.results import Results
 
 REPORT = "report"  # the folder within the run
-OF_A_RUN = ("units", "failures")  # its other folders
+OF_A_RUN = ("units", "failures", "checkpoints")  # its other folders
+OF = {"tabular": "an experiment on tables", "vision": "an experiment on images"}
 SPARE = ("median", "sets", "95 %", "win/tie/loss")  # columns to leave out first
 FAILED_SHOWN = 3  # failures that are named without -v
 
@@ -81,8 +83,14 @@ def report(
         raise typer.BadParameter(
             f"{figures!r} is not one of png, svg and pdf", param_hint="--figures"
         )
+    if _kind(runs) == "vision":
+        from refinecal.cli._vision_report import report_vision
+
+        _refuse({"--min-rows": min_rows, "--no-auto": no_auto})
+        report_vision(voice, runs, report_folder(out, runs, "vision"), figures)
+        return
     check_together([RunFolder(run).plan for run in runs])
-    folder = _folder(out, runs)
+    folder = report_folder(out, runs, "tabular")
     with voice.listening(), Bar(voice, "judging") as bar:
         found = [read_results(run, not no_auto, processes, bar) for run in runs]
     results = merged(found) if len(found) > 1 else found[0]
@@ -91,16 +99,20 @@ def report(
     analysis = Analysis(results)
     page = write_report(analysis, folder, figures)
     show(voice, analysis)
-    voice.say(f"\nReport:  {shown(page)}\nTables:  {shown(folder)}/*.csv")
-    if figures is not None:
-        voice.say(f"Figures: {shown(folder)}/figures/*.{figures}")
+    say_where(voice, page, folder, figures)
     voice.result({**to_dict(analysis), "report": page, "tables": sorted(folder.glob("*.csv"))})
 
 
-def _folder(out: Path | None, runs: list[Path]) -> Path:
-    """Return where the report goes: never into what is read, nor among files that are no report."""
-    from refinecal.experiments.tabular.report import is_report
+def say_where(voice: Voice, page: Path, folder: Path, figures: str | None) -> None:
+    """Say which files there are now."""
+    voice.say(f"\nReport:  {shown(page)}\nTables:  {shown(folder)}/*.csv")
+    if figures is not None:
+        voice.say(f"Figures: {shown(folder)}/figures/*.{figures}")
 
+
+def report_folder(out: Path | None, runs: list[Path], kind: str) -> Path:
+    """Return where the report goes: never into what is read, nor among files that are no such report."""
+    is_report = _is_report(kind)
     if out is None and len(runs) > 1:
         raise typer.BadParameter(
             "the report of several runs belongs to none of them: name a folder for it, such as -o together",
@@ -118,10 +130,18 @@ def _folder(out: Path | None, runs: list[Path]) -> Path:
     _check_writable(folder)
     if not (_is_empty(folder) or is_report(folder)):
         raise ValueError(
-            f"{shown(folder)} holds files, but no report of an experiment, so nothing is written there: name "
+            f"{shown(folder)} holds files, but no report of {OF[kind]}, so nothing is written there: name "
             "a new folder with -o"
         )
     return folder
+
+
+def _is_report(kind: str) -> Callable[[Path], bool]:
+    """Return what tells whether a folder holds a report of such an experiment."""
+    from refinecal.experiments.tabular import report as on_tables
+    from refinecal.experiments.vision import report as on_images
+
+    return on_images.is_report if kind == "vision" else on_tables.is_report
 
 
 def _check_writable(folder: Path) -> None:
@@ -141,6 +161,29 @@ def _check_writable(folder: Path) -> None:
 def _is_empty(folder: Path) -> bool:
     """Tell whether there is nothing in a folder that could be replaced; hidden files never are."""
     return not folder.exists() or all(each.name.startswith(".") for each in folder.iterdir())
+
+
+def _kind(runs: list[Path]) -> str:
+    """Return which experiment all runs are of."""
+    from refinecal.experiments.store import RunFolder
+
+    first = RunFolder(runs[0]).kind
+    for run in runs[1:]:
+        if (kind := RunFolder(run).kind) != first:
+            raise ValueError(
+                f"{shown(runs[0])} is a run of the {first} experiment and {shown(run)} of the {kind} one: "
+                "report each of them by itself"
+            )
+    return first
+
+
+def _refuse(given: dict[str, Any]) -> None:
+    """Refuse options that mean nothing for images."""
+    for option, value in given.items():
+        if value:
+            raise ValueError(
+                f"{option} is for runs on tables, and this one is on images: leave it away"
+            )
 
 
 # ---- what is shown -----------------------------------------------------------------------------------------

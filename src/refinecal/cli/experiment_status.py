@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,11 +14,19 @@ from refinecal.cli._running import reason
 from refinecal.cli._voice import Voice, command, count, shown
 
 if TYPE_CHECKING:
+    from refinecal.experiments.rates import Begun
     from refinecal.experiments.store import RunFolder
 
 MOST = 10  # reasons and warnings that are listed
 MOST_LEFT_OUT = 3  # data sets
 NOT_FOUND = "FileNotFoundError"
+COUNTED = {"tabular": "method", "vision": "model"}  # the first column
+FAILED = {"tabular": ("method", "set"), "vision": ("model", "dataset")}  # what names a failure
+DATA = {"tabular": "tables", "vision": "images"}
+GROUPS: dict[str, Callable[[Any], tuple[str, ...]]] = {  # of trainings that are counted together
+    "tabular": lambda key: (key.method,),
+    "vision": lambda key: (key.model, key.dataset),
+}
 
 
 @command("refinecal experiment status run")
@@ -38,32 +47,30 @@ def status(
 
 def summary(folder: RunFolder) -> dict[str, Any]:
     """Return how far a run is, for programs."""
-    from refinecal.experiments.tabular.unit import UnitResult
+    from refinecal.experiments.rates import seconds_left
 
-    failed, damaged = folder.failed(), folder.damaged(UnitResult.is_whole)
+    failed, damaged = folder.failed(), folder.damaged(_is_whole(folder))
     finished = [key for key in folder.finished() if key not in damaged]
     missing = [*folder.missing(), *damaged]  # a resumed run trains these again
     rates, begun = folder.rates(), folder.sessions()
     width = begun[-1]["width"] if begun else 1
+    group, under_way = GROUPS[folder.kind], _under_way(folder, missing)
     methods = []
-    for name in folder.plan.methods:
-        left = [key for key in missing if key.method == name]
-        seconds, unknown = rates.left(left)
-        known = unknown < len(left)
+    for name in dict.fromkeys(map(group, folder.plan.units())):
+        left = [key for key in missing if group(key) == name]
         methods.append(
             {
-                "method": name,
-                "finished": sum(key.method == name for key in finished),
-                "failed": sum(key.method == name for key in failed),
+                "method": " on ".join(name),
+                "finished": sum(group(key) == name for key in finished),
+                "failed": sum(group(key) == name for key in failed),
                 "missing": len(left),
-                "mean_seconds": rates.mean((name,)),
-                "seconds_left": seconds / (len(left) - unknown) * len(left) / width
-                if known
-                else None,
+                "mean_seconds": rates.mean(name),
+                "seconds_left": seconds_left(left, rates, under_way, width),
             }
         )
     return {
         "run": folder.path,
+        "kind": folder.kind,
         "running": folder.is_running(),
         "planned": len(folder.plan.units()),
         "finished": len(finished),
@@ -73,18 +80,43 @@ def summary(folder: RunFolder) -> dict[str, Any]:
         "width": width,
         "seconds_left": _sum(methods),
         "methods": methods,
+        "under_way": [
+            {**key._asdict(), "epoch": each.epoch, "epochs": each.epochs}
+            for key, each in under_way.items()
+        ],
         "failures": [
             {**key._asdict(), "kind": each.get("kind"), "message": each.get("message")}
             for key, each in failed.items()
         ],
-        "not_found": {
-            key.set: folder.plan.source(key.set).get("kind")
-            for key, each in failed.items()
-            if each.get("kind") == NOT_FOUND
-        },
+        "not_found": _not_found(folder, failed),
         "left_out": folder.left_out(),
         "warnings": dict(folder.warnings().most_common()),
     }
+
+
+def _is_whole(folder: RunFolder) -> Callable[[Path], bool]:
+    """Return what tells whether the result of a training is whole."""
+    from refinecal.experiments.tabular.unit import UnitResult
+    from refinecal.experiments.vision.unit import VisionUnit
+
+    return VisionUnit.is_whole if folder.kind == "vision" else UnitResult.is_whole
+
+
+def _not_found(folder: RunFolder, failed: dict[Any, Any]) -> dict[str, str]:
+    """Return the data sets that are no longer where they were, with where they come from."""
+    missed = [key for key, each in failed.items() if each.get("kind") == NOT_FOUND]
+    if folder.kind == "vision":
+        return {key.dataset: "images" for key in missed}
+    return {key.set: folder.plan.source(key.set).get("kind") for key in missed}
+
+
+def _under_way(folder: RunFolder, missing: list[Any]) -> dict[Any, Begun]:
+    """Return how far trainings are that can go on in the middle."""
+    if folder.kind != "vision":
+        return {}
+    from refinecal.experiments.vision.under_way import begun
+
+    return begun(folder, missing)
 
 
 def _sum(methods: list[dict[str, Any]]) -> float | None:
@@ -100,7 +132,7 @@ def show_status(voice: Voice, found: dict[str, Any]) -> None:
     voice.tell(_headline(found), "bold")
     if found["missing"] or found["failed"] or len(found["methods"]) > 1 or voice.verbose:
         voice.table(
-            ["method", "finished", "failed", "left", "each", "time left"],
+            [COUNTED[found["kind"]], "finished", "failed", "left", "each", "time left"],
             [
                 [
                     each["method"],
@@ -113,6 +145,11 @@ def show_status(voice: Voice, found: dict[str, Any]) -> None:
                 for each in found["methods"]
             ],
             spare=("each",),
+        )
+    for each in found["under_way"]:
+        voice.tell(
+            f"{each['model']} on {each['dataset']}, seed {each['seed']}: "
+            f"{each['epoch']} of {count(each['epochs'], 'epoch')}"
         )
     show_failures(voice, found)
     _show_left_out(voice, found["left_out"])
@@ -128,7 +165,8 @@ def show_failures(voice: Voice, found: dict[str, Any]) -> None:
     alike = defaultdict(list)
     for each in found["failures"]:
         said = reason(f"{each['kind']}: {each['message']}")
-        alike[said].append(f"{each['method']} on {each['set']}")
+        what, on = (each[name] for name in FAILED[found["kind"]])
+        alike[said].append(f"{what} on {on}")
     ordered = sorted(alike.items(), key=lambda item: -len(item[1]))
     for said, which in ordered[:MOST]:
         names = ", ".join(list(Counter(which))[:3]) + ", …" * (len(set(which)) > 3)
@@ -168,17 +206,17 @@ def _headline(found: dict[str, Any]) -> str:
 def _next(found: dict[str, Any]) -> list[str]:
     """Return what can be done with the run now."""
     run = shown(Path(found["run"]))
+    again = f"refinecal experiment {found['kind']} --out {run} --resume"
     lines = []
     if found["missing"] and not found["running"]:
-        lines.append(f"Go on:   refinecal experiment tabular --out {run} --resume")
+        lines.append(f"Go on:   {again}")
     if found["failed"] and not found["running"]:
-        lines.append(f"Again:   refinecal experiment tabular --out {run} --resume --retry-failed")
+        lines.append(f"Again:   {again} --retry-failed")
     if found["not_found"] and not found["running"]:
         option = "--talent" if "talent" in found["not_found"].values() else "--data"
-        again = f"--resume {option} NEWFOLDER --retry-failed"
         lines[-1:] = [
-            "Again, with the folder in which the tables are now:",
-            f"refinecal experiment tabular --out {run} {again}",
+            f"Again, with the folder in which the {DATA[found['kind']]} are now:",
+            f"{again} {option} NEWFOLDER --retry-failed",
         ]
     if found["finished"]:
         lines.append(f"Report:  refinecal experiment report {run}")

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refinecal.cli._options import TABLE, Json, Quiet, Verbose, file, flag, number
-from refinecal.cli._planning import check_begin, found_sets, names, opened, target_of, to_resume
+from refinecal.cli._planning import (
+    check_begin,
+    found_sets,
+    names,
+    opened,
+    remove_damaged,
+    target_of,
+    to_resume,
+)
 from refinecal.cli._running import Watch
 from refinecal.cli._voice import Voice, command, count, shown
 from refinecal.cli.experiment_status import show_status, summary
@@ -145,6 +153,7 @@ def tabular(
     The exit code is 3 if some trainings failed.
     """
     from refinecal.experiments.running import run
+    from refinecal.experiments.tabular.unit import UnitResult
     from refinecal.experiments.tabular.work import Work
 
     voice = Voice(as_json, quiet, verbose)
@@ -162,12 +171,12 @@ def tabular(
     _check_usage(data, talent, openml, dask, processes, resume, retry_failed)
     with voice.listening():
         only, is_named = names("--sets", sets), bool(data or talent or openml)
-        before = to_resume(out) if resume else None
+        before = to_resume(out, "tabular") if resume else None
         if before is None:
             check_begin(out, is_named, resume, dask)
         found = found_sets(data, talent, openml, target or target_of(before), only)
         folder = opened(voice, out, found, given, before, only)
-        _remove_damaged(voice, folder)
+        remove_damaged(voice, folder, UnitResult.is_whole)
         keys = [*folder.missing(), *(folder.failed() if retry_failed else ())]
         _announce(voice, folder, len(keys))
         with _resumable(out, dask), Watch(voice) as watch:
@@ -209,15 +218,6 @@ def _check_usage(
         )
     if retry_failed and not resume:
         raise typer.BadParameter("goes with --resume", param_hint="--retry-failed")
-
-
-def _remove_damaged(voice: Voice, folder: RunFolder) -> None:
-    from refinecal.experiments.tabular.unit import UnitResult
-
-    damaged = folder.remove_damaged(UnitResult.is_whole)
-    if damaged:
-        which = f"{damaged[0]}" + ", …" * (len(damaged) > 1)
-        voice.note(f"{count(len(damaged), 'result')} cut off, to be trained again: {which}")
 
 
 # ---- while it runs -----------------------------------------------------------------------------------------

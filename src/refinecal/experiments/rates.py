@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-__all__ = ["Rates", "duration"]
+__all__ = ["Begun", "Rates", "duration", "seconds_left"]
 
 
 class Timed(Protocol):
@@ -63,6 +64,40 @@ class Rates:
 
     def _expect(self, groups: Sequence[Hashable]) -> float | None:
         return next((self.mean(group) for group in groups if group in self._sums), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """How far a training is that can go on in the middle."""
+
+    epoch: int  # that is finished
+    epochs: int  # there are
+    per_epoch: float  # seconds
+
+
+def seconds_left(
+    keys: Collection[Any], rates: Rates, begun: Mapping[Any, Begun], width: int
+) -> float | None:
+    """Return how long trainings will take, ``width`` at a time; ``None`` if nothing is known about any.
+
+    >>> from refinecal.experiments.vision.plan import Key
+    >>> keys = [Key("cifar10", "small", seed) for seed in range(3)]
+    >>> seconds_left(keys, Rates(), {keys[0]: Begun(epoch=75, epochs=100, per_epoch=2.0)}, width=1)
+    450.0
+    """
+    guess = Rates()
+    for key, each in begun.items():
+        guess.add(key, each.epochs * each.per_epoch)
+    expected = [
+        (begun[key].epochs - begun[key].epoch) * begun[key].per_epoch
+        if key in begun
+        else rates.expect(key) or guess.expect(key)
+        for key in keys
+    ]
+    known = [seconds for seconds in expected if seconds is not None]
+    if keys and not known:
+        return None
+    return sum(known) / max(len(known), 1) * len(keys) / width
 
 
 def duration(seconds: float) -> str:

@@ -17,9 +17,10 @@ from typing import Any
 
 from refinecal._whole import whole
 from refinecal.experiments.rates import Rates
-from refinecal.experiments.tabular.plan import Key, Plan
+from refinecal.experiments.tabular.plan import Plan
+from refinecal.experiments.vision.plan import VisionPlan
 
-__all__ = ["RunFolder", "failure_of", "versions"]
+__all__ = ["RunFolder", "failure_of", "locked", "versions"]
 
 PLAN, UNITS, FAILURES = "plan.json", "units", "failures"
 JOURNAL, LOCK, LOG = "journal.jsonl", "lock", "workers.log"
@@ -30,6 +31,9 @@ PACKAGES = (
     *("xgboost", "lightgbm", "catboost", "torch", "pytabkit"),
 )
 
+PLANS: dict[str, type[Plan] | type[VisionPlan]] = {"tabular": Plan, "vision": VisionPlan}
+
+Key = Any  # of either experiment: has a name, and says which others are alike
 Failure = dict[str, Any]  # kind, message, traceback; added: key, time, attempts
 
 
@@ -48,8 +52,10 @@ class RunFolder:
     ----------
     path : Path
         The folder.
-    plan : Plan
+    plan : Plan or VisionPlan
         What is planned.
+    kind : str
+        Which experiment it is a run of: ``"tabular"`` or ``"vision"``.
 
     Examples
     --------
@@ -71,12 +77,12 @@ class RunFolder:
             raise ValueError(
                 f"{self.path} {there}, so it is no run: name the folder that --out of an experiment named"
             )
-        self.plan = self._read_plan()
+        self.kind, self.plan = self._read_plan()
         for name in (UNITS, FAILURES):
             (self.path / name).mkdir(exist_ok=True)
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], plan: Plan) -> RunFolder:
+    def create(cls, path: str | os.PathLike[str], plan: Plan | VisionPlan) -> RunFolder:
         """Begin a run in a folder that is new or empty."""
         path = Path(path)
         cls.check_new(path)
@@ -94,22 +100,29 @@ class RunFolder:
         if path.exists() and not (path.is_dir() and _is_empty(path)):
             raise FileExistsError(f"{path} exists and is no run: name a new folder")
 
-    def grow(self, plan: Plan) -> None:
-        """Take another plan that computes all that the run's does: with more, or with tables elsewhere.
+    def check_kind(self, kind: str) -> None:
+        """Refuse a run of another experiment."""
+        if self.kind != kind:
+            raise ValueError(
+                f"{self.path} holds a run of the {self.kind} experiment, not of the {kind} one: name another "
+                "folder"
+            )
+
+    def grow(self, plan: Plan | VisionPlan) -> None:
+        """Take another plan that computes all that the run's does: with more, or with data elsewhere.
 
         A plan that leaves something out or computes it otherwise is refused, in words.
         """
         if plan == self.plan:
             return
         with self.alone():
-            self.plan = self._read_plan()  # another process may have made it larger meanwhile
+            _, self.plan = self._read_plan()  # another process may have made it larger meanwhile
             said = "\n  ".join(self.plan.losses(plan))
             if said:
                 raise ValueError(
-                    f"{self.path} was begun with another plan:\n  {said}\nA run can get more data sets, "
-                    "methods, splits and configurations, if all that it has are named too. Resume without "
-                    f"these options, which takes the plan of the run{_all_methods(self.plan, plan)}, or "
-                    "name another folder"
+                    f"{self.path} was begun with another plan:\n  {said}\nA run can get more "
+                    f"{plan.MORE}, if all that it has are named too. Resume without these options, which "
+                    f"takes the plan of the run{_all_named(self.plan, plan)}, or name another folder"
                 )
             self._write_plan(self.path, plan)
             self.plan = plan
@@ -250,7 +263,7 @@ class RunFolder:
     def alone(self) -> Iterator[None]:
         """Refuse to be two runs in one folder; a run that was killed does not count."""
         with (self.path / LOCK).open("a") as file:
-            if not any(_locked(file.fileno(), wait) for wait in LOOKS):
+            if not any(locked(file.fileno(), wait) for wait in LOOKS):
                 raise self._in_use()
             yield
 
@@ -268,22 +281,22 @@ class RunFolder:
         """Tell whether a process is at work in this folder now, as far as this machine can tell."""
         try:
             with (self.path / LOCK).open("r") as file:
-                return not _locked(file.fileno(), shared=True)
+                return not locked(file.fileno(), shared=True)
         except FileNotFoundError:
             return False
 
     # ---- helpers -------------------------------------------------------------------------------------------
 
-    def _read_plan(self) -> Plan:
+    def _read_plan(self) -> tuple[str, Any]:
         try:
-            return Plan.from_json((self.path / PLAN).read_text("utf-8"))
+            return _read_plan((self.path / PLAN).read_text("utf-8"))
         except (json.JSONDecodeError, TypeError) as error:
             raise ValueError(
                 f"{self.path / PLAN} is damaged ({error}): begin a new run in another folder"
             ) from error
 
     @staticmethod
-    def _write_plan(path: Path, plan: Plan) -> None:
+    def _write_plan(path: Path, plan: Plan | VisionPlan) -> None:
         with whole(path / PLAN) as part:
             part.write_text(plan.to_json(), "utf-8")
 
@@ -307,6 +320,18 @@ class RunFolder:
             }
 
 
+def _read_plan(text: str) -> tuple[str, Any]:
+    """Return which experiment a plan is of, and the plan; that of tables says nothing about it."""
+    read = json.loads(text)
+    kind = read.get("kind", "tabular") if isinstance(read, dict) else "tabular"
+    if kind not in PLANS:
+        raise ValueError(
+            f"the plan is of the experiment {kind!r}, which this refinecal does not know: use the version "
+            "that wrote it"
+        )
+    return kind, PLANS[kind].from_json(text)
+
+
 def failure_of(error: BaseException) -> Failure:
     """Return what is to be remembered of an error."""
     return {
@@ -325,11 +350,14 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _all_methods(old: Plan, new: Plan) -> str:
-    """Return how methods are added to those of a run; nothing if none of these is left out."""
-    if set(old.methods) <= set(new.methods):
-        return ""
-    return f", or name all methods: --methods {','.join(dict.fromkeys(old.methods + new.methods))}"
+def _all_named(old: Plan | VisionPlan, new: Plan | VisionPlan) -> str:
+    """Return how methods, say, are added to those of a run; nothing if none of these is left out."""
+    said = ""
+    for what, (field, option) in old.NAMED.items():
+        before, after = getattr(old, field), getattr(new, field)
+        if not set(before) <= set(after):
+            said += f", or name all {what}: {option} {','.join(dict.fromkeys(before + after))}"
+    return said
 
 
 def _is_empty(folder: Path) -> bool:
@@ -341,7 +369,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _locked(descriptor: int, wait: float = 0.0, shared: bool = False) -> bool:
+def locked(descriptor: int, wait: float = 0.0, shared: bool = False) -> bool:
     """Take the lock of an open file, which its process loses when it ends, however it ends."""
     time.sleep(wait)
     try:

@@ -34,6 +34,13 @@ NARROW = 4.0  # inches: axes below this hold smaller letters, and nothing beside
 LINE = 1.4  # height of a line of text, in sizes of its letters
 
 
+def check_colour(name: str, what: str) -> str:
+    """Return the name of a colour; complain of one that is none of ours."""
+    if name not in PALETTE:
+        raise ValueError(f"{what} names {name!r}, which is none of {', '.join(PALETTE)}")
+    return name
+
+
 def new_axes(size: tuple[float, float]) -> Axes:
     """Return the Axes of a new figure, white whatever the user's settings: our letters are dark."""
     with needs_extra("plot", package="matplotlib"):

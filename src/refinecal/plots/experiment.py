@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._text import shortened
-from refinecal.plots._style import PALETTE, dressed, inches, is_narrow, new_axes, sizes
+from refinecal.plots._boxes import (
+    axis_name,
+    draw_box,
+    name_rows,
+    percent_axis,
+    quantiles_of,
+    spread,
+)
+from refinecal.plots._style import PALETTE, dressed, inches, new_axes, sizes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,17 +26,9 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
-LINEAR = 0.1  # percent: closer to 0 the axis is not logarithmic
-POWERS = (0.1, 1.0, 10.0, 100.0)
-ROOM = 1.25  # times the largest value, at either end of an axis of differences
-GOLDEN = 0.6180339887498949  # multiples of it, less whole numbers, are never close together
-SPREAD = 0.56  # of the distance of two boxes, over which the dots of one are spread
-HALF_BOX = 0.32
 TWO_COLUMNS = 5.5  # inches of a figure, from where panels are side by side
 MOST = 1500  # dots that are drawn: of more, every second, third ... from left to right
 LEAST = 8  # dots of which a median is drawn
-LONGEST = 24  # characters of a name
 
 
 class RelativeDifferencesDisplay:
@@ -90,7 +89,7 @@ class RelativeDifferencesDisplay:
             for name, each in given.items()
         }
         self.values = {name: each[np.isfinite(each)] for name, each in given.items()}
-        self.quantiles = _quantiles(self.values)
+        self.quantiles = quantiles_of(self.values)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw boxes and dots.
@@ -107,10 +106,10 @@ class RelativeDifferencesDisplay:
         self.ax_ = ax = new_axes((7, 1.0 + 0.32 * len(self.names))) if ax is None else ax
         self.figure_ = dressed(ax)
         reach = max(float(np.abs(each).max()) for each in self.values.values() if each.size)
-        _percent_axis(ax, ax.xaxis, reach)
+        percent_axis(ax, ax.xaxis, reach)
         ax.axvline(0, color=PALETTE["axis"], linewidth=0.8, zorder=1)
         self.dots_ = _draw_rows(ax, self.values, self.quantiles, self._colours, self._faint)
-        ax.set_xlabel(_axis_name(ax, self.what))
+        ax.set_xlabel(axis_name(ax, self.what))
         return self
 
 
@@ -161,7 +160,7 @@ class StoppingTimesDisplay:
             raise ValueError("steps holds no step: there is nothing to draw")
         self.most, self.step_name = most, step_name
         self._colours = _check_colours(colours or {}, self.names)
-        self.quantiles = _quantiles(self.steps)
+        self.quantiles = quantiles_of(self.steps)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw boxes and dots, on ``ax`` or on a new figure; return self."""
@@ -237,7 +236,7 @@ class DependenceDisplay:
         """Draw the dots and their median, on ``ax`` or on a new figure; return self."""
         self.ax_ = ax = new_axes((7, 4)) if ax is None else ax
         self.figure_ = dressed(ax)
-        _percent_axis(ax, ax.yaxis, float(np.abs(self.values).max()))
+        percent_axis(ax, ax.yaxis, float(np.abs(self.values).max()))
         proper = self.x[np.isfinite(self.x) & (self.x > 0)]
         low, high = float(proper.min()), float(proper.max())
         ax.set_xscale("log")
@@ -310,62 +309,13 @@ def _draw_rows(
     dots = {}
     for row, (name, each) in enumerate(values.items()):
         colour = PALETTE[colours[name]]
-        order = np.argsort(each, kind="stable")
-        shifts = np.empty(len(each))
-        shifts[order] = SPREAD * ((np.arange(len(each)) * GOLDEN + 0.5) % 1 - 0.5)
         alpha = np.where(faint[name], 0.3, 0.55)
         look: Any = {"s": 9, "color": colour, "alpha": alpha, "linewidths": 0, "zorder": 2}
         if each.size:
-            dots[name] = ax.scatter(each, row + shifts, **look)
-            _draw_box(ax, row, quantiles[name], colour)
-    ax.set_ylim(len(values) - 0.45, -0.55)
-    ax.set_yticks(range(len(values)), [shortened(name, LONGEST) for name in values])
-    ax.tick_params(axis="y", length=0)
-    ax.spines["left"].set_visible(False)
+            dots[name] = ax.scatter(each, row + spread(each), **look)
+            draw_box(ax, row, quantiles[name], colour)
+    name_rows(ax, list(values))
     return dots
-
-
-def _draw_box(ax: Axes, row: int, at: tuple[float, ...], colour: str) -> None:
-    low, first, middle, third, high = at
-    line: Any = {"color": PALETTE["text"], "zorder": 3, "solid_capstyle": "butt"}
-    ax.fill_between(
-        [first, third],
-        row - HALF_BOX,
-        row + HALF_BOX,
-        color=colour,
-        alpha=0.22,
-        linewidth=0,
-        zorder=1,
-    )
-    edges = [first, third, third, first, first], row + HALF_BOX * np.array([-1, -1, 1, 1, -1])
-    ax.plot(*edges, **line, linewidth=0.8)
-    ax.plot([middle, middle], [row - HALF_BOX, row + HALF_BOX], **line, linewidth=2.0)
-    for end, start in ((low, first), (high, third)):
-        ax.plot([start, end], [row, row], **line, linewidth=0.8)
-        ax.plot([end, end], [row - HALF_BOX / 2, row + HALF_BOX / 2], **line, linewidth=0.8)
-
-
-def _percent_axis(ax: Axes, axis: Any, reach: float) -> None:
-    """Make an axis logarithmic either side of 0, with few ticks at powers of ten."""
-    end = ROOM * max(reach, 2 * LINEAR)
-    scale, limits = (
-        (ax.set_xscale, ax.set_xlim) if axis is ax.xaxis else (ax.set_yscale, ax.set_ylim)
-    )
-    scale("symlog", linthresh=LINEAR, linscale=0.5)
-    limits(-end, end)
-    powers = [power for power in POWERS if power <= end]
-    room = inches(ax)[0 if axis is ax.xaxis else 1]
-    if room < 3.0 and len(powers) > 2:  # before names of rows take their part of it
-        powers = powers[1:]
-    ticks = [*(-power for power in reversed(powers)), 0.0, *powers]
-    axis.set_ticks(
-        ticks, labels=[f"{tick:+g}".replace("-", "−") if tick else "0" for tick in ticks]
-    )
-    axis.set_ticks([], minor=True)
-
-
-def _axis_name(ax: Axes, what: str) -> str:
-    return f"{what}, %\n(← better)" if is_narrow(ax) else f"difference in {what}, %  (← better)"
 
 
 def _few_ticks(ax: Axes, low: float, high: float) -> None:
@@ -391,14 +341,6 @@ def _short(tick: float) -> str:
     if 1000 <= tick < 1e6:
         return f"{tick / 1000:g}k"
     return f"{tick:g}".replace("e-0", "e−").replace("e+0", "e")
-
-
-def _quantiles(values: Mapping[str, Floats]) -> dict[str, tuple[float, ...]]:
-    return {
-        name: tuple(np.quantile(each, QUANTILES).tolist())
-        for name, each in values.items()
-        if each.size
-    }
 
 
 def _medians(x: Floats, values: Floats) -> tuple[Floats, Floats]:

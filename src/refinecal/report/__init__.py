@@ -5,7 +5,7 @@ no network, no other file and no JavaScript to be read.
 """
 
 from refinecal.report.figures import save_figures
-from refinecal.report.page import Card, Column, Figure, Page, Section, Table
+from refinecal.report.page import Card, Column, Figure, Page, Section, Table, Written
 from refinecal.report.render import render, write
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Page",
     "Section",
     "Table",
+    "Written",
     "render",
     "save_figures",
     "write",

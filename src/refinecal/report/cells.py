@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import SupportsFloat, TypeGuard
 
-from refinecal.report.page import Cell, Column
+from refinecal.report.page import Cell, Column, Written
 
 MISSING = "–"
 MINUS = "\N{MINUS SIGN}"  # as wide as a digit, unlike the hyphen
@@ -25,6 +25,7 @@ class Shown:
     value: str = ""
     full: str = ""
     missing: bool = False
+    strong: bool = False
 
 
 def show_column(column: Column, cells: Sequence[Cell]) -> list[Shown]:
@@ -45,6 +46,9 @@ def show(cell: Cell, digits: int | None = None, percent: bool = False) -> Shown:
         return Shown(MISSING, missing=True)
     if isinstance(cell, bool):
         return Shown("yes" if cell else "no")
+    if isinstance(cell, Written):
+        value = "" if cell.value is None or math.isnan(cell.value) else _value(cell.value)
+        return Shown(cell.text, value=value, strong=cell.strong)
     if not _is_number(cell):
         text = str(cell)
         return Shown(shorten(text), full=text if len(text) > LONGEST else "")
@@ -74,13 +78,16 @@ def number(value: SupportsFloat, digits: int | None = None) -> str:
 
 def is_missing(cell: Cell) -> bool:
     """Return whether there is nothing to show: ``None``, NaN, or no text."""
+    if isinstance(cell, Written):
+        return not cell.text
     return cell is None or cell == "" or (_is_float(cell) and math.isnan(cell))
 
 
 def is_numeric(cells: Sequence[Cell]) -> bool:
     """Return whether a column is mostly numbers, which are set flush right."""
     found = [cell for cell in cells if not is_missing(cell)]
-    return 2 * sum(_is_number(cell) for cell in found) > len(found)
+    numbers = sum(_is_number(cell.value if isinstance(cell, Written) else cell) for cell in found)
+    return 2 * numbers > len(found)
 
 
 def shorten(name: str, width: int = LONGEST) -> str:

@@ -9,7 +9,35 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-Cell = str | int | float | None
+
+@dataclass(frozen=True)
+class Written:
+    """A cell that is shown as it is written, such as "0.15 ± 0.01", and sorted by its number.
+
+    Parameters
+    ----------
+    text : str
+        What is shown.
+    value : float, optional
+        What it is sorted by; without it the cell is a word.
+    strong : bool, default False
+        Set bold, such as the best of a table.
+
+    Examples
+    --------
+    >>> best = Written("0.15 ± 0.01", 0.15, strong=True)
+    >>> from refinecal.report import render
+    >>> table = Table("Models", ["model", "log loss"], [("forest", best)])
+    >>> "<strong>0.15 ± 0.01</strong>" in render(Page("", "", sections=[Section("", (), [table])]))
+    True
+    """
+
+    text: str
+    value: float | None = None
+    strong: bool = False
+
+
+Cell = str | int | float | Written | None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 from urllib.parse import quote
 
 __all__ = ["METRIC_NAMES", "Key", "Plan"]
@@ -94,6 +94,9 @@ class Plan:
     >>> Plan.from_json(plan.to_json()) == plan
     True
     """
+
+    MORE: ClassVar[str] = "data sets, methods, splits and configurations"  # that a run can get
+    NAMED: ClassVar[dict[str, tuple[str, str]]] = {"methods": ("methods", "--methods")}
 
     sources: tuple[dict[str, Any], ...]
     methods: tuple[str, ...]

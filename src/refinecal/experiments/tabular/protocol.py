@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal.experiments._memory import forget_peak, peak_memory
 from refinecal.experiments.tabular.methods import get_method
 from refinecal.experiments.tabular.plan import METRIC_NAMES, Key, Plan
 from refinecal.experiments.tabular.sets import split
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["METRICS", "UnitResult", "run_unit"]
 
 METRICS = METRIC_NAMES
-STATUS = "/proc/self/status"  # Linux
-FORGET = "/proc/self/clear_refs"  # writing 5 forgets the peak of memory so far
 
 
 def run_unit(key: Key, plan: Plan, dataset: Dataset) -> UnitResult:
@@ -55,7 +52,7 @@ def run_unit(key: Key, plan: Plan, dataset: Dataset) -> UnitResult:
     """
     from refinecal.experiments.tabular.tracking import Tracker, warm_up
 
-    _forget_peak()
+    forget_peak()
     method = get_method(key.method)
     params = method.params(key.config, plan.seed_of(key, "params"))
     y = np.asarray(dataset.y, np.int64)
@@ -110,7 +107,7 @@ def run_unit(key: Key, plan: Plan, dataset: Dataset) -> UnitResult:
             "tracking": tracker.seconds,
             "predicting": time.perf_counter() - trained,
         },
-        peak_memory=_peak(),
+        peak_memory=peak_memory(),
     )
 
 
@@ -126,26 +123,3 @@ def _columns(y: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.int64
 
 def _stored(logits: NDArray[Any]) -> NDArray[np.float32]:
     return np.ascontiguousarray(logits, dtype=np.float32)
-
-
-def _forget_peak() -> None:
-    """Let the peak of memory be this unit's, not that of another one before it; where it can be done."""
-    with suppress(OSError), open(FORGET, "w") as file:
-        file.write("5")
-
-
-def _peak() -> int:
-    """Return the most memory that the process has used, in bytes; 0 where the system does not say.
-
-    On Linux, the figure of ``getrusage`` begins with the memory of the process that started this one.
-    """
-    with suppress(OSError), open(STATUS) as file:
-        for line in file:
-            if line.startswith("VmHWM:"):
-                return 1024 * int(line.split()[1])
-    try:
-        import resource
-    except ImportError:  # Windows
-        return 0
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else 1024 * most

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from refinecal.experiments._pages import is_page
 from refinecal.experiments.tabular import figures
 from refinecal.experiments.tabular.analysis import (
     METRIC_WORDS,
@@ -37,7 +38,6 @@ __all__ = ["PAGE", "is_report", "page", "write_report"]
 
 PAGE, PICTURES = "report.html", "figures"
 TITLE = "Stopping by refinement, on tables"
-BEGINNING = 4_000  # bytes of a page that hold its title
 CARDS = 4  # comparisons at the top of the page
 Blocks = list[Table | Figure]
 Columns = list[str | Column]
@@ -67,13 +67,7 @@ def write_report(analysis: Analysis, folder: Path, pictures: str | None = None) 
 
 def is_report(folder: Path) -> bool:
     """Tell whether a folder holds what :func:`write_report` wrote, by the title of its page."""
-    try:
-        with (folder / PAGE).open("rb") as file:
-            beginning = file.read(BEGINNING)
-    except OSError:
-        return False
-    marks = (b'<meta name="generator" content="refinecal">', f"<title>{TITLE}</title>".encode())
-    return all(mark in beginning for mark in marks)
+    return is_page(folder / PAGE, TITLE)
 
 
 def page(analysis: Analysis) -> Page:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,19 +9,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from refinecal._whole import whole
 from refinecal.experiments.tabular.judging import Judged, Row, Timing, Training, judge
 from refinecal.experiments.tabular.plan import PLACE, Key, Plan
 
 if TYPE_CHECKING:
     from refinecal.experiments.tabular.unit import UnitResult
 
-__all__ = ["Results", "check_together", "merged", "read_results", "write_table"]
+__all__ = ["Results", "check_together", "merged", "read_results"]
 
-DIGITS = 10  # significant ones in tables: the last bits of a sum depend on the machine
 Progress = Callable[[int, int], None]
-
-
 SAME = ("seed", "max_steps", "max_rows", "version")  # what runs must share to be one experiment
 
 
@@ -168,6 +161,7 @@ def read_results(
     from refinecal.experiments.store import RunFolder
 
     folder = RunFolder(path)
+    folder.check_kind("tabular")
     plan, there = folder.plan, set(folder.finished())
     groups: dict[tuple[str, int, str], list[Path]] = {}
     for key in plan.units():  # by increasing configuration
@@ -231,27 +225,3 @@ def _unit(path: Path) -> UnitResult:
     if path.is_file() and not UnitResult.is_whole(path):
         raise ValueError(f"{path} is damaged: resume the run, which trains this one again")
     return UnitResult.load(path)
-
-
-# ---- tables as files ---------------------------------------------------------------------------------------
-
-
-def write_table(path: str | os.PathLike[str], columns: Sequence[str], rows: Iterable[Any]) -> None:
-    """Write a CSV file, whole or not at all; the same rows make the same bytes on any machine."""
-    with whole(path) as part, part.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([_cell(value) for value in row] for row in rows)
-
-
-def _cell(value: Any) -> str:
-    """Return a value as text: 10 significant digits, nothing for what is missing.
-
-    >>> _cell(0.1 + 0.2), _cell(float("nan")), _cell(3), _cell("a"), _cell(-0.0)
-    ('0.3', '', '3', 'a', '0')
-    """
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    if isinstance(value, float):
-        return f"{value + 0.0:.{DIGITS}g}"
-    return value if isinstance(value, str) else json.dumps(value)

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from refinecal.experiments._tables import write_table
 from refinecal.experiments.tabular.analysis import Analysis, Cost
 from refinecal.experiments.tabular.differences import OnSet, Summary
 from refinecal.experiments.tabular.judging import Row, Timing, Training
-from refinecal.experiments.tabular.results import write_table
 
 __all__ = ["write_tables"]
 

@@ -1,0 +1,173 @@
+"""What ``refinecal experiment vision`` is to train, where, and how far it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from refinecal.cli._running import Watch
+from refinecal.cli._voice import Voice, shown
+
+if TYPE_CHECKING:
+    from refinecal.experiments.running import State
+    from refinecal.experiments.store import RunFolder
+    from refinecal.experiments.vision.images import ImageSet
+    from refinecal.experiments.vision.plan import VisionPlan
+
+
+def chosen(option: str, text: str | None, known: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the names of a list, each of which has to be known; ``None`` if there is no list.
+
+    >>> chosen("--model", "small, resnet18", ("resnet18", "small"))
+    ('small', 'resnet18')
+    """
+    from difflib import get_close_matches
+
+    from refinecal.cli._planning import names
+
+    found = names(option, text)
+    for name in found or ():
+        if name not in known:
+            near = get_close_matches(name.lower(), known, 1)
+            meant = f" Did you mean {near[0]!r}?" if near else ""
+            raise typer.BadParameter(
+                f"{name!r} is none of {', '.join(known)}.{meant}", param_hint=option
+            )
+    return found
+
+
+def chosen_devices(text: str | None) -> tuple[str, ...]:
+    """Return the devices of a list, each of which torch has to have; by default a GPU if there is one."""
+    from refinecal._optional import needs_extra
+
+    with needs_extra("vision", package="torch"):
+        import torch
+
+    if text is None:
+        return ("cuda:0" if torch.cuda.is_available() else "cpu",)
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not found:
+        raise typer.BadParameter("name at least one", param_hint="--device")
+    for name in found:
+        _check_device(torch, name)
+    return found
+
+
+def _check_device(torch: Any, name: str) -> None:
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        n = torch.cuda.device_count()
+        there = ", ".join(["cpu", *(f"cuda:{place}" for place in range(n))])
+        raise typer.BadParameter(
+            f"torch has no device {name!r} here: there are {there}", param_hint="--device"
+        ) from error
+
+
+# ---- the plan ----------------------------------------------------------------------------------------------
+
+
+def opened(
+    voice: Voice,
+    out: Path,
+    data: Path | None,
+    given: dict[str, Any],
+    resume: bool,
+    threads: int,
+    download: bool = False,
+    check: bool = True,
+) -> RunFolder:
+    """Return the folder of a new run, or of one that goes on: with the same plan, or with a larger one."""
+    from refinecal.cli._planning import grow, to_resume
+    from refinecal.experiments.store import RunFolder
+    from refinecal.experiments.vision.plan import VisionPlan
+
+    folder = to_resume(out, "vision") if resume else None
+    if folder is None:
+        if data is None:
+            raise ValueError(
+                f"{shown(out)} holds no run to resume: name a folder of images with --data to begin one"
+                if resume
+                else "there are no images: name their folder with --data"
+            )
+        RunFolder.check_new(out)
+        default: dict[str, Any] = {"datasets": ("cifar10",), "n_threads": threads}
+        plan = VisionPlan(**(default | given))
+        return RunFolder.create(out, _located(voice, plan, data, plan.datasets, download, check))
+    plan = replace(folder.plan, **given)
+    new = tuple(name for name in plan.datasets if name not in folder.plan.datasets)
+    if data is not None or new:
+        where, sets = (Path(plan.folder), new) if data is None else (data, plan.datasets)
+        plan = _located(voice, plan, where, sets, download, check)
+    grow(voice, folder, plan)
+    return folder
+
+
+def _located(
+    voice: Voice,
+    plan: VisionPlan,
+    data: Path,
+    datasets: tuple[str, ...],
+    download: bool,
+    check: bool,
+) -> VisionPlan:
+    """Return the plan with its images in a folder; those of some sets are read once, to see what they are."""
+    from refinecal.experiments.vision.work import fingerprint
+
+    content = dict(plan.content)
+    for name in datasets:
+        images = _images(voice, data, name, download, check)
+        content[name] = fingerprint(images)
+        _check_limit(plan, images)
+    return replace(plan, folder=str(data.resolve()), content=content)
+
+
+def _images(voice: Voice, data: Path, name: str, download: bool, check: bool) -> ImageSet:
+    from refinecal.experiments.vision import images
+
+    try:
+        return images.read_images(data, name, check)
+    except FileNotFoundError as error:
+        if not download:
+            error.add_note("--download gets them, where there is a network")
+            raise
+    images.download(name, data, progress=voice.err.is_terminal and not voice.quiet)
+    return images.read_images(data, name, check)
+
+
+def _check_limit(plan: VisionPlan, images: ImageSet) -> None:
+    limit, n = plan.limit_train, len(images.train_y)
+    if limit is not None and limit > n:
+        raise ValueError(f"--limit is {limit}, but {images.name} has {n} training images")
+
+
+# ---- while it runs -----------------------------------------------------------------------------------------
+
+
+class EpochWatch(Watch):
+    """Shows how many epochs are done: a training has hundreds, and may take hours."""
+
+    def __init__(self, voice: Voice, folder: RunFolder) -> None:
+        super().__init__(voice)
+        self._folder = folder
+
+    def progress(self, state: State) -> tuple[float, float, str]:
+        """Return epochs that are done, of how many, and what is under way in words."""
+        from refinecal.experiments.rates import duration, seconds_left
+        from refinecal.experiments.vision.under_way import begun
+
+        epochs, under_way = self._folder.plan.epochs, begun(self._folder, state.left)
+        width = max(min(state.width, len(state.left)), 1)
+        left = seconds_left(state.left, state.rates, under_way, width)
+        done = state.finished + state.failed
+        parts = [
+            f"{done}/{state.total}",
+            f"{state.failed} failed" if state.failed else "",
+            "" if left is None else f"{duration(left)} left",
+            *(f"{key.name} {each.epoch}/{epochs}" for key, each in under_way.items()),
+        ]
+        so_far = done * epochs + sum(each.epoch for each in under_way.values())
+        return so_far, state.total * epochs, "  ".join(part for part in parts if part)

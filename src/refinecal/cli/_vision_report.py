@@ -1,0 +1,168 @@
+"""``refinecal experiment report`` for runs on images: the tables and figures of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from refinecal.cli._theory import Bar
+from refinecal.cli._voice import Voice, count
+
+if TYPE_CHECKING:
+    from refinecal.experiments.vision.analysis import Analysis
+    from refinecal.experiments.vision.results import Results
+
+SPARE = ("p", "− · 0 · +", "runs", "%")  # columns to leave out first
+SPARE_SCORES = ("smooth ECE", "ECE", "Brier score", "accuracy")
+FAILED_SHOWN = 3  # trainings that are named without -v
+
+
+def report_vision(
+    voice: Voice, runs: Sequence[Path], folder: Path, figures: str | None = None
+) -> None:
+    """Write the report of one or several runs of the vision experiment, and show what it says."""
+    from refinecal.cli.experiment_report import say_where
+    from refinecal.experiments.vision.analysis import Analysis
+    from refinecal.experiments.vision.report import write_report
+    from refinecal.experiments.vision.results import merged, read_results
+
+    with voice.listening(), Bar(voice, "reading") as bar:
+        found = [read_results(run, bar) for run in runs]
+    analysis = Analysis(merged(found) if len(found) > 1 else found[0])
+    page = write_report(analysis, folder, figures)
+    show(voice, analysis)
+    say_where(voice, page, folder, figures)
+    voice.result({**to_dict(analysis), "report": page, "tables": sorted(folder.glob("*.csv"))})
+
+
+def show(voice: Voice, analysis: Analysis) -> None:
+    """Show the main table, refinement against log loss, and what that means."""
+    from refinecal.experiments.vision.words import lead
+
+    results = analysis.results
+    sets = len({dataset for dataset, _ in analysis.groups})
+    trained = count(len(results.trainings), "training")
+    voice.say(f"{trained} on {count(sets, 'data set')}", "bold")
+    _unfinished(voice, results)
+    scores = ["log loss", "Brier score", "accuracy", "ECE", "smooth ECE"]
+    voice.table(
+        ["model and data set", "stopping metric", *scores],
+        _scores(analysis),
+        left=(0, 1),
+        spare=SPARE_SCORES,
+    )
+    voice.tell(
+        "Test scores after temperature scaling (TS), of the epoch that each metric chose: means over runs "
+        "± half of the 95 % interval. * is the best."
+    )
+    if analysis.headlines:
+        header = [
+            "refinement against log loss",
+            "runs",
+            "difference",
+            "%",
+            "− · 0 · +",
+            "p",
+            "all told",
+        ]
+        voice.table(header, _headlines(analysis), left=(0, 6), spare=SPARE)
+        voice.tell("Paired differences in test log loss + TS; negative is better.")
+    voice.tell(lead(analysis), "bold")
+
+
+def _scores(analysis: Analysis) -> list[list[str]]:
+    from refinecal.experiments.vision.analysis import (
+        METRIC_WORDS,
+        PAPER,
+        TABLE,
+        Procedure,
+        group_word,
+    )
+    from refinecal.experiments.vision.words import measured
+
+    rows = []
+    for group in analysis.groups:
+        best = {score: analysis.best(group, score, among=PAPER) for score in TABLE}
+        for metric in analysis.metrics(group):
+            if metric not in PAPER:
+                continue
+            cells = [
+                measured(analysis.mean(group, Procedure(metric), score), score)
+                + ("*" if metric in best[score] else " ")
+                for score in TABLE
+            ]
+            rows.append([group_word(group), METRIC_WORDS[metric], *cells])
+    return rows
+
+
+def _headlines(analysis: Analysis) -> list[list[str]]:
+    from refinecal.experiments.vision.analysis import group_word
+    from refinecal.experiments.vision.words import chance, gap, signed
+
+    return [
+        [
+            group_word(group),
+            str(found.runs),
+            gap(found),
+            signed(analysis.compared_to(group), 2),
+            f"{found.lower} · {found.equal} · {found.higher}",
+            chance(found.p) or "–",
+            found.verdict,
+        ]
+        for group, found in analysis.headlines.items()
+    ]
+
+
+def _unfinished(voice: Voice, results: Results) -> None:
+    """Say what is not there."""
+    if results.missing:
+        voice.note(f"{count(results.missing, 'training')} of the plan not yet run")
+    wrong = [(key, f"failed: {key}: {said}") for key, said in results.failed.items()]
+    wrong += [(key, f"ended early: {key}: {said}") for key, said in results.stopped.items()]
+    for _, said in wrong if voice.verbose else wrong[:FAILED_SHOWN]:
+        voice.note(said.splitlines()[0])
+    more = len(wrong) - FAILED_SHOWN
+    if more > 0 and not voice.verbose:
+        voice.note(f"{more} more failed or ended early (-v names them)")
+
+
+def to_dict(analysis: Analysis) -> dict[str, Any]:
+    """Return what a program wants to know: means beside the published ones, and what was compared."""
+    from refinecal.experiments.vision.analysis import TABLE
+
+    results = analysis.results
+    return {
+        "trainings": len(results.trainings),
+        "failed": len(results.failed),
+        "stopped": len(results.stopped),
+        "missing": results.missing,
+        "refinement_against_log_loss": [
+            {
+                "dataset": group[0],
+                "model": group[1],
+                **found._asdict(),
+                "percent": analysis.compared_to(group),
+                "verdict": found.verdict,
+            }
+            for group, found in analysis.headlines.items()
+        ],
+        "means": [
+            {"dataset": group[0], "model": group[1], "metric": metric, "score": score, **found}
+            for group in analysis.groups
+            for metric in analysis.metrics(group)
+            for score in TABLE
+            for found in [_mean(analysis, group, metric, score)]
+        ],
+    }
+
+
+def _mean(analysis: Analysis, group: tuple[str, str], metric: str, score: str) -> dict[str, Any]:
+    from refinecal.experiments.vision.analysis import Procedure
+
+    paper = analysis.published(group, score).get(metric)
+    return {
+        **analysis.mean(group, Procedure(metric), score)._asdict(),
+        "best": metric in analysis.best(group, score),
+        "published": None if paper is None else {"mean": paper.mean, "half": paper.half},
+    }

@@ -1,0 +1,278 @@
+"""``refinecal experiment vision``: train networks on images, and remember the best epoch by every metric."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from refinecal.cli._options import Json, Quiet, Verbose, file, flag, number
+from refinecal.cli._planning import remove_damaged
+from refinecal.cli._running import Watch
+from refinecal.cli._vision import EpochWatch, chosen, chosen_devices, opened
+from refinecal.cli._voice import Voice, command, count, shown
+from refinecal.cli.experiment_status import show_status, summary
+
+if TYPE_CHECKING:
+    from refinecal.experiments.store import RunFolder
+
+SOME_FAILED = 3  # the exit code
+IMAGES, RUNNING = "The images", "How it is run"
+
+
+def _of_run(name: str, help: str, metavar: str = "N", **more: Any) -> Any:
+    return number(name, help, metavar=metavar, rich_help_panel=RUNNING, **more)
+
+
+@command("refinecal experiment vision --data images --dataset cifar10 --seeds 10 --out run")
+def vision(
+    out: Annotated[
+        Path, file("--out", "-o", help="The folder of the run: a new one, or --resume.")
+    ],
+    data: Annotated[
+        Path | None,
+        file("--data", help="The folder of the images, as published.", rich_help_panel=IMAGES),
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        number(
+            "--dataset",
+            "Which images: cifar10, cifar100, svhn, fashion-mnist.",
+            metavar="A,B,…",
+            rich_help_panel=IMAGES,
+            show_default="cifar10",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        number(
+            "--limit",
+            "Only so many training images, for a quick look.",
+            min=2,
+            rich_help_panel=IMAGES,
+        ),
+    ] = None,
+    download: Annotated[
+        bool,
+        flag("--download", help="Get what is not in --data.", rich_help_panel=IMAGES),
+    ] = False,
+    no_check: Annotated[
+        bool,
+        flag(
+            "--no-check",
+            help="Take files that are not the published ones, by their checksums.",
+            rich_help_panel=IMAGES,
+        ),
+    ] = False,
+    model: Annotated[
+        str | None,
+        number(
+            "--model",
+            "Which networks: resnet18, wrn28-10, small.",
+            metavar="A,B,…",
+            show_default="resnet18",
+        ),
+    ] = None,
+    epochs: Annotated[
+        int | None, number("--epochs", "Of each training.", min=1, show_default="300")
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        number("--seeds", "Trainings of each network, from 0.", min=1, show_default="10"),
+    ] = None,
+    schedule: Annotated[
+        str | None,
+        number(
+            "--schedule",
+            "Of the learning rate: step is the tables', cosine that of figure 1.",
+            metavar="step|cosine",
+            show_default="step",
+        ),
+    ] = None,
+    lr: Annotated[
+        float | None,
+        number("--lr", "Learning rate at first.", metavar="X", min=0, show_default="0.1"),
+    ] = None,
+    weight_decay: Annotated[
+        float | None,
+        number("--weight-decay", "Of SGD.", metavar="X", min=0, show_default="0.0001"),
+    ] = None,
+    batch: Annotated[
+        int | None, number("--batch", "Images in one step.", min=1, show_default="128")
+    ] = None,
+    no_augment: Annotated[
+        bool,
+        flag(
+            "--no-augment",
+            help="Train on images as they are: no crops, flips, cutout.",
+            rich_help_panel="The model",
+        ),
+    ] = False,
+    precision: Annotated[
+        str | None,
+        number(
+            "--precision",
+            "Of the arithmetic: auto, float32 or bfloat16.",
+            metavar="NAME",
+            show_default="auto",
+        ),
+    ] = None,
+    device: Annotated[
+        str | None,
+        _of_run(
+            "--device",
+            "Of several, such as cuda:0,cuda:1, each does one training at a time.",
+            "A,B,…",
+            show_default="a GPU, or cpu",
+        ),
+    ] = None,
+    threads: Annotated[
+        int | None, _of_run("--threads", "Of each training.", min=1, show_default="all cores")
+    ] = None,
+    resume: Annotated[
+        bool,
+        flag("--resume", help="Go on with the run in --out.", rich_help_panel=RUNNING),
+    ] = False,
+    retry_failed: Annotated[
+        bool,
+        flag(
+            "--retry-failed",
+            help="With --resume: try again what failed.",
+            rich_help_panel=RUNNING,
+        ),
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Train networks on images, and keep the best epoch by each metric: to compare them.
+
+    The defaults are those of the paper's tables; its figure 1 has --schedule
+    cosine --weight-decay 0. A run that is stopped can go on from the last epoch
+    of each training. The exit code is 3 if some trainings failed.
+    """
+    from refinecal.experiments.vision.plan import DATASETS, MODELS, NO_AUGMENTATION
+    from refinecal.experiments.vision.together import Ranks, are_several
+    from refinecal.experiments.vision.unit import VisionUnit
+
+    voice = Voice(as_json, quiet, verbose)
+    if retry_failed and not resume:
+        raise typer.BadParameter("goes with --resume", param_hint="--retry-failed")
+    given = {
+        "datasets": chosen("--dataset", dataset, DATASETS),
+        "models": chosen("--model", model, MODELS),
+        "epochs": epochs,
+        "seeds": seeds,
+        "schedule": schedule,
+        "lr": lr,
+        "weight_decay": weight_decay,
+        "batch": batch,
+        "precision": precision,
+        "limit_train": limit,
+        "n_threads": threads,
+        **(NO_AUGMENTATION if no_augment else {}),
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    devices = chosen_devices(device)
+    ranks = Ranks(devices[0].split(":")[0]) if are_several() else None
+    if ranks is not None and not ranks.is_first:
+        voice = Voice(quiet=True)
+
+    def begin() -> RunFolder:
+        width = len(devices) if ranks is None else ranks.size
+        threads = _threads(width)
+        folder = opened(voice, out, data, given, resume, threads, download, not no_check)
+        remove_damaged(voice, folder, VisionUnit.is_whole)
+        return folder
+
+    with voice.listening():
+        folder = begin() if ranks is None else ranks.opened(out, begin)
+        keys = [*folder.missing(), *(folder.failed() if retry_failed else ())]
+        where = ", ".join(devices) if ranks is None else f"{ranks.size} processes together"
+        _announce(voice, folder, len(keys), where)
+        with _resumable(out, device), _tidied(folder), EpochWatch(voice, folder) as watch:
+            if ranks is None:
+                _run(folder, keys, devices, watch)
+            else:
+                ranks.run(keys, folder, watch)
+    if ranks is not None and not ranks.is_first:
+        return
+    found = summary(folder)
+    show_status(voice, found)
+    voice.result(found)
+    if found["failed"]:
+        raise typer.Exit(SOME_FAILED)
+
+
+def _threads(width: int) -> int:
+    """Return how many threads each of some processes can have."""
+    import joblib  # type: ignore[import-untyped]
+
+    return max(int(joblib.cpu_count()) // width, 1)
+
+
+# ---- while it runs -----------------------------------------------------------------------------------------
+
+
+def _run(folder: RunFolder, keys: Sequence[Any], devices: tuple[str, ...], watch: Watch) -> None:
+    """Train in one process for each device."""
+    from refinecal.experiments.running import run
+    from refinecal.experiments.vision.work import Work
+
+    work = Work(folder.plan, folder.path.resolve(), devices)
+    run(
+        keys,
+        work,
+        folder,
+        processes=len(devices),
+        n_threads=folder.plan.n_threads,
+        progress=watch,
+    )
+
+
+def _announce(voice: Voice, folder: RunFolder, todo: int, where: str) -> None:
+    plan = folder.plan
+    parts = [
+        count(len(plan.datasets), "data set"),
+        count(len(plan.models), "network"),
+        count(plan.seeds, "seed"),
+    ]
+    total = len(plan.units())
+    rest = "" if todo == total else f", {todo} to do"
+    voice.tell(
+        f"{' × '.join(parts)} = {count(total, 'training')} of {count(plan.epochs, 'epoch')}{rest}",
+        "bold",
+    )
+    voice.tell(f"On {where}, with {count(plan.n_threads, 'thread')} each")
+    for line in folder.changed_versions():
+        voice.note(line)
+
+
+@contextmanager
+def _tidied(folder: RunFolder) -> Iterator[None]:
+    """Leave no checkpoint of a training that is finished, however the run ends."""
+    from refinecal.experiments.vision.under_way import tidy
+
+    try:
+        yield
+    finally:
+        if not folder.is_running():
+            tidy(folder)
+
+
+@contextmanager
+def _resumable(out: Path, device: str | None) -> Iterator[None]:
+    """Say how to go on, if the run is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        words = ["refinecal", "experiment", "vision", "--out", shown(out), "--resume"]
+        if device is not None:
+            words += ["--device", device]
+        raise KeyboardInterrupt(
+            f"all epochs that are finished are kept; go on with: {shlex.join(words)}"
+        ) from None

@@ -1,0 +1,307 @@
+"""The files in which image sets are published: tar archives, batches of bytes, idx, MATLAB, mosaics.
+
+Nothing is ever unpacked to the disk, and nothing in a file is run. Whatever is wrong with a file becomes a
+``ValueError`` that names it and says what to do.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import struct
+import tarfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._optional import needs_extra
+from refinecal.experiments.vision._official import FILES, UNPACKED, Official
+
+Images = NDArray[np.uint8]  # (n, channels, height, width)
+Labels = NDArray[np.int64]  # (n,)
+
+LARGEST = 1 << 28  # bytes of one file in an archive; the largest of CIFAR's has 155 million
+SIDE = 32  # pixels, of CIFAR and SVHN
+PIXELS = 3 * SIDE * SIDE
+PIECE = 1 << 20  # bytes that are read at once
+MANY = 1_000_000  # images; no file has so many
+ALLOW = "If you know what it is and want it, read it with check=False"
+
+
+# ---- sums ------------------------------------------------------------------------------------------------
+
+
+def md5_of(path: Path) -> str:
+    """Return the MD5 sum of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, _md5).hexdigest()
+
+
+def _md5() -> Any:
+    return hashlib.md5(usedforsecurity=False)
+
+
+def check_file(path: Path, official: Official) -> None:
+    """Refuse a file that is not the official one, byte for byte."""
+    size = path.stat().st_size
+    if size < official.size:
+        wrong = f"it has {size} of {official.size} bytes, so its download broke off"
+    elif (found := md5_of(path)) != official.md5:
+        wrong = f"its MD5 sum is {found}, not {official.md5}"
+    else:
+        return
+    raise ValueError(
+        f"{path} is not the official file: {wrong}. Remove it, and get it again from {official.address}. "
+        f"{ALLOW}."
+    )
+
+
+def check_content(raw: bytes | memoryview, name: str, path: Path) -> None:
+    """Refuse a file whose content, unpacked, is not that of the official file of this name."""
+    digest = _md5()
+    digest.update(raw)
+    if digest.hexdigest() != UNPACKED[name]:
+        raise ValueError(
+            f"{path} does not hold what the official {name} does: the MD5 sum is {digest.hexdigest()}, not "
+            f"{UNPACKED[name]}. Remove it, and get it again. {ALLOW}."
+        )
+
+
+@contextmanager
+def reading(path: Path | str) -> Iterator[None]:
+    """Turn whatever is wrong with a file into one clear error."""
+    try:
+        yield
+    except (FileNotFoundError, PermissionError, IsADirectoryError, ModuleNotFoundError):
+        raise
+    except MemoryError:
+        raise MemoryError(f"{path} does not fit into memory, or it is damaged") from None
+    except EOFError as error:
+        raise ValueError(
+            f"{path} breaks off before its end: remove it, and get it again"
+        ) from error
+    except _Refused as error:
+        raise ValueError(f"{path} {error}") from error.__cause__
+    except Exception as error:
+        raise ValueError(
+            f"{path} is damaged or incomplete ({error}): remove it, and get it again"
+        ) from error
+
+
+class _Refused(Exception):
+    """What is wrong with a file, in words that follow its name."""
+
+
+# ---- tar archives ----------------------------------------------------------------------------------------
+
+
+def read_members(path: Path, wanted: Collection[str], check: bool = True) -> dict[str, bytes]:
+    """Return files of a ``.tar.gz`` archive by their names in it; nothing is written to the disk.
+
+    Parameters
+    ----------
+    path : Path
+        The archive.
+    wanted : collection of str
+        Names of files in it.
+    check : bool, default True
+        Whether to refuse another archive than the official one.
+
+    Returns
+    -------
+    dict of bytes
+
+    Raises
+    ------
+    ValueError
+        If it is not the official archive, is damaged, lacks a file, or has one that points out of it.
+    """
+    if check:
+        check_file(path, FILES[path.name])
+    found: dict[str, bytes] = {}
+    with reading(path), gzip.open(path) as raw, tarfile.open(fileobj=raw, mode="r:") as archive:
+        for member in archive:
+            _check_member(member)
+            name = str(PurePosixPath(member.name))
+            if name in found:
+                raise _Refused(f"has {name} twice: get the official archive")
+            if name in wanted:
+                found[name] = _content(archive, member)
+        while raw.read(PIECE):  # to where gzip has its own sum
+            pass
+        if absent := [name for name in wanted if name not in found]:
+            raise _Refused(f"lacks {', '.join(absent)}: get the official archive")
+    return found
+
+
+def _check_member(member: tarfile.TarInfo) -> None:
+    name = PurePosixPath(member.name)
+    if name.is_absolute() or ".." in name.parts or "\\" in member.name:
+        raise _Refused(
+            f"has a file {member.name!r}, which points out of it: remove it, and get the official one"
+        )
+    if not (member.isreg() or member.isdir()) or member.issparse():
+        raise _Refused(
+            f"has {member.name!r}, which is a link or a device: remove it, and get the official one"
+        )
+
+
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = archive.extractfile(member)
+    if file is None:
+        raise _Refused(f"has a folder {member.name!r} in place of a file: get the official archive")
+    if member.size > LARGEST:
+        raise _Refused(
+            f"has {member.name!r} of {member.size} bytes, far more than it can need: get the official archive"
+        )
+    raw = file.read()
+    if len(raw) != member.size:
+        raise EOFError
+    return raw
+
+
+# ---- batches ---------------------------------------------------------------------------------------------
+
+
+def from_records(raw: bytes, where: str, n_labels: int) -> tuple[Images, Labels]:
+    """Return images and labels of CIFAR's binary form: labels, the last one the finest, then the pixels."""
+    length = n_labels + PIXELS
+    if not raw or len(raw) % length:
+        raise ValueError(
+            f"{where} has {len(raw)} bytes, which are not whole images of {length} bytes: it is incomplete, "
+            "so get it again"
+        )
+    rows = np.frombuffer(raw, np.uint8).reshape(-1, length)
+    return _squares(rows[:, n_labels:]), rows[:, n_labels - 1].astype(np.int64)
+
+
+def from_pickle(raw: bytes, where: str, labels: str) -> tuple[Images, Labels]:
+    """Return images and labels of CIFAR's Python form, a pickle that is read but not run."""
+    from refinecal.experiments.vision._pickles import read_batch
+
+    try:
+        images, found = read_batch(raw, labels)
+    except ValueError as error:
+        raise ValueError(f"{where} {error}. Remove it, and get the official archive.") from error
+    if images.shape[1] != PIXELS or len(found) != len(images):
+        raise ValueError(
+            f"{where} has images of shape {images.shape} and {len(found)} labels: there must be {PIXELS} "
+            "bytes and a label for each image. Get the official archive."
+        )
+    return _squares(images), found
+
+
+def _squares(rows: NDArray[np.uint8]) -> Images:
+    return np.ascontiguousarray(rows).reshape(-1, 3, SIDE, SIDE)
+
+
+# ---- idx -------------------------------------------------------------------------------------------------
+
+
+def read_idx(path: Path, n_dims: int, check: bool = True) -> NDArray[np.uint8]:
+    """Return the array of bytes in an idx file, which may be packed with gzip.
+
+    The check is of the unpacked content, since the same file can be packed in many ways.
+    """
+    with reading(path):
+        raw = path.read_bytes()
+        if path.suffix == ".gz":
+            raw = _unpacked(raw)
+    if check:
+        check_content(raw, path.name.removesuffix(".gz"), path)
+    with reading(path):
+        start = 4 + 4 * n_dims
+        if len(raw) < start:
+            raise EOFError
+        magic, *shape = struct.unpack(f">{1 + n_dims}I", raw[:start])
+        if magic != 0x0800 + n_dims:  # 8: bytes
+            raise _Refused(
+                f"begins with {raw[:4].hex()}, not {0x0800 + n_dims:08x}: it is not what it is called, so "
+                "get it again"
+            )
+        expected, found = int(np.prod(shape, dtype=object)), len(raw) - start
+        if found < expected:
+            raise EOFError
+        if found > expected:
+            raise _Refused(f"has {found - expected} bytes too many: get it again")
+    return np.frombuffer(raw, np.uint8, offset=start).reshape(shape)
+
+
+def _unpacked(raw: bytes) -> bytes:
+    with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise _Refused("unpacks to far more than it can need: get the official file")
+    return content
+
+
+# ---- MATLAB ----------------------------------------------------------------------------------------------
+
+
+def read_mat(path: Path, check: bool = True) -> tuple[Images, Labels]:
+    """Return images and labels of a file of SVHN, in which 10 stands for the digit 0."""
+    from scipy.io import loadmat
+
+    if check:
+        check_file(path, FILES[path.name])
+    with reading(path):
+        found = loadmat(path, variable_names=["X", "y"])
+        if absent := [name for name in ("X", "y") if name not in found]:
+            raise _Refused(f"has no variable {' and no '.join(absent)}: get the official file")
+        images, labels = found["X"], found["y"].reshape(-1)
+        if images.dtype != np.uint8 or images.shape != (SIDE, SIDE, 3, len(labels)):
+            raise _Refused(
+                f"has images of shape {images.shape} and type {images.dtype} for {len(labels)} labels, not "
+                f"({SIDE}, {SIDE}, 3, {len(labels)}) of uint8: get the official file"
+            )
+        if labels.dtype.kind not in "iu" or not np.all((labels >= 1) & (labels <= 10)):
+            raise _Refused("has labels other than 1, 2, ... 10: get the official file")
+    return np.ascontiguousarray(images.transpose(3, 2, 0, 1)), labels.astype(np.int64) % 10
+
+
+# ---- mosaics ---------------------------------------------------------------------------------------------
+
+
+def read_mosaic(path: Path) -> Images:
+    """Return the tiles of a lossless WebP picture, of 32 × 32 pixels, row by row."""
+    with needs_extra("vision", package="PIL"):
+        from PIL import Image
+
+    with reading(path), Image.open(path, formats=["WEBP"]) as picture:
+        width, height = picture.size
+        if width % SIDE or height % SIDE or width * height > MANY * SIDE * SIDE:
+            raise _Refused(
+                f"has {width} × {height} pixels, which are no tiles of {SIDE} × {SIDE}: get it again"
+            )
+        pixels = np.asarray(picture.convert("RGB"))
+    tiles = pixels.reshape(height // SIDE, SIDE, width // SIDE, SIDE, 3)
+    return np.ascontiguousarray(tiles.transpose(0, 2, 4, 1, 3)).reshape(-1, 3, SIDE, SIDE)
+
+
+def read_labels(path: Path) -> dict[str, Labels]:
+    """Return the labels of mosaics, an ``.npz`` file with ``train`` and ``test``."""
+    found: dict[str, Labels] = {}
+    with reading(path), path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        for part in ("train", "test"):
+            if part not in arrays:
+                raise _Refused(
+                    f"has no {part!r}, but must have the labels of both parts: get it again"
+                )
+            labels = arrays[part]
+            if labels.ndim != 1 or labels.dtype.kind not in "iu":
+                raise _Refused(
+                    f"has {part!r} of type {labels.dtype}, which are no labels: get it again"
+                )
+            found[part] = labels.astype(np.int64)
+    return found
+
+
+def as_records(images: Images, labels: Labels) -> bytes:
+    """Return images and labels as CIFAR-10's binary form has them."""
+    rows = images.reshape(len(images), -1)
+    return np.concatenate([labels.astype(np.uint8)[:, None], rows], axis=1).tobytes()

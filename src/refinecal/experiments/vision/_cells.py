@@ -1,0 +1,46 @@
+"""Cells of the tables in the report: numbers as people write them, in one piece."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any
+
+from refinecal.experiments.vision.intervals import Mean
+from refinecal.experiments.vision.words import chance, measured
+from refinecal.report import Column, Figure, Table, Written
+
+GROUP_COLUMN = "model and data set"
+Blocks = list[Table | Figure]
+Columns = list[str | Column]
+Cells = list[Any]
+
+UNBROKEN = str.maketrans(
+    {" ": "\N{NO-BREAK SPACE}", "-": "\N{NON-BREAKING HYPHEN}", ".": "\N{WORD JOINER}."}
+)
+
+
+def unbroken(text: str) -> str:
+    """Keep a few words, or a number among them, on one line."""
+    return text.translate(UNBROKEN)
+
+
+def measured_cell(found: Mean, score: str, is_best: bool) -> Written:
+    """Return a mean with its interval; bold if it is the best."""
+    return Written(unbroken(measured(found, score)), found.mean, strong=is_best)
+
+
+def chance_cell(p: float) -> Written:
+    """Return a p-value as people write it."""
+    return Written(unbroken(chance(p)), p)
+
+
+def known(value: float) -> float | None:
+    """Return a number, or nothing for what is none."""
+    return value if isfinite(value) else None
+
+
+def plain(value: Any) -> Any:
+    """Return a number of the recipe as people write it."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: ""}[value]
+    return f"{value:g}" if isinstance(value, int | float) else value

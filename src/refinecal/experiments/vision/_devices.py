@@ -1,0 +1,164 @@
+"""Where a training runs: on one device, or on one of several processes that train together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from refinecal._optional import needs_extra
+from refinecal.experiments import _memory
+
+with needs_extra("vision", package="torch"):
+    import torch
+    from torch import Tensor, nn
+
+__all__ = ["Several", "Team", "choose_precision", "new_team", "peak_memory", "quietly"]
+
+
+def new_team(device: str | torch.device | None = None) -> Team:
+    """Return the devices of this training: several if ``accelerate launch`` or ``torchrun`` started it."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        return Several(device)
+    return Team(_choose(device))
+
+
+def _choose(device: str | torch.device | None) -> torch.device:
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    chosen = torch.device(device)
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device is {device}, but torch sees no GPU: pass 'cpu', or leave it out")
+    return chosen
+
+
+class Team:
+    """One process with one device.
+
+    Attributes
+    ----------
+    device : torch.device
+    rank, size : int
+        Which of how many processes this is.
+    """
+
+    rank = 0
+    size = 1
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def prepare(self, net: nn.Module) -> nn.Module:
+        """Return the network as this team can train it."""
+        return net
+
+    def wrap(self, net: nn.Module) -> nn.Module:
+        """Return what to call for a step of training: its gradients are those of all processes."""
+        return net
+
+    def settle(self, net: nn.Module) -> None:
+        """Let the network be the same everywhere, before it is looked at."""
+
+    def total(self, value: Tensor) -> float:
+        """Return the sum over all processes."""
+        return float(value)
+
+    def share(self, rows: Tensor) -> Tensor:
+        """Return this process's part of some rows: every size-th."""
+        return rows[self.rank :: self.size]
+
+    def collect(self, part: Tensor, n: int) -> Tensor:
+        """Return n rows, of which every process has the part that :meth:`share` gave to it."""
+        return part
+
+    def wait(self) -> None:
+        """Wait for all processes."""
+
+
+class Several(Team):
+    """One of several processes with a device each, by Accelerate."""
+
+    def __init__(self, device: str | torch.device | None = None) -> None:
+        with needs_extra("vision", package="accelerate"):
+            from accelerate import Accelerator
+        on_cpu = device is not None and torch.device(device).type == "cpu"
+        self._accelerator: Any = Accelerator(cpu=on_cpu, mixed_precision="no")
+        super().__init__(self._accelerator.device)
+        self.rank, self.size = self._accelerator.process_index, self._accelerator.num_processes
+
+    def prepare(self, net: nn.Module) -> nn.Module:
+        """Let batch normalisation see the whole batch, which torch can do on GPUs only."""
+        if self.device.type != "cuda":
+            return net
+        together: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(net)  # type: ignore[no-untyped-call]
+        return together
+
+    def wrap(self, net: nn.Module) -> nn.Module:
+        return self._accelerator.prepare_model(net)  # type: ignore[no-any-return]
+
+    def settle(self, net: nn.Module) -> None:
+        from accelerate.utils import broadcast
+
+        for buffer in net.buffers():  # running means of what each process has seen
+            buffer.copy_(broadcast(buffer, from_process=0))
+
+    def total(self, value: Tensor) -> float:
+        return float(self._accelerator.reduce(value.clone(), "sum"))
+
+    def collect(self, part: Tensor, n: int) -> Tensor:
+        each = -(-n // self.size)
+        rows = torch.zeros((each, *part.shape[1:]), dtype=part.dtype, device=part.device)
+        rows[: len(part)] = part
+        dealt: Tensor = self._accelerator.gather(rows).reshape(self.size, each, *part.shape[1:])
+        return dealt.transpose(0, 1).reshape(-1, *part.shape[1:])[:n]
+
+    def wait(self) -> None:
+        self._accelerator.wait_for_everyone()
+
+
+# ---- what a device can do ---------------------------------------------------------------------------------
+
+
+def choose_precision(precision: str, device: torch.device) -> str:
+    """Return "float32" or "bfloat16": for "auto" the faster one."""
+    if precision != "auto":
+        return precision
+    return "bfloat16" if _is_fast_at_bfloat16(device) else "float32"
+
+
+def _is_fast_at_bfloat16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device.type != "cpu":
+        return False
+    able: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # torch tells since 2.10
+    return any(able.get(name, False) for name in ("amx_bf16", "avx512_bf16"))
+
+
+@contextmanager
+def quietly(device: torch.device) -> Iterator[None]:
+    """Leave torch's random numbers and settings as they were; let convolutions give equal results."""
+    devices = [device] if device.type == "cuda" else []
+    with (
+        torch.random.fork_rng(devices=devices),
+        torch.backends.cudnn.flags(
+            enabled=True, benchmark=False, deterministic=True, allow_tf32=True
+        ),
+    ):
+        yield
+
+
+def peak_memory(device: torch.device) -> int:
+    """Return the most memory of the device so far, in bytes; of the process, on a CPU."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    return _memory.peak_memory()
+
+
+def forget_peak(device: torch.device) -> None:
+    """Let the peak of memory be that of what comes."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    else:
+        _memory.forget_peak()

@@ -1,0 +1,174 @@
+"""A network that learns: one epoch at a time, from images that stay on the device.
+
+Everything random in an epoch follows from the seed and the number of the epoch, whatever was before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._optional import needs_extra
+from refinecal.experiments.vision._devices import Team
+from refinecal.experiments.vision.augment import Augmentation, Normalisation
+from refinecal.experiments.vision.networks import new_network
+from refinecal.experiments.vision.recipe import Recipe
+
+with needs_extra("vision", package="torch"):
+    import torch
+    from torch import Tensor
+    from torch.nn.functional import cross_entropy
+
+__all__ = ["Learner"]
+
+CHUNK = 500  # images that are predicted together
+ORDER, AUGMENTATION, DROPOUT = range(3)  # what random numbers are for
+
+
+class Learner:
+    """A network with its optimiser, and the images that it learns from.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        With a precision of "float32" or "bfloat16".
+    x, y : ndarray
+        All training images ``(n, c, h, w)`` of uint8, and their labels.
+    rows : ndarray of int64
+        Which of them to learn from; they also give the mean and the scale of the pixels.
+    n_classes : int
+    seed : int
+        Of the first weights and of everything random.
+    team : Team
+        The devices.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        x: NDArray[np.uint8],
+        y: NDArray[np.int64],
+        rows: NDArray[np.int64],
+        n_classes: int,
+        seed: int,
+        team: Team,
+    ) -> None:
+        self.recipe, self.seed, self.team = recipe, seed, team
+        self.n_classes = n_classes
+        device = team.device
+        self.x, self.y = self.placed(x), self.placed(y)
+        self.rows = torch.from_numpy(rows)
+        layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
+        self._normalise = Normalisation.of(self.x[self.rows.to(device)])
+        self._augment = Augmentation(recipe.crop, recipe.flip, recipe.cutout)
+        net = new_network(recipe.model, n_classes, x.shape[1], seed)
+        self.net = team.prepare(net.to(device, memory_format=layout))  # type: ignore[call-overload]
+        self._trained = team.wrap(self.net)
+        self.optimizer = torch.optim.SGD(
+            self.net.parameters(),
+            lr=recipe.lr,
+            momentum=recipe.momentum,
+            weight_decay=recipe.weight_decay,
+            nesterov=recipe.nesterov,
+            fused=device.type in ("cpu", "cuda"),  # reads each weight once
+        )
+
+    def placed(self, array: NDArray[Any]) -> Tensor:
+        """Return an array as a tensor on the device."""
+        return torch.from_numpy(np.require(array, requirements=["C", "W"])).to(self.team.device)
+
+    # ---- learning ----------------------------------------------------------------------------------------
+
+    def learn(self, epoch: int) -> float:
+        """See every image once; return the mean loss, of each image as it was seen."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.recipe.rate(epoch)
+        order = self._order(epoch)
+        random = self._random(epoch, AUGMENTATION)
+        torch.manual_seed(self._seed(epoch, DROPOUT))
+        self.net.train()
+        exact = torch.float32 if order.device.type == "mps" else torch.float64
+        total = torch.zeros((), dtype=exact, device=order.device)
+        for batch in torch.split(order, self.recipe.batch):
+            if len(batch) >= self.team.size:  # else some process would have nothing to do
+                total += self.step(batch, random)
+        self.team.settle(self.net)
+        return self.team.total(total) / len(order)
+
+    def step(self, batch: Tensor, random: torch.Generator) -> Tensor:
+        """Make one step on the given rows; return the sum of the losses of this process's."""
+        rows = self.team.share(batch)
+        seen = self._input(self._augment(self.x.index_select(0, rows), random))
+        with torch.autocast(
+            seen.device.type, torch.bfloat16, enabled=self.recipe.precision == "bfloat16"
+        ):
+            logits = self._trained(seen)
+        loss = cross_entropy(logits.float(), self.y[rows], reduction="sum")
+        self.optimizer.zero_grad()
+        mean = loss * (self.team.size / len(batch))  # processes' gradients are averaged
+        mean.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        return loss.detach()
+
+    def _order(self, epoch: int) -> Tensor:
+        """Return the rows in the order of this epoch, the same in all processes."""
+        random = torch.Generator().manual_seed(_mixed(self.seed, epoch, ORDER))
+        order = torch.randperm(len(self.rows), generator=random)
+        return self.rows[order].to(self.x.device)
+
+    def _random(self, epoch: int, purpose: int) -> torch.Generator:
+        return torch.Generator().manual_seed(self._seed(epoch, purpose))
+
+    def _seed(self, epoch: int, purpose: int) -> int:
+        """Return a seed of this process alone."""
+        return _mixed(self.seed, epoch, purpose, self.team.rank)
+
+    def _input(self, images: Tensor) -> Tensor:
+        return self._normalise(images, self.recipe.channels_last)
+
+    # ---- predicting --------------------------------------------------------------------------------------
+
+    @torch.inference_mode()
+    def logits(self, x: Tensor, rows: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+        """Return the logits of images, all or some, as the network is now; in float32 throughout."""
+        self.net.eval()
+        rows = np.arange(len(x)) if rows is None else rows
+        mine = self.team.share(torch.from_numpy(rows)).to(x.device)
+        parts = [
+            self.net(self._input(x.index_select(0, few))).float()
+            for few in torch.split(mine, CHUNK)
+            if len(few)
+        ]
+        found = torch.cat(parts) if parts else torch.empty((0, self.n_classes), device=x.device)
+        return np.ascontiguousarray(self.team.collect(found, len(rows)).cpu().numpy())
+
+    # ---- resuming ----------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the state of the network, and the optimiser's momentum by name of parameter."""
+        momentum = {
+            name: self.optimizer.state[parameter].get("momentum_buffer")
+            for name, parameter in self.net.named_parameters()
+        }
+        known = {name: value for name, value in momentum.items() if value is not None}
+        return dict(self.net.state_dict()), known
+
+    def load(self, net: Mapping[str, Tensor], momentum: Mapping[str, Tensor]) -> None:
+        """Go on from what :meth:`state` returned."""
+        self.net.load_state_dict(net)
+        parameters = dict(self.net.named_parameters())
+        for name, value in momentum.items():
+            room = torch.empty_like(parameters[name])
+            self.optimizer.state[parameters[name]]["momentum_buffer"] = room.copy_(value)
+
+
+def _mixed(*parts: int) -> int:
+    """Return one seed for several numbers.
+
+    >>> _mixed(0, 1, 2) == _mixed(0, 1, 2), _mixed(0, 1, 2) == _mixed(0, 2, 1)
+    (True, False)
+    """
+    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0])

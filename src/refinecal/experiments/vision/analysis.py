@@ -1,0 +1,305 @@
+"""What the trainings on images say: means over seeds, and choices compared within the same trainings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from refinecal.experiments.vision.intervals import Mean, Paired, mean_of, paired, smallest
+from refinecal.experiments.vision.published import published
+from refinecal.experiments.vision.results import (
+    HIGHER,
+    METRICS,
+    Floats,
+    Group,
+    Results,
+    Training,
+)
+from refinecal.report.cells import number
+
+__all__ = ["Analysis", "Cost", "Procedure", "departures", "group_word", "procedure_word"]
+
+METRIC_WORDS = {
+    "log_loss": "log loss",
+    "brier": "Brier score",
+    "accuracy": "accuracy",
+    "refinement": "refinement",
+    "auroc": "AUROC",
+    "ece": "ECE",
+    "smooth_ece": "smooth ECE",
+}
+SCORE_WORDS = METRIC_WORDS
+DATASET_WORDS = {
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "svhn": "SVHN",
+    "fashion-mnist": "Fashion-MNIST",
+}
+MODEL_WORDS = {
+    "resnet18": "ResNet-18",
+    "wrn28-10": "WideResNet-28-10",
+    "small": "small ResNet",
+}
+PAPER = ("log_loss", "brier", "accuracy", "refinement")  # the metrics of its tables
+TABLE = ("log_loss", "brier", "accuracy", "ece", "smooth_ece")  # and their scores
+DIGITS = 3  # of the paper's tables; accuracy has one, in percent
+WORTH_DRAWING = (
+    *PAPER,
+    "auroc",
+)  # errors of calibration alone are small before anything is learned
+IMAGES = {  # of training, and of test
+    "cifar10": (50_000, 10_000),
+    "cifar100": (50_000, 10_000),
+    "svhn": (73_257, 26_032),
+    "fashion-mnist": (60_000, 10_000),
+}
+PROTOCOL = {  # of appendix E
+    "epochs": 300,
+    "schedule": "step",
+    "lr": 0.1,
+    "momentum": 0.9,
+    "nesterov": False,
+    "weight_decay": 1e-4,
+    "batch": 128,
+    "crop": 4,
+    "flip": True,
+    "cutout": 16,
+    "validation": 0.1,
+}
+
+
+class Procedure(NamedTuple):
+    """What chooses the epoch, and whether temperature scaling follows."""
+
+    metric: str
+    scaled: bool = True
+
+
+REFERENCE = Procedure("log_loss")
+
+
+class Cost(NamedTuple):
+    """What the trainings of a model on a data set took."""
+
+    dataset: str
+    model: str
+    trainings: int
+    parameters: int
+    flops: int  # of one image forward
+    minutes: float  # of one training, everything included; the median
+    training: float  # part of these, and so are the next two
+    evaluating: float
+    metrics: float
+    images_per_second: float  # while training
+    gflops: float  # 10^9 floating point operations per second, while training
+    memory: int  # bytes, the most
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The comparisons of a report."""
+
+    results: Results
+
+    @property
+    def groups(self) -> list[Group]:
+        """Every model on every data set."""
+        return self.results.groups
+
+    @cached_property
+    def models(self) -> list[str]:
+        """Every model."""
+        return list(dict.fromkeys(model for _, model in self.groups))
+
+    def metrics(self, group: Group) -> list[str]:
+        """Return the metrics that chose an epoch in some training."""
+        known = {metric for each in self.results.of(group) for metric in each.best}
+        return [metric for metric in METRICS if metric in known]
+
+    # ---- means ---------------------------------------------------------------------------------------------
+
+    def values(self, group: Group, procedure: Procedure, score: str = "log_loss") -> Floats:
+        """Return a test score for each training of a group."""
+        return np.array(
+            [
+                each.test(procedure.metric, score, procedure.scaled)
+                for each in self.results.of(group)
+            ]
+        )
+
+    def mean(self, group: Group, procedure: Procedure, score: str = "log_loss") -> Mean:
+        """Return the mean of a test score over seeds."""
+        return mean_of(self.values(group, procedure, score))
+
+    def best(
+        self, group: Group, score: str, scaled: bool = True, among: Sequence[str] = METRICS
+    ) -> set[str]:
+        """Return the metrics whose choice has the best mean, as it is printed."""
+        names = [name for name in self.metrics(group) if name in among]
+        return best_of(
+            {name: self.mean(group, Procedure(name, scaled), score) for name in names}, score
+        )
+
+    def published(self, group: Group, score: str) -> dict[str, Mean]:
+        """Return what the paper printed, by stopping metric."""
+        found = {metric: published(*group, metric, score) for metric in PAPER}
+        return {metric: each for metric, each in found.items() if each is not None}
+
+    def departures(self, group: Group) -> list[str]:
+        """Return in words what differs from the paper's protocol."""
+        return departures(self.results.of(group))
+
+    # ---- comparisons ---------------------------------------------------------------------------------------
+
+    def compared(
+        self, group: Group, first: Procedure, second: Procedure, score: str = "log_loss"
+    ) -> Paired:
+        """Return how the first differs from the second over seeds."""
+        return paired(self.values(group, first, score), self.values(group, second, score))
+
+    @cached_property
+    def headlines(self) -> dict[Group, Paired]:
+        """Refinement against log loss, both followed by temperature scaling: test log loss."""
+        wanted = {"log_loss", "refinement"}
+        return {
+            group: self.compared(group, Procedure("refinement"), REFERENCE)
+            for group in self.groups
+            if wanted <= set(self.metrics(group))
+        }
+
+    def compared_to(self, group: Group) -> float:
+        """Return the headline of a group in percent of the mean loss that log loss led to."""
+        return 100 * self.headlines[group].mean / self.mean(group, REFERENCE).mean
+
+    def relative(self, group: Group, procedure: Procedure, score: str = "log_loss") -> Floats:
+        """Return the differences to log loss with temperature scaling, in percent of it, run by run."""
+        reference = self.values(group, REFERENCE, score)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return 100 * (self.values(group, procedure, score) - reference) / reference
+
+    def procedures(self) -> list[Procedure]:
+        """Return what figure 4 shows: log loss without scaling, and the other choices with it."""
+        known = {metric for group in self.groups for metric in self.metrics(group)}
+        wanted = (Procedure("log_loss", False), *(Procedure(name) for name in WORTH_DRAWING))
+        return [each for each in wanted if each.metric in known and each != REFERENCE]
+
+    def pairs(self, group: Group) -> list[tuple[Procedure, Procedure]]:
+        """Return what is compared directly: every two of the paper's metrics, and scaling or none."""
+        order = ("refinement", "accuracy", "brier", "log_loss")
+        names = [name for name in order if name in self.metrics(group)]
+        two = [
+            (Procedure(one), Procedure(other))
+            for place, one in enumerate(names)
+            for other in names[place + 1 :]
+        ]
+        return two + [(Procedure(name), Procedure(name, False)) for name in reversed(names)]
+
+    # ---- curves and costs ----------------------------------------------------------------------------------
+
+    def curves(self, group: Group, name: str) -> Floats:
+        """Return a history of each training: (runs, epochs)."""
+        of = self.results.of(group)
+        most = max(each.epochs for each in of)
+        return np.array(
+            [
+                np.pad(each.curve(name), (0, most - each.epochs), constant_values=np.nan)
+                for each in of
+            ]
+        )
+
+    def chosen(self, group: Group, metric: str) -> Floats:
+        """Return the epoch that a metric chose in each training; NaN where it chose none."""
+        return np.array([each.best.get(metric, np.nan) for each in self.results.of(group)])
+
+    @cached_property
+    def costs(self) -> list[Cost]:
+        """What trainings took."""
+        return [_cost(group, self.results.of(group)) for group in self.groups]
+
+
+def best_of(means: dict[str, Mean], score: str) -> set[str]:
+    """Return whose mean is best, with the decimals that are printed; several may be.
+
+    >>> best_of({"a": Mean(3, 0.9514, 0.0), "b": Mean(3, 0.9496, 0.0)}, "accuracy")  # 95.1 and 95.0 %
+    {'a'}
+    """
+    sign = -1 if score in HIGHER else 1
+    found = smallest([sign * each.mean for each in means.values()], DIGITS)
+    return {name for name, is_best in zip(means, found, strict=True) if is_best}
+
+
+def departures(trainings: list[Training]) -> list[str]:
+    """Return in words what differs from the paper's protocol: in the recipe, the images, the runs."""
+    first = trainings[0]
+    recipe: dict[str, Any] = first.recipe
+    said = [
+        f"{name.replace('_', ' ')} {recipe[name]:g} instead of {wanted:g}"
+        if isinstance(wanted, float | int) and not isinstance(wanted, bool)
+        else f"{name.replace('_', ' ')} {_word(recipe[name])} instead of {_word(wanted)}"
+        for name, wanted in PROTOCOL.items()
+        if name in recipe and recipe[name] != wanted
+    ]
+    train, test = IMAGES.get(first.key.dataset, (None, None))
+    here = first.n_train + first.n_val
+    if train is not None and here != train:
+        said.append(f"{number(here)} training and validation images instead of {number(train)}")
+    if test is not None and first.n_test != test:
+        said.append(f"{number(first.n_test)} test images instead of {number(test)}")
+    if len(trainings) != 10:
+        said.append(f"{len(trainings)} run{'s' if len(trainings) > 1 else ''} instead of 10")
+    return said
+
+
+def group_word(group: Group) -> str:
+    """Return what a group of trainings is called.
+
+    >>> group_word(("cifar10", "resnet18"))
+    'ResNet-18 on CIFAR-10'
+    """
+    dataset, model = group
+    return f"{MODEL_WORDS.get(model, model)} on {DATASET_WORDS.get(dataset, dataset)}"
+
+
+def procedure_word(procedure: Procedure) -> str:
+    """Return what a procedure is called.
+
+    >>> procedure_word(REFERENCE), procedure_word(Procedure("ece", False))
+    ('log loss + TS', 'ECE')
+    """
+    return METRIC_WORDS[procedure.metric] + (" + TS" if procedure.scaled else "")
+
+
+def _word(value: object) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def _cost(group: Group, trainings: list[Training]) -> Cost:
+    parts = {
+        name: np.array([each.seconds.get(name, 0.0) for each in trainings])
+        for name in ("training", "evaluating", "metrics")
+    }
+    total = sum(parts.values(), start=np.zeros(len(trainings)))
+    images = np.array([each.n_train * each.epochs for each in trainings])
+    flops = np.array(
+        [3.0 * each.flops for each in trainings]
+    )  # a step is three times a forward pass
+    with np.errstate(divide="ignore", invalid="ignore"):
+        speed = images / parts["training"]
+        shares = {name: float(np.median(part / total)) for name, part in parts.items()}
+    return Cost(
+        *group,
+        len(trainings),
+        trainings[0].parameters,
+        trainings[0].flops,
+        float(np.median(total)) / 60,
+        shares["training"],
+        shares["evaluating"],
+        shares["metrics"],
+        float(np.median(speed)),
+        float(np.median(speed * flops)) / 1e9,
+        max(each.peak_memory for each in trainings),
+    )

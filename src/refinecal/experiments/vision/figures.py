@@ -1,0 +1,179 @@
+"""The figures of the report on images: figures 1 and 4 of the paper, for every run that there is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from refinecal.experiments.vision.analysis import (
+    DATASET_WORDS,
+    METRIC_WORDS,
+    MODEL_WORDS,
+    Analysis,
+    group_word,
+    procedure_word,
+)
+from refinecal.experiments.vision.results import Group, Training
+from refinecal.plots.experiment import StoppingTimesDisplay, draw_panels
+from refinecal.plots.run_curves import RunCurvesDisplay
+from refinecal.plots.run_differences import RunDifferencesDisplay, group_looks
+from refinecal.plots.training_curve import TrainingCurveDisplay
+from refinecal.report import Figure
+from refinecal.report.words import spaced
+
+__all__ = ["differences", "epochs", "first_run", "over_runs"]
+
+COLOURS = {"log_loss": "risk", "refinement": "refinement"}  # else that of calibration
+TERMS = ("risk", "calibration", "refinement")
+
+
+def training_curve(training: Training) -> TrainingCurveDisplay:
+    """Return figure 1 of the paper for one training: the validation loss and its two parts."""
+    return TrainingCurveDisplay(
+        np.arange(1, training.epochs + 1),
+        risk=training.curve("val.log_loss"),
+        calibration=training.curve("val.calibration"),
+        refinement=training.curve("val.refinement"),
+        step_name="epoch",
+    )
+
+
+def first_run(analysis: Analysis, group: Group) -> Figure:
+    """Return figure 1 of the paper for the first seed of a group."""
+    first = analysis.results.of(group)[0]
+    display = training_curve(first)
+    said = ", ".join(
+        f"{name} {display.smallest[name][1]:.4f} at epoch {display.smallest[name][0]}"
+        for name in TERMS
+        if name in display.smallest
+    )
+    return Figure(
+        lambda canvas: training_curve(first).plot(canvas.add_subplot()),
+        f"{group_word(group)}: the validation loss and its parts (seed {first.key.seed})",
+        "As figure 1 of the paper. Dots mark where each curve is lowest. The shade between risk and "
+        "refinement is the calibration error.",
+        f"Smallest: {said}." if said else "No curve is finite.",
+        wide=(7.2, 3.6),
+        narrow=(3.6, 3.4),
+    )
+
+
+def on_validation(analysis: Analysis, group: Group) -> RunCurvesDisplay:
+    """Return risk, refinement and calibration of the validation images, of all runs."""
+    curves = {
+        "risk": analysis.curves(group, "val.log_loss"),
+        "refinement": analysis.curves(group, "val.refinement"),
+        "calibration": analysis.curves(group, "val.calibration"),
+    }
+    return RunCurvesDisplay(np.arange(1, curves["risk"].shape[1] + 1), curves)
+
+
+def on_test(analysis: Analysis, group: Group) -> RunCurvesDisplay:
+    """Return the test loss before and after scaling, of all runs, and which epochs were chosen."""
+    curves = {
+        "risk": analysis.curves(group, "test.log_loss"),
+        "refinement": analysis.curves(group, "test.log_loss_ts"),
+    }
+    return RunCurvesDisplay(
+        np.arange(1, curves["risk"].shape[1] + 1),
+        curves,
+        labels={"risk": "as it is", "refinement": "after TS"},
+        chosen={COLOURS[name]: analysis.chosen(group, name) for name in COLOURS},
+        choosers={COLOURS[name]: METRIC_WORDS[name] for name in COLOURS},
+        what="test log loss",
+    )
+
+
+def over_runs(analysis: Analysis, group: Group) -> Figure:
+    """Return the curves of all runs: of validation images, and of test images beside them."""
+    runs = len(analysis.results.of(group))
+    panels = {
+        "Validation images": on_validation(analysis, group),
+        "Test images": on_test(analysis, group),
+    }
+    many = "thin lines are runs, thick ones" if runs <= 5 else "bands hold all runs, lines are"
+    each = f"{runs} runs: {many} their mean. " if runs > 1 else ""
+    said = "; ".join(
+        f"{title}: {', '.join(display.said().values())}" for title, display in panels.items()
+    )
+    return Figure(
+        lambda canvas: draw_panels(canvas, panels),
+        f"{group_word(group)}: {'all runs' if runs > 1 else 'validation and test images'}",
+        f"{each}Left, a dot where each run is lowest. Right, the test log loss as it is, and after "
+        "temperature scaling (TS) by the validation images; dots on the latter are the epochs that log loss "
+        "and refinement chose, of validation images.",
+        said,
+        wide=(7.2, 3.5),
+        narrow=(3.6, 6.4),
+    )
+
+
+def differences(analysis: Analysis) -> Figure:
+    """Return figure 4 of the paper: relative differences to log loss + TS, one dot per run."""
+    names = {
+        group: (DATASET_WORDS.get(group[0], group[0]), MODEL_WORDS.get(group[1], group[1]))
+        for group in analysis.groups
+    }
+    looks, key = group_looks(list(names.values()))
+    display = RunDifferencesDisplay(
+        {
+            procedure_word(procedure): {
+                group_word(group): analysis.relative(group, procedure)
+                for group in analysis.groups
+                if procedure.metric in analysis.metrics(group)
+            }
+            for procedure in analysis.procedures()
+        },
+        looks={group_word(group): looks[words] for group, words in names.items()},
+        key=key,
+    )
+    rows = len(display.names)
+    said = ", ".join(f"{name} median {at[2]:+.2f} %" for name, at in display.quantiles.items())
+    return Figure(
+        lambda canvas: display.plot(canvas.add_subplot()),
+        "Test log loss relative to log loss + TS",
+        spaced(
+            "As figure 4 of the paper, turned on its side. One dot per run. Boxes end at the quartiles, "
+            "whiskers at the 10 and 90 % quantiles of all runs. Left of 0 is better than stopping by "
+            "log loss and temperature scaling (TS). The axis is logarithmic beyond 0.1 %."
+        ),
+        said,
+        wide=(7.2, 0.9 + 0.42 * rows + 0.18 * -(-len(key) // 5)),
+        narrow=(3.6, 1.1 + 0.42 * rows + 0.17 * -(-len(key) // 2)),
+    )
+
+
+def epochs(analysis: Analysis) -> Figure:
+    """Return which epochs each metric chose."""
+    panels = {
+        group_word(group): StoppingTimesDisplay(
+            {
+                METRIC_WORDS[metric]: _known(analysis.chosen(group, metric))
+                for metric in analysis.metrics(group)
+            },
+            max(each.epochs for each in analysis.results.of(group)),
+            "epoch",
+            {
+                METRIC_WORDS[metric]: COLOURS.get(metric, "calibration")
+                for metric in analysis.metrics(group)
+            },
+        )
+        for group in analysis.groups
+    }
+    rows = max(len(each.names) for each in panels.values())
+    height = 0.8 + 0.27 * rows
+    said = "; ".join(
+        f"{title}: " + ", ".join(f"{name} {at[2]:g}" for name, at in each.quantiles.items())
+        for title, each in panels.items()
+    )
+    return Figure(
+        lambda canvas: draw_panels(canvas, panels),
+        "Epochs that each metric chose",
+        "One dot per run; boxes and whiskers as in the figure of differences.",
+        said,
+        wide=(7.2, 0.2 + height * -(-len(panels) // 2)),
+        narrow=(3.6, len(panels) * (height + 0.2)),
+    )
+
+
+def _known(chosen: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
+    return [epoch for epoch in chosen.tolist() if not np.isnan(epoch)]

@@ -1,0 +1,107 @@
+"""The report of an experiment on images: one page with the paper's figures and tables, and CSV files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from refinecal.experiments._pages import is_page
+from refinecal.experiments.vision.analysis import (
+    DATASET_WORDS,
+    MODEL_WORDS,
+    Analysis,
+    group_word,
+)
+from refinecal.experiments.vision.background import costs_section, run_section
+from refinecal.experiments.vision.sections import (
+    curves_section,
+    epochs_section,
+    headline_section,
+    pairs_section,
+    tables_section,
+    unscaled_section,
+)
+from refinecal.experiments.vision.tables import write_tables
+from refinecal.experiments.vision.words import lead, sentence, signed
+from refinecal.report import Card, Page, save_figures, write
+from refinecal.report.of_evaluation import facts_of
+from refinecal.report.words import spaced
+
+__all__ = ["PAGE", "is_report", "page", "write_report"]
+
+PAGE, PICTURES = "report.html", "figures"
+TITLE = "Stopping by refinement, on images"
+
+
+def write_report(analysis: Analysis, folder: Path, pictures: str | None = None) -> Path:
+    """Write the page and the tables into a folder; return the page.
+
+    Parameters
+    ----------
+    analysis : Analysis
+        What the results say.
+    folder : Path
+        Made if it is not there.
+    pictures : {"png", "svg", "pdf"}, optional
+        Write each figure into ``folder/figures``, too, as such a picture.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    made = page(analysis)
+    write(made, folder / PAGE)  # first, so that the folder is known as a report from now on
+    write_tables(analysis, folder)
+    if pictures is not None:
+        save_figures(made, folder / PICTURES, pictures)
+    return folder / PAGE
+
+
+def is_report(folder: Path) -> bool:
+    """Tell whether a folder holds what :func:`write_report` wrote, by the title of its page."""
+    return is_page(folder / PAGE, TITLE)
+
+
+def page(analysis: Analysis) -> Page:
+    """Return the report: the answer first, then the curves and tables of the paper, then everything else."""
+    compared = bool(analysis.headlines)
+    sections = [
+        *([headline_section(analysis)] if compared else []),
+        curves_section(analysis),
+        tables_section(analysis),
+        pairs_section(analysis),
+        epochs_section(analysis),
+        unscaled_section(analysis),
+        costs_section(analysis),
+        run_section(analysis),
+    ]
+    return Page(
+        TITLE,
+        spaced(lead(analysis)),
+        cards=cards(analysis),
+        points=[spaced(sentence(analysis, group)) for group in analysis.headlines],
+        sections=sections,
+        facts=_facts(analysis),
+    )
+
+
+def cards(analysis: Analysis) -> list[Card]:
+    """Return the numbers that matter most."""
+    results = analysis.results
+    said = [f"{len(results.failed)} failed"] if results.failed else []
+    said += [f"{len(results.stopped)} ended early"] if results.stopped else []
+    said += [f"{results.missing} not yet run"] if results.missing else []
+    made = [Card("trainings", len(results.trainings), ", ".join(said) or "none failed")]
+    for group in list(analysis.headlines)[:3]:
+        percent = signed(analysis.compared_to(group), 1)
+        made.append(
+            Card("test log loss", spaced(f"{percent} %"), f"by refinement: {group_word(group)}")
+        )
+    return made
+
+
+def _facts(analysis: Analysis) -> dict[str, str]:
+    plans = analysis.results.plans
+    return facts_of(
+        **{
+            "data sets": ", ".join(dict.fromkeys(DATASET_WORDS[d] for d, _ in analysis.groups)),
+            "models": ", ".join(MODEL_WORDS[model] for model in analysis.models),
+            "plan": ", ".join(plan.key for plan in plans),
+        }
+    )

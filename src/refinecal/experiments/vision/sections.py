@@ -1,0 +1,240 @@
+"""What the report on images says of ways to stop: the paper's figures and tables, and what they leave out."""
+
+from __future__ import annotations
+
+from refinecal.experiments.vision import figures
+from refinecal.experiments.vision._cells import (
+    GROUP_COLUMN,
+    Blocks,
+    Cells,
+    Columns,
+    chance_cell,
+    measured_cell,
+    unbroken,
+)
+from refinecal.experiments.vision.analysis import (
+    METRIC_WORDS,
+    REFERENCE,
+    SCORE_WORDS,
+    TABLE,
+    Analysis,
+    Procedure,
+    best_of,
+    group_word,
+    procedure_word,
+)
+from refinecal.experiments.vision.intervals import apart
+from refinecal.experiments.vision.results import Group
+from refinecal.experiments.vision.words import gap
+from refinecal.report import Column, Section, Table, Written
+from refinecal.report.words import spaced
+
+__all__ = [
+    "curves_section",
+    "epochs_section",
+    "headline_section",
+    "pairs_section",
+    "tables_section",
+    "unscaled_section",
+]
+
+PAPER_WORD = "the paper"
+HERE_WORD = "here"
+COMPARED = ("log_loss", "brier", "accuracy")  # in pairs; the tables as files have all scores
+
+
+def headline_section(analysis: Analysis) -> Section:
+    """Return refinement against log loss, and figure 4 of the paper."""
+    columns: Columns = [
+        GROUP_COLUMN,
+        Column(
+            "log loss + TS", digits=4, help="Mean test log loss of the epoch that log loss chose."
+        ),
+        Column("refinement + TS", digits=4),
+        Column("difference", help="Paired, with the 95 % interval of Student's t over runs."),
+        Column(
+            "%", digits=2, help="The difference as a part of the first loss; negative is better."
+        ),
+        Column(
+            unbroken("− · 0 · +"),
+            help="Runs whose difference is negative, exactly 0, and positive.",
+        ),
+        Column("p", help="Of the paired t-test."),
+        Column(unbroken("all told"), help="Whether the interval leaves out 0."),
+    ]
+    rows: list[Cells] = [
+        [
+            group_word(group),
+            *(analysis.mean(group, one).mean for one in (REFERENCE, Procedure("refinement"))),
+            Written(unbroken(gap(found)), found.mean),
+            analysis.compared_to(group),
+            unbroken(f"{found.lower} · {found.equal} · {found.higher}"),
+            *(chance_cell(found.p), unbroken(found.verdict)),
+        ]
+        for group, found in analysis.headlines.items()
+    ]
+    text = (
+        "Both choose an epoch of the same training by the same validation images, and both are followed by "
+        "temperature scaling (TS) on these images. So the difference is what the choice alone changes.",
+        "Test images are the same in all runs: an interval tells what another seed would change, not what "
+        "other test images would.",
+    )
+    table = Table("Refinement + TS against log loss + TS: test log loss", columns, rows)
+    blocks = (table, figures.differences(analysis))
+    return Section("Refinement or log loss", [spaced(each) for each in text], blocks)
+
+
+def curves_section(analysis: Analysis) -> Section:
+    """Return figure 1 of the paper for every group, and the same over all runs."""
+    blocks: Blocks = []
+    for group in analysis.groups:
+        blocks += [figures.first_run(analysis, group), figures.over_runs(analysis, group)]
+    text = (
+        "Risk is the log loss of the validation images; refinement is what is left of it after the best "
+        "temperature, and calibration is what that removes. Where they are not smallest at the same epoch, "
+        "the epoch of the smallest risk has calibration error, and is not the best for refinement.",
+    )
+    return Section("While training", text, blocks)
+
+
+def tables_section(analysis: Analysis) -> Section:
+    """Return the tables of appendix E, beside the published numbers where there are any."""
+    text = [
+        "Test scores after temperature scaling, of the epoch that each metric chose on the validation "
+        "images: means over runs ± half of the 95 % interval of Student's t. Bold is the best, with the "
+        "decimals that are shown. ECE has 15 bins.",
+    ]
+    blocks: Blocks = []
+    for group in analysis.groups:
+        blocks.append(_scores_table(analysis, group))
+        if analysis.published(group, "log_loss"):
+            blocks.append(_against_table(analysis, group))
+            text.append(_comparable(analysis, group))
+    return Section("The tables of appendix E", [spaced(each) for each in text], blocks)
+
+
+def _scores_table(analysis: Analysis, group: Group, scaled: bool = True) -> Table:
+    """Return the means of a group, and below them those of the paper."""
+    best = {score: analysis.best(group, score, scaled) for score in TABLE}
+    rows: list[Cells] = []
+    for metric in analysis.metrics(group):
+        means = {score: analysis.mean(group, Procedure(metric, scaled), score) for score in TABLE}
+        cells = [measured_cell(means[score], score, metric in best[score]) for score in TABLE]
+        rows.append([unbroken(METRIC_WORDS[metric]), HERE_WORD, *cells])
+    printed = _paper_rows(analysis, group) if scaled else []
+    names = [SCORE_WORDS[each] for each in TABLE]
+    columns: Columns = ["stopping metric", *(["from"] if printed else []), *names]
+    if not printed:
+        rows = [[row[0], *row[2:]] for row in rows]
+    what = "after temperature scaling" if scaled else "as they are"
+    return Table(f"{group_word(group)}: test scores {what}", columns, rows + printed)
+
+
+def _paper_rows(analysis: Analysis, group: Group) -> list[Cells]:
+    """Return what the paper printed for a group, if it did; its best is bold, too."""
+    printed = {score: analysis.published(group, score) for score in TABLE}
+    best = {score: best_of(means, score) for score, means in printed.items()}
+    return [
+        [
+            *(unbroken(METRIC_WORDS[metric]), unbroken(PAPER_WORD)),
+            *(
+                measured_cell(printed[score][metric], score, metric in best[score])
+                for score in TABLE
+            ),
+        ]
+        for metric in printed["log_loss"]
+    ]
+
+
+def _against_table(analysis: Analysis, group: Group) -> Table:
+    """Return how far the means are from the published ones."""
+    rows: list[Cells] = []
+    for metric in analysis.published(group, "log_loss"):
+        if metric in analysis.metrics(group):
+            gaps = {
+                score: apart(
+                    analysis.mean(group, Procedure(metric), score),
+                    analysis.published(group, score)[metric],
+                )
+                for score in TABLE
+            }
+            cells = [
+                Written(unbroken(gap(gaps[score], score, 3)), gaps[score].mean) for score in TABLE
+            ]
+            rows.append([unbroken(METRIC_WORDS[metric]), *cells])
+    columns: Columns = ["stopping metric", *(SCORE_WORDS[each] for each in TABLE)]
+    note = (
+        "Mean here less mean in the paper, ± half of Welch's 95 % interval. That of accuracy is in "
+        "percentage points. The published numbers are rounded, which alone makes up to 0.0005, or 0.05 "
+        "points."
+    )
+    return Table(f"{group_word(group)}: here less the paper", columns, rows, spaced(note))
+
+
+def _comparable(analysis: Analysis, group: Group) -> str:
+    """Say whether the numbers can be compared with the paper's."""
+    said = analysis.departures(group)
+    if not said:
+        return f"{group_word(group)} was trained by the paper's protocol."
+    return (
+        f"{group_word(group)} was not trained by the paper's protocol ({', '.join(said)}): its numbers "
+        "stand beside, and are not a replication."
+    )
+
+
+def pairs_section(analysis: Analysis) -> Section:
+    """Return direct comparisons of stopping metrics, and of scaling with none."""
+    text = (
+        "First less second in the same trainings: means over runs ± half of the 95 % interval of Student's "
+        "t. Below 0 the first is better, but for accuracy, which is in percentage points. Many comparisons "
+        "are shown: of 20 without any difference, one will seem to have one.",
+    )
+    tables = [_pairs_table(analysis, group) for group in analysis.groups]
+    return Section("Each metric against the others", [spaced(each) for each in text], tables)
+
+
+def _pairs_table(analysis: Analysis, group: Group) -> Table:
+    columns: Columns = [
+        "first",
+        "second",
+        *(SCORE_WORDS[score] for score in COMPARED),
+        Column(unbroken("all told"), help="Of log loss: whether the interval leaves out 0."),
+    ]
+    rows: list[Cells] = []
+    for first, second in analysis.pairs(group):
+        found = {score: analysis.compared(group, first, second, score) for score in COMPARED}
+        cells = [Written(unbroken(gap(each, score)), each.mean) for score, each in found.items()]
+        about = [unbroken(procedure_word(each)) for each in (first, second)]
+        loss = found["log_loss"]
+        rows.append([*about, *cells, unbroken(loss.verdict)])
+    return Table(f"{group_word(group)}: paired differences in test scores", columns, rows)
+
+
+def epochs_section(analysis: Analysis) -> Section:
+    """Return which epochs each metric chose."""
+    from numpy import nanmax, nanmedian, nanmin
+
+    rows: list[Cells] = []
+    for group in analysis.groups:
+        last = max(each.epochs for each in analysis.results.of(group))
+        for metric in analysis.metrics(group):
+            chosen = analysis.chosen(group, metric)
+            spread = (float(each(chosen)) for each in (nanmin, nanmedian, nanmax))
+            about = group_word(group), unbroken(METRIC_WORDS[metric])
+            rows.append([*about, *spread, last])
+    counts = [Column(name, digits=0) for name in ("first", "median", "last", "of")]
+    columns: Columns = [GROUP_COLUMN, "metric", *counts]
+    note = (
+        "ECE and smooth ECE are small before anything is learned: they are no metrics to stop by."
+    )
+    table = Table("Best epochs over runs", columns, rows, note)
+    return Section("When each metric stops", (), (figures.epochs(analysis), table))
+
+
+def unscaled_section(analysis: Analysis) -> Section:
+    """Return the same tables without temperature scaling."""
+    blocks = [_scores_table(analysis, group, scaled=False) for group in analysis.groups]
+    text = (
+        "The same choices, without temperature scaling: what is not calibrated afterwards costs.",
+    )
+    return Section("Without temperature scaling", text, blocks)

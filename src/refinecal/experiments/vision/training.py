@@ -1,0 +1,253 @@
+"""One training of the paper's protocol on images: every epoch, and after each of them every metric."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal.experiments.vision._checkpoints import Checkpoint, CheckpointFile
+from refinecal.experiments.vision._devices import (
+    Team,
+    choose_precision,
+    forget_peak,
+    new_team,
+    peak_memory,
+    quietly,
+)
+from refinecal.experiments.vision._learner import Learner
+from refinecal.experiments.vision._metrics import STOPPING, EpochMetrics, new_monitor, warm_up
+from refinecal.experiments.vision.images import validation_split
+from refinecal.experiments.vision.networks import flops, n_parameters
+from refinecal.experiments.vision.plan import Key
+from refinecal.experiments.vision.recipe import Recipe
+from refinecal.experiments.vision.unit import VisionUnit
+from refinecal.stopping import RefinementMonitor
+
+if TYPE_CHECKING:
+    import torch
+
+    from refinecal.experiments.vision.images import ImageSet
+
+__all__ = ["STOPPING", "Outcome", "train"]
+
+Outcome = VisionUnit
+LIMIT = 1  # beside the seed: what the random numbers are for
+Progress = Callable[[int, int], None]
+Rows = NDArray[np.int64]
+
+
+def train(
+    recipe: Recipe,
+    images: ImageSet,
+    seed: int = 0,
+    *,
+    device: str | torch.device | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: int = 1,
+    monitor: RefinementMonitor | None = None,
+    progress: Progress | None = None,
+) -> VisionUnit:
+    """Train one network on images; return every metric at every epoch, and the best epoch by each.
+
+    After each epoch, counted from 1, the network predicts the validation and test images. Metrics are taken
+    of the predictions as they are, and after temperature scaling that is fitted to the validation images. All
+    epochs are trained, unless the loss stops being a number: then ``stopped`` says so, and what was best
+    before stays.
+
+    The same recipe, images and seed give the same result on the same device with the same number of threads,
+    however often the training was killed and resumed.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        How to train.
+    images : ImageSet
+        Training and test images.
+    seed : int, default 0
+        Of the split into training and validation images, the first weights, the order of the images,
+        augmentation and dropout.
+    device : str, optional
+        Such as ``"cpu"`` or ``"cuda:1"``; by default a GPU if there is one. Processes that ``accelerate
+        launch`` started share each batch, and the images to predict; all return the same.
+    checkpoint : path, optional
+        A folder for this training alone, which all its processes can read. If it holds the state of this
+        training, that goes on from there.
+    every : int, default 1
+        After how many epochs to write the state.
+    monitor : RefinementMonitor, optional
+        Follows the validation images; if it has a patience, that ends the training early. It has to follow
+        :data:`STOPPING`.
+    progress : callable, optional
+        Called after each epoch with its number, and with how many there are.
+
+    Returns
+    -------
+    VisionUnit
+
+    Examples
+    --------
+    >>> from refinecal.experiments.vision.images import ImageSet
+    >>> x = np.random.default_rng(0).integers(0, 256, (60, 3, 16, 16), np.uint8)
+    >>> y = np.arange(60) % 2
+    >>> images = ImageSet("cifar10", x[:40], y[:40], x[40:], y[40:], ("cat", "dog"))
+    >>> found = train(Recipe("cifar10", "small", epochs=2), images, device="cpu")
+    >>> found.epochs, found.n_train, found.n_val
+    (2, 36, 4)
+
+    References
+    ----------
+    Section 5 and appendix E of the paper.
+    """
+    _check(recipe, images, seed, every)
+    team = new_team(device)
+    recipe = replace(recipe, precision=choose_precision(recipe.precision, team.device))
+    with quietly(team.device):
+        forget_peak(team.device)
+        warm_up()
+        monitor = new_monitor() if monitor is None else monitor
+        training = _Training(recipe, images, seed, team, monitor)
+        return training.run(checkpoint, every, progress)
+
+
+def split(labels: Rows, recipe: Recipe, seed: int) -> tuple[Rows, Rows]:
+    """Return which of the training images to learn from, and which are for validation."""
+    rows = np.arange(len(labels))
+    if recipe.limit_train is not None and recipe.limit_train < len(rows):
+        random = np.random.default_rng([seed, LIMIT])
+        rows = np.sort(random.permutation(rows)[: recipe.limit_train])
+    train_rows, val_rows = validation_split(labels[rows], recipe.validation, seed)
+    return rows[train_rows], rows[val_rows]
+
+
+class _Training:
+    """All that changes from epoch to epoch."""
+
+    def __init__(
+        self, recipe: Recipe, images: ImageSet, seed: int, team: Team, monitor: RefinementMonitor
+    ) -> None:
+        self.recipe, self.images, self.seed, self.team = recipe, images, seed, team
+        self.train_rows, self.val_rows = split(images.train_y, recipe, seed)
+        n_classes = images.n_classes
+        self.learner = Learner(
+            recipe, images.train_x, images.train_y, self.train_rows, n_classes, seed, team
+        )
+        self.test_x = self.learner.placed(images.test_x)
+        self.metrics = EpochMetrics(images.train_y[self.val_rows], images.test_y, monitor)
+        self.seconds = dict.fromkeys(("training", "evaluating", "metrics"), 0.0)
+        self.memory = 0  # the peak of processes before this one
+        self.epoch = 0  # how many are done
+
+    @property
+    def ended(self) -> bool:
+        return self.epoch >= self.recipe.epochs or bool(self.metrics.stopped)
+
+    def run(
+        self, folder: str | os.PathLike[str] | None, every: int, progress: Progress | None
+    ) -> VisionUnit:
+        """Go on to the end; from the checkpoint, if there is one."""
+        file = None if folder is None else CheckpointFile(folder)
+        if file is not None:
+            self._resume(file)
+        while not self.ended:
+            self._train_epoch(self.epoch + 1)
+            if file is not None and (self.ended or self.epoch % every == 0):
+                self._save(file)
+            if progress is not None and self.team.rank == 0:
+                progress(self.epoch, self.recipe.epochs)
+        return self._outcome()
+
+    def _train_epoch(self, epoch: int) -> None:
+        with self._clock("training"):
+            loss = self.learner.learn(epoch)
+        if math.isfinite(loss):
+            with self._clock("evaluating"):
+                val = self.learner.logits(self.learner.x, self.val_rows)
+                test = self.learner.logits(self.test_x)
+            with self._clock("metrics"):
+                self.metrics.update(epoch, loss, val, test)
+        else:
+            self.metrics.lose(epoch, loss)
+        self.epoch = epoch
+
+    @contextmanager
+    def _clock(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.seconds[name] += time.perf_counter() - began
+
+    # ---- resuming ----------------------------------------------------------------------------------------
+
+    def _resume(self, file: CheckpointFile) -> None:
+        if self.team.rank == 0:
+            file.prepare()
+        self.team.wait()
+        state = file.load(self._task)
+        if state is None:
+            return
+        self.epoch, self.seconds, self.memory = state.epoch, state.seconds, state.peak_memory
+        self.learner.load(state.net, state.momentum)
+        self.metrics.load(state.metrics, state.val, state.test)
+
+    def _save(self, file: CheckpointFile) -> None:
+        if self.team.rank == 0:
+            net, momentum = self.learner.state()
+            metrics, memory = self.metrics, self._memory()
+            about = (self.epoch, self._task, metrics.state(), self.seconds, memory)
+            file.save(Checkpoint(*about, net, momentum, metrics.val_logits, metrics.test_logits))
+        self.team.wait()
+
+    @cached_property
+    def _task(self) -> dict[str, Any]:
+        """Return what has to be the same for a training to go on with the same result."""
+        return self.recipe.to_dict() | {
+            "seed": self.seed,
+            "images": self.images.digest(),
+            "device": self.team.device.type,
+            "processes": self.team.size,
+        }
+
+    # ---- the end -----------------------------------------------------------------------------------------
+
+    def _memory(self) -> int:
+        return max(self.memory, peak_memory(self.team.device))
+
+    def _outcome(self) -> VisionUnit:
+        images, metrics = self.images, self.metrics
+        return VisionUnit(
+            key=Key(self.recipe.dataset, self.recipe.model, self.seed),
+            recipe=self.recipe.to_dict(),
+            n_train=len(self.train_rows),
+            n_val=len(self.val_rows),
+            n_test=len(images.test_y),
+            y_val=images.train_y[self.val_rows],
+            y_test=images.test_y,
+            history=metrics.history,
+            best=metrics.best,
+            val_logits=metrics.val_logits,
+            test_logits=metrics.test_logits,
+            seconds=dict(self.seconds),
+            peak_memory=self._memory(),
+            parameters=n_parameters(self.learner.net),
+            flops=flops(self.learner.net, images.shape),
+            stopped=metrics.stopped,
+        )
+
+
+def _check(recipe: Recipe, images: ImageSet, seed: Any, every: Any) -> None:
+    if recipe.dataset != images.name:
+        raise ValueError(
+            f"recipe.dataset is {recipe.dataset!r}, but images are {images.name!r}: read those of the recipe"
+        )
+    for name, value, least in (("seed", seed, 0), ("every", every, 1)):
+        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{name} is {value!r}: it must be a whole number of at least {least}")

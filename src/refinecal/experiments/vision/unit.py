@@ -1,0 +1,194 @@
+"""What one training on images leaves behind: one file, in which nothing is ever run when it is opened."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._json import plain
+from refinecal._whole import whole
+from refinecal.experiments.vision.plan import Key
+
+__all__ = ["VisionUnit"]
+
+FORMAT = 1  # of the file
+HEADER = "header.json"
+COUNTS = ("n_train", "n_val", "n_test", "peak_memory", "parameters", "flops")
+LABELS = ("y_val", "y_test")
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VisionUnit:
+    """One training to its last epoch: every metric at every epoch, and the logits at the best ones.
+
+    Attributes
+    ----------
+    key : Key
+        Which data set, model and seed.
+    recipe : dict
+        How it was trained: the fields of the recipe.
+    n_train, n_val, n_test : int
+        Images of each part.
+    y_val, y_test : ndarray of int64
+        Labels as codes 0..k-1.
+    history : dict
+        By name, ``"<part>.<metric>"``, a value for each epoch, NaN where it was not a number. The parts are
+        ``train``, ``val`` and ``test``; ``_ts`` at the end is after temperature scaling.
+    best : dict
+        For each stopping metric the best epoch, counted from 1; without those that were never a number.
+    val_logits, test_logits : dict
+        By epoch, for the best epochs: ``(n, k)`` float32.
+    seconds : dict
+        Of ``training``, ``evaluating`` and ``metrics``.
+    peak_memory : int
+        The most memory of the device, in bytes; of the process, on a CPU.
+    parameters, flops : int
+        Of the network: numbers that it learns, and floating point operations of one image forward.
+    stopped : str
+        Why it ended before its last epoch, if it did: such as a loss that was not a number.
+    """
+
+    key: Key
+    recipe: dict[str, Any]
+    n_train: int
+    n_val: int
+    n_test: int
+    y_val: NDArray[np.int64]
+    y_test: NDArray[np.int64]
+    history: dict[str, NDArray[np.float64]]
+    best: dict[str, int]
+    val_logits: dict[int, NDArray[np.float32]]
+    test_logits: dict[int, NDArray[np.float32]]
+    seconds: dict[str, float]
+    peak_memory: int
+    parameters: int
+    flops: int
+    stopped: str = ""
+
+    @property
+    def epochs(self) -> int:
+        """Return how many epochs were trained."""
+        return max((len(values) for values in self.history.values()), default=0)
+
+    def at(self, name: str, metric: str) -> float:
+        """Return one value of the history at the best epoch of a stopping metric; NaN without one."""
+        epoch = self.best.get(metric)
+        return float("nan") if epoch is None else float(self.history[name][epoch - 1])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one ``.npz`` file, whole or not at all; equal results make equal bytes."""
+        self._check()
+        names, epochs = list(self.history), sorted(self.val_logits)
+        header = {
+            "format": FORMAT,
+            "key": list(self.key),
+            "recipe": self.recipe,
+            **{name: getattr(self, name) for name in COUNTS},
+            "history": names,
+            "best": self.best,
+            "epochs": epochs,
+            "seconds": self.seconds,
+            "stopped": self.stopped,
+        }
+        text = json.dumps(plain(header), ensure_ascii=False, allow_nan=False).encode()
+        arrays: Arrays = {HEADER: np.frombuffer(text, np.uint8)}
+        arrays |= {name: np.asarray(getattr(self, name), np.int64) for name in LABELS}
+        arrays["history"] = np.array([self.history[name] for name in names], np.float64)
+        for epoch in epochs:
+            arrays[f"val_{epoch}"] = np.asarray(self.val_logits[epoch], np.float32)
+            arrays[f"test_{epoch}"] = np.asarray(self.test_logits[epoch], np.float32)
+        with whole(path) as part, part.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what :meth:`save` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the file is anything else, or damaged.
+        """
+        with _reading(Path(path)), np.load(path, allow_pickle=False) as stored:
+            header = json.loads(stored[HEADER].tobytes())
+            if header["format"] != FORMAT:
+                raise ValueError(f"its format is {header['format']}, not {FORMAT}")
+            found = cls(**_fields(header, stored))
+            found._check()
+        return found
+
+    @staticmethod
+    def is_whole(path: str | os.PathLike[str]) -> bool:
+        """Tell whether a file has its end, by a look at it; what is before it is checked by :meth:`load`."""
+        return zipfile.is_zipfile(path)
+
+    def _check(self) -> None:
+        """Complain of contents that do not fit together."""
+        for name, n in (("y_val", self.n_val), ("y_test", self.n_test)):
+            if getattr(self, name).shape != (n,):
+                raise ValueError(f"{name} is not of {n} images")
+        for name, values in self.history.items():
+            if values.shape != (self.epochs,):
+                raise ValueError(f"history {name!r} is not of {self.epochs} epochs")
+        if not all(1 <= epoch <= self.epochs for epoch in self.best.values()):
+            raise ValueError(f"a best epoch is not in 1..{self.epochs}")
+        _check_logits(self)
+
+
+def _check_logits(unit: VisionUnit) -> None:
+    if set(unit.val_logits) != set(unit.test_logits):
+        raise ValueError("val_logits and test_logits are of different epochs")
+    if not set(unit.best.values()) <= set(unit.val_logits):
+        raise ValueError("logits of a best epoch are missing")
+    widths = set()
+    for part, n in ((unit.val_logits, unit.n_val), (unit.test_logits, unit.n_test)):
+        for logits in part.values():
+            if logits.ndim != 2 or len(logits) != n:
+                raise ValueError(f"logits of shape {logits.shape} are not of {n} images")
+            widths.add(logits.shape[1])
+    if len(widths) > 1:
+        raise ValueError("logits are of different numbers of classes")
+
+
+def _fields(header: Mapping[str, Any], stored: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    found = {
+        "key": Key(*header["key"]),
+        "recipe": header["recipe"],
+        **{name: int(header[name]) for name in COUNTS},
+        **{name: stored[name].astype(np.int64, casting="safe") for name in LABELS},
+        "history": dict(zip(header["history"], stored["history"], strict=True)),
+        "best": {name: int(epoch) for name, epoch in header["best"].items()},
+        "val_logits": {int(epoch): stored[f"val_{epoch}"] for epoch in header["epochs"]},
+        "test_logits": {int(epoch): stored[f"test_{epoch}"] for epoch in header["epochs"]},
+        "seconds": header["seconds"],
+        "stopped": header["stopped"],
+    }
+    assert set(found) == {field.name for field in fields(VisionUnit)}
+    return found
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn whatever is wrong with a file into one clear error."""
+    try:
+        if not zipfile.is_zipfile(path) and path.is_file():
+            raise ValueError("it is no archive of arrays")
+        yield
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"{path} is not the result of a training, or it is damaged ({type(error).__name__}: {error}): "
+            "delete it and resume the run, which trains that unit again"
+        ) from error

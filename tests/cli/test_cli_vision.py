@@ -1,0 +1,376 @@
+"""``refinecal experiment vision``: a few images, trained, stopped in the middle, resumed, refused."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_runs import run_command
+from made_images import made, stored, write_images
+from rich.console import Console
+
+from refinecal.cli._vision import EpochWatch, chosen_devices
+from refinecal.cli._voice import Voice
+from refinecal.cli._words import ESCAPES
+from refinecal.cli.experiment import experiment_app
+from refinecal.experiments._worker import limited
+from refinecal.experiments.running import State
+from refinecal.experiments.store import RunFolder
+from refinecal.experiments.tabular.plan import Plan
+from refinecal.experiments.vision.analysis import Analysis
+from refinecal.experiments.vision.images import read_images
+from refinecal.experiments.vision.plan import NO_AUGMENTATION, VisionPlan
+from refinecal.experiments.vision.results import read_results
+from refinecal.experiments.vision.tables import write_tables
+from refinecal.experiments.vision.together import Ranks
+from refinecal.experiments.vision.under_way import Teller, checkpoint_of
+from refinecal.experiments.vision.unit import VisionUnit
+from refinecal.experiments.vision.work import Work, fingerprint
+
+run = partial(run_command, experiment_app)
+
+FEW = ("--data", "images", "--no-check", "--dataset", "fashion-mnist", "--model", "small")
+QUICK = (*FEW, "--batch", 32, "--threads", 1, "--precision", "float32", "--device", "cpu")
+GO_ON = ("--out", "run", "--resume", "--device", "cpu")
+PROGRAM = (
+    "from refinecal.cli import _interrupts; _interrupts.install(); "
+    "from refinecal.cli.experiment import experiment_app; experiment_app(prog_name='refinecal')"
+)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_images("images")
+
+
+def begun(path="run", sets=("fashion-mnist",), **more):
+    """Return a run of which nothing is computed yet."""
+    content = {name: fingerprint(read_images("images", name, check=False)) for name in sets}
+    given = {
+        "epochs": 2,
+        "seeds": 2,
+        "batch": 32,
+        "precision": "float32",
+        "content": content,
+    } | more
+    plan = VisionPlan(sets, ("small",), folder=str(Path("images").resolve()), **given)
+    return RunFolder.create(path, plan)
+
+
+def histories(path):
+    """Return what was computed, of every training."""
+    folder = RunFolder(path)
+    units = [VisionUnit.load(folder.unit_path(key)) for key in folder.finished()]
+    return [
+        (each.key, each.best, {name: list(v) for name, v in each.history.items()}) for each in units
+    ]
+
+
+# ---- a run -------------------------------------------------------------------------------------------------
+
+
+def test_interrupted_and_made_larger_a_run_comes_to_what_one_planned_so_would_have():
+    given = {"epochs": 12, "seeds": 1, "schedule": "cosine", "weight_decay": 0.0}
+    given |= {"limit_train": 60} | NO_AUGMENTATION
+    stored(Path("images"), "mat", made("svhn", 60, 20))
+    whole = begun("whole", sets=("svhn", "fashion-mnist"), **given)
+    _, key = whole.missing()
+    trained(whole)
+    plain = ("--schedule", "cosine", "--weight-decay", 0, "--no-augment")
+    process = begin("--epochs", 12, "--seeds", 1, "--limit", 60, *plain)
+    _wait_for((checkpoint_of(Path("run"), key) / "progress.json").exists, process)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, (out, err)
+    assert "1 data set × 1 network × 1 seed = 1 training of 12 epochs" in out
+    assert "On cpu, with 1 thread each" in out
+    assert err.splitlines() == [
+        "interrupted; all epochs that are finished are kept; go on with: "
+        "refinecal experiment vision --out run --resume --device cpu"
+    ]
+    assert not list(Path("run").rglob(".*"))
+    _check_status_of_what_is_under_way()
+    sets = "svhn,fashion-mnist"  # the new one is looked for where the other one is
+    out, err = run("vision", *GO_ON, "--dataset", sets, "--no-check")
+    assert "run had 1 training, and gets more" in out
+    assert RunFolder("run").plan == whole.plan
+    assert "run: 2 of 2 trainings finished" in out
+    assert "refinecal experiment report run" in out
+    assert err == ""
+    assert not Path("run/checkpoints").exists()
+    assert histories("run") == histories("whole")
+    assert tables("run") == tables("whole")
+    _check_status_of_what_is_finished()
+
+
+def begin(*options):
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "vision", *map(str, (*QUICK, *options)), "--out", "run"],
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _check_status_of_what_is_under_way():
+    out, _ = run("status", "run")
+    assert "run: 0 of 1 training finished, 1 left: about" in out  # by the epochs that it had
+    assert "small on fashion-mnist, seed 0: " in out
+    assert "of 12 epochs" in out
+    assert "Go on:   refinecal experiment vision --out run --resume" in out
+
+
+def _check_status_of_what_is_finished():
+    found = json.loads(run("status", "run", "--json")[0])
+    assert (found["kind"], found["finished"], found["missing"]) == ("vision", 2, 0)
+    assert (found["width"], found["under_way"], found["seconds_left"]) == (1, [], 0)
+    assert [each["method"] for each in found["methods"]] == [
+        "small on svhn",
+        "small on fashion-mnist",
+    ]
+    assert all(each["mean_seconds"] > 0 for each in found["methods"])
+
+
+def _wait_for(condition, process, seconds=120):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def test_one_training_by_several_processes_is_done_once():
+    """With one process, which does what is to be done once."""
+    from accelerate.state import AcceleratorState, PartialState
+
+    folder, told = begun(seeds=1), []
+    try:
+        ranks = Ranks("cpu")
+        assert (ranks.is_first, ranks.size) == (True, 1)
+        assert ranks.opened(folder.path, lambda: folder) is folder
+        ranks.run(
+            folder.missing(), folder, lambda state: told.append((state.finished, len(state.left)))
+        )
+    finally:
+        AcceleratorState._reset_state()
+        PartialState._reset_state()
+    assert told == [(0, 1), (0, 1), (1, 0)]  # after each epoch, and at the end
+    assert folder.missing() == []
+    assert list((folder.path / "checkpoints").iterdir()) == []
+    assert [each["where"] for each in folder.sessions()] == ["together"]
+    assert histories("run")[0][2]["val.log_loss"][0] > 0
+
+
+# ---- what goes wrong ---------------------------------------------------------------------------------------
+
+
+def test_what_failed_is_told_and_tried_again_on_demand():
+    folder = begun(seeds=1)
+    (key,) = folder.missing()
+    folder.unit_path(key).write_bytes(b"PK cut off")
+    write_images("images", seed=1)
+    out, err = run("vision", *GO_ON, code=3)
+    assert f"1 result cut off, to be trained again: {key}" in err
+    assert "failed: small on fashion-mnist, seed 0: ValueError: the images of fashion-mnist" in err
+    assert "run: 0 of 1 training finished, 1 failed" in out
+    assert "1 training failed (small on fashion-mnist): ValueError" in " ".join(out.split())
+    assert "refinecal experiment vision --out run --resume --retry-failed" in out
+    assert "0 to do" in run("vision", *GO_ON, code=3)[0]
+    out, err = run("vision", *GO_ON, "--retry-failed", code=3)  # it still is not what it was
+    assert "0 to do" not in out
+    assert "failed: small on fashion-mnist" in err
+
+
+def test_damaged_results_count_as_missing():
+    folder = begun()
+    first, _ = folder.missing()
+    folder.unit_path(first).write_bytes(b"PK cut off")
+    found = json.loads(run("status", "run", "--json")[0])
+    assert (found["finished"], found["missing"], found["damaged"]) == (0, 2, 1)
+    assert "run: 0 of 2 trainings finished, 2 left (1 result damaged)" in run("status", "run")[0]
+
+
+def test_of_images_that_are_gone_the_cure_is_named():
+    folder = begun(seeds=1)
+    why = "no files of fashion-mnist: " + "put them there, " * 20 + "or get them"
+    folder.record_failure(*folder.missing(), {"kind": "FileNotFoundError", "message": why})
+    out, _ = run("status", "run")
+    assert "or get them" in " ".join(out.split())  # the whole reason
+    assert "Again, with the folder in which the images are now:" in out
+    assert "vision --out run --resume --data NEWFOLDER --retry-failed" in " ".join(out.split())
+
+
+def test_images_that_moved_are_named_anew():
+    begun()
+    Path("images").rename("moved")
+    given = ("--no-check", "--threads", 2)  # so that nothing is trained
+    _, err = run("vision", *GO_ON, "--data", "moved", *given, code=1)
+    assert "n_threads: 1, now 2" in err
+    assert "has other images" not in err
+    write_images("moved", seed=1)
+    _, err = run("vision", *GO_ON, "--data", "moved", "--no-check", code=1)
+    assert "fashion-mnist has other images: 120+40 images" in err
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("--seeds", 1), "seeds: 2, now 1"),
+        (("--epochs", 9), "epochs: 2, now 9"),
+        (("--no-augment",), "cutout: 16, now 0"),
+        (("--model", "resnet18"), "models: small, now resnet18"),
+        (("--model", "resnet18"), "or name all models: --model small,resnet18"),
+        (("--limit", 50), "limit_train: None, now 50"),
+    ],
+)
+def test_another_plan_is_explained(change, said):
+    begun()
+    _, err = run("vision", *GO_ON, *change, code=1)
+    assert "begun with another plan" in err
+    assert said in " ".join(err.split())
+    assert "A run can get more data sets, models and seeds" in " ".join(err.split())
+
+
+def test_a_run_does_not_grow_by_images_that_are_not_there():
+    folder = begun()
+    _, err = run("vision", *GO_ON, "--dataset", "fashion-mnist,svhn", code=1)
+    assert "train_32x32.mat" in err
+    assert RunFolder("run").plan == folder.plan
+
+
+def trained(folder):
+    """Train all that is missing, here and now."""
+    with limited(1):
+        for key in folder.missing():
+            Work(folder.plan, folder.path, ("cpu",))(key, folder.unit_path(key))
+
+
+def tables(path):
+    """Return what a report would write, as bytes; but for what depends on the clock."""
+    Path("tables").mkdir(exist_ok=True)
+    paths = write_tables(Analysis(read_results(path)), Path("tables"))
+    return {each.name: each.read_bytes() for each in paths if each.stem != "costs"}
+
+
+def test_runs_of_the_other_experiment_are_refused():
+    RunFolder.create("tables", Plan(({"name": "adult"},), ("mlp",)))
+    _, err = run("vision", "--out", "tables", "--resume", code=1)
+    assert "holds a run of the tabular experiment, not of the vision one" in err
+    begun()
+    _, err = run("tabular", "--out", "run", "--resume", code=1)
+    assert "holds a run of the vision experiment, not of the tabular one" in err
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((), "there are no images: name their folder with --data"),
+        (("--resume",), "holds no run to resume: name a folder of images with --data"),
+        (("--data", "nowhere"), "nowhere does not exist"),
+        (("--data", "images"), "--download gets them, where there is a network"),
+        ((*FEW[:2], *FEW[3:]), "MD5"),
+        ((*FEW[:2], *FEW[3:]), "If you know what it is and want it, pass --no-check"),
+        ((*FEW, "--limit", 121), "--limit is 121, but fashion-mnist has 120 training images"),
+        ((*FEW, "--schedule", "stairs"), "schedule is 'stairs'"),
+        ((*FEW, "--lr", 0), "lr is 0.0: it must be above 0"),
+    ],
+)
+def test_what_cannot_be_run(given, said):
+    _, err = run("vision", "--out", "run", *given, code=1)
+    assert said in err
+    assert not Path("run").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--dataset", "cifar-10"), "Did you mean 'cifar10'?"),
+        (("--model", "resnet"), "Did you mean 'resnet18'?"),
+        (("--model", ","), "name at least one"),
+        (("--device", "cuda:77"), "torch has no device 'cuda:77' here: there are cpu"),
+        (("--device", "abacus"), "torch has no device 'abacus'"),
+        (("--device", " "), "name at least one"),
+        (("--epochs", 0), "--epochs"),
+        (("--retry-failed",), "goes with --resume"),
+    ],
+)
+def test_wrong_usage(given, said):
+    _, err = run("vision", "--data", "images", "--out", "run", *given, code=2)
+    assert said in err
+    assert not Path("run").exists()
+
+
+def test_a_folder_that_is_there_is_refused():
+    begun()
+    _, err = run("vision", *QUICK, "--out", "run", code=1)
+    assert "holds a run already: continue it with --resume" in err
+
+
+def test_what_is_running_is_left_alone():
+    folder = begun()
+    (key, _) = folder.missing()
+    checkpoint = checkpoint_of(folder.path, key)
+    checkpoint.mkdir(parents=True)
+    part = checkpoint / ".training.1.part.safetensors"
+    part.touch()
+    with folder.alone():
+        assert "running now" in run("status", "run")[0]
+        _, err = run("vision", *GO_ON, code=1)
+    assert "another process is running the experiment" in err
+    assert part.exists()
+
+
+def test_downloads_come_from_the_official_addresses_and_say_if_there_is_no_network(monkeypatch):
+    asked = []
+
+    def no_network(name, folder, progress):
+        asked.append((name, Path(folder), progress))
+        raise ConnectionError(f"{name}: no network")
+
+    monkeypatch.setattr("refinecal.experiments.vision.images.download", no_network)
+    _, err = run("vision", "--data", "new", "--download", "--out", "run", code=1)
+    assert "cifar10: no network" in err
+    assert asked == [("cifar10", Path("new"), False)]  # a bar is for a terminal
+    assert not Path("run").exists()
+
+
+# ---- progress ----------------------------------------------------------------------------------------------
+
+
+def test_the_bar_counts_epochs():
+    folder = begun(epochs=100, seeds=4)
+    first, second, *_ = folder.missing()
+    checkpoint_of(folder.path, second).mkdir(parents=True)
+    Teller(checkpoint_of(folder.path, second), clock=time.perf_counter() - 2)(25, 100)
+    state = State(4, finished=1, left={*folder.missing()} - {first}, rates=folder.rates())
+    voice, written = Voice(), StringIO()
+    voice.err = Console(file=written, force_terminal=True, width=120)
+    with EpochWatch(voice, folder) as watch:
+        assert watch.progress(state)[:2] == (125, 400)
+        watch(state)
+        watch._bar.refresh()
+    said = ESCAPES.sub("", written.getvalue())
+    assert "1/4  9 min 10 s left  fashion-mnist-small-s1 25/100" in said  # 275 epochs of 2 s
+
+
+def test_devices_by_default():
+    (device,) = chosen_devices(None)
+    assert device in ("cpu", "cuda:0")
+    assert chosen_devices("cpu, cpu") == ("cpu", "cpu")
+
+
+def test_help_shows_an_example_and_the_protocol():
+    out, _ = run("vision", "--help")
+    assert "Example: refinecal experiment vision" in " ".join(out.split())
+    for default in ("300", "0.0001", "128", "resnet18"):
+        assert f"[default: ({default})]" in out or f"({default})" in out
+    assert np.all([name in out for name in ("cifar100", "svhn", "wrn28-10", "cosine")])

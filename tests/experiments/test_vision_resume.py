@@ -1,0 +1,273 @@
+"""Trainings on images that are killed and go on, and trainings in several processes."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from made_images import pictures
+from made_vision import SMALL, assert_same
+from torch.nn.functional import cross_entropy
+
+from refinecal.experiments.vision._checkpoints import NAME, CheckpointFile
+from refinecal.experiments.vision._devices import Team
+from refinecal.experiments.vision._learner import AUGMENTATION, Learner
+from refinecal.experiments.vision.networks import new_network
+from refinecal.experiments.vision.training import split, train
+from refinecal.experiments.vision.unit import VisionUnit
+
+SCRIPT = """
+import json, os, sys, numpy, torch
+torch.set_num_threads(1)
+from refinecal.experiments.vision.images import ImageSet
+from refinecal.experiments.vision.recipe import Recipe
+from refinecal.experiments.vision.training import train
+folder, recipe, ranks = sys.argv[1:]
+images = ImageSet("cifar10", **numpy.load(f"{folder}/images.npz"), classes=("a", "b", "c"))
+if ranks == "2":
+    import accelerate, torch._dynamo, torch.distributed.tensor  # which takes seconds: once for both
+    other = os.fork()
+    os.environ["RANK"] = os.environ["LOCAL_RANK"] = "0" if other else "1"
+name = os.environ.get("RANK", "0")
+unit = train(Recipe(**json.loads(recipe)), images, seed=4, device="cpu", checkpoint=f"{folder}/state")
+unit.save(f"{folder}/unit-{name}.npz")
+if ranks == "2" and other:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]))
+"""
+
+
+CPU = torch.device("cpu")
+
+
+class Killed(BaseException):
+    """Stands for the end of a process."""
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def start(folder, recipe, images, ranks=1, **environment):
+    """Train in a process of its own, or in two of them."""
+    parts = ("train_x", "train_y", "test_x", "test_y")
+    np.savez(folder / "images.npz", **{part: getattr(images, part) for part in parts})
+    known = os.environ | {"OMP_NUM_THREADS": "1"} | environment
+    given = (str(folder), json.dumps(recipe.to_dict()), str(ranks))
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, *given], env=known, stderr=subprocess.PIPE
+    )
+
+
+def dying(step, moments):
+    """Return a step of training that dies after so many."""
+    left = [moments]
+
+    def dies(self, batch, random):
+        if not left[0]:
+            raise Killed
+        left[0] -= 1
+        return step(self, batch, random)
+
+    return dies
+
+
+# ---- killed -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_killed_at_any_step_a_training_ends_as_it_would_have(tmp_path, monkeypatch, every):
+    """It dies after 1, 2, 3 ... steps, again and again, until it comes to its end."""
+    images, recipe = pictures(), replace(SMALL, epochs=4)  # of 4 steps each
+    expected = train(recipe, images, seed=4, device="cpu")
+    step = Learner.step
+    for moments in range(1, 99):
+        monkeypatch.setattr(Learner, "step", dying(step, moments))
+        try:
+            found = train(recipe, images, 4, device="cpu", checkpoint=tmp_path, every=every)
+        except Killed:
+            continue
+        break
+    assert moments > 4
+    assert_same(found, expected)
+
+
+def test_killed_by_the_system_a_training_ends_as_it_would_have(tmp_path):
+    images, recipe = pictures(120, 21, 12), replace(SMALL, epochs=8)
+    process = start(tmp_path, recipe, images)
+    while not (tmp_path / "state" / NAME).exists():
+        assert process.poll() is None, process.stderr.read().decode()
+        time.sleep(0.01)
+    time.sleep(random.uniform(0, 0.5))  # any moment will do
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    before = CheckpointFile(tmp_path / "state")._read().epoch
+    found = train(recipe, images, seed=4, device="cpu", checkpoint=tmp_path / "state")
+    assert_same(found, train(recipe, images, seed=4, device="cpu"))
+    assert 1 <= before <= 8
+    assert found.seconds["training"] > 0
+
+
+def test_a_finished_training_is_not_trained_again(tmp_path, monkeypatch):
+    images = pictures()
+    expected = train(SMALL, images, device="cpu", checkpoint=tmp_path)
+    monkeypatch.setattr(Learner, "step", dying(Learner.step, 0))
+    assert_same(train(SMALL, images, device="cpu", checkpoint=tmp_path), expected)
+
+
+def test_files_that_were_being_written_are_removed(tmp_path):
+    images, recipe = pictures(), replace(SMALL, epochs=1)
+    left = tmp_path / ".training.0a1b2c3d.part.safetensors"
+    left.write_bytes(b"half")
+    train(recipe, images, device="cpu", checkpoint=tmp_path)
+    assert os.listdir(tmp_path) == [NAME]
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [({"lr": 0.5}, "lr was 0.02, now 0.5"), ({"epochs": 9}, "epochs was 1, now 9")],
+)
+def test_a_checkpoint_of_another_training_is_refused(tmp_path, changed, words):
+    recipe = replace(SMALL, epochs=1)
+    train(recipe, pictures(), device="cpu", checkpoint=tmp_path)
+    with pytest.raises(ValueError, match=f"another training.*{words}.*delete it to begin again"):
+        train(replace(recipe, **changed), pictures(), device="cpu", checkpoint=tmp_path)
+
+
+def test_a_checkpoint_of_other_images_or_another_seed_is_refused(tmp_path):
+    recipe = replace(SMALL, epochs=1)
+    train(recipe, pictures(), device="cpu", checkpoint=tmp_path)
+    for images, seed, words in ((pictures(seed=1), 0, "images was"), (pictures(), 1, "seed was 0")):
+        with pytest.raises(ValueError, match=words):
+            train(recipe, images, seed, device="cpu", checkpoint=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x08\0\0\0\0\0\0\0{}      ", b"PK\x03\x04" + bytes(100)]
+)
+def test_a_damaged_checkpoint_is_refused(tmp_path, content):
+    (tmp_path / NAME).write_bytes(content)
+    with pytest.raises(ValueError, match="damaged.*delete it to begin again"):
+        train(SMALL, pictures(), device="cpu", checkpoint=tmp_path)
+
+
+def test_half_a_checkpoint_is_refused(tmp_path):
+    train(replace(SMALL, epochs=1), pictures(), device="cpu", checkpoint=tmp_path)
+    whole = (tmp_path / NAME).read_bytes()
+    (tmp_path / NAME).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match="damaged"):
+        train(replace(SMALL, epochs=1), pictures(), device="cpu", checkpoint=tmp_path)
+
+
+def test_a_checkpoint_needs_a_folder(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match="which is a file: pass a folder"):
+        train(SMALL, pictures(), device="cpu", checkpoint=tmp_path / "file")
+
+
+# ---- the networks of the paper ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "n", "batch", "precision"),
+    [("resnet18", 240, 64, "float32"), ("wrn28-10", 60, 18, "auto")],
+)
+def test_networks_of_the_paper_learn_and_resume(tmp_path, model, n, batch, precision):
+    images = pictures(n, 10, 8, n_classes=10)
+    recipe = replace(SMALL, model=model, epochs=2, batch=batch, precision=precision)
+
+    def keep(epoch, epochs):
+        if epoch == 1:
+            shutil.copytree(tmp_path / "whole", tmp_path / "killed")
+
+    whole = train(recipe, images, device="cpu", checkpoint=tmp_path / "whole", progress=keep)
+    assert all(logits.shape == (10, 10) for logits in whole.test_logits.values())
+    assert whole.history["train.log_loss"].shape == (2,)
+    assert whole.stopped == ""
+    assert_same(train(recipe, images, device="cpu", checkpoint=tmp_path / "killed"), whole)
+
+    state, first = CheckpointFile(tmp_path / "whole")._read(), new_network(model, 10, 3, 0)
+    for name, parameter in first.named_parameters():
+        assert torch.isfinite(state.net[name]).all()
+        assert not torch.equal(state.net[name], parameter), f"{name} has not learned"
+        assert state.momentum[name].abs().max() > 0
+
+
+# ---- several processes ------------------------------------------------------------------------------------
+
+
+class Half(Team):
+    """One of two processes that do not know of each other."""
+
+    size = 2
+
+    def __init__(self, rank):
+        super().__init__(CPU)
+        self.rank = rank
+
+
+def test_two_processes_train_one_network(tmp_path):
+    """They give the weights of one process that averages the gradients of both halves itself."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    images, recipe = pictures(73, 21, 16), replace(SMALL, epochs=2)
+    process = start(tmp_path, recipe, images, 2, **shared)
+    _, errors = process.communicate(timeout=100)
+    assert process.returncode == 0, errors.decode()
+    one, other = (VisionUnit.load(tmp_path / f"unit-{rank}.npz") for rank in range(2))
+    assert_same(one, other)
+    assert (one.n_train, one.n_val, one.n_test) == (66, 7, 21)  # 32 + 32 + 2, and odd numbers
+
+    rows, val = split(images.train_y, recipe, 4)
+    halves = [
+        Learner(recipe, images.train_x, images.train_y, rows, 3, 4, Half(rank)) for rank in range(2)
+    ]
+    for epoch in (1, 2):
+        averaged_epoch(halves, epoch)
+    state = CheckpointFile(tmp_path / "state")._read()
+    for name, value in halves[0].net.state_dict().items():
+        torch.testing.assert_close(state.net[name], value, rtol=1e-4, atol=1e-6)
+    assert state.epoch == 2
+    assert state.task["processes"] == 2
+
+    alone = Learner(recipe, images.train_x, images.train_y, rows, 3, 4, Team(CPU))
+    alone.load(state.net, state.momentum)
+    if 2 in one.val_logits:  # all rows, each once and in their order
+        np.testing.assert_allclose(one.val_logits[2], alone.logits(alone.x, val), atol=1e-5)
+        test = alone.logits(torch.from_numpy(images.test_x))
+        np.testing.assert_allclose(one.test_logits[2], test, atol=1e-5)
+    assert json.dumps(one.recipe) == json.dumps(recipe.to_dict())
+
+
+def averaged_epoch(halves, epoch):
+    """Train both halves as two processes do: gradients are averaged, the first one's statistics count."""
+    randoms = [half._random(epoch, AUGMENTATION) for half in halves]
+    for half in halves:
+        half.net.train()
+        half.optimizer.param_groups[0]["lr"] = half.recipe.rate(epoch)
+    for batch in halves[0]._order(epoch).split(halves[0].recipe.batch):
+        halves[1].net.load_state_dict(halves[0].net.state_dict())
+        for half, random_numbers in zip(halves, randoms, strict=True):
+            mine = batch[half.team.rank :: 2]
+            seen = half._normalise(half._augment(half.x[mine], random_numbers))
+            half.optimizer.zero_grad()
+            loss = cross_entropy(half.net(seen), half.y[mine], reduction="sum")
+            (loss / len(batch)).backward()
+        pairs = zip(*(half.net.parameters() for half in halves), strict=True)
+        for one, other in pairs:
+            one.grad += other.grad  # of the mean over the whole batch
+        halves[0].optimizer.step()

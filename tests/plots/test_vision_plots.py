@@ -1,0 +1,190 @@
+"""The figures of the vision experiment: minima where they are, quantiles as NumPy's, readable."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+from pictures import assert_in_palette, assert_readable, blank
+
+from refinecal.plots.experiment import draw_panels
+from refinecal.plots.run_curves import RunCurvesDisplay
+from refinecal.plots.run_differences import RunDifferencesDisplay, group_looks
+
+EPOCHS = np.arange(1, 61)
+
+
+def curves(runs=3, shift=1):
+    """Return parabolas whose minima are known: at 25 + shift * run, 40 + ... and 10 + ..."""
+    at = {"risk": 25, "refinement": 40, "calibration": 10}
+    base = {"risk": 0.3, "refinement": 0.2, "calibration": 0.01}
+    return {
+        name: np.array(
+            [base[name] + 1e-4 * (EPOCHS - middle - shift * run) ** 2 for run in range(runs)]
+        )
+        for name, middle in at.items()
+    }
+
+
+# ---- curves ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("runs", [1, 3, 8])
+@pytest.mark.parametrize("size", ["page", "column"])
+def test_each_run_has_a_dot_where_it_is_lowest(runs, size):
+    given = curves(runs)
+    display = RunCurvesDisplay(EPOCHS, given).plot(blank(size))
+    for name, first in (("risk", 25), ("refinement", 40), ("calibration", 10)):
+        expected = [first + run for run in range(runs)]
+        assert display.marks[name].tolist() == expected
+        dots = display.dots_[name].get_offsets()
+        np.testing.assert_array_equal(dots[:, 0], expected)
+        np.testing.assert_allclose(dots[:, 1], given[name].min(axis=1))
+        np.testing.assert_allclose(display.lines_[name].get_ydata(), given[name].mean(axis=0))
+    assert_readable(display.figure_)
+    assert_in_palette(display.figure_)
+
+
+@pytest.mark.parametrize("size", ["page", "column"])
+def test_dots_of_what_was_chosen_are_on_one_curve(size):
+    given = {name: each for name, each in curves().items() if name != "calibration"}
+    display = RunCurvesDisplay(
+        EPOCHS,
+        given,
+        labels={"risk": "as it is", "refinement": "after TS"},
+        chosen={"risk": [25, 26, 27], "refinement": [40, np.nan, 42]},
+        choosers={"risk": "log loss"},
+        what="test log loss",
+    ).plot(blank(size))
+    offsets = display.dots_["risk"].get_offsets()
+    expected = given["refinement"][[0, 1, 2], [24, 25, 26]]
+    np.testing.assert_allclose(offsets, np.column_stack([[25, 26, 27], expected]))
+    assert len(display.dots_["refinement"].get_offsets()) == 2
+    assert display.texts_["risk"].get_text() == "log loss chose epoch 26 (25–27)"
+    assert display.texts_["refinement"].get_text() == "refinement chose epoch 41 (40–42)"
+    said = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert said == ["as it is", "after TS"]
+    assert_readable(display.figure_)
+
+
+def test_many_runs_are_a_band_and_few_are_lines():
+    few, many = (RunCurvesDisplay(EPOCHS, curves(runs)).plot(blank()) for runs in (5, 6))
+    assert len(few.ax_.lines) == 3 * (5 + 1)
+    assert len(many.ax_.lines) == 3
+    bands = [each for each in many.ax_.collections if each.get_alpha() == 0.2]
+    assert len(bands) == 3
+
+
+def test_gaps_are_left_out():
+    given = curves(2)
+    given["risk"][0, 30:] = np.nan
+    given["calibration"][:] = np.inf
+    display = RunCurvesDisplay(EPOCHS, given).plot(blank())
+    np.testing.assert_allclose(display.means["risk"][30:], given["risk"][1, 30:])
+    assert np.isnan(display.marks["calibration"]).all()
+    assert "calibration" not in display.texts_
+    assert_readable(display.figure_)
+
+
+@settings(deadline=None, max_examples=10)
+@given(
+    st.integers(1, 12),
+    st.integers(1, 7),
+    st.integers(0, 10**6),
+    st.sampled_from(["page", "column"]),
+)
+def test_curves_are_readable_whatever_they_are(epochs, runs, seed, size):
+    rng = np.random.default_rng(seed)
+    given = {name: rng.lognormal(size=(runs, epochs)) for name in ("risk", "refinement")}
+    display = RunCurvesDisplay(range(1, epochs + 1), given).plot(blank(size))
+    assert_readable(display.figure_)
+
+
+@pytest.mark.parametrize("size", [(7.2, 3.5), (3.6, 6.4)])
+def test_panels_of_validation_and_test_are_readable(size):
+    figure = Figure(figsize=size, layout="constrained")
+    given = curves(4)
+    panels = {
+        "Validation images": RunCurvesDisplay(EPOCHS, given),
+        "Test images": RunCurvesDisplay(
+            EPOCHS, given, chosen={"risk": [25] * 4, "refinement": [40] * 4}, what="test log loss"
+        ),
+    }
+    draw_panels(figure, panels)
+    assert_readable(figure)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"curves": {"green": [[1.0] * 60]}}, "curves names 'green'"),
+        ({"curves": {"risk": [1.0] * 60}}, "pass a row of 60 epochs for each run"),
+        ({"curves": {"risk": [[1.0] * 59]}}, "has shape"),
+        ({"curves": {"risk": [[np.nan] * 60]}}, "nothing to draw"),
+        ({"curves": {"risk": np.ones((2, 60)), "refinement": np.ones((1, 60))}}, "numbers of runs"),
+        ({"chosen": {"risk": [1, 2]}}, "one epoch for each of 3 runs"),
+        ({"chosen": {"risk": [0, 2, 3]}}, "holds 0, which is no epoch"),
+        ({"chosen": {"risk": [1, 2, 3]}, "on": "beta"}, "on is 'beta'"),
+    ],
+)
+def test_wrong_curves_are_named(change, match):
+    with pytest.raises(ValueError, match=match):
+        RunCurvesDisplay(**{"epochs": EPOCHS, "curves": curves(), **change})
+
+
+# ---- differences -------------------------------------------------------------------------------------------
+
+
+def test_boxes_are_quantiles_of_all_runs_and_every_run_is_a_dot():
+    rng = np.random.default_rng(0)
+    parts = {"cifar10": rng.normal(size=10), "svhn": rng.normal(size=7) * 3}
+    display = RunDifferencesDisplay({"a": parts, "b": {"svhn": [1.0, np.nan]}}).plot(blank())
+    together = np.concatenate(list(parts.values()))
+    expected = np.quantile(together, [0.1, 0.25, 0.5, 0.75, 0.9])
+    np.testing.assert_allclose(display.quantiles["a"], expected)
+    for group, values in parts.items():
+        offsets = display.dots_["a", group].get_offsets()
+        np.testing.assert_array_equal(offsets[:, 0], values)
+        assert (np.abs(offsets[:, 1]) < 0.5).all()
+    assert len(display.dots_["b", "svhn"].get_offsets()) == 1
+    said = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert said == ["cifar10", "svhn"]
+    assert_in_palette(display.figure_)
+
+
+def test_one_group_needs_no_key_and_empty_rows_no_box():
+    display = RunDifferencesDisplay({"a": {"svhn": [1.0]}, "b": {"svhn": [np.nan]}}).plot(blank())
+    assert display.ax_.get_legend() is None
+    assert set(display.quantiles) == {"a"}
+    assert_readable(display.figure_)
+
+
+@settings(deadline=None, max_examples=10)
+@given(
+    st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=20),
+    st.sampled_from(["page", "column"]),
+)
+def test_boxes_are_readable_whatever_the_values(values, size):
+    names = [("CIFAR-10", "ResNet-18"), ("SVHN", "ResNet-18"), ("CIFAR-100", "WideResNet-28-10")]
+    looks, key = group_looks(names)
+    groups = [" on ".join(name) for name in names]
+    display = RunDifferencesDisplay(
+        {f"metric {i} + TS": dict.fromkeys(groups, values) for i in range(5)},
+        looks=dict(zip(groups, looks.values(), strict=True)),
+        key=key,
+    ).plot(blank(size))
+    assert_readable(display.figure_)
+
+
+@pytest.mark.parametrize(
+    ("given", "match"),
+    [
+        ({"values": {"a": {"b": [[1.0]]}}}, r"values\['a'\]\['b'\] has shape"),
+        ({"values": {"a": {"b": [np.nan]}}}, "nothing to draw"),
+        ({"values": {"a": {"b": [1.0]}}, "looks": {"b": ("pink", "o")}}, "'pink'"),
+        ({"values": {"a": {"b": [1.0]}}, "key": {"b": ("pink", "o")}}, "'pink'"),
+    ],
+)
+def test_wrong_differences_are_named(given, match):
+    with pytest.raises(ValueError, match=match):
+        RunDifferencesDisplay(**given)
