@@ -6,7 +6,7 @@ DEMO := refinecal-demo
 WORKERS ?= 2
 PIP_QUIET := --quiet --disable-pip-version-check
 
-.PHONY: help setup demo test lint format bench evidence gain predictions calibrators tabular examples clean
+.PHONY: help setup demo test lint format bench evidence gain predictions calibrators tabular vision examples clean
 
 help:
 	@echo "make demo    the whole job on data that comes with scikit-learn, with a report"
@@ -19,6 +19,7 @@ help:
 	@echo "make gain DATA=folder  compare predicted with measured gains of logistic regression (ten minutes)"
 	@echo "make predictions DATA=folder  train models on Parquet tables, store what they say (an hour)"
 	@echo "make tabular DATA=folder  the paper's experiment on Parquet tables; goes on where it was stopped (hours)"
+	@echo "make vision DATA=folder  the paper's experiment on images with a small network; goes on, too (hours)"
 	@echo "make calibrators  judge all calibrators on those predictions (an hour)"
 
 setup: $(VENV)/ready
@@ -94,6 +95,21 @@ tabular: setup
 	$(call experiment,xgboost-search,--methods xgboost --splits 2 --configs 10 --min-rows 10000)
 	$(VENV)/bin/refinecal experiment report $(RUNS)/xgboost-default $(RUNS)/xgboost-search $(RUNS)/mlp-default \
 		$(RUNS)/realmlp-default --out benchmarks/results/tabular --figures png --processes 2
+
+# The results of docs/vision-experiment.md: the recipe of the paper's figure 1, with a network that a CPU can train.
+VISION_RUNS ?= vision-runs
+VISION_SEEDS ?= 3
+FASHION_EPOCHS ?= 60
+CIFAR_EPOCHS ?= 60
+images = $(VENV)/bin/refinecal experiment vision --out $(VISION_RUNS)/$(1) \
+	$$(test -e $(VISION_RUNS)/$(1)/plan.json && echo --resume || echo --data $(DATA) --dataset $(1) --epochs $(2) \
+	--model small --seeds $(VISION_SEEDS) --schedule cosine --weight-decay 0)
+
+vision: setup
+	$(call images,fashion-mnist,$(FASHION_EPOCHS))
+	$(call images,cifar10,$(CIFAR_EPOCHS))
+	$(VENV)/bin/refinecal experiment report $(VISION_RUNS)/fashion-mnist $(VISION_RUNS)/cifar10 \
+		--out benchmarks/results/vision --figures png
 
 clean:
 	rm -rf $(VENV) $(BENCH) $(DEMO) .venv-examples .mypy_cache .pytest_cache .ruff_cache .hypothesis
