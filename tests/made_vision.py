@@ -32,7 +32,8 @@ def assert_same(one, other):
 
 
 def made_plan(datasets=("cifar10",), models=("resnet18",), seeds=3, epochs=EPOCHS, **recipe):
-    return VisionPlan(datasets, models, seeds=seeds, epochs=epochs, **recipe)
+    given = {"precision": "float32"} | recipe
+    return VisionPlan(datasets, models, seeds=seeds, epochs=epochs, **given)
 
 
 def slope(key):
@@ -73,31 +74,40 @@ def histories(key, epochs):
     return found
 
 
-def made_unit(key, plan, stopped=""):
-    history = histories(key, plan.epochs)
+def made_unit(key, plan, stopped="", ended=None, **more):
+    """Return a training that diverged in its last epoch, if ``stopped``; or that ``ended`` at an epoch."""
+    history = histories(key, ended or plan.epochs)
+    if stopped and not ended:
+        for values in history.values():
+            values[-1] = np.nan
     names = ("refinement", "log_loss", "brier", "accuracy", "auroc", "ece", "smooth_ece")
     best = {
         name: int(
-            (np.argmax if name in ("accuracy", "auroc") else np.argmin)(history[f"val.{name}"])
+            (np.nanargmax if name in ("accuracy", "auroc") else np.nanargmin)(
+                history[f"val.{name}"]
+            )
         )
         + 1
         for name in names
     }
     rng = np.random.default_rng(key.seed)
     kept = set(best.values())
+    given = {
+        "recipe": plan.recipe(key.dataset, key.model).to_dict(),
+        "n_train": 900,
+        "y_test": np.arange(12) % CLASSES,  # of all seeds
+        "seconds": dict(SHARES),
+    } | more
     return VisionUnit(
+        **given,
         key=key,
-        recipe=plan.recipe(key.dataset, key.model).to_dict(),
-        n_train=900,
         n_val=8,
         n_test=12,
         y_val=rng.integers(0, CLASSES, 8),
-        y_test=rng.integers(0, CLASSES, 12),
         history=history,
         best=best,
         val_logits={at: rng.normal(size=(8, CLASSES)).astype(np.float32) for at in kept},
         test_logits={at: rng.normal(size=(12, CLASSES)).astype(np.float32) for at in kept},
-        seconds=dict(SHARES),
         peak_memory=250_000_000 + key.seed,
         parameters=11_173_962,
         flops=1_110_845_440,
@@ -105,10 +115,10 @@ def made_unit(key, plan, stopped=""):
     )
 
 
-def made_run(path, plan, without=(), stopped=None):
+def made_run(path, plan, without=(), stopped=None, **more):
     """Write a run in which some trainings are missing, and some ended early."""
     folder = RunFolder.create(path, plan)
     for key in plan.units():
         if key not in without:
-            made_unit(key, plan, (stopped or {}).get(key, "")).save(folder.unit_path(key))
+            made_unit(key, plan, (stopped or {}).get(key, ""), **more).save(folder.unit_path(key))
     return folder

@@ -16,7 +16,7 @@ from command_runs import run_command
 from made_images import made, stored, write_images
 from rich.console import Console
 
-from refinecal.cli._vision import EpochWatch, chosen_devices
+from refinecal.cli._vision import EpochWatch, chosen_augmentation, chosen_devices, opened
 from refinecal.cli._voice import Voice
 from refinecal.cli._words import ESCAPES
 from refinecal.cli.experiment import experiment_app
@@ -26,10 +26,11 @@ from refinecal.experiments.store import RunFolder
 from refinecal.experiments.tabular.plan import Plan
 from refinecal.experiments.vision.analysis import Analysis
 from refinecal.experiments.vision.images import read_images
-from refinecal.experiments.vision.plan import NO_AUGMENTATION, VisionPlan
+from refinecal.experiments.vision.plan import AUGMENTATION, NO_AUGMENTATION, VisionPlan
 from refinecal.experiments.vision.results import read_results
 from refinecal.experiments.vision.tables import write_tables
 from refinecal.experiments.vision.together import Ranks
+from refinecal.experiments.vision.training import train
 from refinecal.experiments.vision.under_way import Teller, checkpoint_of
 from refinecal.experiments.vision.unit import VisionUnit
 from refinecal.experiments.vision.work import Work, fingerprint
@@ -84,14 +85,14 @@ def test_interrupted_and_made_larger_a_run_comes_to_what_one_planned_so_would_ha
     whole = begun("whole", sets=("svhn", "fashion-mnist"), **given)
     _, key = whole.missing()
     trained(whole)
-    plain = ("--schedule", "cosine", "--weight-decay", 0, "--no-augment")
+    plain = ("--schedule", "cosine", "--weight-decay", 0, "--augment", "none")
     process = begin("--epochs", 12, "--seeds", 1, "--limit", 60, *plain)
     _wait_for((checkpoint_of(Path("run"), key) / "progress.json").exists, process)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, (out, err)
     assert "1 data set × 1 network × 1 seed = 1 training of 12 epochs" in out
-    assert "On cpu, with 1 thread each" in out
+    assert "On cpu, in float32, with 1 thread each" in out
     assert err.splitlines() == [
         "interrupted; all epochs that are finished are kept; go on with: "
         "refinecal experiment vision --out run --resume --device cpu"
@@ -214,7 +215,7 @@ def test_images_that_moved_are_named_anew():
     Path("images").rename("moved")
     given = ("--no-check", "--threads", 2)  # so that nothing is trained
     _, err = run("vision", *GO_ON, "--data", "moved", *given, code=1)
-    assert "n_threads: 1, now 2" in err
+    assert "--threads: 1, now 2" in err
     assert "has other images" not in err
     write_images("moved", seed=1)
     _, err = run("vision", *GO_ON, "--data", "moved", "--no-check", code=1)
@@ -224,12 +225,12 @@ def test_images_that_moved_are_named_anew():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("--seeds", 1), "seeds: 2, now 1"),
-        (("--epochs", 9), "epochs: 2, now 9"),
-        (("--no-augment",), "cutout: 16, now 0"),
-        (("--model", "resnet18"), "models: small, now resnet18"),
+        (("--seeds", 1), "--seeds: 2, now 1"),
+        (("--epochs", 9), "--epochs: 2, now 9"),
+        (("--augment", "crop,flip"), "--augment (cutout): 16, now 0"),
+        (("--model", "resnet18"), "--model: small, now resnet18"),
         (("--model", "resnet18"), "or name all models: --model small,resnet18"),
-        (("--limit", 50), "limit_train: None, now 50"),
+        (("--limit", 50), "--limit: not given, now 50"),
     ],
 )
 def test_another_plan_is_explained(change, said):
@@ -238,6 +239,66 @@ def test_another_plan_is_explained(change, said):
     assert "begun with another plan" in err
     assert said in " ".join(err.split())
     assert "A run can get more data sets, models and seeds" in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("crop,flip,cutout", (4, True, 16)),
+        ("cutout, crop", (4, False, 16)),
+        ("flip", (0, True, 0)),
+        ("none", (0, False, 0)),
+    ],
+)
+def test_what_is_done_to_images_is_a_list(text, fields):
+    found = chosen_augmentation(text)
+    assert (found["crop"], found["flip"], found["cutout"]) == fields
+    assert chosen_augmentation(None) == {}
+
+
+def test_the_papers_augmentation_is_the_default():
+    plan = VisionPlan(("cifar10",))
+    assert {name: getattr(plan, name) for name in AUGMENTATION} == AUGMENTATION
+
+
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_the_precision_is_chosen_once(monkeypatch, is_fast):
+    """A run that was begun on one machine goes on with its precision on another."""
+    devices = "refinecal.experiments.vision._devices"
+    monkeypatch.setattr(f"{devices}._is_fast_at_bfloat16", lambda device: is_fast)
+    expected = "bfloat16" if is_fast else "float32"
+    begin = partial(opened, Voice(quiet=True), Path("run"), Path("images"))
+    given = {"datasets": ("fashion-mnist",), "models": ("small",), "epochs": 2, "seeds": 1}
+    folder = begin(given, False, 1, ("cpu",), check=False)
+    assert folder.plan.precision == expected
+    assert json.loads(Path("run/plan.json").read_text())["precision"] == expected
+    monkeypatch.setattr(f"{devices}._is_fast_at_bfloat16", lambda device: not is_fast)
+    for more in ({}, {"precision": "auto"}, {"precision": expected}):
+        assert begin(more, True, 1, ("cpu",), check=False).plan == folder.plan
+    with pytest.raises(ValueError, match=f"--precision: {expected}, now "):
+        begin({"precision": "float32" if is_fast else "bfloat16"}, True, 1, ("cpu",), check=False)
+
+
+def test_half_a_training_goes_on_with_the_precision_of_its_run(monkeypatch):
+    """It is announced, too, and it is the checkpoint's."""
+    fast = "refinecal.experiments.vision._devices._is_fast_at_bfloat16"
+    monkeypatch.setattr(fast, lambda device: True)
+    folder = begun(seeds=1, precision="bfloat16")
+    (key,) = folder.missing()
+    images = read_images("images", "fashion-mnist", check=False)
+
+    def stop(epoch, epochs):
+        raise InterruptedError
+
+    recipe = folder.plan.recipe("fashion-mnist", "small")
+    with pytest.raises(InterruptedError), limited(1):
+        train(
+            recipe, images, device="cpu", checkpoint=checkpoint_of(folder.path, key), progress=stop
+        )
+    monkeypatch.setattr(fast, lambda device: False)
+    trained(folder)
+    assert VisionUnit.load(folder.unit_path(key)).recipe["precision"] == "bfloat16"
+    assert "On cpu, in bfloat16, with 1 thread each" in run("vision", *GO_ON)[0]
 
 
 def test_a_run_does_not_grow_by_images_that_are_not_there():
@@ -280,8 +341,12 @@ def test_runs_of_the_other_experiment_are_refused():
         ((*FEW[:2], *FEW[3:]), "MD5"),
         ((*FEW[:2], *FEW[3:]), "If you know what it is and want it, pass --no-check"),
         ((*FEW, "--limit", 121), "--limit is 121, but fashion-mnist has 120 training images"),
-        ((*FEW, "--schedule", "stairs"), "schedule is 'stairs'"),
-        ((*FEW, "--lr", 0), "lr is 0.0: it must be above 0"),
+        ((*FEW, "--lr", 0), "--lr is 0.0: it must be above 0"),
+        ((*FEW, "--lr", "nan"), "--lr is nan: it must be above 0"),
+        ((*FEW, "--weight-decay", "inf"), "--weight-decay is inf: it must be at least 0"),
+        ((*FEW, "--limit", 2), "--limit is 2, of which 0 would be for validation: take more"),
+        ((*FEW, "--limit", 5), "--limit is 5, of which 0 would be for validation: take more"),
+        ((*FEW, "--limit", 6), "with seed 0 the validation images (1) are all of one class"),
     ],
 )
 def test_what_cannot_be_run(given, said):
@@ -296,6 +361,18 @@ def test_what_cannot_be_run(given, said):
         (("--dataset", "cifar-10"), "Did you mean 'cifar10'?"),
         (("--model", "resnet"), "Did you mean 'resnet18'?"),
         (("--model", ","), "name at least one"),
+        (
+            ("--schedule", "cosin"),
+            "--schedule: 'cosin' is none of step, cosine. Did you mean 'cosine'?",
+        ),
+        (("--schedule", "step,cosine"), "'step,cosine' is not one of step, cosine"),
+        (("--precision", "float16"), "--precision: 'float16' is none of auto, float32, bfloat16"),
+        (("--device", "meta"), "torch has no device 'meta' here"),
+        (
+            ("--augment", "crops"),
+            "'crops' is none of crop, flip, cutout, none. Did you mean 'crop'?",
+        ),
+        (("--augment", "none,crop"), "'none' stands alone"),
         (("--device", "cuda:77"), "torch has no device 'cuda:77' here: there are cpu"),
         (("--device", "abacus"), "torch has no device 'abacus'"),
         (("--device", " "), "name at least one"),
@@ -307,6 +384,21 @@ def test_wrong_usage(given, said):
     _, err = run("vision", "--data", "images", "--out", "run", *given, code=2)
     assert said in err
     assert not Path("run").exists()
+
+
+@pytest.mark.parametrize("out", ["/proc/x/y", "images/train-labels-idx1-ubyte.gz/run"])
+def test_a_place_where_no_run_can_be(out):
+    _, err = run("vision", *QUICK, "--out", out, code=1)
+    said = " ".join(err.split())
+    assert f"--out is {out}, where no folder can be made (" in said
+    assert "name one in a place that can be written to" in said
+
+
+def test_losses_that_are_not_numbers_count_as_no_success():
+    with pytest.warns(UserWarning, match="the training loss of epoch 1 is"):
+        trained(begun(seeds=1, lr=1e30))
+    run("vision", *GO_ON, code=3)
+    assert json.loads(run("status", "run", "--json")[0])["ended_early"] == 1
 
 
 def test_a_folder_that_is_there_is_refused():
@@ -362,9 +454,10 @@ def test_the_bar_counts_epochs():
     assert "1/4  9 min 10 s left  fashion-mnist-small-s1 25/100" in said  # 275 epochs of 2 s
 
 
-def test_devices_by_default():
-    (device,) = chosen_devices(None)
-    assert device in ("cpu", "cuda:0")
+@pytest.mark.parametrize(("is_there", "device"), [(True, "cuda:0"), (False, "cpu")])
+def test_devices_by_default(monkeypatch, is_there, device):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: is_there)
+    assert chosen_devices(None) == (device,)
     assert chosen_devices("cpu, cpu") == ("cpu", "cpu")
 
 

@@ -3,7 +3,12 @@
 import gzip
 import io
 import pickle
+import struct
 import tarfile
+import tracemalloc
+import zipfile
+import zlib
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -100,6 +105,53 @@ def test_far_too_large(tmp_path, monkeypatch):
     monkeypatch.setattr(_archives, "LARGEST", 1000)
     path = archive(tmp_path / "x.tar.gz", member("a/one", bytes(1001)), member("a/two"))
     with pytest.raises(ValueError, match=r"'a/one' of 1001 bytes, far more"):
+        read(path)
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_headers_are_not_read_into_memory_whatever_they_say(tmp_path, kind):
+    """An archive of 20 kB must not take 16 MB."""
+    info = tarfile.TarInfo("x")
+    info.size, info.type = 16 << 20, kind
+    path = tmp_path / "x.tar.gz"
+    with gzip.open(path, "wb", compresslevel=9) as file:
+        file.write(info.tobuf(tarfile.GNU_FORMAT))
+        for _ in range(16):
+            file.write(bytes(1 << 20))
+    with taking_at_most(4 << 20), pytest.raises(ValueError, match=r"has headers far larger"):
+        read(path)
+
+
+@contextmanager
+def taking_at_most(most):
+    """Refuse to take more memory than so many bytes."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < most
+    finally:
+        tracemalloc.stop()
+
+
+def test_archives_of_many_files(tmp_path):
+    path = archive(tmp_path / "x.tar.gz", *(member(f"a/{i}") for i in range(101)))
+    with pytest.raises(ValueError, match=r"more than 100 files"):
+        read(path)
+
+
+def test_archives_with_much_behind_their_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(_archives, "LARGEST", 20_000)
+    path = tar(tmp_path / "x.tar.gz", dict.fromkeys(WANTED, b"content"))
+    assert set(read(path)) == set(WANTED)
+    path.write_bytes(path.read_bytes() + gzip.compress(bytes(2 << 20)))
+    with pytest.raises(ValueError, match=r"x\.tar\.gz unpacks to far more"):
+        read(path)
+
+
+def test_archives_of_many_large_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(_archives, "LARGEST", 20_000)
+    path = archive(tmp_path / "x.tar.gz", *(member(f"a/{i}", bytes(8000)) for i in range(4)))
+    with pytest.raises(ValueError, match=r"x\.tar\.gz unpacks to far more"):
         read(path)
 
 
@@ -243,7 +295,7 @@ def test_every_way_to_call_something(raw):
         ({"data": [1]}, r"no array of bytes"),
         ({"data": np.zeros((4, 3072))}, r"no array of bytes"),
         ({"data": np.zeros((4, 3071), np.uint8)}, r"\(4, 3071\)"),
-        ({"data": np.zeros(4, np.uint8)}, r"not one row for each image"),
+        ({"data": np.zeros(4, np.uint8)}, r"not one row of bytes for each image"),
     ],
 )
 def test_batches_of_other_things(tiny, change, words):
@@ -260,6 +312,37 @@ def test_a_batch_without_labels(tiny):
     for content in ({}, [1, 2], "text", None):
         with pytest.raises(ValueError, match=r"pickle that holds"):
             read_batch(pickle.dumps(content, 2), "labels")
+
+
+def nested(levels):
+    """Return the pickle of a tuple of two tuples of two tuples …: short, but its text is not."""
+    return b"\x80\x02)" + b"q\x00h\x00\x86" * levels  # BINPUT, BINGET, TUPLE2
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\x80\x04}" + nested(60)[2:] + b"K\x01s.",  # a key, which would be hashed
+        nested(60) + b"\x8c\x01x\x93.",  # the name of a call, which would be shown
+        b"\x80\x02cnumpy.core.multiarray\n_reconstruct\n)R(K\x01"  # the shape of an array, too
+        + nested(60)[2:]
+        + b"cnumpy\ndtype\n(U\x02u1tR\x89U\x01atbq\x01}(U\x04datah\x01U\x06labels]u.",
+    ],
+)
+def test_what_would_take_for_ever_is_refused_at_once(raw):
+    with pytest.raises(ValueError, match=r"is ") as caught:
+        read_batch(raw, "labels")
+    assert len(str(caught.value)) < 300
+
+
+def test_errors_show_a_few_keys():
+    raw = pickle.dumps({f"{i:04}" + "a" * 1000: i for i in range(1000)}, 2)
+    with pytest.raises(ValueError, match=r"no 'labels'|no 'data', but '0000a+', .* and 994 more"):
+        read_batch(raw, "labels")
+    long = pickle.dumps({}, 2)[:-1] + b"c" + b"a" * 10_000 + b"\nb\n."
+    with pytest.raises(ValueError, match=r"holds") as caught:
+        read_batch(long, "labels")
+    assert len(str(caught.value)) < 300
 
 
 @settings(max_examples=300)
@@ -352,6 +435,24 @@ def test_matlab_files_of_other_things(tmp_path, content, words):
         _archives.read_mat(tmp_path / "x.mat", check=False)
 
 
+@pytest.mark.parametrize("order", "<>")
+def test_matlab_files_that_unpack_to_too_much(tmp_path, monkeypatch, order):
+    """They are refused before they are read, whatever sizes they state."""
+    images = made("svhn", n_train=20, n_test=2)
+    stored(tmp_path, "mat", images)
+    path = tmp_path / "train_32x32.mat"
+    x, y = _archives.read_mat(path, check=False)
+    assert (len(x), len(y)) == (20, 20)
+    monkeypatch.setattr(_archives, "LARGEST", 40_000)
+    if order == ">":  # as if it were written on another machine
+        packed = zlib.compress(bytes(50_000))
+        head = path.read_bytes()[:124] + b"\x01\x00MI"
+        path.write_bytes(head + struct.pack(">II", 15, len(packed)) + packed)
+    monkeypatch.setattr("scipy.io.loadmat", None)
+    with pytest.raises(ValueError, match=r"train_32x32\.mat unpacks to far more"):
+        _archives.read_mat(path, check=False)
+
+
 @EVERY
 @given(data=st.data())
 def test_matlab_files_broken_anywhere(tmp_path, data):
@@ -401,3 +502,43 @@ def test_labels_of_other_things(tmp_path, content, words):
     np.savez(tmp_path / "cifar10_labels.npz", **content)
     with pytest.raises(ValueError, match=rf"cifar10_labels\.npz .*{words}|npz {words}"):
         _archives.read_labels(tmp_path / "cifar10_labels.npz")
+
+
+@pytest.mark.parametrize("packed", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
+def test_labels_that_unpack_to_too_much(tmp_path, packed):
+    """9 kB must not take 9 MB, nor eight times that."""
+    path, raw = tmp_path / "cifar10_labels.npz", io.BytesIO()
+    np.save(raw, np.zeros(9_000_000, np.uint8))
+    with zipfile.ZipFile(path, "w", packed) as file:
+        file.writestr("train.npy", raw.getvalue())
+        file.writestr("test.npy", raw.getvalue())
+    with taking_at_most(2 << 20), pytest.raises(ValueError, match=r"labels\.npz has 'train\.npy'"):
+        _archives.read_labels(path)
+
+
+def test_a_mosaic_of_too_many_pixels(tmp_path, monkeypatch):
+    picture(tmp_path / "x.webp", made("cifar10", n_train=6).train_x, width=2)
+    monkeypatch.setattr(_archives, "LARGEST", 6 * 3072 - 1)
+    with pytest.raises(ValueError, match=r"x\.webp has 64 × 96 pixels"):
+        _archives.read_mosaic(tmp_path / "x.webp")
+
+
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [
+        ("cifar-10-binary.tar.gz", "cifar-10-binary.tar.gz"),
+        ("cifar-10-batches-bin", "cifar-10-batches-bin/data_batch_2.bin"),
+        ("mosaic", "cifar10_labels.npz"),
+        ("mosaic", "cifar10_train_2.webp"),
+        ("mat", "train_32x32.mat"),
+        ("idx", "train-labels-idx1-ubyte"),
+        ("idx.gz", "train-images-idx3-ubyte.gz"),
+    ],
+)
+def test_a_folder_in_the_place_of_a_file(tmp_path, form, name):
+    images = stored(tmp_path, form)
+    (tmp_path / name).unlink()
+    (tmp_path / name).mkdir()
+    with pytest.raises(IsADirectoryError, match=r"is a folder, but must be a file") as caught:
+        read_images(tmp_path, images.name, check=False)
+    assert str(tmp_path / name) in str(caught.value)

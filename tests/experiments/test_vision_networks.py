@@ -9,6 +9,7 @@ from torch.func import functional_call
 from torch.nn.functional import conv2d, cross_entropy, relu
 from torch.utils.flop_counter import FlopCounterMode
 
+from refinecal.experiments.vision.analysis import MODEL_WORDS
 from refinecal.experiments.vision.networks import (
     NETWORKS,
     flops,
@@ -18,6 +19,7 @@ from refinecal.experiments.vision.networks import (
     small_resnet,
     wide_resnet,
 )
+from refinecal.experiments.vision.plan import MODELS
 
 
 def on_meta(make, *sizes, **options):
@@ -63,6 +65,13 @@ def test_parameters_of_wide_resnets(depth, width):
 def test_published_sizes():
     assert f"{n_parameters(on_meta(resnet18)) / 1e6:.2f}" == "11.17"
     assert f"{n_parameters(on_meta(wide_resnet)) / 1e6:.1f}" == "36.5"
+
+
+def test_the_medium_network_has_twice_the_width():
+    medium, small = (on_meta(NETWORKS[name], 10, 3) for name in ("medium", "small"))
+    assert n_parameters(medium) == n_parameters(on_meta(small_resnet, 10, 3, width=32)) == 308_650
+    assert [p.ndim for p in medium.parameters()] == [p.ndim for p in small.parameters()]
+    assert set(NETWORKS) == set(MODELS) == set(MODEL_WORDS)
 
 
 @pytest.mark.parametrize(("width", "blocks"), [(16, 1), (8, 3)])

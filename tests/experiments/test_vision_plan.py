@@ -16,6 +16,7 @@ from refinecal.experiments.vision.plan import (
     DATASETS,
     MODELS,
     NO_AUGMENTATION,
+    OPTIONS,
     OWN,
     Key,
     VisionPlan,
@@ -100,13 +101,13 @@ def test_where_images_are_makes_no_difference():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"seeds": 3}, "seeds: 2, now 3"),
-        ({"epochs": 30}, "epochs: 300, now 30"),
-        ({"models": ("small",)}, "models: resnet18, small, now small"),
-        ({"datasets": ("cifar10",)}, "datasets: cifar10, svhn, now cifar10"),
-        ({"lr": 0.2}, "lr: 0.1, now 0.2"),
-        ({"limit_train": 9}, "limit_train: None, now 9"),
-        ({"n_threads": 2}, "n_threads: 1, now 2"),
+        ({"seeds": 3}, "--seeds: 2, now 3"),
+        ({"epochs": 30}, "--epochs: 300, now 30"),
+        ({"models": ("small",)}, "--model: resnet18, small, now small"),
+        ({"datasets": ("cifar10",)}, "--dataset: cifar10, svhn, now cifar10"),
+        ({"lr": 0.2}, "--lr: 0.1, now 0.2"),
+        ({"limit_train": 9}, "--limit: not given, now 9"),
+        ({"n_threads": 2}, "--threads: 1, now 2"),
         (
             {"content": {"cifar10": "one", "svhn": "x"}},
             "svhn has other images: two, now x",
@@ -143,11 +144,11 @@ def test_a_plan_may_grow_and_not_shrink(plan, data):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"seeds": 1}, "seeds: 2, now 1"),
-        ({"epochs": 30}, "epochs: 300, now 30"),
-        ({"models": ("small", "wrn28-10")}, "models: resnet18, small, now small, wrn28-10"),
-        ({"datasets": ("svhn", "cifar100")}, "datasets: cifar10, svhn, now svhn, cifar100"),
-        ({"n_threads": 2}, "n_threads: 1, now 2"),
+        ({"seeds": 1}, "--seeds: 2, now 1"),
+        ({"epochs": 30}, "--epochs: 300, now 30"),
+        ({"models": ("small", "wrn28-10")}, "--model: resnet18, small, now small, wrn28-10"),
+        ({"datasets": ("svhn", "cifar100")}, "--dataset: cifar10, svhn, now svhn, cifar100"),
+        ({"n_threads": 2}, "--threads: 1, now 2"),
         ({"content": {"cifar10": "one", "svhn": "x"}}, "svhn has other images: two, now x"),
     ],
 )
@@ -155,6 +156,10 @@ def test_what_is_no_larger_plan_is_said_alone(change, said):
     more = {"seeds": 9, "models": MODELS, "datasets": DATASETS}
     (words,) = small().losses(replace(small(), **(more | change)))
     assert said in words
+
+
+def test_options_are_of_fields():
+    assert set(OPTIONS) <= {each.name for each in fields(VisionPlan)}
 
 
 def test_every_field_but_the_place_is_part_of_the_key():
@@ -230,8 +235,8 @@ def test_a_run_grows_and_does_not_shrink(tmp_path):
     assert folder.missing() == larger.units()
     with pytest.raises(
         ValueError,
-        match=r"(?s)another plan:\s+datasets: svhn, fashion-mnist, cifar10, now cifar10, svhn\s+seeds: 20, "
-        r"now 2\s+A run can get more data sets, models and seeds, if all that it has are named too",
+        match=r"(?s)another plan:\s+--dataset: svhn, fashion-mnist, cifar10, now cifar10, svhn\s+--seeds: "
+        r"20, now 2\s+A run can get more data sets, models and seeds, if all that it has are named too",
     ):
         folder.grow(small())
     assert RunFolder(folder.path).plan == larger

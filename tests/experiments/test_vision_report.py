@@ -1,28 +1,34 @@
 """The report of the vision experiment: says what the numbers say, looks right in a browser, never changes."""
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import typer
 from browser import WIDTHS, find_chromium, launch, open_page, problems
 from command_runs import run_command
 from made_run import made_plan as made_tabular_plan
 from made_run import made_run as made_tabular_run
-from made_vision import REFINED, RISK, made_plan, made_run
+from made_vision import CALIBRATED, REFINED, RISK, made_plan, made_run, made_unit
 
 from refinecal.cli._vision_report import show, to_dict
 from refinecal.cli._voice import Voice
 from refinecal.cli.experiment_report import report
+from refinecal.experiments.store import RunFolder
 from refinecal.experiments.vision.analysis import Analysis, Procedure
 from refinecal.experiments.vision.report import is_report, page, write_report
 from refinecal.experiments.vision.results import read_results
 from refinecal.experiments.vision.words import lead, measured, sentence
 from refinecal.report import Figure, Page, Section, Table, Written, render
+from refinecal.report.cells import GAP
 
 app = typer.Typer()
 app.command(epilog=report.__epilog__)(report)
 app.callback()(lambda: None)
 
+HIDDEN = """() => [...document.querySelectorAll(".scroll")]
+  .filter(each => each.scrollWidth > each.clientWidth + 1).map(each => each.innerText)"""
 NAME, OTHER = "ResNet-18 on CIFAR-10", "ResNet-18 on Fashion-MNIST"
 
 
@@ -78,8 +84,8 @@ def test_the_table_of_appendix_e_stands_beside_the_published(analysis):
         *("log loss", "Brier score", "accuracy", "refinement"),
     ]
     here = [row for row in found.rows if row[1] == "here"]
-    paper = [row for row in found.rows if plain(row[1]) == "the paper"]
-    assert (len(here), len(paper)) == (7, 4)
+    paper = [row for row in found.rows if row[1] == "paper"]
+    assert (len(here), len(paper)) == (4, 4)
     refinement = here[3]
     group = ("cifar10", "resnet18")
     expected = analysis.mean(group, Procedure("refinement"))
@@ -91,6 +97,33 @@ def test_the_table_of_appendix_e_stands_beside_the_published(analysis):
         *("0.154 ± 0.005", "0.074 ± 0.003", "95.1 % ± 0.2", "0.007 ± 0.002", "0.008 ± 0.001"),
     ]
     assert [cell.strong for cell in paper[3][2:]] == [True, False, True, False, True]
+
+
+def test_the_best_is_the_same_on_the_page_for_programs_and_on_the_terminal(tmp_path, capsys):
+    """Of the paper's four metrics, whatever another one chose."""
+    plan = made_plan(("fashion-mnist",), seeds=2)
+    folder = RunFolder.create(tmp_path / "run", plan)
+    for key in plan.units():
+        unit = made_unit(key, plan)
+        unit.history["test.ece_ts"][:] = 0.02
+        unit.history["test.ece_ts"][[RISK - 1, CALIBRATED - 1]] = 0.01, 0.001
+        unit.save(folder.unit_path(key))
+    analysis = Analysis(read_results(folder.path))
+    made = page(analysis)
+    shown = table(made, f"{OTHER}: test scores after")
+    bold = [plain(row[0]) for row in shown.rows if row[4].strong]
+    assert ([str(name) for name in shown.columns][4], bold) == ("ECE", ["log loss"])
+    others = table(made, "ResNet-18, stopped by other metrics: test scores after")
+    assert [(plain(row[1]), plain(row[5].text)) for row in others.rows] == [
+        *(("AUROC", "0.020 ± 0.000"), ("ECE", "0.001 ± 0.000"), ("smooth ECE", "0.001 ± 0.000")),
+    ]
+    assert not any(cell.strong for row in others.rows for cell in row[2:])
+    means = [each for each in to_dict(analysis)["means"] if each["score"] == "ece"]
+    assert [each["metric"] for each in means if each["best"]] == ["log_loss"]
+    assert len(means) == 7
+    show(Voice(), analysis)
+    starred = [line for line in capsys.readouterr().out.splitlines() if "0.010 ± 0.000*" in line]
+    assert ["log loss" in line for line in starred] == [True]
 
 
 def test_what_the_paper_has_not_has_no_column_for_it(analysis):
@@ -123,9 +156,83 @@ def test_failures_and_what_was_run_are_told(analysis):
     assert table(made, "What failed").rows == [
         ["resnet18 on fashion-mnist, seed 2", "MemoryError: <b>too large</b>"]
     ]
-    counts = {row[0]: row[1:5] for row in table(made, "What was run").rows}
-    assert counts[NAME] == [3, 900, 8, 12]
-    assert counts[OTHER][0] == 2
+    found = table(made, "What was run: ResNet-18")
+    assert [plain(str(name)) for name in found.columns[:3]] == [
+        "setting",
+        "CIFAR-10",
+        "Fashion-MNIST",
+    ]
+    about = {row[0]: row[1:] for row in found.rows}
+    assert about["runs"] == ["3", "2", "10"]
+    assert about["training images"][:2] == ["900", "900"]
+    assert about["epochs"] == ["60", "60", "300"]
+    assert about["precision"] == ["float32"] * 3
+    assert about["weight decay"] == ["0.0001"] * 3
+    assert "ended before the last epoch" not in about
+    assert plain(about["parameters"][0]) == "11.17 million"
+
+
+def method(made):
+    return plain(" ".join(made.sections[-1].text)).replace(GAP, " ")
+
+
+def test_precision_and_the_share_of_validation_images_are_those_of_the_run(analysis, tmp_path):
+    assert "validation images (10 % of the training images, drawn by the seed)" in method(
+        page(analysis)
+    )
+    assert "ended early" not in method(page(analysis))
+    made_run(tmp_path / "run", made_plan(seeds=2, precision="bfloat16", validation=0.25))
+    other = Analysis(read_results(tmp_path / "run"))
+    made = page(other)
+    assert "validation images (25 % of the training images" in method(made)
+    about = {row[0]: row[1:] for row in table(made, "What was run").rows}
+    assert about["precision"] == ["bfloat16", "float32"]
+    assert about["validation"] == ["0.25", "0.1"]
+    said = " ".join(text for section in made.sections for text in section.text)
+    assert "validation 0.25 instead of 0.1, precision bfloat16 instead of float32" in said
+
+
+def test_what_ended_before_its_last_epoch_is_told(tmp_path):
+    plan = made_plan(seeds=4)
+    keys = plan.units()
+    folder = made_run(tmp_path / "run", plan, without=keys[:2])
+    made_unit(keys[0], plan, "no better for 5 epochs", ended=50).save(folder.unit_path(keys[0]))
+    made_unit(keys[1], plan, "the training loss of epoch 60 is nan").save(folder.unit_path(keys[1]))
+    made = page(Analysis(read_results(folder.path)))
+    assert "last epoch, but for 1, ended by the patience of a monitor; epochs are" in method(made)
+    assert "Trainings that ended early, because a loss was no number, are not compared" in method(
+        made
+    )
+    about = {row[0]: row[1:] for row in table(made, "What was run").rows}
+    assert about["ended before the last epoch"][0] == "1"
+    assert made.cards[0].note == "1 ended early"
+    assert table(made, "What failed").rows == [
+        [str(keys[1]), "ended early: the training loss of epoch 60 is nan"]
+    ]
+
+
+def test_epochs_and_times_are_as_they_are(tmp_path):
+    plan = made_plan(seeds=2)
+    folder = RunFolder.create(tmp_path / "run", plan)
+    for key in plan.units():
+        unit = made_unit(key, plan, seconds={"training": 4.0, "evaluating": 0.5, "metrics": 0.1})
+        unit.history["val.log_loss"][:] = 1.0
+        unit.history["val.log_loss"][RISK - key.seed] = 0.5  # epochs 26 and 25
+        best = {**unit.best, "log_loss": RISK + 1 - key.seed}
+        logits = {epoch: np.zeros((8, 3), np.float32) for epoch in best.values()}
+        on_test = {epoch: np.zeros((12, 3), np.float32) for epoch in best.values()}
+        replace(unit, best=best, val_logits=logits, test_logits=on_test).save(folder.unit_path(key))
+    made = page(Analysis(read_results(folder.path)))
+    epochs = table(made, "Best epochs over runs")
+    assert [each.name for each in epochs.columns[2:]] == ["earliest", "median", "latest", "of"]
+    log_loss = next(row for row in epochs.rows if plain(row[1]) == "log loss")
+    assert [cell.text for cell in log_loss[2:5]] == ["25", "25.5", "26"]
+    assert log_loss[3].value == 25.5
+    assert "log loss 25.5" in next(
+        each.alt for each in blocks(made, Figure) if each.title == "Epochs that each metric chose"
+    )
+    (row,) = table(made, "What trainings took here").rows
+    assert plain(row[1].text) == "4.6 s"
 
 
 def test_sentences(analysis, tmp_path):
@@ -160,9 +267,11 @@ def test_the_page_looks_right_in_a_browser(run, told):
 
     with sync_playwright() as playwright:
         browser = launch(playwright)
-        for width in WIDTHS:
+        for width in (*WIDTHS, 1000):
             opened = open_page(browser, run / "report" / "report.html", width)
             assert problems(opened) == []
+            if width >= 1000:  # nothing is behind an edge
+                assert opened.evaluate(HIDDEN) == []
             bold = opened.locator("td strong").all_inner_texts()
             assert any(plain(text).startswith("0.154 ± 0.005") for text in bold)
             assert "<b>too large</b>" in opened.inner_text("main")
@@ -254,6 +363,7 @@ def test_the_command_refuses_what_it_cannot_do(run, tmp_path, monkeypatch):
     for arguments, said in (
         ([run, "--min-rows", 5], "--min-rows is for runs on tables"),
         ([run, "--no-auto"], "--no-auto is for runs on tables"),
+        ([run, "--processes", 2], "--processes is for runs on tables"),
         ([run, "tables"], "of the vision experiment and tables of the tabular one"),
         (["tables", run], "tables is a run of the tabular experiment"),
     ):
@@ -281,6 +391,46 @@ def test_a_report_goes_to_no_place_that_holds_anything_else(short, tmp_path, mon
     for _ in range(2):  # an older report is replaced
         run_command(app, "report", short, "-o", "new")
     assert is_report(tmp_path / "new")
+
+
+def test_help_tells_of_both_kinds_of_runs():
+    out, _ = run_command(app, "report", "--help", columns=200)
+    out = " ".join(out.replace("│", " ").split())
+    assert "on tables, if they share --seed, --max-steps and --max-rows" in out
+    assert "on images, if each network has one recipe and the same images" in out
+    assert "Of tables: splits that are judged at the same time" in out
+
+
+def test_what_several_runs_hold_is_told(short, tmp_path):
+    made_run(tmp_path / "more", made_plan(("fashion-mnist",), seeds=3, epochs=5))
+    out, err = run_command(
+        app, "report", short, tmp_path / "more", "-o", tmp_path / "both", columns=300
+    )
+    said = (
+        f"2 trainings are in {short} and in {tmp_path / 'more'}: taken from {short}, with the same"
+    )
+    assert said in " ".join(err.split())
+    assert "3 trainings on 1 data set" in out
+    html = (tmp_path / "both" / "report.html").read_text("utf-8")
+    assert "Of several runs: 2 trainings are in" in html
+    given = ("--json", "-o", tmp_path / "both")
+    found = json.loads(run_command(app, "report", short, tmp_path / "more", *given)[0])
+    assert found["repeated"] == [
+        {"kept": str(short), "left": str(tmp_path / "more"), "trainings": 2, "different": 0}
+    ]
+
+
+def test_runs_on_other_images_have_no_report_together(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        made_run(
+            tmp_path / name, made_plan(seeds=1, epochs=5, content={"cifar10": f"images {name}"})
+        )
+    _, err = run_command(app, "report", "a", "b", "-o", "both", code=1)
+    assert "a and b have different images of cifar10, images a and images b" in " ".join(
+        err.split()
+    )
+    assert not (tmp_path / "both" / "report.html").exists()
 
 
 def test_several_runs_need_a_folder_for_their_report(run, short):

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -33,12 +34,19 @@ from refinecal.experiments.vision.analysis import (
     departures,
 )
 from refinecal.experiments.vision.intervals import Mean, apart, mean_of, paired
+from refinecal.experiments.vision.merging import merged
 from refinecal.experiments.vision.published import PUBLISHED, published
-from refinecal.experiments.vision.results import METRICS, SCORES, merged, read_results
+from refinecal.experiments.vision.results import METRICS, SCORES, read_results
 from refinecal.experiments.vision.tables import write_tables
+from refinecal.experiments.vision.unit import VisionUnit
+from refinecal.report.cells import GAP
 
 GROUP = ("cifar10", "resnet18")
 numbers = st.floats(-100, 100, width=32)
+
+
+def plain(text):
+    return text.replace(GAP, " ")
 
 
 @pytest.fixture(scope="module")
@@ -196,6 +204,50 @@ def test_refinement_against_log_loss_is_the_known_gain(run, analysis):
         np.testing.assert_allclose(relative, 100 * np.array(gains) / reference)
 
 
+def test_only_the_papers_four_metrics_can_be_the_best(tmp_path):
+    plan = made_plan(seeds=2)
+    folder = RunFolder.create(tmp_path / "run", plan)
+    for key in plan.units():
+        unit = made_unit(key, plan)
+        level = 1e-3 + 0 * unit.history["test.ece_ts"]
+        level[CALIBRATED - 1] = 0.0  # what ECE chose is the best of all seven
+        unit.history["test.ece_ts"][:] = level
+        unit.save(folder.unit_path(key))
+    analysis = Analysis(read_results(folder.path))
+    assert analysis.mean(GROUP, Procedure("ece"), "ece").mean == 0.0
+    assert analysis.best(GROUP, "ece") == {"log_loss", "brier", "accuracy", "refinement"}
+    write_tables(analysis, tmp_path)
+    best = {
+        row["metric"]: row["best"]
+        for row in read(tmp_path / "means.csv")
+        if (row["score"], row["calibration"]) == ("ece", "temperature")
+    }
+    assert {metric for metric, is_best in best.items() if is_best == "true"} == set(METRICS[:4])
+    assert set(best) == set(METRICS)
+
+
+def test_a_training_that_patience_ended_is_a_good_one(tmp_path):
+    plan = made_plan(seeds=3)
+    keys, why = plan.units(), "no better for 5 epochs"
+    folder = made_run(tmp_path / "run", plan, without=keys[:2], stopped={})
+    made_unit(keys[0], plan, why, ended=45).save(folder.unit_path(keys[0]))
+    made_unit(keys[1], plan, "the training loss of epoch 60 is nan").save(folder.unit_path(keys[1]))
+    assert [VisionUnit.lost(folder.unit_path(key)) for key in keys] == [
+        *("", "the training loss of epoch 60 is nan", ""),
+    ]
+    found = read_results(folder.path)
+    assert [each.key.seed for each in found.trainings] == [0, 2]
+    assert [each.epochs for each in found.trainings] == [45, EPOCHS]
+    assert list(found.stopped) == [keys[1]]
+    analysis = Analysis(found)
+    assert analysis.headlines[GROUP].mean == pytest.approx(
+        np.mean([-gain(key) for key in (keys[0], keys[2])])
+    )
+    assert "1 of 2 ended before the last epoch" in analysis.departures(GROUP)
+    write_tables(analysis, tmp_path)
+    assert len(read(tmp_path / "curves.csv")) == 45 + EPOCHS
+
+
 def test_unfinished_failed_and_stopped_trainings(tmp_path):
     plan = made_plan(seeds=5)
     keys = plan.units()
@@ -232,6 +284,11 @@ def test_errors_name_the_cure(tmp_path):
     made_run(tmp_path / "empty", made_plan(), without=made_plan().units())
     with pytest.raises(ValueError, match="no finished training: run refinecal experiment vision"):
         read_results(tmp_path / "empty")
+    lost = dict.fromkeys(made_plan().units(), "the training loss of epoch 1 is nan")
+    made_run(tmp_path / "lost", made_plan(), stopped=lost)
+    said = r"all 3 trainings ended early \(the training loss of epoch 1 is nan\): .* a smaller --lr"
+    with pytest.raises(ValueError, match=said):
+        read_results(tmp_path / "lost")
     folder = made_run(tmp_path / "bad", made_plan(seeds=1))
     folder.unit_path(made_plan().units()[0]).write_bytes(b"PK no archive")
     with pytest.raises(ValueError, match="is damaged: resume the run, which trains"):
@@ -255,8 +312,91 @@ def test_runs_are_put_together(tmp_path):
 def test_runs_with_other_recipes_are_not(tmp_path):
     made_run(tmp_path / "a", made_plan(seeds=1))
     made_run(tmp_path / "b", made_plan(seeds=2, weight_decay=0.0))
-    with pytest.raises(ValueError, match=r"different weight_decay, 0\.0001 and 0\.0: report each"):
+    said = r"a and .*b trained resnet18 on cifar10 with different weight decay, 0\.0001 and 0\.0: report"
+    with pytest.raises(ValueError, match=said):
         merged([read_results(tmp_path / name) for name in "ab"])
+    made_run(tmp_path / "c", made_plan(("svhn",), seeds=2, weight_decay=0.0))
+    assert len(merged([read_results(tmp_path / name) for name in "ac"]).groups) == 2
+
+
+def test_runs_on_other_images_are_not(tmp_path):
+    words = {"a": "10000+10000 images 5a1b", "b": "30000+10000 images 1399"}
+    for name, word in words.items():
+        made_run(tmp_path / name, made_plan(seeds=1, content={"cifar10": word}))
+    made_run(tmp_path / "c", made_plan(("svhn",), seeds=1, content={"svhn": "x"}))
+    a, b, c = (read_results(tmp_path / name) for name in "abc")
+    said = (
+        f"{tmp_path / 'a'} and {tmp_path / 'b'} have different images of cifar10, {words['a']} and "
+        f"{words['b']}: report each of them by itself, or train one of them again"
+    )
+    with pytest.raises(ValueError, match=re.escape(said)):
+        merged([a, c, b])
+    assert len(merged([a, c]).groups) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"n_train": 901}, "different training images, 900 and 901"),
+        ({"y_test": np.ones(12, int)}, "different labels of test images"),
+    ],
+)
+def test_images_are_told_apart_by_what_trainings_know_of_them(change, said, tmp_path):
+    made_run(tmp_path / "a", made_plan(seeds=1))
+    made_run(tmp_path / "b", made_plan(("cifar10",), ("resnet18", "small"), seeds=2), **change)
+    with pytest.raises(ValueError, match=said):
+        merged([read_results(tmp_path / name) for name in "ab"])
+
+
+def test_trainings_of_one_run_are_by_one_recipe(tmp_path):
+    plan = made_plan(seeds=3)
+    folder = made_run(tmp_path / "run", plan)
+    key = plan.units()[1]
+    recipe = {**plan.recipe(*key[:2]).to_dict(), "precision": "bfloat16"}
+    made_unit(key, plan, recipe=recipe).save(folder.unit_path(key))
+    said = (
+        r"run holds trainings of resnet18 on cifar10 with different precision, float32 and bfloat16 \(seeds "
+        r"0 and 1\): remove the files of one kind from .*units and resume the run"
+    )
+    with pytest.raises(ValueError, match=said):
+        read_results(folder.path)
+    lost = made_unit(key, plan, "the loss is nan", recipe=recipe)  # one that is not compared
+    lost.save(folder.unit_path(key))
+    with pytest.raises(ValueError, match="different precision"):
+        read_results(folder.path)
+
+
+def test_what_two_runs_hold_is_told(tmp_path):
+    made_run(tmp_path / "a", made_plan(seeds=3))
+    made_run(tmp_path / "b", made_plan(("svhn", "cifar10"), seeds=4))
+    a, b = (read_results(tmp_path / name) for name in "ab")
+    both = merged([a, b])
+    (found,) = both.repeated
+    assert found == (str(tmp_path / "a"), str(tmp_path / "b"), 3, 0)
+    assert str(found).endswith(f"taken from {tmp_path / 'a'}, with the same numbers")
+    assert [each.run for each in both.of(GROUP)] == [str(tmp_path / n) for n in "aaab"]
+    assert (both.planned, both.missing) == (8, 0)
+    assert merged([b]).repeated == []
+    other = replace(b.of(GROUP)[1], history={"val.log_loss": np.ones(EPOCHS)})
+    changed = replace(
+        b, trainings=[each for each in b.trainings if each.key != other.key] + [other]
+    )
+    (found,) = merged([a, changed]).repeated
+    assert (found.trainings, found.different) == (3, 1)
+    assert str(found).endswith(f"; 1 of them has other numbers in {tmp_path / 'b'}")
+    assert str(found._replace(trainings=1)).startswith("1 training is in")
+    assert str(found._replace(trainings=1)).endswith(f"it has other numbers in {tmp_path / 'b'}")
+    best = replace(b.of(GROUP)[1], best={"log_loss": 1})
+    assert not best.is_same(b.of(GROUP)[1])
+
+
+def test_a_training_that_diverged_in_one_run_is_taken_from_the_other(tmp_path):
+    plan = made_plan(seeds=2)
+    made_run(tmp_path / "a", plan, stopped={plan.units()[0]: "nan"})
+    made_run(tmp_path / "b", plan, without=plan.units()[1:])
+    found = merged([read_results(tmp_path / name) for name in "ab"])
+    assert [each.key.seed for each in found.trainings] == [0, 1]
+    assert (found.lost, found.missing) == ([], 0)
 
 
 # ---- protocol and costs ------------------------------------------------------------------------------------
@@ -270,8 +410,27 @@ def test_departures_from_the_paper(analysis):
     images = {"n_train": 45_000, "n_val": 5_000, "n_test": 10_000}
     whole = [replace(each, **images, recipe={**each.recipe, "epochs": 300}) for each in trainings]
     assert departures(whole) == []
-    whole[0].recipe["schedule"], whole[0].recipe["flip"] = "cosine", False
-    assert departures(whole) == ["schedule cosine instead of step", "flip off instead of on"]
+    last = whole[-1]  # whatever it is in which they differ, all are looked at
+    for change, said in (
+        (
+            {"recipe": {**last.recipe, "schedule": "cosine"}},
+            "schedule step and cosine instead of step",
+        ),
+        ({"recipe": {**last.recipe, "flip": False}}, "flip on and off instead of on"),
+        (
+            {"recipe": {**last.recipe, "precision": "bfloat16"}},
+            "precision float32 and bfloat16 instead of float32",
+        ),
+        (
+            {"n_train": 25_000},
+            "50 000 and 30 000 training and validation images instead of 50 000",
+        ),
+        ({"n_test": 90}, "10 000 and 90 test images instead of 10 000"),
+        ({"stopped": "no better for 9 epochs"}, "1 of 10 ended before the last epoch"),
+    ):
+        assert [plain(one) for one in departures([*whole[:-1], replace(last, **change)])] == [said]
+    lower = [replace(each, recipe={**each.recipe, "lr": 0.05}) for each in whole]
+    assert departures(lower) == ["lr 0.05 instead of 0.1"]
 
 
 def test_costs_are_sums_of_what_was_measured(analysis):
@@ -293,10 +452,12 @@ def test_the_estimate_by_hand():
     assert found["resnet18", "cifar10"].flops == pytest.approx(flops)
     assert found["resnet18", "cifar10"].hours == pytest.approx(flops / 50e12 / 3600)
     assert found["wrn28-10", "svhn"].flops > found["wrn28-10", "cifar10"].flops
-    assert 0.1 < cost.implied_utilisation() < 0.2
-    said = " ".join(cost.words(100, 0.5))
+    said = " ".join(cost.words(100, (0.2, 0.5)))
+    total = sum(each.hours for each in found.values())
     assert "100 TFLOPS" in said
-    assert "50 %" in said
+    assert "20 to 50 % are reached" in said
+    assert f"these are {total:.0f} to {2.5 * total:.0f} hours" in said
+    assert "no GPU was timed" in said
     for bad in (
         {"tflops": 0.0},
         {"utilisation": 1.5},

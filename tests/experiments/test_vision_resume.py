@@ -14,16 +14,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from made_images import pictures
+from made_images import pictures, write_images
 from made_vision import SMALL, assert_same
 from torch.nn.functional import cross_entropy
 
+from refinecal.experiments.store import RunFolder
 from refinecal.experiments.vision._checkpoints import NAME, CheckpointFile
 from refinecal.experiments.vision._devices import Team
 from refinecal.experiments.vision._learner import AUGMENTATION, Learner
+from refinecal.experiments.vision.images import read_images
 from refinecal.experiments.vision.networks import new_network
+from refinecal.experiments.vision.plan import VisionPlan
 from refinecal.experiments.vision.training import split, train
+from refinecal.experiments.vision.under_way import checkpoint_of
 from refinecal.experiments.vision.unit import VisionUnit
+from refinecal.experiments.vision.work import fingerprint
 
 SCRIPT = """
 import json, os, sys, numpy, torch
@@ -40,8 +45,30 @@ if ranks == "2":
 name = os.environ.get("RANK", "0")
 unit = train(Recipe(**json.loads(recipe)), images, seed=4, device="cpu", checkpoint=f"{folder}/state")
 unit.save(f"{folder}/unit-{name}.npz")
-if ranks == "2" and other:
-    sys.exit(os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]))
+if ranks == "2":
+    from refinecal.experiments.store import RunFolder
+    from refinecal.experiments.vision._learner import Learner
+    from refinecal.experiments.vision.together import Ranks
+    from refinecal.experiments.vision.unit import VisionUnit
+    save, step = VisionUnit.save, Learner.step
+    def save_most(unit, path):
+        if unit.key.seed == 2:
+            raise PermissionError("it cannot be written")
+        save(unit, path)
+    def die(learner, batch, random):
+        os._exit(0)
+    VisionUnit.save, told = save_most, []
+    several, run = Ranks("cpu"), RunFolder(f"{folder}/run")
+    *most, last = run.plan.units()
+    several.run(most, run, lambda state: told.append((state.finished, state.failed)))
+    if not other:
+        Learner.step = die
+    try:
+        several.run([last], run, lambda state: None)
+    except ConnectionError as error:
+        with open(f"{folder}/end.json", "w") as file:
+            json.dump([told, str(error)], file)
+    os.waitpid(other, 0)
 """
 
 
@@ -105,18 +132,20 @@ def test_killed_at_any_step_a_training_ends_as_it_would_have(tmp_path, monkeypat
 
 
 def test_killed_by_the_system_a_training_ends_as_it_would_have(tmp_path):
-    images, recipe = pictures(120, 21, 12), replace(SMALL, epochs=8)
+    images, recipe = pictures(120, 21, 12), replace(SMALL, epochs=12)
     process = start(tmp_path, recipe, images)
     while not (tmp_path / "state" / NAME).exists():
         assert process.poll() is None, process.stderr.read().decode()
         time.sleep(0.01)
-    time.sleep(random.uniform(0, 0.5))  # any moment will do
+    while CheckpointFile(tmp_path / "state")._read().epoch < 3:
+        time.sleep(0.005)
+    time.sleep(random.Random(8).uniform(0, 0.03))  # in the midst of something
     process.send_signal(signal.SIGKILL)
     process.communicate()
     before = CheckpointFile(tmp_path / "state")._read().epoch
+    assert 3 <= before < 12
     found = train(recipe, images, seed=4, device="cpu", checkpoint=tmp_path / "state")
     assert_same(found, train(recipe, images, seed=4, device="cpu"))
-    assert 1 <= before <= 8
     assert found.seconds["training"] > 0
 
 
@@ -177,6 +206,14 @@ def test_a_checkpoint_needs_a_folder(tmp_path):
         train(SMALL, pictures(), device="cpu", checkpoint=tmp_path / "file")
 
 
+@pytest.mark.parametrize("place", ["/proc/x/y", "file/state"])
+def test_a_checkpoint_needs_a_place(tmp_path, monkeypatch, place):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=rf"checkpoint is {place}, where no folder can be made \("):
+        train(SMALL, pictures(), device="cpu", checkpoint=place)
+
+
 # ---- the networks of the paper ----------------------------------------------------------------------------
 
 
@@ -225,12 +262,13 @@ def test_two_processes_train_one_network(tmp_path):
         port = str(free.getsockname()[1])
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     images, recipe = pictures(73, 21, 16), replace(SMALL, epochs=2)
+    run = made_run(tmp_path)
     process = start(tmp_path, recipe, images, 2, **shared)
     _, errors = process.communicate(timeout=100)
     assert process.returncode == 0, errors.decode()
     one, other = (VisionUnit.load(tmp_path / f"unit-{rank}.npz") for rank in range(2))
     assert_same(one, other)
-    assert (one.n_train, one.n_val, one.n_test) == (66, 7, 21)  # 32 + 32 + 2, and odd numbers
+    assert (one.n_train, one.n_val, one.n_test) == (66, 7, 21)  # 32 + 34, and odd numbers
 
     rows, val = split(images.train_y, recipe, 4)
     halves = [
@@ -251,6 +289,36 @@ def test_two_processes_train_one_network(tmp_path):
         test = alone.logits(torch.from_numpy(images.test_x))
         np.testing.assert_allclose(one.test_logits[2], test, atol=1e-5)
     assert json.dumps(one.recipe) == json.dumps(recipe.to_dict())
+    _check_run_in_which_some_failed(run, *json.loads((tmp_path / "end.json").read_text()))
+
+
+def made_run(path):
+    """Begin a run of four trainings, of which the first has a checkpoint that is damaged."""
+    write_images(path / "images")
+    content = fingerprint(read_images(path / "images", "fashion-mnist", check=False))
+    given = {"folder": path / "images", "content": {"fashion-mnist": content}, "limit_train": 60}
+    given |= {"epochs": 1, "batch": 32, "precision": "float32"}
+    run = RunFolder.create(
+        path / "run", VisionPlan(("fashion-mnist",), ("small",), seeds=4, **given)
+    )
+    damaged = checkpoint_of(run.path, run.missing()[0])
+    damaged.mkdir(parents=True)
+    (damaged / NAME).write_bytes(b"")
+    return run
+
+
+def _check_run_in_which_some_failed(run, told, said):
+    """An error is recorded once, wherever it was, and the next training goes on; a death ends all."""
+    first, second, third, last = run.plan.units()
+    assert run.finished() == [second]
+    assert run.missing() == [last]
+    everywhere, in_one = (run.failed()[key] for key in (first, third))
+    assert (everywhere["kind"], in_one["kind"]) == ("ValueError", "PermissionError")
+    assert "damaged" in everywhere["message"]
+    assert all("Traceback" in each["traceback"] for each in (everywhere, in_one))
+    assert told == [[0, 1], [0, 1], [1, 1], [1, 1], [1, 2]]  # after each epoch, and at the end
+    assert "a process that trains with this one has died" in said
+    assert "--resume" in said
 
 
 def averaged_epoch(halves, epoch):
@@ -259,7 +327,7 @@ def averaged_epoch(halves, epoch):
     for half in halves:
         half.net.train()
         half.optimizer.param_groups[0]["lr"] = half.recipe.rate(epoch)
-    for batch in halves[0]._order(epoch).split(halves[0].recipe.batch):
+    for batch in halves[0]._batches(epoch):
         halves[1].net.load_state_dict(halves[0].net.state_dict())
         for half, random_numbers in zip(halves, randoms, strict=True):
             mine = batch[half.team.rank :: 2]

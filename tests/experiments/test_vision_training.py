@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -185,6 +186,23 @@ def test_only_logits_of_best_epochs_are_kept():
     assert metrics.last == {name: values[-1] for name, values in metrics.history.items()}
 
 
+@pytest.mark.parametrize("name", STOPPING)
+def test_of_equal_epochs_the_first_is_best(name):
+    """A worse epoch, then three that are equal, then a worse one."""
+    labels = np.arange(40) % 4
+    noise = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
+    hint = np.eye(4, dtype=np.float32)[labels]
+    metrics = EpochMetrics(labels, labels, new_monitor())
+    for epoch, share in enumerate((0.5, 2.0, 2.0, 2.0, 0.5), 1):
+        metrics.update(epoch, 0.5, noise + share * hint, noise)
+    values = metrics.history[f"val.{name}"]
+    np.testing.assert_allclose(values[[2, 3, 4]], values[[1, 1, 0]], rtol=1e-7)  # to rounding
+    best = values.max() if name in ("accuracy", "auroc") else values.min()
+    assert metrics.best[name] == 1 + int(np.flatnonzero(np.isclose(values, best, rtol=1e-7))[0])
+    assert metrics.best[name] <= 2
+    assert set(metrics.val_logits) == set(metrics.best.values())
+
+
 # ---- how it is trained ------------------------------------------------------------------------------------
 
 
@@ -233,6 +251,37 @@ def test_equal_seeds_give_equal_results_and_nothing_else_is_touched(outcome):
     assert other.history["val.log_loss"][0] != outcome.history["val.log_loss"][0]
 
 
+@given(n=st.integers(2, 200), batch=st.integers(1, 40), size=st.integers(1, 3))
+def test_no_process_is_left_with_a_single_image(n, batch, size):
+    """Every image is seen once, in steps as long as they should be; but what is left over joins another."""
+    if batch < size:
+        return
+    learner = SimpleNamespace(
+        team=SimpleNamespace(size=size),
+        recipe=SimpleNamespace(batch=batch),
+        _order=lambda epoch: torch.arange(n),
+    )
+    found = Learner._batches(learner, 1)
+    assert torch.cat(found).tolist() == list(range(n))
+    assert all(len(each) == batch for each in found[:-1])
+    least = min(2 * size, batch)
+    assert len(found) == 1 or least <= len(found[-1]) < batch + least
+
+
+def test_a_single_image_that_is_left_over_is_learned_from():
+    """Whose features are single values, of which batch normalisation knows no variance."""
+    found = train(replace(SMALL, epochs=1), pictures(37, 20), device="cpu")
+    assert found.n_train == 33  # 32 and 1
+    assert found.epochs == 1
+
+
+def test_a_batch_is_for_all_processes():
+    images, team = pictures(), Team(CPU)
+    team.size = 3
+    with pytest.raises(ValueError, match="batch is 2, but 3 processes share each batch"):
+        Learner(replace(SMALL, batch=2), images.train_x, images.train_y, np.arange(9), 3, 0, team)
+
+
 def test_progress_is_told_after_each_epoch():
     told = []
     train(SMALL, pictures(), device="cpu", progress=lambda *moment: told.append(moment))
@@ -255,6 +304,13 @@ def test_patience_of_a_monitor_ends_a_training():
     assert [record["step"] for record in monitor.history] == [1, 2]
 
 
+def test_patience_that_ends_with_the_last_epoch_ends_nothing():
+    monitor = rc.RefinementMonitor(also=STOPPING[1:], patience=2, min_delta=100.0)
+    found = train(SMALL, pictures(), device="cpu", monitor=monitor)
+    assert monitor.should_stop
+    assert (found.epochs, found.stopped) == (3, "")
+
+
 def test_bfloat16_learns_as_float32_does(outcome):
     found = train(replace(SMALL, precision="bfloat16"), pictures(), seed=1, device="cpu")
     assert found.history["train.log_loss"] == pytest.approx(
@@ -266,10 +322,41 @@ def test_bfloat16_learns_as_float32_does(outcome):
     assert not np.array_equal(logits, rounded)  # predictions are not rounded
 
 
-def test_precision_is_chosen_for_the_device():
+@pytest.mark.parametrize(
+    ("able", "chosen"),
+    [
+        ({}, "float32"),
+        ({"avx512_bf16": False, "amx_bf16": True}, "bfloat16"),
+        ({"avx512_bf16": True}, "bfloat16"),
+        ({"avx2": True}, "float32"),
+    ],
+)
+def test_precision_is_chosen_for_the_device(monkeypatch, able, chosen):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: able, raising=False)
+    assert choose_precision("auto", CPU) == choose_precision("auto", "cpu", CPU) == chosen
+    assert choose_precision("auto", "cpu", "meta") == "float32"  # fast on all of them, or not
     assert choose_precision("bfloat16", CPU) == "bfloat16"
-    assert choose_precision("auto", CPU) in ("float32", "bfloat16")
-    assert choose_precision("auto", torch.device("meta")) == "float32"
+    assert choose_precision("float32", CPU) == "float32"
+
+
+def test_predictions_are_true_float32(monkeypatch):
+    """However fast the user wants products to be, and whatever convolutions may do in training."""
+    seen = {True: set(), False: set()}
+
+    def look(self, images):
+        may = torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()
+        seen[self.net.training].add(may)
+        return self._normalise(images, self.recipe.channels_last)
+
+    monkeypatch.setattr(Learner, "_input", look)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        train(replace(SMALL, epochs=1), pictures(40, 20), device="cpu")
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert seen == {True: {(True, "medium")}, False: {(False, "highest")}}
 
 
 # ---- what goes wrong --------------------------------------------------------------------------------------
@@ -324,6 +411,12 @@ def test_a_monitor_that_has_seen_another_training_is_refused():
     monitor.update([0, 1], [0.2, 0.7])
     with pytest.raises(ValueError, match=r"seen 1 steps already.*reset\(\)"):
         train(SMALL, pictures(), device="cpu", monitor=monitor)
+
+
+@pytest.mark.parametrize("device", ["abacus", "meta", 1.5])
+def test_a_device_that_torch_has_not_is_named(device):
+    with pytest.raises(ValueError, match=f"device is '?{device}'?, .*leave it out"):
+        train(SMALL, pictures(), device=device)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

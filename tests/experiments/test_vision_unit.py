@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_images import write_images
+from made_vision import SMALL
 
 from refinecal.experiments._worker import limited
 from refinecal.experiments.store import RunFolder
@@ -99,6 +100,57 @@ def test_a_training_that_was_lost_at_once(tmp_path):
     )
     lost.save(tmp_path / "unit.npz")
     assert same(VisionUnit.load(tmp_path / "unit.npz"), lost)
+
+
+@pytest.mark.parametrize(
+    ("history", "stopped", "diverged"),
+    [
+        ({"train.log_loss": [np.nan]}, "the training loss of epoch 1 is nan", True),
+        ({"train.log_loss": [1.0]}, "the predictions after epoch 1 are not finite numbers", True),
+        ({"train.log_loss": [1.0, np.inf], "val.log_loss": [1.0, np.nan]}, "the loss is inf", True),
+        (
+            {"train.log_loss": [1.0, 1.0], "val.log_loss": [1.0, 2.0]},
+            "no better for 1 epochs",
+            False,
+        ),
+        ({"train.log_loss": [1.0, 1.0], "val.log_loss": [1.0, 2.0]}, "", False),
+    ],
+)
+def test_what_diverged_is_told_from_what_patience_ended(history, stopped, diverged, tmp_path):
+    arrays = {name: np.array(values) for name, values in history.items()}
+    unit = made(history=arrays, best={}, val_logits={}, test_logits={}, stopped=stopped)
+    unit.save(tmp_path / "unit.npz")
+    assert unit.diverged is diverged
+    assert VisionUnit.lost(tmp_path / "unit.npz") == (stopped if diverged else "")
+
+
+def test_a_file_of_which_only_the_end_is_looked_at_may_be_none(tmp_path):
+    (tmp_path / "unit.npz").write_bytes(b"PK")
+    with pytest.raises(ValueError, match="is not the result of a training, or it is damaged"):
+        VisionUnit.lost(tmp_path / "unit.npz")
+
+
+@pytest.mark.parametrize(
+    ("lr", "patience", "diverged"), [(1e30, None, True), (1e-9, 1, False), (0.01, None, False)]
+)
+def test_real_trainings_say_how_they_ended(lr, patience, diverged):
+    from refinecal.experiments.vision._metrics import STOPPING
+    from refinecal.experiments.vision.images import ImageSet
+    from refinecal.experiments.vision.training import train
+    from refinecal.stopping import RefinementMonitor
+
+    x = np.random.default_rng(0).integers(0, 256, (60, 3, 16, 16), np.uint8)
+    y = np.arange(60) % 2
+    images = ImageSet("cifar10", x[:40], y[:40], x[40:], y[40:], ("cat", "dog"))
+    recipe = replace(SMALL, lr=lr, epochs=4)
+    monitor = RefinementMonitor(
+        STOPPING[0], also=STOPPING[1:], patience=patience, min_delta=0.5 if patience else 0.0
+    )
+    with limited(1):
+        unit = train(recipe, images, device="cpu", monitor=monitor)
+    assert unit.diverged is diverged
+    assert bool(unit.stopped) is (diverged or patience is not None)
+    assert (unit.epochs < 4) is bool(unit.stopped)
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,24 @@ def test_boxes_are_readable_whatever_the_values(values, size):
     assert_readable(display.figure_)
 
 
+@settings(deadline=None, max_examples=25)
+@given(st.floats(-3, 3), st.sampled_from(["page", "column"]))
+def test_ticks_of_differences_reach_as_far_as_the_values(power, size):
+    reach = 10.0**power
+    parts = {"refinement + TS": {"a": [reach, -reach / 3]}, "log loss": {"a": [reach / 9]}}
+    display = RunDifferencesDisplay(parts).plot(blank(size))
+    ticks = np.asarray(display.ax_.get_xticks())
+    np.testing.assert_array_equal(ticks, -ticks[::-1])
+    assert reach <= 4 * ticks.max()
+    assert_readable(display.figure_)
+
+
+def test_values_below_one_percent_can_be_read_off():
+    display = RunDifferencesDisplay({"a": {"b": [-0.35, 0.66]}}).plot(blank())
+    said = [label.get_text() for label in display.ax_.get_xticklabels()]
+    assert said == ["−0.5", "−0.2", "−0.1", "0", "+0.1", "+0.2", "+0.5"]
+
+
 @pytest.mark.parametrize(
     ("given", "match"),
     [

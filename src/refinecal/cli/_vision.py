@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from refinecal.experiments.store import RunFolder
     from refinecal.experiments.vision.images import ImageSet
     from refinecal.experiments.vision.plan import VisionPlan
+
+
+NOTHING = "none"  # of augmentation
 
 
 def chosen(option: str, text: str | None, known: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -39,6 +44,14 @@ def chosen(option: str, text: str | None, known: tuple[str, ...]) -> tuple[str, 
     return found
 
 
+def one_of(option: str, text: str | None, known: tuple[str, ...]) -> str | None:
+    """Return a name, which has to be known; ``None`` if there is none."""
+    if text is not None and text not in known:
+        chosen(option, text, known)
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(known)}", param_hint=option)
+    return text
+
+
 def chosen_devices(text: str | None) -> tuple[str, ...]:
     """Return the devices of a list, each of which torch has to have; by default a GPU if there is one."""
     from refinecal._optional import needs_extra
@@ -58,13 +71,32 @@ def chosen_devices(text: str | None) -> tuple[str, ...]:
 
 def _check_device(torch: Any, name: str) -> None:
     try:
-        torch.empty(0, device=name)
+        torch.zeros(1, device=name).item()  # there are devices that hold no numbers
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         n = torch.cuda.device_count()
         there = ", ".join(["cpu", *(f"cuda:{place}" for place in range(n))])
         raise typer.BadParameter(
             f"torch has no device {name!r} here: there are {there}", param_hint="--device"
         ) from error
+
+
+def chosen_augmentation(text: str | None) -> dict[str, Any]:
+    """Return the fields of a plan for what to do to the training images; none if nothing is said.
+
+    >>> chosen_augmentation("crop,flip")
+    {'crop': 4, 'flip': True, 'cutout': 0}
+    """
+    from refinecal.experiments.vision.plan import AUGMENTATION, NO_AUGMENTATION
+
+    found = chosen("--augment", text, (*AUGMENTATION, NOTHING))
+    if found is None:
+        return {}
+    if NOTHING in found and len(found) > 1:
+        raise typer.BadParameter(
+            f"{NOTHING!r} stands alone: name what to do, of {', '.join(AUGMENTATION)}, or {NOTHING}",
+            param_hint="--augment",
+        )
+    return NO_AUGMENTATION | {name: AUGMENTATION[name] for name in found if name != NOTHING}
 
 
 # ---- the plan ----------------------------------------------------------------------------------------------
@@ -77,6 +109,7 @@ def opened(
     given: dict[str, Any],
     resume: bool,
     threads: int,
+    devices: tuple[str, ...],
     download: bool = False,
     check: bool = True,
 ) -> RunFolder:
@@ -95,15 +128,54 @@ def opened(
             )
         RunFolder.check_new(out)
         default: dict[str, Any] = {"datasets": ("cifar10",), "n_threads": threads}
-        plan = VisionPlan(**(default | given))
-        return RunFolder.create(out, _located(voice, plan, data, plan.datasets, download, check))
-    plan = replace(folder.plan, **given)
+        with _by_options():
+            plan = _settled(VisionPlan(**(default | given)), devices)
+        plan = _located(voice, plan, data, plan.datasets, download, check)
+        with _writing(out):
+            return RunFolder.create(out, plan)
+    if given.get("precision") == "auto":  # as the run has it, whatever this machine is fast at
+        del given["precision"]
+    with _by_options():
+        plan = replace(folder.plan, **given)
     new = tuple(name for name in plan.datasets if name not in folder.plan.datasets)
     if data is not None or new:
         where, sets = (Path(plan.folder), new) if data is None else (data, plan.datasets)
         plan = _located(voice, plan, where, sets, download, check)
     grow(voice, folder, plan)
     return folder
+
+
+@contextmanager
+def _by_options() -> Iterator[None]:
+    """Let errors name the options of the command, not the fields of a plan."""
+    from refinecal.experiments.vision.plan import OPTIONS
+
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        name, _, rest = str(error).partition(" ")
+        raise ValueError(f"{OPTIONS.get(name, name)} {rest}") from error
+
+
+@contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    """Name the option if there can be no folder where it says."""
+    try:
+        yield
+    except OSError as error:
+        if error.strerror is None:  # it speaks for itself
+            raise
+        raise OSError(
+            f"--out is {shown(out)}, where no folder can be made ({error.strerror}): name one in a place "
+            "that can be written to"
+        ) from error
+
+
+def _settled(plan: VisionPlan, devices: tuple[str, ...]) -> VisionPlan:
+    """Return the plan with a precision that stays the same wherever the run goes on."""
+    from refinecal.experiments.vision._devices import choose_precision
+
+    return replace(plan, precision=choose_precision(plan.precision, *devices))
 
 
 def _located(
@@ -139,9 +211,29 @@ def _images(voice: Voice, data: Path, name: str, download: bool, check: bool) ->
 
 
 def _check_limit(plan: VisionPlan, images: ImageSet) -> None:
+    """Refuse a number of images that leaves nothing to learn from, or nothing to choose epochs by."""
     limit, n = plan.limit_train, len(images.train_y)
     if limit is not None and limit > n:
         raise ValueError(f"--limit is {limit}, but {images.name} has {n} training images")
+    which = f"{images.name} has {n} training images" if limit is None else f"--limit is {limit}"
+    n_val = round(plan.validation * (limit or n))
+    if not 0 < n_val < (limit or n):
+        raise ValueError(f"{which}, of which {n_val} would be for validation: take more images")
+    _check_classes(plan, images, which)
+
+
+def _check_classes(plan: VisionPlan, images: ImageSet, which: str) -> None:
+    from refinecal.experiments.vision.training import split
+
+    recipe = plan.recipe(images.name, plan.models[0])
+    for seed in range(plan.seeds):
+        parts = zip(("training", "validation"), split(images.train_y, recipe, seed), strict=True)
+        for part, rows in parts:
+            if len(set(images.train_y[rows].tolist())) < 2:
+                raise ValueError(
+                    f"{which}, and with seed {seed} the {part} images ({len(rows)}) are all of one class: "
+                    "take more images"
+                )
 
 
 # ---- while it runs -----------------------------------------------------------------------------------------

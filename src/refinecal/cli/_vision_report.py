@@ -24,8 +24,9 @@ def report_vision(
     """Write the report of one or several runs of the vision experiment, and show what it says."""
     from refinecal.cli.experiment_report import say_where
     from refinecal.experiments.vision.analysis import Analysis
+    from refinecal.experiments.vision.merging import merged
     from refinecal.experiments.vision.report import write_report
-    from refinecal.experiments.vision.results import merged, read_results
+    from refinecal.experiments.vision.results import read_results
 
     with voice.listening(), Bar(voice, "reading") as bar:
         found = [read_results(run, bar) for run in runs]
@@ -54,7 +55,7 @@ def show(voice: Voice, analysis: Analysis) -> None:
     )
     voice.tell(
         "Test scores after temperature scaling (TS), of the epoch that each metric chose: means over runs "
-        "± half of the 95 % interval. * is the best."
+        "± half of the 95 % interval. * is the best of the four."
     )
     if analysis.headlines:
         header = [
@@ -83,7 +84,7 @@ def _scores(analysis: Analysis) -> list[list[str]]:
 
     rows = []
     for group in analysis.groups:
-        best = {score: analysis.best(group, score, among=PAPER) for score in TABLE}
+        best = {score: analysis.best(group, score) for score in TABLE}
         for metric in analysis.metrics(group):
             if metric not in PAPER:
                 continue
@@ -115,7 +116,9 @@ def _headlines(analysis: Analysis) -> list[list[str]]:
 
 
 def _unfinished(voice: Voice, results: Results) -> None:
-    """Say what is not there."""
+    """Say what is not there, and what is there twice."""
+    for each in results.repeated:
+        voice.note(str(each))
     if results.missing:
         voice.note(f"{count(results.missing, 'training')} of the plan not yet run")
     wrong = [(key, f"failed: {key}: {said}") for key, said in results.failed.items()]
@@ -137,6 +140,7 @@ def to_dict(analysis: Analysis) -> dict[str, Any]:
         "failed": len(results.failed),
         "stopped": len(results.stopped),
         "missing": results.missing,
+        "repeated": [each._asdict() for each in results.repeated],
         "refinement_against_log_loss": [
             {
                 "dataset": group[0],

@@ -31,8 +31,9 @@ def report(
         list[Path],
         typer.Argument(
             metavar="RUN",
-            help="The folder of a run. Several are put together, into -o, if they share --seed, "
-            "--max-steps and --max-rows.",
+            help="The folder of a run. Several are put together, into -o: on tables, if they share "
+            "--seed, --max-steps and --max-rows; on images, if each network has one recipe and the "
+            "same images.",
             show_default=False,
         ),
     ],
@@ -51,18 +52,22 @@ def report(
     ] = None,
     min_rows: Annotated[
         int,
-        number("--min-rows", "Leave out smaller data sets; the paper's figures have 10000.", min=0),
+        number(
+            "--min-rows",
+            "Of tables, leave out smaller ones; the paper's figures have 10000.",
+            min=0,
+        ),
     ] = 0,
     no_auto: Annotated[
         bool,
         flag(
             "--no-auto",
-            help="Do not calibrate by auto, which takes most of the time.",
+            help="Of tables: do not calibrate by auto, which takes most of the time.",
             rich_help_panel=MODEL,
         ),
     ] = False,
     processes: Annotated[
-        int, number("--processes", "Splits that are judged at the same time.", min=1)
+        int, number("--processes", "Of tables: splits that are judged at the same time.", min=1)
     ] = 1,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -86,7 +91,7 @@ def report(
     if _kind(runs) == "vision":
         from refinecal.cli._vision_report import report_vision
 
-        _refuse({"--min-rows": min_rows, "--no-auto": no_auto})
+        _refuse({"--min-rows": min_rows, "--no-auto": no_auto, "--processes": processes > 1})
         report_vision(voice, runs, report_folder(out, runs, "vision"), figures)
         return
     check_together([RunFolder(run).plan for run in runs])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,7 +51,9 @@ def summary(folder: RunFolder) -> dict[str, Any]:
     from refinecal.experiments.rates import seconds_left
 
     failed, damaged = folder.failed(), folder.damaged(_is_whole(folder))
-    finished = [key for key in folder.finished() if key not in damaged]
+    there = [key for key in folder.finished() if key not in damaged]
+    early = _ended_early(folder, there)
+    finished = [key for key in there if key not in early]
     missing = [*folder.missing(), *damaged]  # a resumed run trains these again
     rates, begun = folder.rates(), folder.sessions()
     width = begun[-1]["width"] if begun else 1
@@ -63,6 +66,7 @@ def summary(folder: RunFolder) -> dict[str, Any]:
                 "method": " on ".join(name),
                 "finished": sum(group(key) == name for key in finished),
                 "failed": sum(group(key) == name for key in failed),
+                "ended_early": sum(group(key) == name for key in early),
                 "missing": len(left),
                 "mean_seconds": rates.mean(name),
                 "seconds_left": seconds_left(left, rates, under_way, width),
@@ -75,6 +79,7 @@ def summary(folder: RunFolder) -> dict[str, Any]:
         "planned": len(folder.plan.units()),
         "finished": len(finished),
         "failed": len(failed),
+        "ended_early": len(early),
         "missing": len(missing),
         "damaged": len(damaged),
         "width": width,
@@ -88,6 +93,7 @@ def summary(folder: RunFolder) -> dict[str, Any]:
             {**key._asdict(), "kind": each.get("kind"), "message": each.get("message")}
             for key, each in failed.items()
         ],
+        "endings": [{**key._asdict(), "message": said} for key, said in early.items()],
         "not_found": _not_found(folder, failed),
         "left_out": folder.left_out(),
         "warnings": dict(folder.warnings().most_common()),
@@ -100,6 +106,19 @@ def _is_whole(folder: RunFolder) -> Callable[[Path], bool]:
     from refinecal.experiments.vision.unit import VisionUnit
 
     return VisionUnit.is_whole if folder.kind == "vision" else UnitResult.is_whole
+
+
+def _ended_early(folder: RunFolder, keys: list[Any]) -> dict[Any, str]:
+    """Return the trainings that came to no numbers, with why; only those on images can be told."""
+    if folder.kind != "vision":
+        return {}
+    from refinecal.experiments.vision.unit import VisionUnit
+
+    found = dict.fromkeys(keys, "")
+    for key in keys:
+        with suppress(ValueError, FileNotFoundError):  # damaged within, which the report tells
+            found[key] = VisionUnit.lost(folder.unit_path(key))
+    return {key: said for key, said in found.items() if said}
 
 
 def _not_found(folder: RunFolder, failed: dict[Any, Any]) -> dict[str, str]:
@@ -130,13 +149,17 @@ def show_status(voice: Voice, found: dict[str, Any]) -> None:
     from refinecal.experiments.rates import duration
 
     voice.tell(_headline(found), "bold")
-    if found["missing"] or found["failed"] or len(found["methods"]) > 1 or voice.verbose:
+    unfinished = found["missing"] or found["failed"] or found["ended_early"]
+    if unfinished or len(found["methods"]) > 1 or voice.verbose:
+        early = ("ended_early",) if found["ended_early"] else ()
+        counts = ("finished", "failed", *early, "missing")
+        names = [name.replace("_", " ") for name in (*counts[:-1], "left")]
         voice.table(
-            [COUNTED[found["kind"]], "finished", "failed", "left", "each", "time left"],
+            [COUNTED[found["kind"]], *names, "each", "time left"],
             [
                 [
                     each["method"],
-                    *(str(each[name]) for name in ("finished", "failed", "missing")),
+                    *(str(each[name]) for name in counts),
                     *(
                         "" if each[name] is None or not number else duration(each[name])
                         for name, number in (("mean_seconds", 1), ("seconds_left", each["missing"]))
@@ -152,6 +175,7 @@ def show_status(voice: Voice, found: dict[str, Any]) -> None:
             f"{each['epoch']} of {count(each['epochs'], 'epoch')}"
         )
     show_failures(voice, found)
+    _show_endings(voice, found)
     _show_left_out(voice, found["left_out"])
     if voice.verbose:
         for text, n in list(found["warnings"].items())[:MOST]:
@@ -162,19 +186,35 @@ def show_status(voice: Voice, found: dict[str, Any]) -> None:
 
 def show_failures(voice: Voice, found: dict[str, Any]) -> None:
     """Show why trainings failed: equal reasons once, the most frequent first."""
+    if found["failures"]:
+        about = [(each, f"{each['kind']}: {each['message']}") for each in found["failures"]]
+        _show_alike(voice, found["kind"], "failed", about)
+        voice.tell(f"Tracebacks: {shown(Path(found['run']) / 'failures')}")
+
+
+def _show_endings(voice: Voice, found: dict[str, Any]) -> None:
+    """Show which trainings came to no numbers, and what helps."""
+    if found["endings"]:
+        about = [(each, each["message"]) for each in found["endings"]]
+        _show_alike(voice, found["kind"], "ended early", about)
+        they = "It" if len(about) == 1 else "They"
+        voice.tell(f"{they} would end so again: begin a new run with a smaller --lr")
+
+
+def _show_alike(
+    voice: Voice, kind: str, what: str, reasons: list[tuple[dict[str, Any], str]]
+) -> None:
+    """Show equal reasons once, the most frequent first."""
     alike = defaultdict(list)
-    for each in found["failures"]:
-        said = reason(f"{each['kind']}: {each['message']}")
-        what, on = (each[name] for name in FAILED[found["kind"]])
-        alike[said].append(f"{what} on {on}")
+    for each, said in reasons:
+        first, on = (each[name] for name in FAILED[kind])
+        alike[reason(said)].append(f"{first} on {on}")
     ordered = sorted(alike.items(), key=lambda item: -len(item[1]))
     for said, which in ordered[:MOST]:
         names = ", ".join(list(Counter(which))[:3]) + ", …" * (len(set(which)) > 3)
-        voice.tell(f"{count(len(which), 'training')} failed ({names}): {said}")
+        voice.tell(f"{count(len(which), 'training')} {what} ({names}): {said}")
     if len(ordered) > MOST:
         voice.tell(f"… and for {count(len(ordered) - MOST, 'other reason')}")
-    if ordered:
-        voice.tell(f"Tracebacks: {shown(Path(found['run']) / 'failures')}")
 
 
 def _show_left_out(voice: Voice, reasons: dict[str, str]) -> None:
@@ -192,6 +232,10 @@ def _headline(found: dict[str, Any]) -> str:
     said = f"{shown(Path(found['run']))}: {found['finished']} of {planned} finished"
     if found["failed"]:
         said += f", {found['failed']} failed"
+    if found["ended_early"]:
+        one = found["ended_early"] == 1
+        why = "its loss was not a number" if one else "their losses were not numbers"
+        said += f", {found['ended_early']} ended early ({why})"
     if not found["missing"]:
         return said
     said += f", {found['missing']} left"

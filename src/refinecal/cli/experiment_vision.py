@@ -13,7 +13,14 @@ import typer
 from refinecal.cli._options import Json, Quiet, Verbose, file, flag, number
 from refinecal.cli._planning import remove_damaged
 from refinecal.cli._running import Watch
-from refinecal.cli._vision import EpochWatch, chosen, chosen_devices, opened
+from refinecal.cli._vision import (
+    EpochWatch,
+    chosen,
+    chosen_augmentation,
+    chosen_devices,
+    one_of,
+    opened,
+)
 from refinecal.cli._voice import Voice, command, count, shown
 from refinecal.cli.experiment_status import show_status, summary
 
@@ -72,7 +79,7 @@ def vision(
         str | None,
         number(
             "--model",
-            "Which networks: resnet18, wrn28-10, small.",
+            "Which networks: resnet18, wrn28-10; for CPUs: medium, small.",
             metavar="A,B,…",
             show_default="resnet18",
         ),
@@ -95,7 +102,7 @@ def vision(
     ] = None,
     lr: Annotated[
         float | None,
-        number("--lr", "Learning rate at first.", metavar="X", min=0, show_default="0.1"),
+        number("--lr", "Learning rate at first, above 0.", metavar="X", show_default="0.1"),
     ] = None,
     weight_decay: Annotated[
         float | None,
@@ -104,19 +111,20 @@ def vision(
     batch: Annotated[
         int | None, number("--batch", "Images in one step.", min=1, show_default="128")
     ] = None,
-    no_augment: Annotated[
-        bool,
-        flag(
-            "--no-augment",
-            help="Train on images as they are: no crops, flips, cutout.",
-            rich_help_panel="The model",
+    augment: Annotated[
+        str | None,
+        number(
+            "--augment",
+            "What to do to training images: crop, flip, cutout; or none.",
+            metavar="A,B,…",
+            show_default="crop,flip,cutout",
         ),
-    ] = False,
+    ] = None,
     precision: Annotated[
         str | None,
         number(
             "--precision",
-            "Of the arithmetic: auto, float32 or bfloat16.",
+            "Of training: float32, bfloat16, or auto, the faster one.",
             metavar="NAME",
             show_default="auto",
         ),
@@ -153,9 +161,11 @@ def vision(
 
     The defaults are those of the paper's tables; its figure 1 has --schedule
     cosine --weight-decay 0. A run that is stopped can go on from the last epoch
-    of each training. The exit code is 3 if some trainings failed.
+    of each training. The exit code is 3 if some trainings failed, or ended since
+    their loss was not a number.
     """
-    from refinecal.experiments.vision.plan import DATASETS, MODELS, NO_AUGMENTATION
+    from refinecal.experiments.vision.plan import DATASETS, MODELS
+    from refinecal.experiments.vision.recipe import PRECISIONS, SCHEDULES
     from refinecal.experiments.vision.together import Ranks, are_several
     from refinecal.experiments.vision.unit import VisionUnit
 
@@ -167,14 +177,14 @@ def vision(
         "models": chosen("--model", model, MODELS),
         "epochs": epochs,
         "seeds": seeds,
-        "schedule": schedule,
+        "schedule": one_of("--schedule", schedule, SCHEDULES),
         "lr": lr,
         "weight_decay": weight_decay,
         "batch": batch,
-        "precision": precision,
+        "precision": one_of("--precision", precision, PRECISIONS),
         "limit_train": limit,
         "n_threads": threads,
-        **(NO_AUGMENTATION if no_augment else {}),
+        **chosen_augmentation(augment),
     }
     given = {name: value for name, value in given.items() if value is not None}
     devices = chosen_devices(device)
@@ -185,7 +195,7 @@ def vision(
     def begin() -> RunFolder:
         width = len(devices) if ranks is None else ranks.size
         threads = _threads(width)
-        folder = opened(voice, out, data, given, resume, threads, download, not no_check)
+        folder = opened(voice, out, data, given, resume, threads, devices, download, not no_check)
         remove_damaged(voice, folder, VisionUnit.is_whole)
         return folder
 
@@ -204,7 +214,7 @@ def vision(
     found = summary(folder)
     show_status(voice, found)
     voice.result(found)
-    if found["failed"]:
+    if found["failed"] or found.get("ended_early"):
         raise typer.Exit(SOME_FAILED)
 
 
@@ -247,7 +257,7 @@ def _announce(voice: Voice, folder: RunFolder, todo: int, where: str) -> None:
         f"{' × '.join(parts)} = {count(total, 'training')} of {count(plan.epochs, 'epoch')}{rest}",
         "bold",
     )
-    voice.tell(f"On {where}, with {count(plan.n_threads, 'thread')} each")
+    voice.tell(f"On {where}, in {plan.precision}, with {count(plan.n_threads, 'thread')} each")
     for line in folder.changed_versions():
         voice.note(line)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._text import shortened
-from refinecal.plots._style import PALETTE, inches, is_narrow
+from refinecal.plots._style import PALETTE, inches, is_narrow, sizes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,7 +18,9 @@ Floats = NDArray[np.float64]
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 LINEAR = 0.1  # percent: closer to 0 the axis is not logarithmic
-POWERS = (0.1, 1.0, 10.0, 100.0)
+LINSCALE = 0.5  # of matplotlib: how much room that part has
+HEIGHT = 1.3  # of the line of a label, in letters of its size
+NAMES = 0.8  # inches of axes that the names of rows will take
 ROOM = 1.25  # times the largest value, at either end of an axis of differences
 GOLDEN = 0.6180339887498949  # multiples of it, less whole numbers, are never close together
 SPREAD = 0.56  # of the distance of two boxes, over which the dots of one are spread
@@ -73,22 +75,65 @@ def name_rows(ax: Axes, names: Sequence[str]) -> None:
 
 
 def percent_axis(ax: Axes, axis: Any, reach: float) -> None:
-    """Make an axis logarithmic either side of 0, with few ticks at powers of ten."""
+    """Make an axis logarithmic either side of 0, with few ticks that reach as far as the values do."""
     end = ROOM * max(reach, 2 * LINEAR)
-    scale, limits = (
-        (ax.set_xscale, ax.set_xlim) if axis is ax.xaxis else (ax.set_yscale, ax.set_ylim)
-    )
-    scale("symlog", linthresh=LINEAR, linscale=0.5)
+    across = axis is ax.xaxis
+    scale, limits = (ax.set_xscale, ax.set_xlim) if across else (ax.set_yscale, ax.set_ylim)
+    scale("symlog", linthresh=LINEAR, linscale=LINSCALE)
     limits(-end, end)
-    powers = [power for power in POWERS if power <= end]
-    room = inches(ax)[0 if axis is ax.xaxis else 1]
-    if room < 3.0 and len(powers) > 2:  # before names of rows take their part of it
-        powers = powers[1:]
-    ticks = [*(-power for power in reversed(powers)), 0.0, *powers]
-    axis.set_ticks(
-        ticks, labels=[f"{tick:+g}".replace("-", "−") if tick else "0" for tick in ticks]
-    )
+    positive = _ticks(ax, end, across)
+    ticks = [*(-tick for tick in reversed(positive)), 0.0, *positive]
+    axis.set_ticks(ticks, labels=[_tick_word(tick) for tick in ticks])
     axis.set_ticks([], minor=True)
+
+
+def _ticks(ax: Axes, end: float, across: bool) -> list[float]:
+    """Return ticks above 0, as far as their labels have room: the outermost, powers of ten, some between."""
+    half = (inches(ax)[0] - NAMES if across else inches(ax)[1]) / 2
+    letter = sizes(ax)[1] / 72  # inches
+    chosen = [0.0]
+
+    def fits(tick: float) -> bool:
+        return all(
+            half * (_bent(tick) - _bent(other)) / _bent(end)
+            >= letter * (_width(tick, other) if across else HEIGHT)
+            for other, tick in (sorted((tick, other)) for other in chosen)
+        )
+
+    for tick in _wanted(end):
+        if tick <= end and tick not in chosen and fits(tick):
+            chosen.append(tick)
+    return sorted(chosen[1:])
+
+
+def _wanted(end: float) -> list[float]:
+    """Return ticks by how much they are wanted on an axis that goes so far.
+
+    >>> _wanted(0.8), _wanted(8.0)
+    ([0.5, 0.1, 0.2], [5.0, 1.0, 0.1])
+    """
+    powers = [float(f"1e{n}") for n in range(int(np.floor(np.log10(end))), -2, -1)]
+    two, five = (float(f"{times}e{np.log10(powers[0]):.0f}") for times in (2, 5))
+    if len(powers) == 1:  # 0.1 alone says little
+        return [five, *powers, two] if end >= five else [two, *powers]
+    if end >= five:
+        return [five, *powers]
+    return [*powers, two, *([0.5] if len(powers) == 2 else [])]
+
+
+def _bent(value: float) -> float:
+    """Return where a value is on the axis of matplotlib's scale "symlog", up to a factor."""
+    linear = LINSCALE / 0.9  # 1 - 1 / base
+    return linear * value / LINEAR if value < LINEAR else linear + float(np.log10(value / LINEAR))
+
+
+def _width(one: float, other: float) -> float:
+    """Return how far apart the middles of two labels must be, in letters of their size."""
+    return 0.2 + sum(0.64 * len(_tick_word(tick)) + 0.1 for tick in (one, other)) / 2
+
+
+def _tick_word(tick: float) -> str:
+    return f"{tick:+g}".replace("-", "−") if tick else "0"
 
 
 def axis_name(ax: Axes, what: str) -> str:

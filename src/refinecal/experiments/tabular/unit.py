@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from refinecal._json import plain
 from refinecal._whole import whole
+from refinecal.experiments._unit_files import reading
 from refinecal.experiments.tabular.plan import Key
 
 __all__ = ["UnitResult"]
@@ -109,7 +109,7 @@ class UnitResult:
         ValueError
             If the file is anything else, or damaged.
         """
-        with _reading(Path(path)), np.load(path, allow_pickle=False) as stored:
+        with reading(Path(path)), np.load(path, allow_pickle=False) as stored:
             header = json.loads(stored[HEADER].tobytes())
             if header["format"] != FORMAT:
                 raise ValueError(f"its format is {header['format']}, not {FORMAT}")
@@ -157,19 +157,3 @@ def _fields(header: Mapping[str, Any], stored: Mapping[str, NDArray[Any]]) -> di
     }
     assert set(found) == {field.name for field in fields(UnitResult)}
     return found
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Turn whatever is wrong with a file into one clear error."""
-    try:
-        if not zipfile.is_zipfile(path) and path.is_file():
-            raise ValueError("it is no archive of arrays")
-        yield
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:
-        raise ValueError(
-            f"{path} is not the result of a training, or it is damaged ({type(error).__name__}: {error}): "
-            "delete it and resume the run, which trains that unit again"
-        ) from error

@@ -11,10 +11,12 @@ import hashlib
 import io
 import struct
 import tarfile
+import zipfile
+import zlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +27,15 @@ from refinecal.experiments.vision._official import FILES, UNPACKED, Official
 Images = NDArray[np.uint8]  # (n, channels, height, width)
 Labels = NDArray[np.int64]  # (n,)
 
-LARGEST = 1 << 28  # bytes of one file in an archive; the largest of CIFAR's has 155 million
+LARGEST = 1 << 28  # bytes of a file when it is unpacked; the largest, SVHN's, has 225 million
+HEADERS = 1 << 20  # bytes of what an archive says about one file
+MEMBERS = 100  # files in an archive; CIFAR's have 8
+MAT_HEAD, PACKED = 128, 15  # bytes before the first variable, and the type of one that is packed
 SIDE = 32  # pixels, of CIFAR and SVHN
 PIXELS = 3 * SIDE * SIDE
 PIECE = 1 << 20  # bytes that are read at once
 MANY = 1_000_000  # images; no file has so many
+TOO_MUCH = "unpacks to far more than it can need: get the official file"
 ALLOW = "If you know what it is and want it, read it with check=False"
 
 
@@ -124,19 +130,48 @@ def read_members(path: Path, wanted: Collection[str], check: bool = True) -> dic
     if check:
         check_file(path, FILES[path.name])
     found: dict[str, bytes] = {}
-    with reading(path), gzip.open(path) as raw, tarfile.open(fileobj=raw, mode="r:") as archive:
-        for member in archive:
-            _check_member(member)
-            name = str(PurePosixPath(member.name))
-            if name in found:
-                raise _Refused(f"has {name} twice: get the official archive")
-            if name in wanted:
-                found[name] = _content(archive, member)
+    with reading(path), gzip.open(path) as raw:
+        file = _Rationed(raw)
+        with tarfile.open(fileobj=cast(Any, file), mode="r:") as archive:
+            for member in _members(archive, file):
+                name = str(PurePosixPath(member.name))
+                if name in found:
+                    raise _Refused(f"has {name} twice: get the official archive")
+                if name in wanted:
+                    found[name] = _content(archive, member, file)
         while raw.read(PIECE):  # to where gzip has its own sum
-            pass
+            if raw.tell() > LARGEST + PIECE:
+                raise _Refused(TOO_MUCH)
         if absent := [name for name in wanted if name not in found]:
             raise _Refused(f"lacks {', '.join(absent)}: get the official archive")
     return found
+
+
+class _Rationed:
+    """A file of which so many bytes may be read as are ``left``: tarfile believes whatever a header says."""
+
+    def __init__(self, file: gzip.GzipFile) -> None:
+        self._file = file
+        self.left = HEADERS
+        self.seek, self.tell = file.seek, file.tell
+
+    def read(self, n: int = -1) -> bytes:
+        if not 0 <= n <= self.left:
+            raise _Refused("has headers far larger than they can need to be: get the official one")
+        self.left -= n
+        return self._file.read(n)
+
+
+def _members(archive: tarfile.TarFile, file: _Rationed) -> Iterator[tarfile.TarInfo]:
+    """Return the files of an archive one by one, each when it has been looked at."""
+    for _ in range(MEMBERS):
+        file.left = HEADERS
+        member = archive.next()
+        if member is None:
+            return
+        _check_member(member)
+        yield member
+    raise _Refused(f"has more than {MEMBERS} files: get the official archive")
 
 
 def _check_member(member: tarfile.TarInfo) -> None:
@@ -149,16 +184,19 @@ def _check_member(member: tarfile.TarInfo) -> None:
         raise _Refused(
             f"has {member.name!r}, which is a link or a device: remove it, and get the official one"
         )
-
-
-def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    file = archive.extractfile(member)
-    if file is None:
-        raise _Refused(f"has a folder {member.name!r} in place of a file: get the official archive")
     if member.size > LARGEST:
         raise _Refused(
             f"has {member.name!r} of {member.size} bytes, far more than it can need: get the official archive"
         )
+    if member.offset > LARGEST:
+        raise _Refused(TOO_MUCH)
+
+
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo, rationed: _Rationed) -> bytes:
+    file = archive.extractfile(member)
+    if file is None:
+        raise _Refused(f"has a folder {member.name!r} in place of a file: get the official archive")
+    rationed.left = member.size + HEADERS
     raw = file.read()
     if len(raw) != member.size:
         raise EOFError
@@ -236,7 +274,7 @@ def _unpacked(raw: bytes) -> bytes:
     with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
         content = file.read(LARGEST + 1)
     if len(content) > LARGEST:
-        raise _Refused("unpacks to far more than it can need: get the official file")
+        raise _Refused(TOO_MUCH)
     return content
 
 
@@ -250,6 +288,7 @@ def read_mat(path: Path, check: bool = True) -> tuple[Images, Labels]:
     if check:
         check_file(path, FILES[path.name])
     with reading(path):
+        _check_unpacked(path)
         found = loadmat(path, variable_names=["X", "y"])
         if absent := [name for name in ("X", "y") if name not in found]:
             raise _Refused(f"has no variable {' and no '.join(absent)}: get the official file")
@@ -264,6 +303,38 @@ def read_mat(path: Path, check: bool = True) -> tuple[Images, Labels]:
     return np.ascontiguousarray(images.transpose(3, 2, 0, 1)), labels.astype(np.int64) % 10
 
 
+def _check_unpacked(path: Path) -> None:
+    """Refuse a MATLAB file whose packed variables are far larger than they can need to be."""
+    with path.open("rb") as file:
+        head = file.read(MAT_HEAD)
+        order = "<" if head.endswith(b"IM") else ">"
+        total = 0
+        while len(tag := file.read(8)) == 8:
+            kind, size = struct.unpack(f"{order}II", tag)
+            end = file.tell() + size
+            if kind == PACKED:
+                for piece in _inflated(file, size):
+                    total += len(piece)
+                    if total > LARGEST:
+                        raise _Refused(TOO_MUCH)
+            file.seek(end)
+
+
+def _inflated(file: BinaryIO, size: int) -> Iterator[bytes]:
+    """Return what some bytes of a file unpack to, piece by piece."""
+    unpack = zlib.decompressobj()
+    while size > 0 and not unpack.eof:
+        packed = unpack.unconsumed_tail
+        if not packed:
+            packed = file.read(min(size, PIECE))
+            if not packed:
+                return  # it breaks off, of which loadmat tells
+            size -= len(packed)
+        yield unpack.decompress(packed, PIECE)
+    while unpack.unconsumed_tail and not unpack.eof:
+        yield unpack.decompress(unpack.unconsumed_tail, PIECE)
+
+
 # ---- mosaics ---------------------------------------------------------------------------------------------
 
 
@@ -274,7 +345,7 @@ def read_mosaic(path: Path) -> Images:
 
     with reading(path), Image.open(path, formats=["WEBP"]) as picture:
         width, height = picture.size
-        if width % SIDE or height % SIDE or width * height > MANY * SIDE * SIDE:
+        if width % SIDE or height % SIDE or 3 * width * height > LARGEST:
             raise _Refused(
                 f"has {width} × {height} pixels, which are no tiles of {SIDE} × {SIDE}: get it again"
             )
@@ -292,6 +363,7 @@ def read_labels(path: Path) -> dict[str, Labels]:
                 raise _Refused(
                     f"has no {part!r}, but must have the labels of both parts: get it again"
                 )
+            _check_packed(arrays.zip.getinfo(f"{part}.npy"))
             labels = arrays[part]
             if labels.ndim != 1 or labels.dtype.kind not in "iu":
                 raise _Refused(
@@ -299,6 +371,18 @@ def read_labels(path: Path) -> dict[str, Labels]:
                 )
             found[part] = labels.astype(np.int64)
     return found
+
+
+def _check_packed(about: zipfile.ZipInfo) -> None:
+    """Refuse labels of more images than there can be, before they are unpacked."""
+    if about.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise _Refused(
+            f"has {about.filename!r} packed in a way that NumPy does not use: get it again"
+        )
+    if about.file_size > 8 * MANY:
+        raise _Refused(
+            f"has {about.filename!r} of {about.file_size} bytes, far more than labels need: get it again"
+        )
 
 
 def as_records(images: Images, labels: Labels) -> bytes:

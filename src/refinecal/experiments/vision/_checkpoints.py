@@ -83,7 +83,13 @@ class CheckpointFile:
             raise ValueError(
                 f"checkpoint is {self.path.parent}, which is a file: pass a folder for this training alone"
             )
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OSError(
+                f"checkpoint is {self.path.parent}, where no folder can be made ({error.strerror}): pass one "
+                "in a place that can be written to"
+            ) from error
         for part in self.path.parent.glob(f".{self.path.stem}.*.part{self.path.suffix}"):
             part.unlink(missing_ok=True)
 

@@ -14,7 +14,7 @@ with needs_extra("vision", package="torch"):
     import torch
     from torch import Tensor, nn
 
-__all__ = ["Several", "Team", "choose_precision", "new_team", "peak_memory", "quietly"]
+__all__ = ["Several", "Team", "choose_precision", "exactly", "new_team", "peak_memory", "quietly"]
 
 
 def new_team(device: str | torch.device | None = None) -> Team:
@@ -27,9 +27,20 @@ def new_team(device: str | torch.device | None = None) -> Team:
 def _choose(device: str | torch.device | None) -> torch.device:
     if device is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    chosen = torch.device(device)
+    try:
+        chosen = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(
+            f"device is {device!r}, which torch does not know: pass 'cpu' or 'cuda:1', say, or leave it out"
+        ) from error
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device is {device}, but torch sees no GPU: pass 'cpu', or leave it out")
+    try:
+        torch.zeros(1, device=chosen).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ValueError(
+            f"device is {device}, on which torch cannot compute here: pass another, or leave it out"
+        ) from error
     return chosen
 
 
@@ -120,11 +131,12 @@ class Several(Team):
 # ---- what a device can do ---------------------------------------------------------------------------------
 
 
-def choose_precision(precision: str, device: torch.device) -> str:
-    """Return "float32" or "bfloat16": for "auto" the faster one."""
+def choose_precision(precision: str, *devices: str | torch.device) -> str:
+    """Return "float32" or "bfloat16": for "auto" bfloat16 if all devices are fast at it."""
     if precision != "auto":
         return precision
-    return "bfloat16" if _is_fast_at_bfloat16(device) else "float32"
+    fast = all(_is_fast_at_bfloat16(torch.device(each)) for each in devices)
+    return "bfloat16" if fast else "float32"
 
 
 def _is_fast_at_bfloat16(device: torch.device) -> bool:
@@ -139,7 +151,7 @@ def _is_fast_at_bfloat16(device: torch.device) -> bool:
 @contextmanager
 def quietly(device: torch.device) -> Iterator[None]:
     """Leave torch's random numbers and settings as they were; let convolutions give equal results."""
-    devices = [device] if device.type == "cuda" else []
+    devices = range(torch.cuda.device_count()) if device.type == "cuda" else []  # a seed is for all
     with (
         torch.random.fork_rng(devices=devices),
         torch.backends.cudnn.flags(
@@ -147,6 +159,20 @@ def quietly(device: torch.device) -> Iterator[None]:
         ),
     ):
         yield
+
+
+@contextmanager
+def exactly() -> Iterator[None]:
+    """Let float32 be float32: with no TF32, nor bfloat16, in convolutions and matrix products."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.backends.cudnn.flags(
+            enabled=True, benchmark=False, deterministic=True, allow_tf32=False
+        ):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def peak_memory(device: torch.device) -> int:

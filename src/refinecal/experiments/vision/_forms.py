@@ -60,7 +60,7 @@ class Cifar:
         return [f"{self.folder}/{name}" for name in (*self.train, self.test)]
 
     def packed(self, folder: Path, check: bool) -> Parts:
-        path = folder / self.archive
+        path = there(folder / self.archive)
         found = _archives.read_members(path, self.names, check)
         return self._parts(
             [self.decode(found.pop(name), f"{name} in {path}") for name in self.names]
@@ -167,7 +167,7 @@ def fashion(folder: Path, check: bool) -> Parts:
 def _either(folder: Path, name: str) -> Path:
     """Return a file of this name, packed or not."""
     plain = folder / name
-    return plain if plain.exists() else there(folder / f"{name}.gz")
+    return there(plain if plain.exists() else folder / f"{name}.gz")
 
 
 def _idx_part(paths: list[Path], check: bool) -> Part:
@@ -182,6 +182,10 @@ def _idx_part(paths: list[Path], check: bool) -> Part:
 
 def there(path: Path) -> Path:
     """Return a path if there is such a file."""
+    if path.is_dir():
+        raise IsADirectoryError(
+            f"{path} is a folder, but must be a file: put the file in its place, or get it again"
+        )
     if not path.is_file():
         raise FileNotFoundError(
             f"{path} is missing, but other files of its set are there: put it there, or get the set again"

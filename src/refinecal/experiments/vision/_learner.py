@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._optional import needs_extra
-from refinecal.experiments.vision._devices import Team
+from refinecal.experiments.vision._devices import Team, exactly
 from refinecal.experiments.vision.augment import Augmentation, Normalisation
 from refinecal.experiments.vision.networks import new_network
 from refinecal.experiments.vision.recipe import Recipe
@@ -56,6 +56,11 @@ class Learner:
         seed: int,
         team: Team,
     ) -> None:
+        if recipe.batch < team.size:
+            raise ValueError(
+                f"recipe.batch is {recipe.batch}, but {team.size} processes share each batch: it must be at "
+                f"least {team.size}"
+            )
         self.recipe, self.seed, self.team = recipe, seed, team
         self.n_classes = n_classes
         device = team.device
@@ -86,17 +91,17 @@ class Learner:
         """See every image once; return the mean loss, of each image as it was seen."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.rate(epoch)
-        order = self._order(epoch)
+        batches = self._batches(epoch)
         random = self._random(epoch, AUGMENTATION)
         torch.manual_seed(self._seed(epoch, DROPOUT))
         self.net.train()
-        exact = torch.float32 if order.device.type == "mps" else torch.float64
-        total = torch.zeros((), dtype=exact, device=order.device)
-        for batch in torch.split(order, self.recipe.batch):
-            if len(batch) >= self.team.size:  # else some process would have nothing to do
-                total += self.step(batch, random)
+        device = self.x.device
+        exact = torch.float32 if device.type == "mps" else torch.float64
+        total = torch.zeros((), dtype=exact, device=device)
+        for batch in batches:
+            total += self.step(batch, random)
         self.team.settle(self.net)
-        return self.team.total(total) / len(order)
+        return self.team.total(total) / len(self.rows)
 
     def step(self, batch: Tensor, random: torch.Generator) -> Tensor:
         """Make one step on the given rows; return the sum of the losses of this process's."""
@@ -119,6 +124,17 @@ class Learner:
         order = torch.randperm(len(self.rows), generator=random)
         return self.rows[order].to(self.x.device)
 
+    def _batches(self, epoch: int) -> list[Tensor]:
+        """Return the rows of each step; what is too little for a step goes with the one before.
+
+        Each process has to have two images: batch normalisation cannot learn from one value.
+        """
+        first, *rest = torch.split(self._order(epoch), self.recipe.batch)
+        if rest and len(rest[-1]) < min(2 * self.team.size, self.recipe.batch):
+            *others, last, left = first, *rest
+            return [*others, torch.cat([last, left])]
+        return [first, *rest]
+
     def _random(self, epoch: int, purpose: int) -> torch.Generator:
         return torch.Generator().manual_seed(self._seed(epoch, purpose))
 
@@ -137,11 +153,12 @@ class Learner:
         self.net.eval()
         rows = np.arange(len(x)) if rows is None else rows
         mine = self.team.share(torch.from_numpy(rows)).to(x.device)
-        parts = [
-            self.net(self._input(x.index_select(0, few))).float()
-            for few in torch.split(mine, CHUNK)
-            if len(few)
-        ]
+        with exactly():
+            parts = [
+                self.net(self._input(x.index_select(0, few))).float()
+                for few in torch.split(mine, CHUNK)
+                if len(few)
+            ]
         found = torch.cat(parts) if parts else torch.empty((0, self.n_classes), device=x.device)
         return np.ascontiguousarray(self.team.collect(found, len(rows)).cpu().numpy())
 

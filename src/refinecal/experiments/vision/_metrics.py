@@ -90,6 +90,11 @@ class EpochMetrics:
         if self.monitor.should_stop:
             self.stopped = f"no better for {self.monitor.patience} epochs"
 
+    @property
+    def diverged(self) -> bool:
+        """Whether training came to no numbers, in its last epoch: patience ends it otherwise."""
+        return bool(self.stopped) and "val.log_loss" not in self.last
+
     def lose(self, epoch: int, train_loss: float) -> None:
         """Take the news that training has diverged: there is nothing to measure."""
         self._values.append({"train.log_loss": train_loss})

@@ -1,8 +1,7 @@
 """CIFAR's batches, which are pickles, read without ever running what a file says.
 
-A pickle is a small program, which to load is to run. Here it is only read, as in
-:mod:`refinecal.experiments.tabular._object_arrays`: what it would call is noted down and not called, and
-whatever a batch of images does not need is refused by name.
+A pickle is a small program, which to load is to run. Here it is only read: what it would call is noted down
+and not called, and whatever a batch of images does not need is refused by name.
 """
 
 from __future__ import annotations
@@ -14,9 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal.experiments.tabular._object_arrays import ARRAY, _Foreign, _Noted, _Reader
+from refinecal.experiments._pickle_reader import ARRAY, Foreign, Noted, Reader
 
 TEXTS = {"BINSTRING", "SHORT_BINSTRING", "STRING", "UNICODE", "INT", "LONG"}  # also of Python 2
+LARGEST = 1 << 28  # bytes of an array
+KEYS, LETTERS = 6, 40  # that an error shows
 DTYPE, KIND, ENCODE = "numpy dtype", "numpy ndarray", "_codecs encode"
 
 
@@ -43,11 +44,11 @@ def read_batch(raw: bytes, labels: str) -> tuple[NDArray[np.uint8], NDArray[np.i
     try:
         batch = _BatchReader().read(io.BytesIO(raw))
         if not isinstance(batch, dict):
-            raise _Foreign("something else than a batch")
+            raise Foreign("something else than a batch")
         return _array(_at(batch, "data")), _numbers(_at(batch, labels), labels)
     except MemoryError:
         raise
-    except _Foreign as error:
+    except Foreign as error:
         raise ValueError(
             f"is a pickle that holds {error}, and pickles, which may run code, are only read here, never run"
         ) from None
@@ -55,7 +56,7 @@ def read_batch(raw: bytes, labels: str) -> tuple[NDArray[np.uint8], NDArray[np.i
         raise ValueError(f"is not a batch of images, or it is damaged: {error}") from error
 
 
-class _BatchReader(_Reader):
+class _BatchReader(Reader):
     """Reads dictionaries too, and the texts of Python 2; notes only what stores arrays."""
 
     def _rare(self, name: str, arg: Any) -> None:
@@ -71,9 +72,8 @@ class _BatchReader(_Reader):
         elif name in ("SETITEM", "SETITEMS"):
             values = self._since(self.marks.pop() if name == "SETITEMS" else len(stack) - 2)
             if not isinstance(stack[-1], dict):
-                raise _Foreign("objects of other types")
-            keys = [key.decode("latin-1") if isinstance(key, bytes) else key for key in values[::2]]
-            stack[-1].update(zip(keys, values[1::2], strict=True))
+                raise Foreign("objects of other types")
+            stack[-1].update(zip(map(_key, values[::2]), values[1::2], strict=True))
         else:
             super()._rare(name, arg)
 
@@ -82,34 +82,43 @@ class _BatchReader(_Reader):
         if name in ("GLOBAL", "STACK_GLOBAL"):
             called = self.stack[-1].name
             if called not in (DTYPE, KIND, ENCODE) and not ARRAY.fullmatch(called):
-                raise _Foreign(f"a call of {called.replace(' ', '.')!r}")
+                raise Foreign(f"a call of {called.replace(' ', '.')!r}")
 
 
-def _at(batch: dict[Any, Any], name: str) -> Any:
+def _key(key: Any) -> str:
+    """Return a key as text; to hash nested tuples could take for ever."""
+    if not isinstance(key, str | bytes):
+        raise Foreign("keys that are no texts")
+    return key.decode("latin-1") if isinstance(key, bytes) else key
+
+
+def _at(batch: dict[str, Any], name: str) -> Any:
     if name not in batch:
-        raise _Foreign(f"no {name!r}, but {', '.join(sorted(map(repr, batch))) or 'nothing'}")
+        shown = [repr(each[:LETTERS]) for each in sorted(batch)[:KEYS]]
+        more = f" and {len(batch) - KEYS} more" if len(batch) > KEYS else ""
+        raise Foreign(f"no {name!r}, but {', '.join(shown) or 'nothing'}{more}")
     return batch[name]
 
 
 def _array(noted: Any) -> NDArray[np.uint8]:
     """Return an array of bytes, which NumPy stores as a shape, a type, an order and its bytes."""
     match noted:
-        case _Noted(
+        case Noted(
             name=name,
             state=(
                 _,
                 tuple(shape),
-                _Noted(name="numpy dtype", args=("u1" | "|u1", *_)),
+                Noted(name="numpy dtype", args=("u1" | "|u1", *_)),
                 order,
                 stored,
             ),
         ) if ARRAY.fullmatch(name):
             pass
         case _:
-            raise _Foreign("images that are no array of bytes")
+            raise Foreign("images that are no array of bytes")
     raw = _bytes(stored)
-    if len(shape) != 2 or not all(type(size) is int and size >= 0 for size in shape):
-        raise ValueError(f"its array of images has the shape {shape}, not one row for each image")
+    if len(shape) != 2 or not all(type(size) is int and 0 <= size <= LARGEST for size in shape):
+        raise ValueError("its array of images has not one row of bytes for each image")
     if len(raw) != math.prod(shape):
         raise ValueError(f"it has {len(raw)} bytes of images, not {shape[0]} × {shape[1]}")
     return np.frombuffer(raw, np.uint8).reshape(shape, order="F" if order else "C")
@@ -120,14 +129,14 @@ def _bytes(stored: Any) -> bytes:
     match stored:
         case bytes():
             return stored
-        case str() | _Noted(name="_codecs encode", args=(str(), "latin1")):
+        case str() | Noted(name="_codecs encode", args=(str(), "latin1")):
             text: str = stored if isinstance(stored, str) else stored.args[0]
             return text.encode("latin-1")
         case _:
-            raise _Foreign("images that are no bytes")
+            raise Foreign("images that are no bytes")
 
 
 def _numbers(values: Any, name: str) -> NDArray[np.int64]:
     if not isinstance(values, list) or not all(type(value) is int for value in values):
-        raise _Foreign(f"{name!r} that are no list of whole numbers")
+        raise Foreign(f"{name!r} that are no list of whole numbers")
     return np.array(values, dtype=np.int64)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from refinecal.experiments.vision.intervals import Mean, Paired, mean_of, paired, smallest
-from refinecal.experiments.vision.published import published
+from refinecal.experiments.vision.published import RUNS, published
 from refinecal.experiments.vision.results import (
     HIGHER,
     METRICS,
@@ -21,7 +21,15 @@ from refinecal.experiments.vision.results import (
 )
 from refinecal.report.cells import number
 
-__all__ = ["Analysis", "Cost", "Procedure", "departures", "group_word", "procedure_word"]
+__all__ = [
+    "Analysis",
+    "Cost",
+    "Procedure",
+    "departures",
+    "ended_before",
+    "group_word",
+    "procedure_word",
+]
 
 METRIC_WORDS = {
     "log_loss": "log loss",
@@ -42,6 +50,7 @@ DATASET_WORDS = {
 MODEL_WORDS = {
     "resnet18": "ResNet-18",
     "wrn28-10": "WideResNet-28-10",
+    "medium": "medium ResNet",
     "small": "small ResNet",
 }
 PAPER = ("log_loss", "brier", "accuracy", "refinement")  # the metrics of its tables
@@ -69,6 +78,7 @@ PROTOCOL = {  # of appendix E
     "flip": True,
     "cutout": 16,
     "validation": 0.1,
+    "precision": "float32",  # of the published script: what Lightning does if it is told nothing
 }
 
 
@@ -135,11 +145,9 @@ class Analysis:
         """Return the mean of a test score over seeds."""
         return mean_of(self.values(group, procedure, score))
 
-    def best(
-        self, group: Group, score: str, scaled: bool = True, among: Sequence[str] = METRICS
-    ) -> set[str]:
-        """Return the metrics whose choice has the best mean, as it is printed."""
-        names = [name for name in self.metrics(group) if name in among]
+    def best(self, group: Group, score: str, scaled: bool = True) -> set[str]:
+        """Return which of the paper's metrics have the best mean, as it is printed; no others count."""
+        names = [name for name in self.metrics(group) if name in PAPER]
         return best_of(
             {name: self.mean(group, Procedure(name, scaled), score) for name in names}, score
         )
@@ -232,26 +240,36 @@ def best_of(means: dict[str, Mean], score: str) -> set[str]:
     return {name for name, is_best in zip(means, found, strict=True) if is_best}
 
 
-def departures(trainings: list[Training]) -> list[str]:
-    """Return in words what differs from the paper's protocol: in the recipe, the images, the runs."""
-    first = trainings[0]
-    recipe: dict[str, Any] = first.recipe
+def departures(trainings: Sequence[Training]) -> list[str]:
+    """Return in words what differs from the paper's protocol: in any recipe, the images, the runs."""
     said = [
-        f"{name.replace('_', ' ')} {recipe[name]:g} instead of {wanted:g}"
-        if isinstance(wanted, float | int) and not isinstance(wanted, bool)
-        else f"{name.replace('_', ' ')} {_word(recipe[name])} instead of {_word(wanted)}"
+        f"{name.replace('_', ' ')} {_values(found)} instead of {_word(wanted)}"
         for name, wanted in PROTOCOL.items()
-        if name in recipe and recipe[name] != wanted
+        for found in [[each.recipe[name] for each in trainings if name in each.recipe]]
+        if any(value != wanted for value in found)
     ]
-    train, test = IMAGES.get(first.key.dataset, (None, None))
-    here = first.n_train + first.n_val
-    if train is not None and here != train:
-        said.append(f"{number(here)} training and validation images instead of {number(train)}")
-    if test is not None and first.n_test != test:
-        said.append(f"{number(first.n_test)} test images instead of {number(test)}")
-    if len(trainings) != 10:
-        said.append(f"{len(trainings)} run{'s' if len(trainings) > 1 else ''} instead of 10")
+    train, test = IMAGES.get(trainings[0].key.dataset, (None, None))
+    for what, wanted, images in (
+        (
+            "training and validation images",
+            train,
+            [each.n_train + each.n_val for each in trainings],
+        ),
+        ("test images", test, [each.n_test for each in trainings]),
+    ):
+        if wanted is not None and any(n != wanted for n in images):
+            sizes = " and ".join(number(n) for n in dict.fromkeys(images))
+            said.append(f"{sizes} {what} instead of {number(wanted)}")
+    if len(trainings) != RUNS:
+        said.append(f"{len(trainings)} run{'s' if len(trainings) > 1 else ''} instead of {RUNS}")
+    if short := ended_before(trainings):
+        said.append(f"{short} of {len(trainings)} ended before the last epoch")
     return said
+
+
+def ended_before(trainings: Sequence[Training]) -> int:
+    """Return how many trainings a monitor ended before their last epoch, by its patience."""
+    return sum(bool(each.stopped) and each.epochs < each.recipe["epochs"] for each in trainings)
 
 
 def group_word(group: Group) -> str:
@@ -273,8 +291,14 @@ def procedure_word(procedure: Procedure) -> str:
     return METRIC_WORDS[procedure.metric] + (" + TS" if procedure.scaled else "")
 
 
+def _values(values: Sequence[object]) -> str:
+    return " and ".join(dict.fromkeys(map(_word, values)))
+
+
 def _word(value: object) -> str:
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
 def _cost(group: Group, trainings: list[Training]) -> Cost:

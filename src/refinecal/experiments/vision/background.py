@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from refinecal.experiments.rates import duration
 from refinecal.experiments.vision import cost
 from refinecal.experiments.vision._cells import (
     GROUP_COLUMN,
@@ -17,9 +20,13 @@ from refinecal.experiments.vision.analysis import (
     MODEL_WORDS,
     PROTOCOL,
     Analysis,
+    ended_before,
     group_word,
 )
-from refinecal.report import Column, Section, Table
+from refinecal.experiments.vision.published import RUNS
+from refinecal.experiments.vision.results import Results, Training
+from refinecal.report import Column, Section, Table, Written
+from refinecal.report.cells import number
 from refinecal.report.words import spaced
 
 __all__ = ["costs_section", "run_section"]
@@ -29,9 +36,7 @@ def costs_section(analysis: Analysis) -> Section:
     """Return run time and memory, and an estimate for the full protocol."""
     columns: Columns = [
         GROUP_COLUMN,
-        Column("parameters, M", digits=2),
-        Column("GFLOP", digits=3, help="10⁹ floating point operations of one image forward."),
-        Column("minutes", digits=1, help="Median of one training, everything included."),
+        Column("each training", help="Median, everything included."),
         Column(
             "evaluating",
             percent=True,
@@ -45,7 +50,7 @@ def costs_section(analysis: Analysis) -> Section:
     rows: list[Cells] = [
         [
             group_word((each.dataset, each.model)),
-            *(each.parameters / 1e6, each.flops / 1e9, each.minutes),
+            Written(unbroken(duration(60 * each.minutes)), each.minutes),
             *(known(part) for part in (each.evaluating, each.metrics)),
             *(known(each.images_per_second), known(each.gflops), each.memory / 1e6),
         ]
@@ -75,39 +80,73 @@ def _estimate_table() -> Table:
         *(Column(f"{name}, h", digits=1) for name in cost.PEAKS),
     ]
     peaks = ", ".join(f"{name} {peak:g}" for name, peak in cost.PEAKS.items())
-    note = f"Peaks in TFLOPS: {peaks}; {100 * cost.UTILISATION:.0f} % of each are assumed to be reached."
+    least, most = cost.UTILISATION, cost.MOST
+    note = (
+        f"Peaks in TFLOPS: {peaks}. Hours are those if {100 * least:.0f} % of the peak are reached, which is "
+        f"cautious; if {100 * most:.0f} % are, they are {least / most:.2g} times as many."
+    )
     return Table("Estimate: the paper's full protocol on one GPU", columns, rows, spaced(note))
 
 
 def run_section(analysis: Analysis) -> Section:
     """Return what was run, what failed, and how it was done."""
-    names = ("runs", "training images", "validation", "test")
-    recipe = [name for name in PROTOCOL if name != "validation"]
-    columns: Columns = [
-        GROUP_COLUMN,
-        *(Column(name, digits=0) for name in names),
-        *(name.replace("_", " ") for name in recipe),
-    ]
-    rows: list[Cells] = []
-    for group in analysis.groups:
-        of = analysis.results.of(group)
-        counts = (len(of), of[0].n_train, of[0].n_val, of[0].n_test)
-        cells = [plain(of[0].recipe.get(name)) for name in recipe]
-        rows.append([group_word(group), *counts, *cells])
-    blocks: Blocks = [Table("What was run", columns, rows)]
+    blocks: Blocks = [_recipes_table(analysis, model) for model in analysis.models]
     results = analysis.results
     wrong: list[Cells] = [[str(key), said] for key, said in results.failed.items()]
     wrong += [[str(key), f"ended early: {said}"] for key, said in results.stopped.items()]
     if wrong:
         blocks.append(Table("What failed", ["training", "what happened"], wrong))
-    return Section("What was run, and how", [spaced(each) for each in METHOD], blocks)
+    return Section("What was run, and how", [spaced(each) for each in _method(results)], blocks)
 
 
-METHOD = (
-    "Every training runs to its last epoch; epochs are counted from 1. After each, every metric is measured "
-    "on validation images (a tenth of the training images, drawn by the seed) and test images, before and "
-    "after temperature scaling with Laplace smoothing, whose temperature is that of the validation images. "
-    "Each metric chooses the epoch where it is best on validation images, of equal values the first; test "
-    "images are used for nothing but the scores shown here.",
-    "Trainings that ended early, because a loss was no number, are not compared, and are named below.",
-)
+def _recipes_table(analysis: Analysis, model: str) -> Table:
+    """Return how a model was trained, with a column for each data set, beside the paper's protocol."""
+    groups = [group for group in analysis.groups if group[1] == model]
+    about = [_about(analysis.results.of(group)) for group in groups]
+    paper = {"runs": RUNS, **{name.replace("_", " "): value for name, value in PROTOCOL.items()}}
+    rows: list[Cells] = [
+        [name, *(plain(each.get(name)) for each in about), plain(paper.get(name))]
+        for name in dict.fromkeys(name for each in about for name in each)
+    ]
+    sets = [unbroken(DATASET_WORDS.get(dataset, dataset)) for dataset, _ in groups]
+    title = f"What was run: {MODEL_WORDS.get(model, model)}"
+    help = "Appendix E; precision is that of the published script."
+    return Table(title, ["setting", *sets, Column("the paper", help=help)], rows)
+
+
+def _about(trainings: list[Training]) -> dict[str, Any]:
+    """Return by name what trainings of one group share."""
+    first = trainings[0]
+    short = ended_before(trainings)
+    return {
+        "runs": len(trainings),
+        **({"ended before the last epoch": short} if short else {}),
+        "training images": number(first.n_train),
+        "validation images": number(first.n_val),
+        "test images": number(first.n_test),
+        **{name.replace("_", " "): first.recipe.get(name) for name in PROTOCOL},
+        "parameters": unbroken(f"{first.parameters / 1e6:.2f} million"),
+        "one image forward": unbroken(f"{first.flops / 1e9:.3g} GFLOP"),
+    }
+
+
+def _method(results: Results) -> list[str]:
+    """Say how it was done, and which trainings are not compared."""
+    shares = dict.fromkeys(each.recipe.get("validation", 0.1) for each in results.trainings)
+    share = " or ".join(f"{100 * each:g} %" for each in shares)
+    short = ended_before(results.trainings)
+    ends = f", but for {short}, ended by the patience of a monitor" if short else ""
+    said = [
+        f"Every training runs to its last epoch{ends}; epochs are counted from 1. After each, every metric "
+        f"is measured on validation images ({share} of the training images, drawn by the seed) and test "
+        "images, before and after temperature scaling with Laplace smoothing, whose temperature is that of "
+        "the validation images. Each metric chooses the epoch where it is best on validation images, of "
+        "equal values the first; test images are used for nothing but the scores shown here.",
+    ]
+    if results.lost:
+        said.append(
+            "Trainings that ended early, because a loss was no number, are not compared, and are named below."
+        )
+    if results.repeated:
+        said.append(f"Of several runs: {'. '.join(map(str, results.repeated))}.")
+    return said

@@ -8,21 +8,22 @@ from typing import NamedTuple
 from refinecal.experiments.vision.analysis import IMAGES
 from refinecal.experiments.vision.published import GPU_HOURS, RUNS
 
-__all__ = ["Estimate", "estimates", "hours", "implied_utilisation", "training_flops", "words"]
+__all__ = ["Estimate", "estimates", "hours", "training_flops", "words"]
 
 # Floating point operations of one image of 3 x 32 x 32 forward, for ten classes, as networks.flops counts
 # them: two for a multiplication and an addition, in convolutions and linear layers.
 FORWARD = {"resnet18": 1_110_845_440, "wrn28-10": 10_486_657_536}
 STEP = 3  # forward passes that a step of training takes: one forward, and twice as much backward
 DATASETS = ("cifar10", "cifar100", "svhn")  # of the paper
-PEAKS = {  # 10^12 operations per second in 16 bits, dense, by the makers' data sheets
-    "V100": 125.0,
+PEAKS = {  # 10^12 operations per second in bfloat16, dense, by the makers' data sheets
     "RTX 4090": 165.2,
     "A100": 312.0,
     "H100": 989.4,
 }
-PAPERS_GPU = "V100"
-UTILISATION = 0.15  # part of the peak: about what the paper's own hours come to
+UTILISATION, MOST = (
+    0.15,
+    0.40,
+)  # parts of the peak that a training reaches at least, and at most: assumed
 
 
 class Estimate(NamedTuple):
@@ -78,7 +79,7 @@ def estimates(
     tflops : float
         Peak of the GPU in 10^12 operations per second; by default that of an A100.
     utilisation : float
-        The part of the peak that is reached: an assumption.
+        The part of the peak that is reached: an assumption, by default a cautious one.
     forward : mapping of str to float
         Operations of one image forward, by model.
     datasets : sequence of str
@@ -103,24 +104,29 @@ def estimates(
     return found
 
 
-def implied_utilisation() -> float:
-    """Return the part of its GPU's peak that the paper's benchmark reached: 300 hours on V100."""
-    total = sum(each.flops for each in estimates())
-    return hours(total, PEAKS[PAPERS_GPU], 1.0) / GPU_HOURS
+def words(
+    tflops: float = PEAKS["A100"], utilisation: tuple[float, float] = (UTILISATION, MOST)
+) -> tuple[str, ...]:
+    """Say what the full protocol costs, and what that assumes.
 
-
-def words(tflops: float = PEAKS["A100"], utilisation: float = UTILISATION) -> tuple[str, ...]:
-    """Say what the full protocol costs, and what that assumes."""
-    found = estimates(tflops, utilisation)
-    total, flops = sum(each.hours for each in found), sum(each.flops for each in found)
+    Parameters
+    ----------
+    tflops : float
+        Peak of the GPU in 10^12 operations per second.
+    utilisation : pair of float
+        The smallest and the largest part of the peak that may be reached.
+    """
+    flops = sum(each.flops for each in estimates(tflops))
+    least, most = utilisation
+    slow, fast = hours(flops, tflops, least), hours(flops, tflops, most)
     return (
         f"The full protocol (two networks, three data sets, {RUNS} runs of 300 epochs) takes "
         f"{flops / 1e18:.0f} · 10¹⁸ floating point operations: three forward passes for each training image "
         "of an epoch, and one for each validation and test image. On one GPU with a peak of "
-        f"{tflops:g} TFLOPS in 16 bits, of which {100 * utilisation:.0f} % are reached, these are "
-        f"{total:.0f} hours.",
-        f"The paper reports around {GPU_HOURS:.0f} hours on {PAPERS_GPU}, which is "
-        f"{100 * implied_utilisation():.0f} % of that card's {PEAKS[PAPERS_GPU]:g} TFLOPS. Convolutions "
-        "and linear layers are counted and nothing else; all the rest is in what is not reached of the peak. "
-        "The operations are counted, the part of the peak is assumed: no GPU was timed.",
+        f"{tflops:g} TFLOPS in 16 bits, of which {100 * least:.0f} to {100 * most:.0f} % are reached, these "
+        f"are {fast:.0f} to {slow:.0f} hours.",
+        "The operations are counted, in convolutions and linear layers and nothing else; all the rest is in "
+        "what is not reached of the peak. What is reached of it is assumed: no GPU was timed. The paper's "
+        f"own hours, around {GPU_HOURS:.0f} on V100, are no measure of it, since the published script "
+        "trains in float32.",
     )

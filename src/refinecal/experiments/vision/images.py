@@ -10,6 +10,7 @@ from __future__ import annotations  # so that help() shows types by name
 
 import os
 from dataclasses import dataclass
+from difflib import get_close_matches
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 from refinecal.experiments.vision._download import download
 from refinecal.experiments.vision._forms import FORMS, PLACES, Form
 from refinecal.experiments.vision._official import CLASSES, DOWNLOADS
-from refinecal.tabular._names import nearest
 
 __all__ = ["DATASETS", "ImageSet", "available", "download", "read_images", "validation_split"]
 
@@ -181,8 +181,8 @@ def available(folder: str | os.PathLike[str]) -> list[str]:
 
 def _check_name(name: str) -> None:
     if name not in FORMS:
-        near = nearest(str(name), DATASETS)
-        meant = f"did you mean {near!r}? " if near else ""
+        near = get_close_matches(str(name).lower(), DATASETS, 1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
         raise ValueError(f"name is {name!r}: {meant}There are {', '.join(DATASETS)}.")
 
 

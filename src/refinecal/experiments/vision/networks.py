@@ -1,4 +1,4 @@
-"""Residual networks for small images: ResNet-18, WideResNet-28-10, and a small one for CPUs.
+"""Residual networks for small images: ResNet-18, WideResNet-28-10, and smaller ones for CPUs.
 
 All take images of any height and width and return logits ``(n, n_classes)``. A network is a plain
 ``Sequential`` of a stem, stages of blocks, and a head; each stage but the first halves height and width.
@@ -170,8 +170,8 @@ def small_resnet(
 ) -> nn.Sequential:
     """Return a thin ResNet of ``6 blocks + 2`` layers whose stem halves the image: for CPUs.
 
-    >>> n_parameters(small_resnet())
-    78042
+    >>> n_parameters(small_resnet()), n_parameters(small_resnet(width=32))
+    (78042, 308650)
 
     Parameters
     ----------
@@ -189,6 +189,7 @@ def small_resnet(
 NETWORKS: dict[str, Callable[..., nn.Sequential]] = {
     "resnet18": resnet18,
     "wrn28-10": wide_resnet,
+    "medium": partial(small_resnet, width=32),
     "small": small_resnet,
 }
 

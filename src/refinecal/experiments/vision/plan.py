@@ -15,7 +15,7 @@ __all__ = ["DATASETS", "KIND", "MODELS", "Key", "VisionPlan"]
 
 KIND = "vision"  # of the experiment, in plan.json
 DATASETS = ("cifar10", "cifar100", "svhn", "fashion-mnist")
-MODELS = ("resnet18", "wrn28-10", "small")
+MODELS = ("resnet18", "wrn28-10", "medium", "small")
 VERSION = 1  # of the protocol: units of different versions are not put into one table
 PLACE = "folder"  # where the images are, which says nothing about what is in them
 OWN = (
@@ -27,6 +27,16 @@ OWN = (
     "n_threads",
     "version",
 )  # not the recipe's
+OPTIONS = {  # of the command, by the fields that they set
+    "datasets": "--dataset",
+    "models": "--model",
+    "weight_decay": "--weight-decay",
+    "limit_train": "--limit",
+    "n_threads": "--threads",
+    **{name: f"--augment ({name})" for name in ("crop", "flip", "cutout")},
+    **{name: f"--{name}" for name in ("seeds", "epochs", "lr", "batch", "schedule", "precision")},
+}
+AUGMENTATION = {"crop": 4, "flip": True, "cutout": 16}  # the paper's
 NO_AUGMENTATION = {"crop": 0, "flip": False, "cutout": 0}
 
 
@@ -175,7 +185,7 @@ class VisionPlan:
         >>> plan.losses(replace(plan, datasets=("svhn", "cifar10"), seeds=20))
         []
         >>> plan.losses(replace(plan, seeds=5))
-        ['seeds: 10, now 5']
+        ['--seeds: 10, now 5']
         """
         return self._said(other, _has_all)
 
@@ -183,7 +193,7 @@ class VisionPlan:
         """Return in words which fields of ``other`` do not fit, and which images are others."""
         mine, theirs = self._content(), other._content()
         said = [
-            f"{name}: {_shown(mine[name])}, now {_shown(theirs[name])}"
+            f"{OPTIONS.get(name, name)}: {_shown(mine[name])}, now {_shown(theirs[name])}"
             for name in mine
             if name != "content" and not fits(name, mine[name], theirs[name])
         ]
@@ -253,4 +263,6 @@ def _has_all(name: str, old: Any, new: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
+    if value is None:
+        return "not given"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

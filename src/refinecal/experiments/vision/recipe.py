@@ -34,7 +34,8 @@ class Recipe:
     lr, momentum, weight_decay, nesterov
         Of SGD; ``lr`` is the learning rate of the first epoch.
     batch : int
-        Images in one step, on all devices together. The last step of an epoch takes what is left.
+        Images in one step, on all devices together. The last step of an epoch takes what is left; a single
+        image goes with the step before it.
     schedule : {"step", "cosine"}
         Divide the learning rate by ten after each third of the epochs, or let it fall to 0 as a cosine does.
     crop, flip, cutout

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from refinecal.experiments.vision.plan import Key, VisionPlan
 from refinecal.experiments.vision.unit import VisionUnit
 
-__all__ = ["METRICS", "SCORES", "Results", "Row", "Training", "merged", "read_results"]
+__all__ = ["METRICS", "SCORES", "Repeated", "Results", "Row", "Training", "read_results"]
 
 METRICS = (  # that choose epochs: the paper's, then the others
     *("log_loss", "brier", "accuracy", "refinement"),
@@ -58,9 +59,11 @@ class Row(NamedTuple):
 class Training:
     """A training without its logits, which the tables need no longer.
 
-    Attributes are those of :class:`~refinecal.experiments.vision.unit.VisionUnit`.
+    Attributes are those of :class:`~refinecal.experiments.vision.unit.VisionUnit`; and ``run``, the folder
+    that it comes from, and ``test_labels``, a word that changes with the labels of the test images.
     """
 
+    run: str
     key: Key
     recipe: dict[str, Any]
     n_train: int
@@ -73,11 +76,17 @@ class Training:
     parameters: int
     flops: int
     stopped: str
+    diverged: bool
+    test_labels: str
 
     @classmethod
-    def of(cls, unit: VisionUnit) -> Training:
+    def of(cls, unit: VisionUnit, run: str | os.PathLike[str] = "") -> Training:
         """Return what to keep of a unit."""
-        return cls(**{name: getattr(unit, name) for name in cls.__dataclass_fields__})
+        own: dict[str, Any] = {"run": os.fspath(run), "test_labels": _digest(unit.y_test)}
+        return cls(
+            **own,
+            **{name: getattr(unit, name) for name in cls.__dataclass_fields__ if name not in own},
+        )
 
     @property
     def group(self) -> Group:
@@ -88,6 +97,28 @@ class Training:
     def epochs(self) -> int:
         """How many epochs were trained."""
         return max((len(each) for each in self.history.values()), default=0)
+
+    @cached_property
+    def alike(self) -> dict[str, Any]:
+        """What trainings must share to be runs of one experiment: the recipe, and the images."""
+        parts = {
+            "training images": self.n_train,
+            "validation images": self.n_val,
+            "test images": self.n_test,
+            "labels of test images": self.test_labels,
+        }
+        return {name.replace("_", " "): value for name, value in self.recipe.items()} | parts
+
+    def is_same(self, other: Training) -> bool:
+        """Tell whether another training recorded exactly the same."""
+        return (
+            self.best == other.best
+            and self.history.keys() == other.history.keys()
+            and all(
+                np.array_equal(values, other.history[name], equal_nan=True)
+                for name, values in self.history.items()
+            )
+        )
 
     def curve(self, name: str) -> Floats:
         """Return a history; NaN throughout if it was not recorded."""
@@ -118,6 +149,29 @@ class Training:
         ]
 
 
+class Repeated(NamedTuple):
+    """Trainings that two runs hold, which count once."""
+
+    kept: str  # the run that they are taken from
+    left: str  # the run that holds them, too
+    trainings: int
+    different: int  # of these, have other numbers there
+
+    def __str__(self) -> str:
+        """Say where they are, and where they were taken from.
+
+        >>> print(Repeated("a", "b", 3, 1))
+        3 trainings are in a and in b: taken from a; 1 of them has other numbers in b
+        """
+        are = "1 training is" if self.trainings == 1 else f"{self.trainings} trainings are"
+        said = f"{are} in {self.kept} and in {self.left}: taken from {self.kept}"
+        if not self.different:
+            return f"{said}, with the same numbers"
+        have = "has" if self.different == 1 else "have"
+        which = f"{self.different} of them {have}" if self.trainings > 1 else "it has"
+        return f"{said}; {which} other numbers in {self.left}"
+
+
 @dataclass(frozen=True)
 class Results:
     """All that a run has found out, in the order of its plan; or several runs together.
@@ -127,17 +181,25 @@ class Results:
     plans : list of VisionPlan
         What was to be trained.
     trainings : list of Training
-        Those that came to their last epoch, by data set, model and seed.
-    stopped : dict
-        Trainings that ended early, such as by a loss that was no number, with why; they are not compared.
+        Those that came to their end, by data set, model and seed.
+    lost : list of Training
+        Those that diverged, such as by a loss that was no number; they are not compared.
     failed : dict
         The trainings that failed, by key, with what their error says.
+    repeated : list of Repeated
+        What more than one of the runs holds.
     """
 
     plans: list[VisionPlan]
     trainings: list[Training]
-    stopped: dict[Key, str]
+    lost: list[Training]
     failed: dict[Key, str]
+    repeated: list[Repeated] = field(default_factory=list)
+
+    @property
+    def stopped(self) -> dict[Key, str]:
+        """Why trainings diverged, by key."""
+        return {each.key: each.stopped for each in self.lost}
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -157,7 +219,7 @@ class Results:
     @property
     def missing(self) -> int:
         """Number of trainings that are neither there nor failed."""
-        return self.planned - len(self.trainings) - len(self.stopped) - len(self.failed)
+        return self.planned - len(self.trainings) - len(self.lost) - len(self.failed)
 
     def of(self, group: Group) -> list[Training]:
         """Return the trainings of a model on a data set."""
@@ -181,19 +243,31 @@ def read_results(path: str | os.PathLike[str], progress: Progress | None = None)
     keys = folder.finished()
     found = []
     for done, key in enumerate(keys, 1):
-        found.append(Training.of(_unit(folder.unit_path(key))))
+        found.append(Training.of(_unit(folder.unit_path(key)), path))
         if progress is not None:
             progress(done, len(keys))
     failed = {
         key: f"{about.get('kind', 'error')}: {about.get('message', '')}".strip(": ")
         for key, about in folder.failed().items()
     }
-    if not any(not each.stopped for each in found):
+    _check_any(path, found)
+    check_alike(found)
+    return in_order([folder.plan], found, failed)
+
+
+def _check_any(path: str | os.PathLike[str], found: Sequence[Training]) -> None:
+    """Complain of a run in which nothing can be compared."""
+    if not found:
         raise ValueError(
             f"{path} holds no finished training: run refinecal experiment vision first; refinecal "
             "experiment status tells what there is"
         )
-    return _sorted([folder.plan], found, failed)
+    if all(each.diverged for each in found):
+        which = "the only training" if len(found) == 1 else f"all {len(found)} trainings"
+        raise ValueError(
+            f"{path} holds nothing to compare, since {which} ended early ({found[0].stopped}): begin a new "
+            "run with a smaller --lr"
+        )
 
 
 def _unit(path: Path) -> VisionUnit:
@@ -203,37 +277,36 @@ def _unit(path: Path) -> VisionUnit:
     return VisionUnit.load(path)
 
 
-def merged(results: Sequence[Results]) -> Results:
-    """Return several runs as one: what more than one of them holds is taken from the first.
+def _digest(labels: NDArray[Any]) -> str:
+    return hashlib.sha256(np.asarray(labels, "<i8").tobytes()).hexdigest()[:16]
 
-    Runs may differ in their recipe from data set to data set, but not in that of one model on one data set.
-    """
-    trainings = {each.key: each for one in reversed(results) for each in one.trainings}
-    recipes: dict[Group, dict[str, Any]] = {}
-    for one in results:
-        for each in one.trainings:
-            _check_same(each.group, recipes.setdefault(each.group, each.recipe), each.recipe)
-    plans = [plan for one in results for plan in one.plans]
-    stopped = {key: said for one in reversed(results) for key, said in one.stopped.items()}
-    failed = {key: said for one in reversed(results) for key, said in one.failed.items()}
-    there = {**stopped, **trainings}
-    found = _sorted(
-        plans, list(trainings.values()), {k: v for k, v in failed.items() if k not in there}
+
+def check_alike(trainings: Iterable[Training]) -> None:
+    """Complain of trainings of a model on a data set that are not of one recipe, or not of one size."""
+    known: dict[Group, Training] = {}
+    for each in trainings:
+        first = known.setdefault(each.group, each)
+        for name in dict.fromkeys((*first.alike, *each.alike)):
+            if first.alike.get(name) != each.alike.get(name):
+                _fail_alike(first, each, name)
+
+
+def _fail_alike(one: Training, other: Training, name: str) -> NoReturn:
+    what = f"{one.key.model} on {one.key.dataset}"
+    values = f"{one.alike.get(name)} and {other.alike.get(name)}"
+    if one.run == other.run:
+        raise ValueError(
+            f"{one.run} holds trainings of {what} with different {name}, {values} (seeds {one.key.seed} and "
+            f"{other.key.seed}): remove the files of one kind from {Path(one.run) / 'units'} and resume the "
+            "run, which trains these again"
+        )
+    raise ValueError(
+        f"{one.run} and {other.run} trained {what} with different {name}, {values}: report each of them by "
+        "itself"
     )
-    left = {key: said for key, said in stopped.items() if key not in trainings}
-    return Results(plans, found.trainings, left, found.failed)
 
 
-def _check_same(group: Group, one: dict[str, Any], other: dict[str, Any]) -> None:
-    for name in dict.fromkeys((*one, *other)):
-        if one.get(name) != other.get(name):
-            raise ValueError(
-                f"the runs trained {group[1]} on {group[0]} with different {name}, {one.get(name)} and "
-                f"{other.get(name)}: report each of them by itself"
-            )
-
-
-def _sorted(plans: list[VisionPlan], found: list[Training], failed: dict[Key, str]) -> Results:
+def in_order(plans: list[VisionPlan], found: list[Training], failed: dict[Key, str]) -> Results:
     """Return results by model, data set and seed, in the order of the plans."""
     datasets = list(dict.fromkeys(name for plan in plans for name in plan.datasets))
     models = list(dict.fromkeys(name for plan in plans for name in plan.models))
@@ -242,6 +315,5 @@ def _sorted(plans: list[VisionPlan], found: list[Training], failed: dict[Key, st
         return models.index(key.model), datasets.index(key.dataset), key.seed
 
     ordered = sorted(found, key=lambda each: place(each.key))
-    whole = [each for each in ordered if not each.stopped]
-    stopped = {each.key: each.stopped for each in ordered if each.stopped}
-    return Results(plans, whole, stopped, failed)
+    whole = [each for each in ordered if not each.diverged]
+    return Results(plans, whole, [each for each in ordered if each.diverged], failed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from refinecal.experiments.vision import figures
 from refinecal.experiments.vision._cells import (
     GROUP_COLUMN,
@@ -13,7 +15,10 @@ from refinecal.experiments.vision._cells import (
     unbroken,
 )
 from refinecal.experiments.vision.analysis import (
+    DATASET_WORDS,
     METRIC_WORDS,
+    MODEL_WORDS,
+    PAPER,
     REFERENCE,
     SCORE_WORDS,
     TABLE,
@@ -38,9 +43,11 @@ __all__ = [
     "unscaled_section",
 ]
 
-PAPER_WORD = "the paper"
+PAPER_WORD = "paper"
 HERE_WORD = "here"
+WHEN = {True: "after temperature scaling", False: "as they are"}
 COMPARED = ("log_loss", "brier", "accuracy")  # in pairs; the tables as files have all scores
+FEWER = (*COMPARED, "ece")  # of metrics that the paper's tables do not have
 
 
 def headline_section(analysis: Analysis) -> Section:
@@ -101,8 +108,8 @@ def tables_section(analysis: Analysis) -> Section:
     """Return the tables of appendix E, beside the published numbers where there are any."""
     text = [
         "Test scores after temperature scaling, of the epoch that each metric chose on the validation "
-        "images: means over runs ± half of the 95 % interval of Student's t. Bold is the best, with the "
-        "decimals that are shown. ECE has 15 bins.",
+        "images: means over runs ± half of the 95 % interval of Student's t. Bold is the best of the paper's "
+        "four metrics, with the decimals that are shown. ECE has 15 bins.",
     ]
     blocks: Blocks = []
     for group in analysis.groups:
@@ -110,24 +117,61 @@ def tables_section(analysis: Analysis) -> Section:
         if analysis.published(group, "log_loss"):
             blocks.append(_against_table(analysis, group))
             text.append(_comparable(analysis, group))
+    blocks += _others(analysis)
     return Section("The tables of appendix E", [spaced(each) for each in text], blocks)
 
 
 def _scores_table(analysis: Analysis, group: Group, scaled: bool = True) -> Table:
-    """Return the means of a group, and below them those of the paper."""
+    """Return the means of a group by the paper's metrics, and below them those of the paper."""
     best = {score: analysis.best(group, score, scaled) for score in TABLE}
-    rows: list[Cells] = []
-    for metric in analysis.metrics(group):
-        means = {score: analysis.mean(group, Procedure(metric, scaled), score) for score in TABLE}
-        cells = [measured_cell(means[score], score, metric in best[score]) for score in TABLE]
-        rows.append([unbroken(METRIC_WORDS[metric]), HERE_WORD, *cells])
+    rows: list[Cells] = [
+        [
+            *(unbroken(METRIC_WORDS[metric]), HERE_WORD),
+            *_means(analysis, group, Procedure(metric, scaled), TABLE, best),
+        ]
+        for metric in analysis.metrics(group)
+        if metric in PAPER
+    ]
     printed = _paper_rows(analysis, group) if scaled else []
     names = [SCORE_WORDS[each] for each in TABLE]
     columns: Columns = ["stopping metric", *(["from"] if printed else []), *names]
     if not printed:
         rows = [[row[0], *row[2:]] for row in rows]
-    what = "after temperature scaling" if scaled else "as they are"
-    return Table(f"{group_word(group)}: test scores {what}", columns, rows + printed)
+    return Table(f"{group_word(group)}: test scores {WHEN[scaled]}", columns, rows + printed)
+
+
+def _means(
+    analysis: Analysis,
+    group: Group,
+    procedure: Procedure,
+    scores: Sequence[str],
+    best: Mapping[str, set[str]] | None = None,
+) -> Cells:
+    """Return the mean of each score, bold where the metric is among the best."""
+    means = {score: analysis.mean(group, procedure, score) for score in scores}
+    bold = {score for score, names in (best or {}).items() if procedure.metric in names}
+    return [measured_cell(mean, score, score in bold) for score, mean in means.items()]
+
+
+def _others(analysis: Analysis, scaled: bool = True) -> list[Table]:
+    """Return by model the means of metrics that the paper's tables do not have, of which none is bold."""
+    columns: Columns = ["data set", "metric", *(SCORE_WORDS[each] for each in FEWER)]
+    tables = []
+    for model in analysis.models:
+        rows: list[Cells] = [
+            [
+                *(unbroken(DATASET_WORDS.get(group[0], group[0])), unbroken(METRIC_WORDS[metric])),
+                *_means(analysis, group, Procedure(metric, scaled), FEWER),
+            ]
+            for group in analysis.groups
+            for metric in analysis.metrics(group)
+            if group[1] == model and metric not in PAPER
+        ]
+        title = (
+            f"{MODEL_WORDS.get(model, model)}, stopped by other metrics: test scores {WHEN[scaled]}"
+        )
+        tables += [Table(title, columns, rows)] if rows else []
+    return tables
 
 
 def _paper_rows(analysis: Analysis, group: Group) -> list[Cells]:
@@ -219,10 +263,10 @@ def epochs_section(analysis: Analysis) -> Section:
         last = max(each.epochs for each in analysis.results.of(group))
         for metric in analysis.metrics(group):
             chosen = analysis.chosen(group, metric)
-            spread = (float(each(chosen)) for each in (nanmin, nanmedian, nanmax))
+            spread = [float(each(chosen)) for each in (nanmin, nanmedian, nanmax)]
             about = group_word(group), unbroken(METRIC_WORDS[metric])
-            rows.append([*about, *spread, last])
-    counts = [Column(name, digits=0) for name in ("first", "median", "last", "of")]
+            rows.append([*about, *(Written(f"{epoch:g}", epoch) for epoch in spread), last])
+    counts = [Column(name, digits=0) for name in ("earliest", "median", "latest", "of")]
     columns: Columns = [GROUP_COLUMN, "metric", *counts]
     note = (
         "ECE and smooth ECE are small before anything is learned: they are no metrics to stop by."
@@ -234,6 +278,7 @@ def epochs_section(analysis: Analysis) -> Section:
 def unscaled_section(analysis: Analysis) -> Section:
     """Return the same tables without temperature scaling."""
     blocks = [_scores_table(analysis, group, scaled=False) for group in analysis.groups]
+    blocks += _others(analysis, scaled=False)
     text = (
         "The same choices, without temperature scaling: what is not calibrated afterwards costs.",
     )

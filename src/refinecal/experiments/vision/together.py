@@ -7,20 +7,24 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from refinecal._optional import needs_extra
 from refinecal.experiments._worker import limited
 from refinecal.experiments.running import State
-from refinecal.experiments.store import RunFolder, versions
+from refinecal.experiments.store import Failure, RunFolder, failure_of, versions
 from refinecal.experiments.vision.plan import Key
 from refinecal.experiments.vision.under_way import Teller, checkpoint_of
+from refinecal.experiments.vision.unit import VisionUnit
 from refinecal.experiments.vision.work import read
 
 __all__ = ["Ranks", "are_several"]
 
 Progress = Callable[[State], None]
+PATIENCE = timedelta(minutes=5)  # for a process that has not told yet how its training went,
+BEGINNING = timedelta(hours=6)  # and for the first one, which may have to download images
 
 
 def are_several() -> bool:
@@ -45,21 +49,34 @@ class Ranks:
         self.device = device
         self.is_first: bool = self._state.is_main_process
         self.size: int = self._state.num_processes
+        self._group = _new_group() if self.size > 1 else None
 
     def opened(self, path: Path, begin: Callable[[], RunFolder]) -> RunFolder:
-        """Return the folder of the run, which the first process begins."""
-        folder = begin() if self.is_first else None
-        self._state.wait_for_everyone()
+        """Return the folder of the run, which the first process begins; the others end if it cannot."""
+        folder: RunFolder | None = None
+        problem: Exception | None = None
+        if self.is_first:
+            try:
+                folder = begin()
+            except Exception as error:
+                problem = error
+        told = self._agreed(None if problem is None else failure_of(problem), BEGINNING)
+        if problem is not None:
+            raise problem
+        if told is not None:
+            raise SystemExit(1)  # the first one says why
         return folder or RunFolder(path)
 
     def run(self, keys: Sequence[Key], folder: RunFolder, progress: Progress) -> None:
-        """Train units one after another; the first process writes what comes of them."""
+        """Train units one after another; the first process writes what comes of them.
+
+        An error in any process is a failure of that training, and all go on with the next one.
+        """
         self._state.wait_for_everyone()  # until all know what is to be done
         state = State(len(keys), left=set(keys), rates=folder.rates())
         if not self.is_first:
             for key in keys:
-                self._train(key, folder, None)
-                self._state.wait_for_everyone()
+                self._attempt(key, folder, None)
             return
         with folder.alone():
             folder.tidy()
@@ -68,25 +85,68 @@ class Ranks:
             )
             for key in keys:
                 self._finish(key, folder, state, progress)
-                self._state.wait_for_everyone()
 
     def _finish(self, key: Key, folder: RunFolder, state: State, progress: Progress) -> None:
+        """Train in the first process, and write what came of it."""
         begin = time.perf_counter()
-        checkpoint = checkpoint_of(folder.path, key)
-        checkpoint.mkdir(parents=True, exist_ok=True)
-        unit = self._train(key, folder, _Told(Teller(checkpoint), state, progress))
-        unit.save(folder.unit_path(key))
-        shutil.rmtree(checkpoint, ignore_errors=True)
-        seconds = time.perf_counter() - begin
-        state.rates.add(key, seconds)
+        told = _Told(Teller(checkpoint_of(folder.path, key)), state, progress)
+        stopped, failure = self._attempt(key, folder, told)
+        about: dict[str, Any] = {"seconds": round(time.perf_counter() - begin, 3)}
         state.end(key)
-        state.finished += 1
-        folder.forget_failure(key)
-        about = {"warnings": [f"{key}: {unit.stopped}"]} if unit.stopped else {}
-        folder.note({"unit": key.name, "seconds": round(seconds, 3), **about})
+        if failure is None:
+            folder.forget_failure(key)
+            state.rates.add(key, about["seconds"])
+            state.finished += 1
+            about |= {"warnings": [f"{key}: {stopped}"]} if stopped else {}
+        else:
+            folder.record_failure(key, failure)
+            state.failed += 1
+            state.last_failure = f"{key}: {failure['kind']}: {failure['message']}"
+            about |= {"failed": failure["kind"]}
+        folder.note({"unit": key.name, **about})
         progress(state)
 
-    def _train(self, key: Key, folder: RunFolder, progress: _Told | None) -> Any:
+    def _attempt(
+        self, key: Key, folder: RunFolder, told: _Told | None
+    ) -> tuple[str, Failure | None]:
+        """Do this process's part of a training; return why it ended early, and what went wrong anywhere."""
+        stopped, failure = "", None
+        try:
+            stopped = self._done(key, folder, told)
+        except Exception as error:
+            failure = failure_of(error)
+        return stopped, self._agreed(failure, PATIENCE)
+
+    def _done(self, key: Key, folder: RunFolder, told: _Told | None) -> str:
+        """Train, and write the result if this is the first process."""
+        checkpoint = checkpoint_of(folder.path, key)
+        if self.is_first:
+            checkpoint.mkdir(parents=True, exist_ok=True)
+        unit = self._train(key, folder, told)
+        if self.is_first:
+            unit.save(folder.unit_path(key))
+            shutil.rmtree(checkpoint, ignore_errors=True)
+        return unit.stopped
+
+    def _agreed(self, failure: Failure | None, patience: timedelta) -> Failure | None:
+        """Return the failure of the first process that has one, in all processes."""
+        if self._group is None:
+            return failure
+        from torch import distributed
+
+        told: list[Failure | None] = [None] * self.size
+        try:
+            distributed.monitored_barrier(self._group, patience, wait_all_ranks=True)
+            distributed.all_gather_object(told, failure, self._group)
+        except RuntimeError as error:
+            own = "" if failure is None else f"; here: {failure['kind']}: {failure['message']}"
+            raise ConnectionError(
+                f"a process that trains with this one has died or does not answer ({error}{own}). All epochs "
+                "that are finished are kept: start the same again, with --resume"
+            ) from error
+        return next((each for each in told if each is not None), None)
+
+    def _train(self, key: Key, folder: RunFolder, progress: _Told | None) -> VisionUnit:
         from refinecal.experiments.vision.training import train
 
         plan = folder.plan
@@ -100,6 +160,13 @@ class Ranks:
                 checkpoint=checkpoint_of(folder.path, key),
                 progress=progress,
             )
+
+
+def _new_group() -> Any:
+    """Return all processes as a group with connections of its own, on which no training can be stuck."""
+    from torch import distributed
+
+    return distributed.new_group(backend="gloo", timeout=BEGINNING)
 
 
 @dataclass(slots=True)

@@ -38,9 +38,8 @@ if TYPE_CHECKING:
 
     from refinecal.experiments.vision.images import ImageSet
 
-__all__ = ["STOPPING", "Outcome", "train"]
+__all__ = ["STOPPING", "train"]
 
-Outcome = VisionUnit
 LIMIT = 1  # beside the seed: what the random numbers are for
 Progress = Callable[[int, int], None]
 Rows = NDArray[np.int64]
@@ -148,8 +147,12 @@ class _Training:
         self.epoch = 0  # how many are done
 
     @property
+    def at_end(self) -> bool:
+        return self.epoch >= self.recipe.epochs
+
+    @property
     def ended(self) -> bool:
-        return self.epoch >= self.recipe.epochs or bool(self.metrics.stopped)
+        return self.at_end or bool(self.metrics.stopped)
 
     def run(
         self, folder: str | os.PathLike[str] | None, every: int, progress: Progress | None
@@ -239,7 +242,7 @@ class _Training:
             peak_memory=self._memory(),
             parameters=n_parameters(self.learner.net),
             flops=flops(self.learner.net, images.shape),
-            stopped=metrics.stopped,
+            stopped=metrics.stopped if metrics.diverged or not self.at_end else "",
         )
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from refinecal._json import plain
 from refinecal._whole import whole
+from refinecal.experiments._unit_files import reading
 from refinecal.experiments.vision.plan import Key
 
 __all__ = ["VisionUnit"]
@@ -56,7 +56,8 @@ class VisionUnit:
     parameters, flops : int
         Of the network: numbers that it learns, and floating point operations of one image forward.
     stopped : str
-        Why it ended before its last epoch, if it did: such as a loss that was not a number.
+        Why it ended before its last epoch, if it did: such as a loss that was not a number, or the patience
+        of a monitor. :attr:`diverged` tells which.
     """
 
     key: Key
@@ -80,6 +81,14 @@ class VisionUnit:
     def epochs(self) -> int:
         """Return how many epochs were trained."""
         return max((len(values) for values in self.history.values()), default=0)
+
+    @property
+    def diverged(self) -> bool:
+        """Whether it ended since it came to no numbers: then its last epoch has no validation loss.
+
+        A training that a monitor ended by its patience did not.
+        """
+        return _has_diverged(self.stopped, self.history)
 
     def at(self, name: str, metric: str) -> float:
         """Return one value of the history at the best epoch of a stopping metric; NaN without one."""
@@ -120,13 +129,22 @@ class VisionUnit:
         ValueError
             If the file is anything else, or damaged.
         """
-        with _reading(Path(path)), np.load(path, allow_pickle=False) as stored:
+        with reading(Path(path)), np.load(path, allow_pickle=False) as stored:
             header = json.loads(stored[HEADER].tobytes())
             if header["format"] != FORMAT:
                 raise ValueError(f"its format is {header['format']}, not {FORMAT}")
             found = cls(**_fields(header, stored))
             found._check()
         return found
+
+    @staticmethod
+    def lost(path: str | os.PathLike[str]) -> str:
+        """Return why a training diverged, by a look at its file; nothing if it did not."""
+        with reading(Path(path)), np.load(path, allow_pickle=False) as stored:
+            header = json.loads(stored[HEADER].tobytes())
+            stopped: str = header["stopped"]
+            histories = dict(zip(header["history"], stored["history"], strict=True))
+            return stopped if _has_diverged(stopped, histories) else ""
 
     @staticmethod
     def is_whole(path: str | os.PathLike[str]) -> bool:
@@ -144,6 +162,11 @@ class VisionUnit:
         if not all(1 <= epoch <= self.epochs for epoch in self.best.values()):
             raise ValueError(f"a best epoch is not in 1..{self.epochs}")
         _check_logits(self)
+
+
+def _has_diverged(stopped: str, history: Mapping[str, NDArray[np.float64]]) -> bool:
+    loss = history.get("val.log_loss", np.empty(0))
+    return bool(stopped) and not (loss.size and np.isfinite(loss[-1]))
 
 
 def _check_logits(unit: VisionUnit) -> None:
@@ -176,19 +199,3 @@ def _fields(header: Mapping[str, Any], stored: Mapping[str, NDArray[Any]]) -> di
     }
     assert set(found) == {field.name for field in fields(VisionUnit)}
     return found
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Turn whatever is wrong with a file into one clear error."""
-    try:
-        if not zipfile.is_zipfile(path) and path.is_file():
-            raise ValueError("it is no archive of arrays")
-        yield
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:
-        raise ValueError(
-            f"{path} is not the result of a training, or it is damaged ({type(error).__name__}: {error}): "
-            "delete it and resume the run, which trains that unit again"
-        ) from error

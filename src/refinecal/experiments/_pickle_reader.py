@@ -1,0 +1,115 @@
+"""Pickles that are only read: nothing that they say is ever run.
+
+A pickle is a small program, which to load is to run. Here texts, numbers, tuples and lists are taken as they
+are, what the program would call is noted down and not called, and everything else is refused.
+"""
+
+from __future__ import annotations
+
+import pickletools
+import re
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+__all__ = ["ARRAY", "Foreign", "Noted", "Reader"]
+
+VALUES = {
+    *("BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "SHORT_BINBYTES", "BINBYTES", "BINBYTES8"),
+    *("BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT"),
+}
+CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
+TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+ARRAY = re.compile(
+    r"numpy\.(?:_core|core)\.multiarray _reconstruct"
+)  # by which NumPy makes an array
+LONGEST = 100  # letters of a name
+
+
+class Foreign(Exception):
+    """Something in a pickle that is neither text nor number."""
+
+
+@dataclass(slots=True, eq=False)
+class Noted:
+    """What a pickle would call, with which arguments, and what it would then set."""
+
+    name: str
+    args: Any = None
+    state: Any = None
+
+
+class Reader:
+    """The stack and the memory of a pickle, in which nothing but data is ever made."""
+
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memory: dict[int, Any] = {}
+
+    def read(self, file: BinaryIO) -> Any:
+        arg: Any
+        for opcode, arg, _ in pickletools.genops(file):
+            name = opcode.name
+            if name in VALUES:
+                self.stack.append(arg)
+            elif name == "MEMOIZE":
+                self.memory[len(self.memory)] = self.stack[-1]
+            elif name in ("BINPUT", "LONG_BINPUT"):
+                self.memory[arg] = self.stack[-1]
+            elif name in ("BINGET", "LONG_BINGET"):
+                self.stack.append(self.memory[arg])
+            elif name in CONSTANTS:
+                self.stack.append(CONSTANTS[name])
+            elif name not in ("PROTO", "FRAME", "STOP"):
+                self._rare(name, arg)
+        return self.stack.pop()
+
+    def _rare(self, name: str, arg: Any) -> None:
+        stack = self.stack
+        if name == "EMPTY_LIST":
+            stack.append([])
+        elif name == "MARK":
+            self.marks.append(len(stack))
+        elif name == "TUPLE":
+            stack.append(tuple(self._since(self.marks.pop())))
+        elif name in TUPLES:
+            stack.append(tuple(self._since(len(stack) - TUPLES[name])))
+        elif name in ("APPEND", "APPENDS"):
+            values = self._since(self.marks.pop() if name == "APPENDS" else len(stack) - 1)
+            if not isinstance(stack[-1], list):
+                raise Foreign("objects of other types")
+            stack[-1].extend(values)
+        else:
+            self._note(name, arg)
+
+    def _note(self, name: str, arg: Any) -> None:
+        stack = self.stack
+        if name == "GLOBAL":
+            stack.append(Noted(_name(*arg.split(" "))))
+        elif name == "STACK_GLOBAL":
+            stack.append(Noted(_name(*self._since(len(stack) - 2))))
+        elif name == "REDUCE":
+            called, args = self._since(len(stack) - 2)
+            stack.append(Noted(called.name if isinstance(called, Noted) else "?", args))
+        elif name == "BUILD":
+            state = stack.pop()
+            if not isinstance(stack[-1], Noted):
+                raise Foreign("objects of other types")
+            stack[-1].state = state
+        else:
+            raise Foreign(f"objects of other types ({name})")
+
+    def _since(self, start: int) -> list[Any]:
+        """Remove what lies on the stack from ``start`` on, and return it."""
+        if start < 0:
+            raise ValueError("its pickle takes from an empty stack")
+        values = self.stack[start:]
+        del self.stack[start:]
+        return values
+
+
+def _name(*parts: Any) -> str:
+    """Return what is to be called: no nested tuples, say, whose text doubles with each level."""
+    if not all(isinstance(part, str) and len(part) <= LONGEST for part in parts):
+        raise Foreign("a call of something without a name")
+    return " ".join(parts)
