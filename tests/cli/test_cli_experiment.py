@@ -153,7 +153,8 @@ def test_three_kills_at_random_then_the_same_tables_as_without():
     run("tabular", *given, "--out", "whole", "--processes", 2)
     rng = np.random.default_rng(0)
     for kill in range(3):
-        process = begin("tabular", *given, "--out", "killed", "--processes", 2, "--resume")
+        goes_on = ["--resume"] if kill else []
+        process = begin("tabular", *given, "--out", "killed", "--processes", 2, *goes_on)
         _wait_for(lambda: finished("killed") >= 7 * (kill + 1), process)  # noqa: B023
         time.sleep(rng.uniform(0, 0.2))
         os.killpg(process.pid, signal.SIGKILL)
@@ -385,7 +386,8 @@ def test_tables_that_moved_are_named_anew():
     ("given", "said"),
     [
         ((), "name them with --data, --talent or --openml"),
-        (("--resume",), "holds no run to resume: name tables with --data"),
+        (("--resume",), "run holds no run to resume: leave out --resume to begin one"),
+        ((*SMALL, "--resume"), "run holds no run to resume: leave out --resume to begin one"),
         (("--data", "nowhere"), "nowhere"),
         ((*SMALL, "--methods", "xgbost"), "'xgboost'"),
         ((*SMALL, "--sets", "tow"), "tow"),

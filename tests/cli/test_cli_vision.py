@@ -20,6 +20,8 @@ from refinecal.cli._vision import EpochWatch, chosen_augmentation, chosen_device
 from refinecal.cli._voice import Voice
 from refinecal.cli._words import ESCAPES
 from refinecal.cli.experiment import experiment_app
+from refinecal.cli.experiment_vision import _threads
+from refinecal.experiments import running
 from refinecal.experiments._worker import limited
 from refinecal.experiments.running import State
 from refinecal.experiments.store import RunFolder
@@ -75,6 +77,18 @@ def histories(path):
     ]
 
 
+def differences(path, other):
+    """Tell each number that is another one in the other run."""
+    for (key, best, history), (same, others_best, others) in zip(
+        histories(path), histories(other), strict=True
+    ):
+        assert (key, best) == (same, others_best)
+        for name, values in history.items():
+            for epoch, (one, two) in enumerate(zip(values, others[name], strict=True), 1):
+                if one != two:
+                    yield str(key), name, epoch, float(one), float(two)
+
+
 # ---- a run -------------------------------------------------------------------------------------------------
 
 
@@ -84,7 +98,8 @@ def test_interrupted_and_made_larger_a_run_comes_to_what_one_planned_so_would_ha
     stored(Path("images"), "mat", made("svhn", 60, 20))
     whole = begun("whole", sets=("svhn", "fashion-mnist"), **given)
     _, key = whole.missing()
-    trained(whole)
+    work = Work(whole.plan, whole.path.resolve(), ("cpu",))
+    running.run(whole.missing(), work, whole, processes=1)  # in a process of its own, as below
     plain = ("--schedule", "cosine", "--weight-decay", 0, "--augment", "none")
     process = begin("--epochs", 12, "--seeds", 1, "--limit", 60, *plain)
     _wait_for((checkpoint_of(Path("run"), key) / "progress.json").exists, process)
@@ -107,7 +122,7 @@ def test_interrupted_and_made_larger_a_run_comes_to_what_one_planned_so_would_ha
     assert "refinecal experiment report run" in out
     assert err == ""
     assert not Path("run/checkpoints").exists()
-    assert histories("run") == histories("whole")
+    assert list(differences("run", "whole")) == []
     assert tables("run") == tables("whole")
     _check_status_of_what_is_finished()
 
@@ -225,7 +240,7 @@ def test_images_that_moved_are_named_anew():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("--seeds", 1), "--seeds: 2, now 1"),
+        (("--seeds", 1), "--seeds: 2, now 1; seeds cannot become fewer"),
         (("--epochs", 9), "--epochs: 2, now 9"),
         (("--augment", "crop,flip"), "--augment (cutout): 16, now 0"),
         (("--model", "resnet18"), "--model: small, now resnet18"),
@@ -335,9 +350,17 @@ def test_runs_of_the_other_experiment_are_refused():
     ("given", "said"),
     [
         ((), "there are no images: name their folder with --data"),
-        (("--resume",), "holds no run to resume: name a folder of images with --data"),
-        (("--data", "nowhere"), "nowhere does not exist"),
-        (("--data", "images"), "--download gets them, where there is a network"),
+        (("--resume",), "run holds no run to resume: leave out --resume to begin one"),
+        ((*FEW, "--resume"), "run holds no run to resume: leave out --resume to begin one"),
+        (
+            ("--data", "nowhere"),
+            "nowhere does not exist: name the folder that holds the images, or get them with --download",
+        ),
+        (
+            ("--data", "images"),
+            "images has no files of cifar10: put cifar-10-binary.tar.gz (or cifar-10-python.tar.gz, or "
+            "mosaics) there, or into images/cifar10, or get them with --download",
+        ),
         ((*FEW[:2], *FEW[3:]), "MD5"),
         ((*FEW[:2], *FEW[3:]), "If you know what it is and want it, pass --no-check"),
         ((*FEW, "--limit", 121), "--limit is 121, but fashion-mnist has 120 training images"),
@@ -373,7 +396,7 @@ def test_what_cannot_be_run(given, said):
             "'crops' is none of crop, flip, cutout, none. Did you mean 'crop'?",
         ),
         (("--augment", "none,crop"), "'none' stands alone"),
-        (("--device", "cuda:77"), "torch has no device 'cuda:77' here: there are cpu"),
+        (("--device", "cuda:77"), "torch has no device 'cuda:77' here: there"),
         (("--device", "abacus"), "torch has no device 'abacus'"),
         (("--device", " "), "name at least one"),
         (("--epochs", 0), "--epochs"),
@@ -383,6 +406,7 @@ def test_what_cannot_be_run(given, said):
 def test_wrong_usage(given, said):
     _, err = run("vision", "--data", "images", "--out", "run", *given, code=2)
     assert said in err
+    assert "mean 'bfloat16'" not in err  # which float16 is not
     assert not Path("run").exists()
 
 
@@ -459,6 +483,16 @@ def test_devices_by_default(monkeypatch, is_there, device):
     monkeypatch.setattr("torch.cuda.is_available", lambda: is_there)
     assert chosen_devices(None) == (device,)
     assert chosen_devices("cpu, cpu") == ("cpu", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("allowed", "shares", "expected"), [(6, (2,), 3), (1, (2,), 1), (20, (1,), 8), (6, (1, 2), 4)]
+)
+def test_threads_by_default_are_those_that_torch_may_use(monkeypatch, allowed, shares, expected):
+    """Which is OMP_NUM_THREADS if it is set: shared by devices, and for each process of several."""
+    monkeypatch.setattr("torch.get_num_threads", lambda: allowed)
+    monkeypatch.setattr("joblib.cpu_count", lambda: 8)
+    assert _threads(*shares) == expected
 
 
 def test_help_shows_an_example_and_the_protocol():

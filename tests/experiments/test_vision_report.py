@@ -17,7 +17,8 @@ from refinecal.cli._voice import Voice
 from refinecal.cli.experiment_report import report
 from refinecal.experiments.store import RunFolder
 from refinecal.experiments.vision.analysis import Analysis, Procedure
-from refinecal.experiments.vision.report import is_report, page, write_report
+from refinecal.experiments.vision.intervals import paired
+from refinecal.experiments.vision.report import cards, is_report, page, write_report
 from refinecal.experiments.vision.results import read_results
 from refinecal.experiments.vision.words import lead, measured, sentence
 from refinecal.report import Figure, Page, Section, Table, Written, render
@@ -164,7 +165,11 @@ def test_failures_and_what_was_run_are_told(analysis):
     ]
     about = {row[0]: row[1:] for row in found.rows}
     assert about["runs"] == ["3", "2", "10"]
-    assert about["training images"][:2] == ["900", "900"]
+    sizes = [about[f"{part} images"] for part in ("training", "validation", "test")]
+    assert [each[0] for each in sizes] == ["900", "8", "12"]
+    assert [each[2].replace(GAP, " ") for each in sizes] == ["45 000", "5 000", "10 000"]
+    headline = table(made, "Refinement + TS against").rows[0][0]
+    assert (plain(headline), "-" in headline) == (NAME, False)  # no break at a hyphen
     assert about["epochs"] == ["60", "60", "300"]
     assert about["precision"] == ["float32"] * 3
     assert about["weight decay"] == ["0.0001"] * 3
@@ -247,6 +252,56 @@ def test_sentences(analysis, tmp_path):
     assert lead(single).endswith("by 9.0 %. One run cannot tell what another seed would change.")
 
 
+def test_what_does_not_differ_is_equal_and_what_is_small_has_digits(analysis):
+    found = {**analysis.headlines}
+    first, second = found
+    same, apart = paired([1.0] * 3, [1.0] * 3), found[first]
+    for headlines, said in (
+        ({first: same, second: same}, "left the test log loss as it was in all 2 comparisons."),
+        ({first: same, second: apart}, "in 1 of 2 comparisons, and raised it in none; 1 is equal."),
+        (
+            {first: same, second: paired([1.0, 2.0], [2.0, 1.0])},
+            "in none of 2 comparisons, and raised it in none; 1 is undecided and 1 is equal.",
+        ),
+        (
+            {first: apart._replace(mean=-7e-5, half=1e-5)},
+            "after temperature scaling by 0.03 %. Refinement",
+        ),
+        ({first: apart._replace(mean=1e-9, half=0.0)}, "as it was (to 0.0001 %). Refinement chose"),
+    ):
+        other = Analysis(analysis.results)
+        other.__dict__["headlines"] = headlines
+        assert said in lead(other)
+        assert {card.label for card in cards(other)[1:]} == {"change of test log loss"}
+
+
+def test_infinite_temperatures_are_told(tmp_path, capsys):
+    plan = made_plan(seeds=3)
+    folder = RunFolder.create(tmp_path / "run", plan)
+    for key in plan.units():
+        unit = made_unit(key, plan)
+        if key.seed == 1:
+            unit.history["val.beta"][[RISK - 1, CALIBRATED - 1]] = 0.0
+        unit.save(folder.unit_path(key))
+    analysis = Analysis(read_results(folder.path))
+    said = (
+        f"n 1 of 3 trainings of {NAME} the best temperature is infinite at the epoch that log loss, ECE and "
+        "smooth ECE chose: after TS all classes are equally likely there"
+    )
+    assert any(said in plain(each).replace(GAP, " ") for each in page(analysis).points)
+    show(Voice(), analysis)
+    assert f"note: i{said}" in " ".join(capsys.readouterr().err.split())
+
+
+def test_if_all_are_equally_good_none_is_marked(short, capsys):
+    analysis = Analysis(read_results(short))
+    show(Voice(), analysis)
+    out = capsys.readouterr().out
+    assert out.count("*") == 1  # where it is explained
+    found = table(page(analysis), f"{OTHER}: test scores after")
+    assert not any(cell.strong for row in found.rows for cell in row[1:])
+
+
 def test_one_run_has_a_page_without_intervals(tmp_path):
     made_run(tmp_path / "one", made_plan(seeds=1))
     made = page(Analysis(read_results(tmp_path / "one")))
@@ -304,7 +359,8 @@ def test_the_command_shows_tables_and_names_files(run, told):
     out, err = told
     assert "5 trainings on 2 data sets" in out
     assert "failed: resnet18 on fashion-mnist, seed 2: MemoryError" in err
-    line = next(line for line in out.splitlines() if NAME in line and " refinement " in line)
+    lines = [line.strip() for line in out.splitlines()]
+    line = next(line for line in lines[lines.index(NAME) :] if line.startswith("refinement "))
     assert "0.228 ± 0.004*" in line
     assert "−0.0248 ± 0.0056" in out
     assert f"Report:  {run}/report/report.html" in out
@@ -355,6 +411,12 @@ def test_what_is_shown_fits(analysis, columns, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= columns
     assert ("Left out for want of room" in out) == (columns < 140)
+    lines = [line.strip() for line in out.splitlines()]
+    assert (lines.count(NAME), lines.count(OTHER)) == (1, 1)  # each once, above its rows
+    scores = lines[lines.index(NAME) + 2]
+    assert (" ECE" in scores, "smooth ECE" in scores) == (columns >= 80, columns > 80)
+    for said in ("− · 0 · + are the runs", "(log loss, Brier score, accuracy, refinement)"):
+        assert said in " ".join(lines)
 
 
 def test_the_command_refuses_what_it_cannot_do(run, tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from pictures import assert_in_palette, assert_readable, blank
 
-from refinecal.plots.experiment import draw_panels
+from refinecal.plots.experiment import StoppingTimesDisplay, draw_panels
 from refinecal.plots.run_curves import RunCurvesDisplay
 from refinecal.plots.run_differences import RunDifferencesDisplay, group_looks
 
@@ -150,6 +150,19 @@ def test_boxes_are_quantiles_of_all_runs_and_every_run_is_a_dot():
     said = [text.get_text() for text in display.ax_.get_legend().get_texts()]
     assert said == ["cifar10", "svhn"]
     assert_in_palette(display.figure_)
+
+
+@pytest.mark.parametrize(("runs", "lines", "boxes"), [(4, 1, 0), (5, 6, 1)])
+def test_few_runs_have_a_median_but_no_box(runs, lines, boxes):
+    """A box is its edges, two whiskers of two lines each, and the median."""
+    values = list(range(1, runs + 1))
+    differences = RunDifferencesDisplay({"a": {"svhn": values}}).plot(blank())
+    epochs = StoppingTimesDisplay({"a": values}, 10, least=5).plot(blank())
+    for ax, more in ((differences.ax_, 1), (epochs.ax_, 0)):  # the former has a line at 0
+        assert len(ax.lines) == lines + more
+        assert len(ax.collections) == 1 + boxes
+        assert np.median(values) in [line.get_xdata()[0] for line in ax.lines]
+    assert len(StoppingTimesDisplay({"a": values}, 10).plot(blank()).ax_.lines) == 6
 
 
 def test_one_group_needs_no_key_and_empty_rows_no_box():

@@ -63,12 +63,12 @@ def found_sets(
     return None
 
 
-def to_resume(out: Path, kind: str) -> RunFolder | None:
-    """Return the run of an experiment in a folder, which no other process may be at; ``None`` without one."""
+def to_resume(out: Path, kind: str) -> RunFolder:
+    """Return the run of an experiment in a folder, which no other process may be at."""
     from refinecal.experiments.store import PLAN, RunFolder
 
     if not (out / PLAN).is_file():
-        return None
+        raise ValueError(f"{shown(out)} holds no run to resume: leave out --resume to begin one")
     folder = RunFolder(out)
     folder.check_kind(kind)
     folder.check_idle()
@@ -122,17 +122,13 @@ def opened(
     return folder
 
 
-def check_begin(out: Path, is_named: bool, resume: bool, dask: str | None) -> None:
+def check_begin(out: Path, is_named: bool, dask: str | None) -> None:
     """Refuse to begin a run without tables, in a folder that is in use, or on a cluster that is not there."""
     from refinecal.experiments.running import check_cluster
     from refinecal.experiments.store import RunFolder
 
     if not is_named:
-        raise ValueError(
-            f"{shown(out)} holds no run to resume: name tables with --data to begin one"
-            if resume
-            else "there are no tables: name them with --data, --talent or --openml"
-        )
+        raise ValueError("there are no tables: name them with --data, --talent or --openml")
     RunFolder.check_new(out)
     if dask is not None:
         check_cluster(dask)

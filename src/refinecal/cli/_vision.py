@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 NOTHING = "none"  # of augmentation
 
 
-def chosen(option: str, text: str | None, known: tuple[str, ...]) -> tuple[str, ...] | None:
+def chosen(
+    option: str, text: str | None, known: tuple[str, ...], guess: bool = True
+) -> tuple[str, ...] | None:
     """Return the names of a list, each of which has to be known; ``None`` if there is no list.
 
     >>> chosen("--model", "small, resnet18", ("resnet18", "small"))
@@ -36,7 +38,7 @@ def chosen(option: str, text: str | None, known: tuple[str, ...]) -> tuple[str, 
     found = names(option, text)
     for name in found or ():
         if name not in known:
-            near = get_close_matches(name.lower(), known, 1)
+            near = get_close_matches(name.lower(), known, 1) if guess else []
             meant = f" Did you mean {near[0]!r}?" if near else ""
             raise typer.BadParameter(
                 f"{name!r} is none of {', '.join(known)}.{meant}", param_hint=option
@@ -44,10 +46,10 @@ def chosen(option: str, text: str | None, known: tuple[str, ...]) -> tuple[str, 
     return found
 
 
-def one_of(option: str, text: str | None, known: tuple[str, ...]) -> str | None:
-    """Return a name, which has to be known; ``None`` if there is none."""
+def one_of(option: str, text: str | None, known: tuple[str, ...], guess: bool = True) -> str | None:
+    """Return a name, which has to be known; ``None`` if there is none. Else ``guess`` which was meant."""
     if text is not None and text not in known:
-        chosen(option, text, known)
+        chosen(option, text, known, guess)
         raise typer.BadParameter(f"{text!r} is not one of {', '.join(known)}", param_hint=option)
     return text
 
@@ -73,10 +75,11 @@ def _check_device(torch: Any, name: str) -> None:
     try:
         torch.zeros(1, device=name).item()  # there are devices that hold no numbers
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        n = torch.cuda.device_count()
-        there = ", ".join(["cpu", *(f"cuda:{place}" for place in range(n))])
+        there = ["cpu", *(f"cuda:{place}" for place in range(torch.cuda.device_count()))]
+        are = "is only" if len(there) == 1 else "are"
         raise typer.BadParameter(
-            f"torch has no device {name!r} here: there are {there}", param_hint="--device"
+            f"torch has no device {name!r} here: there {are} {', '.join(there)}",
+            param_hint="--device",
         ) from error
 
 
@@ -121,11 +124,7 @@ def opened(
     folder = to_resume(out, "vision") if resume else None
     if folder is None:
         if data is None:
-            raise ValueError(
-                f"{shown(out)} holds no run to resume: name a folder of images with --data to begin one"
-                if resume
-                else "there are no images: name their folder with --data"
-            )
+            raise ValueError("there are no images: name their folder with --data")
         RunFolder.check_new(out)
         default: dict[str, Any] = {"datasets": ("cifar10",), "n_threads": threads}
         with _by_options():
@@ -202,9 +201,8 @@ def _images(voice: Voice, data: Path, name: str, download: bool, check: bool) ->
 
     try:
         return images.read_images(data, name, check)
-    except FileNotFoundError as error:
+    except FileNotFoundError:
         if not download:
-            error.add_note("--download gets them, where there is a network")
             raise
     images.download(name, data, progress=voice.err.is_terminal and not voice.quiet)
     return images.read_images(data, name, check)

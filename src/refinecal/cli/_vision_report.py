@@ -11,7 +11,7 @@ from refinecal.cli._voice import Voice, count
 
 if TYPE_CHECKING:
     from refinecal.experiments.vision.analysis import Analysis
-    from refinecal.experiments.vision.results import Results
+    from refinecal.experiments.vision.results import Group, Results
 
 SPARE = ("p", "− · 0 · +", "runs", "%")  # columns to leave out first
 SPARE_SCORES = ("smooth ECE", "ECE", "Brier score", "accuracy")
@@ -39,23 +39,25 @@ def report_vision(
 
 def show(voice: Voice, analysis: Analysis) -> None:
     """Show the main table, refinement against log loss, and what that means."""
-    from refinecal.experiments.vision.words import lead
+    from refinecal.experiments.vision.analysis import METRIC_WORDS, PAPER, group_word
+    from refinecal.experiments.vision.words import flat, lead
 
     results = analysis.results
     sets = len({dataset for dataset, _ in analysis.groups})
     trained = count(len(results.trainings), "training")
     voice.say(f"{trained} on {count(sets, 'data set')}", "bold")
     _unfinished(voice, results)
+    for line in flat(analysis):
+        voice.note(f"{line[0].lower()}{line[1:]}")
     scores = ["log loss", "Brier score", "accuracy", "ECE", "smooth ECE"]
-    voice.table(
-        ["model and data set", "stopping metric", *scores],
-        _scores(analysis),
-        left=(0, 1),
-        spare=SPARE_SCORES,
-    )
+    for group in analysis.groups:
+        voice.say(f"\n{group_word(group)}", "bold")
+        voice.table(["stopping metric", *scores], _scores(analysis, group), spare=SPARE_SCORES)
+    four = ", ".join(METRIC_WORDS[name] for name in PAPER)
     voice.tell(
         "Test scores after temperature scaling (TS), of the epoch that each metric chose: means over runs "
-        "± half of the 95 % interval. * is the best of the four."
+        f"± half of the 95 % interval. * is the best of the paper's four metrics ({four}), unless all are "
+        "equal."
     )
     if analysis.headlines:
         header = [
@@ -68,33 +70,30 @@ def show(voice: Voice, analysis: Analysis) -> None:
             "all told",
         ]
         voice.table(header, _headlines(analysis), left=(0, 6), spare=SPARE)
-        voice.tell("Paired differences in test log loss + TS; negative is better.")
+        voice.tell(
+            "Paired differences in test log loss + TS; negative is better. − · 0 · + are the runs in which "
+            "the difference is negative, exactly 0, and positive."
+        )
     voice.tell(lead(analysis), "bold")
 
 
-def _scores(analysis: Analysis) -> list[list[str]]:
-    from refinecal.experiments.vision.analysis import (
-        METRIC_WORDS,
-        PAPER,
-        TABLE,
-        Procedure,
-        group_word,
-    )
+def _scores(analysis: Analysis, group: Group) -> list[list[str]]:
+    from refinecal.experiments.vision.analysis import METRIC_WORDS, PAPER, TABLE, Procedure
     from refinecal.experiments.vision.words import measured
 
-    rows = []
-    for group in analysis.groups:
-        best = {score: analysis.best(group, score) for score in TABLE}
-        for metric in analysis.metrics(group):
-            if metric not in PAPER:
-                continue
-            cells = [
+    best = {score: analysis.best(group, score) for score in TABLE}
+    return [
+        [
+            METRIC_WORDS[metric],
+            *(
                 measured(analysis.mean(group, Procedure(metric), score), score)
                 + ("*" if metric in best[score] else " ")
                 for score in TABLE
-            ]
-            rows.append([group_word(group), METRIC_WORDS[metric], *cells])
-    return rows
+            ),
+        ]
+        for metric in analysis.metrics(group)
+        if metric in PAPER
+    ]
 
 
 def _headlines(analysis: Analysis) -> list[list[str]]:

@@ -19,6 +19,7 @@ COMMANDS = (  # what the library says, and what that is on the command line
     (r"\bsample_weight=?", "--weight"),
     (r"\bclasses=", "--columns "),
     (r"\bread it with check=False", "pass --no-check"),
+    (r"\bget them with download\(.*\)$", "get them with --download"),
     (r"\bpredictions\[(['\"])(.+?)\1\]", r"the predictions of \1\2\1"),
 )
 ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\^_])?")

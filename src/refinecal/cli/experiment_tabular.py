@@ -173,7 +173,7 @@ def tabular(
         only, is_named = names("--sets", sets), bool(data or talent or openml)
         before = to_resume(out, "tabular") if resume else None
         if before is None:
-            check_begin(out, is_named, resume, dask)
+            check_begin(out, is_named, dask)
         found = found_sets(data, talent, openml, target or target_of(before), only)
         folder = opened(voice, out, found, given, before, only)
         remove_damaged(voice, folder, UnitResult.is_whole)

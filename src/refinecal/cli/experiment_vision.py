@@ -35,7 +35,10 @@ def _of_run(name: str, help: str, metavar: str = "N", **more: Any) -> Any:
     return number(name, help, metavar=metavar, rich_help_panel=RUNNING, **more)
 
 
-@command("refinecal experiment vision --data images --dataset cifar10 --seeds 10 --out run")
+@command(
+    "refinecal experiment vision --data images --dataset fashion-mnist --model small --epochs 20 --seeds 3 "
+    "--out run"
+)
 def vision(
     out: Annotated[
         Path, file("--out", "-o", help="The folder of the run: a new one, or --resume.")
@@ -58,7 +61,8 @@ def vision(
         int | None,
         number(
             "--limit",
-            "Only so many training images, for a quick look.",
+            "Only so many training images, for a quick look; all test images are still predicted after "
+            "each epoch.",
             min=2,
             rich_help_panel=IMAGES,
         ),
@@ -139,7 +143,13 @@ def vision(
         ),
     ] = None,
     threads: Annotated[
-        int | None, _of_run("--threads", "Of each training.", min=1, show_default="all cores")
+        int | None,
+        _of_run(
+            "--threads",
+            "Of each training.",
+            min=1,
+            show_default="all cores, or OMP_NUM_THREADS, shared by the devices",
+        ),
     ] = None,
     resume: Annotated[
         bool,
@@ -181,7 +191,7 @@ def vision(
         "lr": lr,
         "weight_decay": weight_decay,
         "batch": batch,
-        "precision": one_of("--precision", precision, PRECISIONS),
+        "precision": one_of("--precision", precision, PRECISIONS, guess=False),
         "limit_train": limit,
         "n_threads": threads,
         **chosen_augmentation(augment),
@@ -193,8 +203,7 @@ def vision(
         voice = Voice(quiet=True)
 
     def begin() -> RunFolder:
-        width = len(devices) if ranks is None else ranks.size
-        threads = _threads(width)
+        threads = _threads(len(devices)) if ranks is None else _threads(1, ranks.size)
         folder = opened(voice, out, data, given, resume, threads, devices, download, not no_check)
         remove_damaged(voice, folder, VisionUnit.is_whole)
         return folder
@@ -218,11 +227,13 @@ def vision(
         raise typer.Exit(SOME_FAILED)
 
 
-def _threads(width: int) -> int:
-    """Return how many threads each of some processes can have."""
+def _threads(devices: int, ranks: int = 1) -> int:
+    """Return how many threads a training can have: OMP_NUM_THREADS says how many are for one process."""
     import joblib  # type: ignore[import-untyped]
+    import torch
 
-    return max(int(joblib.cpu_count()) // width, 1)
+    cores = int(joblib.cpu_count()) // ranks  # that this process may use
+    return max(min(torch.get_num_threads(), cores) // devices, 1)
 
 
 # ---- while it runs -----------------------------------------------------------------------------------------

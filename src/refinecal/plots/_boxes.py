@@ -26,6 +26,8 @@ GOLDEN = 0.6180339887498949  # multiples of it, less whole numbers, are never cl
 SPREAD = 0.56  # of the distance of two boxes, over which the dots of one are spread
 HALF_BOX = 0.32
 LONGEST = 24  # characters of a name
+LINE: Any = {"color": PALETTE["text"], "zorder": 3, "solid_capstyle": "butt"}
+FEW = 5  # runs: fewer have no quartiles worth a box
 
 
 def quantiles_of(values: Mapping[str, Floats]) -> dict[str, tuple[float, ...]]:
@@ -45,10 +47,12 @@ def spread(values: Floats) -> Floats:
     return shifts
 
 
-def draw_box(ax: Axes, row: int, at: tuple[float, ...], colour: str) -> None:
-    """Draw a box with its median and whiskers at five quantiles."""
+def draw_box(ax: Axes, row: int, at: tuple[float, ...], colour: str, whole: bool = True) -> None:
+    """Draw a box with its median and whiskers at five quantiles; or if not ``whole``, the median alone."""
     low, first, middle, third, high = at
-    line: Any = {"color": PALETTE["text"], "zorder": 3, "solid_capstyle": "butt"}
+    if not whole:
+        _draw_median(ax, row, middle)
+        return
     ax.fill_between(
         [first, third],
         row - HALF_BOX,
@@ -59,11 +63,15 @@ def draw_box(ax: Axes, row: int, at: tuple[float, ...], colour: str) -> None:
         zorder=1,
     )
     edges = [first, third, third, first, first], row + HALF_BOX * np.array([-1, -1, 1, 1, -1])
-    ax.plot(*edges, **line, linewidth=0.8)
-    ax.plot([middle, middle], [row - HALF_BOX, row + HALF_BOX], **line, linewidth=2.0)
+    ax.plot(*edges, **LINE, linewidth=0.8)
+    _draw_median(ax, row, middle)
     for end, start in ((low, first), (high, third)):
-        ax.plot([start, end], [row, row], **line, linewidth=0.8)
-        ax.plot([end, end], [row - HALF_BOX / 2, row + HALF_BOX / 2], **line, linewidth=0.8)
+        ax.plot([start, end], [row, row], **LINE, linewidth=0.8)
+        ax.plot([end, end], [row - HALF_BOX / 2, row + HALF_BOX / 2], **LINE, linewidth=0.8)
+
+
+def _draw_median(ax: Axes, row: int, middle: float) -> None:
+    ax.plot([middle, middle], [row - HALF_BOX, row + HALF_BOX], **LINE, linewidth=2.0)
 
 
 def name_rows(ax: Axes, names: Sequence[str]) -> None:

@@ -126,6 +126,8 @@ class StoppingTimesDisplay:
         What a step is: "round", "epoch" ...
     colours : mapping of str to str, optional
         As for :class:`RelativeDifferencesDisplay`.
+    least : int, default 1
+        Of fewer steps there is no box, only their median.
 
     Attributes
     ----------
@@ -148,6 +150,7 @@ class StoppingTimesDisplay:
         most: float,
         step_name: str = "step",
         colours: Mapping[str, str] | None = None,
+        least: int = 1,
     ) -> None:
         self.names = [str(name) for name in steps]
         self.steps = {name: _line(f"steps[{name!r}]", each) for name, each in steps.items()}
@@ -158,7 +161,7 @@ class StoppingTimesDisplay:
                 raise ValueError(f"steps[{name!r}] holds {each.max():g}, but most is {most:g}")
         if not any(each.size for each in self.steps.values()):
             raise ValueError("steps holds no step: there is nothing to draw")
-        self.most, self.step_name = most, step_name
+        self.most, self.step_name, self.least = most, step_name, least
         self._colours = _check_colours(colours or {}, self.names)
         self.quantiles = quantiles_of(self.steps)
 
@@ -173,7 +176,7 @@ class StoppingTimesDisplay:
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         ax.minorticks_off()
         faint = {name: np.zeros(each.shape, bool) for name, each in self.steps.items()}
-        self.dots_ = _draw_rows(ax, self.steps, self.quantiles, self._colours, faint)
+        self.dots_ = _draw_rows(ax, self.steps, self.quantiles, self._colours, faint, self.least)
         ax.set_xlabel(f"best {self.step_name}")
         return self
 
@@ -304,6 +307,7 @@ def _draw_rows(
     quantiles: Mapping[str, tuple[float, ...]],
     colours: Mapping[str, str],
     faint: Mapping[str, NDArray[np.bool_]],
+    least: int = 1,
 ) -> dict[str, PathCollection]:
     """Draw one row per name, the first on top: dots below, the box above them."""
     dots = {}
@@ -313,7 +317,7 @@ def _draw_rows(
         look: Any = {"s": 9, "color": colour, "alpha": alpha, "linewidths": 0, "zorder": 2}
         if each.size:
             dots[name] = ax.scatter(each, row + spread(each), **look)
-            draw_box(ax, row, quantiles[name], colour)
+            draw_box(ax, row, quantiles[name], colour, each.size >= least)
     name_rows(ax, list(values))
     return dots
 

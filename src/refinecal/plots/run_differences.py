@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refinecal.plots._boxes import (
+    FEW,
     axis_name,
     draw_box,
     name_rows,
@@ -35,7 +36,8 @@ class RunDifferencesDisplay:
     """Boxes of relative differences, in percent, one row per procedure and one dot per run (figure 4).
 
     A box ends at the quartiles of all runs, its line is the median, its whiskers end at the 10 % and 90 %
-    quantiles. The axis is logarithmic beyond 0.1 % either side of 0.
+    quantiles; of fewer than 5 runs there is only the line. The axis is logarithmic beyond 0.1 % either side
+    of 0.
 
     Parameters
     ----------
@@ -126,7 +128,8 @@ class RunDifferencesDisplay:
             begin += len(part)
             look: Any = {"s": 14, "color": PALETTE[colour], "alpha": 0.75, "linewidths": 0}
             self.dots_[name, group] = ax.scatter(part, at, marker=mark, zorder=3.5, **look)
-        draw_box(ax, row, self.quantiles[name], PALETTE["before"])
+        whole = together.size >= FEW
+        draw_box(ax, row, self.quantiles[name], PALETTE["before"], whole)
 
 
 def group_looks(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any
 
+from refinecal.experiments.vision.analysis import group_word
 from refinecal.experiments.vision.intervals import Mean
+from refinecal.experiments.vision.results import Group
 from refinecal.experiments.vision.words import chance, measured
 from refinecal.report import Column, Figure, Table, Written
 
@@ -22,6 +24,11 @@ UNBROKEN = str.maketrans(
 def unbroken(text: str) -> str:
     """Keep a few words, or a number among them, on one line."""
     return text.translate(UNBROKEN)
+
+
+def group_cell(group: Group) -> str:
+    """Return what a group of trainings is called, with no break within the name of a model or data set."""
+    return group_word(group).replace("-", "\N{NON-BREAKING HYPHEN}")
 
 
 def measured_cell(found: Mean, score: str, is_best: bool) -> Written:

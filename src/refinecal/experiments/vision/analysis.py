@@ -146,11 +146,12 @@ class Analysis:
         return mean_of(self.values(group, procedure, score))
 
     def best(self, group: Group, score: str, scaled: bool = True) -> set[str]:
-        """Return which of the paper's metrics have the best mean, as it is printed; no others count."""
+        """Return which of the paper's metrics have the best mean, as it is printed; none if all are equal."""
         names = [name for name in self.metrics(group) if name in PAPER]
-        return best_of(
+        found = best_of(
             {name: self.mean(group, Procedure(name, scaled), score) for name in names}, score
         )
+        return set() if len(found) == len(names) > 1 else found
 
     def published(self, group: Group, score: str) -> dict[str, Mean]:
         """Return what the paper printed, by stopping metric."""

@@ -11,17 +11,18 @@ from refinecal.experiments.vision._cells import (
     Blocks,
     Cells,
     Columns,
+    group_cell,
     known,
     plain,
     unbroken,
 )
 from refinecal.experiments.vision.analysis import (
     DATASET_WORDS,
+    IMAGES,
     MODEL_WORDS,
     PROTOCOL,
     Analysis,
     ended_before,
-    group_word,
 )
 from refinecal.experiments.vision.published import RUNS
 from refinecal.experiments.vision.results import Results, Training
@@ -49,7 +50,7 @@ def costs_section(analysis: Analysis) -> Section:
     ]
     rows: list[Cells] = [
         [
-            group_word((each.dataset, each.model)),
+            group_cell((each.dataset, each.model)),
             Written(unbroken(duration(60 * each.minutes)), each.minutes),
             *(known(part) for part in (each.evaluating, each.metrics)),
             *(known(each.images_per_second), known(each.gflops), each.memory / 1e6),
@@ -64,7 +65,7 @@ def _estimate_table() -> Table:
     """Return the hours of the full protocol by GPU."""
     rows: list[Cells] = [
         [
-            *(MODEL_WORDS[each.model], unbroken(DATASET_WORDS[each.dataset])),
+            *(unbroken(MODEL_WORDS[each.model]), unbroken(DATASET_WORDS[each.dataset])),
             *(each.runs, each.flops / 1e18),
             *(cost.hours(each.flops, peak) for peak in cost.PEAKS.values()),
         ]
@@ -103,7 +104,8 @@ def _recipes_table(analysis: Analysis, model: str) -> Table:
     """Return how a model was trained, with a column for each data set, beside the paper's protocol."""
     groups = [group for group in analysis.groups if group[1] == model]
     about = [_about(analysis.results.of(group)) for group in groups]
-    paper = {"runs": RUNS, **{name.replace("_", " "): value for name, value in PROTOCOL.items()}}
+    recipe = {name.replace("_", " "): value for name, value in PROTOCOL.items()}
+    paper = {"runs": RUNS, **_paper_images([dataset for dataset, _ in groups]), **recipe}
     rows: list[Cells] = [
         [name, *(plain(each.get(name)) for each in about), plain(paper.get(name))]
         for name in dict.fromkeys(name for each in about for name in each)
@@ -112,6 +114,18 @@ def _recipes_table(analysis: Analysis, model: str) -> Table:
     title = f"What was run: {MODEL_WORDS.get(model, model)}"
     help = "Appendix E; precision is that of the published script."
     return Table(title, ["setting", *sets, Column("the paper", help=help)], rows)
+
+
+def _paper_images(datasets: list[str]) -> dict[str, str]:
+    """Return how many images of each kind the paper had, of those data sets that it had."""
+    share = PROTOCOL["validation"]
+    assert isinstance(share, float)
+    sizes: dict[str, list[int]] = {}
+    for train, test in (IMAGES[name] for name in datasets if name in cost.DATASETS):
+        n_val = round(share * train)
+        for name, n in (("training", train - n_val), ("validation", n_val), ("test", test)):
+            sizes.setdefault(f"{name} images", []).append(n)
+    return {name: " or ".join(map(number, dict.fromkeys(each))) for name, each in sizes.items()}
 
 
 def _about(trainings: list[Training]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from refinecal.experiments.vision.analysis import (
     procedure_word,
 )
 from refinecal.experiments.vision.results import Group, Training
+from refinecal.plots._boxes import FEW
 from refinecal.plots.experiment import StoppingTimesDisplay, draw_panels
 from refinecal.plots.run_curves import RunCurvesDisplay
 from refinecal.plots.run_differences import RunDifferencesDisplay, group_looks
@@ -92,6 +93,7 @@ def over_runs(analysis: Analysis, group: Group) -> Figure:
     }
     many = "thin lines are runs, thick ones" if runs <= 5 else "bands hold all runs, lines are"
     each = f"{runs} runs: {many} their mean. " if runs > 1 else ""
+    brackets = " Epochs that are named are medians over runs, with the range in brackets."
     said = "; ".join(
         f"{title}: {', '.join(display.said().values())}" for title, display in panels.items()
     )
@@ -100,7 +102,7 @@ def over_runs(analysis: Analysis, group: Group) -> Figure:
         f"{group_word(group)}: {'all runs' if runs > 1 else 'validation and test images'}",
         f"{each}Left, a dot where each run is lowest. Right, the test log loss as it is, and after "
         "temperature scaling (TS) by the validation images; dots on the latter are the epochs that log loss "
-        "and refinement chose, of validation images.",
+        f"and refinement chose, of validation images.{brackets * (runs > 1)}",
         said,
         wide=(7.2, 3.5),
         narrow=(3.6, 6.4),
@@ -132,9 +134,9 @@ def differences(analysis: Analysis) -> Figure:
         lambda canvas: display.plot(canvas.add_subplot()),
         "Test log loss relative to log loss + TS",
         spaced(
-            "As figure 4 of the paper, turned on its side. One dot per run. Boxes end at the quartiles, "
-            "whiskers at the 10 and 90 % quantiles of all runs. Left of 0 is better than stopping by "
-            "log loss and temperature scaling (TS). The axis is logarithmic beyond 0.1 %."
+            f"As figure 4 of the paper, turned on its side. One dot per run. "
+            f"{_marks(max(each.size for each in display.values.values()))} Left of 0 is better than stopping "
+            "by log loss and temperature scaling (TS). The axis is logarithmic beyond 0.1 %."
         ),
         said,
         wide=(7.2, 0.9 + 0.42 * rows + 0.18 * -(-len(key) // 5)),
@@ -156,9 +158,11 @@ def epochs(analysis: Analysis) -> Figure:
                 METRIC_WORDS[metric]: COLOURS.get(metric, "calibration")
                 for metric in analysis.metrics(group)
             },
+            least=FEW,
         )
         for group in analysis.groups
     }
+    most = max(len(analysis.results.of(group)) for group in analysis.groups)
     rows = max(len(each.names) for each in panels.values())
     height = 0.8 + 0.27 * rows
     said = "; ".join(
@@ -168,10 +172,20 @@ def epochs(analysis: Analysis) -> Figure:
     return Figure(
         lambda canvas: draw_panels(canvas, panels),
         "Epochs that each metric chose",
-        "One dot per run; boxes and whiskers as in the figure of differences.",
+        spaced(f"One dot per run. {_marks(most)}"),
         said,
         wide=(7.2, 0.2 + height * -(-len(panels) // 2)),
         narrow=(3.6, len(panels) * (height + 0.2)),
+    )
+
+
+def _marks(runs: int) -> str:
+    """Say what is drawn over the dots of so many runs, or fewer."""
+    if runs < FEW:
+        return "A line is the median."
+    return (
+        "A line is the median; boxes end at the quartiles, whiskers at the 10 and 90 % quantiles, of "
+        f"{FEW} runs or more."
     )
 
 

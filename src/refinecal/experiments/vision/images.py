@@ -26,6 +26,10 @@ __all__ = ["DATASETS", "ImageSet", "available", "download", "read_images", "vali
 
 DATASETS = tuple(FORMS)
 """Names of the sets."""
+OTHERWISE = {  # what may be there instead of the files that are downloaded
+    "cifar10": " (or cifar-10-python.tar.gz, or mosaics)",
+    "cifar100": " (or cifar-100-python.tar.gz)",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,7 +158,7 @@ def read_images(folder: str | os.PathLike[str], name: str, check: bool = True) -
     Pickles in the latter are read but never run.
     """
     _check_name(name)
-    place, form = _found(_folder(folder), name)
+    place, form = _found(_folder(folder, name), name)
     (train_x, train_y), (test_x, test_y) = form.read(place, check)
     try:
         return ImageSet(
@@ -186,12 +190,14 @@ def _check_name(name: str) -> None:
         raise ValueError(f"name is {name!r}: {meant}There are {', '.join(DATASETS)}.")
 
 
-def _folder(folder: str | os.PathLike[str]) -> Path:
+def _folder(folder: str | os.PathLike[str], name: str) -> Path:
     path = Path(folder)
     if path.is_file():
         raise NotADirectoryError(f"{path} is a file: name the folder that holds it")
     if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist: name the folder that holds the images")
+        raise FileNotFoundError(
+            f"{path} does not exist: name the folder that holds the images, or {_getting(path, name)}"
+        )
     return path
 
 
@@ -204,12 +210,17 @@ def _look(folder: Path, name: str) -> tuple[Path, Form] | None:
 def _found(folder: Path, name: str) -> tuple[Path, Form]:
     found = _look(folder, name)
     if found is None:
-        files = ", ".join(DOWNLOADS[name])
+        files = ", ".join(DOWNLOADS[name]) + OTHERWISE.get(name, "")
         raise FileNotFoundError(
-            f"{folder} has no files of {name}: put {files} there, or into {folder / name}, or get them with "
-            f"download({name!r}, {str(folder)!r})"
+            f"{folder} has no files of {name}: put {files} there, or into {folder / name}, or "
+            f"{_getting(folder, name)}"
         )
     return found
+
+
+def _getting(folder: Path, name: str) -> str:
+    """Return how to get the official files; the command line says it in its own words."""
+    return f"get them with download({name!r}, {str(folder)!r})"
 
 
 def _own(array: NDArray[Any]) -> NDArray[Any]:

@@ -185,9 +185,12 @@ class VisionPlan:
         >>> plan.losses(replace(plan, datasets=("svhn", "cifar10"), seeds=20))
         []
         >>> plan.losses(replace(plan, seeds=5))
-        ['--seeds: 10, now 5']
+        ['--seeds: 10, now 5; seeds cannot become fewer']
         """
-        return self._said(other, _has_all)
+        fewer = "; seeds cannot become fewer"
+        return [
+            each + fewer * each.startswith(OPTIONS["seeds"]) for each in self._said(other, _has_all)
+        ]
 
     def _said(self, other: VisionPlan, fits: Callable[[str, Any, Any], bool]) -> list[str]:
         """Return in words which fields of ``other`` do not fit, and which images are others."""

@@ -21,7 +21,7 @@ from refinecal.experiments.vision.sections import (
     unscaled_section,
 )
 from refinecal.experiments.vision.tables import write_tables
-from refinecal.experiments.vision.words import lead, sentence, signed
+from refinecal.experiments.vision.words import flat, lead, percent, sentence
 from refinecal.report import Card, Page, save_figures, write
 from refinecal.report.of_evaluation import facts_of
 from refinecal.report.words import spaced
@@ -75,7 +75,13 @@ def page(analysis: Analysis) -> Page:
         TITLE,
         spaced(lead(analysis)),
         cards=cards(analysis),
-        points=[spaced(sentence(analysis, group)) for group in analysis.headlines],
+        points=[
+            spaced(each)
+            for each in (
+                *(sentence(analysis, group) for group in analysis.headlines),
+                *flat(analysis),
+            )
+        ],
         sections=sections,
         facts=_facts(analysis),
     )
@@ -89,10 +95,8 @@ def cards(analysis: Analysis) -> list[Card]:
     said += [f"{results.missing} not yet run"] if results.missing else []
     made = [Card("trainings", len(results.trainings), ", ".join(said) or "none failed")]
     for group in list(analysis.headlines)[:3]:
-        percent = signed(analysis.compared_to(group), 1)
-        made.append(
-            Card("test log loss", spaced(f"{percent} %"), f"by refinement: {group_word(group)}")
-        )
+        change = spaced(percent(analysis.compared_to(group)))
+        made.append(Card("change of test log loss", change, f"by refinement: {group_word(group)}"))
     return made
 
 

@@ -131,6 +131,11 @@ class Training:
             return float("nan")
         return float(self.curve(f"test.{score}{'_ts' if scaled else ''}")[epoch - 1])
 
+    def is_flat(self, metric: str) -> bool:
+        """Tell whether the best temperature is infinite at the epoch that a metric chose."""
+        epoch = self.best.get(metric)
+        return epoch is not None and bool(self.curve("val.beta")[epoch - 1] == 0)
+
     def rows(self) -> list[Row]:
         """Return a row for each metric that chose an epoch."""
         return [

@@ -11,6 +11,7 @@ from refinecal.experiments.vision._cells import (
     Cells,
     Columns,
     chance_cell,
+    group_cell,
     measured_cell,
     unbroken,
 )
@@ -71,7 +72,7 @@ def headline_section(analysis: Analysis) -> Section:
     ]
     rows: list[Cells] = [
         [
-            group_word(group),
+            group_cell(group),
             *(analysis.mean(group, one).mean for one in (REFERENCE, Procedure("refinement"))),
             Written(unbroken(gap(found)), found.mean),
             analysis.compared_to(group),
@@ -109,7 +110,7 @@ def tables_section(analysis: Analysis) -> Section:
     text = [
         "Test scores after temperature scaling, of the epoch that each metric chose on the validation "
         "images: means over runs ± half of the 95 % interval of Student's t. Bold is the best of the paper's "
-        "four metrics, with the decimals that are shown. ECE has 15 bins.",
+        "four metrics, with the decimals that are shown, unless all here are equal. ECE has 15 bins.",
     ]
     blocks: Blocks = []
     for group in analysis.groups:
@@ -264,7 +265,7 @@ def epochs_section(analysis: Analysis) -> Section:
         for metric in analysis.metrics(group):
             chosen = analysis.chosen(group, metric)
             spread = [float(each(chosen)) for each in (nanmin, nanmedian, nanmax)]
-            about = group_word(group), unbroken(METRIC_WORDS[metric])
+            about = group_cell(group), unbroken(METRIC_WORDS[metric])
             rows.append([*about, *(Written(f"{epoch:g}", epoch) for epoch in spread), last])
     counts = [Column(name, digits=0) for name in ("earliest", "median", "latest", "of")]
     columns: Columns = [GROUP_COLUMN, "metric", *counts]

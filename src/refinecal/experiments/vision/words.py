@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 
-from refinecal.experiments.vision.analysis import Analysis, group_word
+from refinecal.experiments.vision.analysis import METRIC_WORDS, Analysis, group_word
 from refinecal.experiments.vision.intervals import Mean, Paired
 from refinecal.experiments.vision.results import Group
 
-__all__ = ["chance", "gap", "lead", "measured", "sentence", "signed"]
+__all__ = ["chance", "flat", "gap", "lead", "measured", "percent", "sentence", "signed"]
 
 DECIMALS = 3  # of the paper's tables
 GAP_DECIMALS = 4  # of differences, which are small
+MOST_DECIMALS = 4  # of percents that would be 0.0 with fewer
 
 
 def measured(found: Mean, score: str = "log_loss", digits: int = DECIMALS) -> str:
@@ -50,13 +51,26 @@ def signed(value: float, digits: int) -> str:
     return (f"{rounded:+.{digits}f}" if rounded else f"{rounded:.{digits}f}").replace("-", "−")
 
 
+def percent(value: float) -> str:
+    """Return percents with one decimal, or as many as a small number needs not to be 0.
+
+    >>> percent(-2.04), percent(0.032), percent(0.0), percent(1e-9)
+    ('−2.0 %', '+0.03 %', '0.0 %', '0.0000 %')
+    """
+    return f"{signed(value, _decimals(value))} %"
+
+
+def _decimals(value: float) -> int:
+    return next((n for n in range(1, MOST_DECIMALS) if not value or round(value, n)), MOST_DECIMALS)
+
+
 def sentence(analysis: Analysis, group: Group) -> str:
     """Say how stopping by refinement compares with log loss in one group."""
     found = analysis.headlines[group]
     loss = analysis.compared_to(group)
     runs = "1 run" if found.runs == 1 else f"{found.runs} runs"
     said = (
-        f"{group_word(group)}, over {runs}: {gap(found)} in test log loss ({signed(loss, 1)} %), lower in "
+        f"{group_word(group)}, over {runs}: {gap(found)} in test log loss ({percent(loss)}), lower in "
         f"{found.lower}, equal in {found.equal}, higher in {found.higher}"
     )
     return f"{said}. {VERDICTS[found.verdict]}"
@@ -87,22 +101,65 @@ def lead(analysis: Analysis) -> str:
         return "Log loss and refinement were not both tracked, so they cannot be compared."
     if len(found) == 1:
         (group,) = found
-        loss = analysis.compared_to(group)
-        if not loss:
-            return (
-                f"{group_word(group)}: stopping by refinement instead of log loss left the test log loss "
-                "after temperature scaling as it was."
-            )
-        way = "lowered" if loss < 0 else "raised"
-        return (
-            f"{group_word(group)}: stopping by refinement instead of log loss {way} the test log loss after "
-            f"temperature scaling by {abs(loss):.1f} %. {VERDICTS[found[group].verdict]}"
-        )
-    verdicts = [each.verdict for each in found.values()]
-    lower, higher = verdicts.count("lower"), verdicts.count("higher")
-    rest = len(verdicts) - lower - higher
-    undecided = "" if not rest else f"; {rest} {'is' if rest == 1 else 'are'} undecided"
-    return (
-        "Stopping by refinement instead of log loss lowered the test log loss, beyond what seeds change, in "
-        f"{lower or 'none'} of {len(verdicts)} comparisons, and raised it in {higher or 'none'}{undecided}."
+        return f"{group_word(group)}: {_lead_of_one(found[group], analysis.compared_to(group))}"
+    return _lead_of_several(list(found.values()))
+
+
+def _lead_of_one(found: Paired, loss: float) -> str:
+    start, what = (
+        "stopping by refinement instead of log loss",
+        "test log loss after temperature scaling",
     )
+    if not loss:
+        return f"{start} left the {what} as it was."
+    if not round(loss, MOST_DECIMALS):
+        least = f"{10.0**-MOST_DECIMALS:.{MOST_DECIMALS}f}"
+        return f"{start} left the {what} as it was (to {least} %). {VERDICTS[found.verdict]}"
+    way = "lowered" if loss < 0 else "raised"
+    size = f"{abs(loss):.{_decimals(loss)}f}"
+    return f"{start} {way} the {what} by {size} %. {VERDICTS[found.verdict]}"
+
+
+def _lead_of_several(found: list[Paired]) -> str:
+    start, total = "Stopping by refinement instead of log loss", len(found)
+    equal = sum(each.equal == each.runs for each in found)
+    if equal == total:
+        return f"{start} left the test log loss as it was in all {total} comparisons."
+    verdicts = [each.verdict for each in found]
+    lower, higher = verdicts.count("lower"), verdicts.count("higher")
+    rest = {"undecided": total - lower - higher - equal, "equal": equal}
+    others = [f"{n} {'is' if n == 1 else 'are'} {word}" for word, n in rest.items() if n]
+    said = f"; {' and '.join(others)}" if others else ""
+    return (
+        f"{start} lowered the test log loss, beyond what seeds change, in {lower or 'none'} of {total} "
+        f"comparisons, and raised it in {higher or 'none'}{said}."
+    )
+
+
+def flat(analysis: Analysis) -> list[str]:
+    """Say where the best temperature is infinite, so that nothing of the predictions is left after TS."""
+    said = []
+    for group in analysis.groups:
+        trainings = analysis.results.of(group)
+        alike: dict[tuple[int, ...], list[str]] = {}  # metrics, by the seeds in which it is so
+        for metric in analysis.metrics(group):
+            seeds = tuple(each.key.seed for each in trainings if each.is_flat(metric))
+            alike.setdefault(seeds, []).append(METRIC_WORDS[metric])
+        said += [
+            f"In {len(seeds)} of {len(trainings)} training{'s' * (len(trainings) > 1)} of "
+            f"{group_word(group)} the best temperature is infinite at the epoch that {_listed(names)} chose: "
+            "after TS all classes are equally likely there."
+            for seeds, names in alike.items()
+            if seeds
+        ]
+    return said
+
+
+def _listed(names: list[str]) -> str:
+    """Return names as people list them.
+
+    >>> _listed(["log loss"]), _listed(["log loss", "ECE", "AUROC"])
+    ('log loss', 'log loss, ECE and AUROC')
+    """
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
