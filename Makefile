@@ -10,7 +10,7 @@ PIP_QUIET := --quiet --disable-pip-version-check
 
 help:
 	@echo "make demo    the whole job on data that comes with scikit-learn, with a report"
-	@echo "make test    run the tests (about nine minutes)"
+	@echo "make test    run the tests (about twelve minutes)"
 	@echo "make lint    check style and types"
 	@echo "make format  mend style"
 	@echo "make bench   race against the rivals: calibrators, metrics, stopping (about forty minutes)"
