@@ -1,10 +1,38 @@
-"""Which pages are reports of an experiment, so that a new one may replace them."""
+"""The page that is the report of an experiment: how it is written, and known again to be replaced."""
+
+from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["is_page"]
+from refinecal.report import save_figures, write
 
+if TYPE_CHECKING:
+    from refinecal.report import Page
+
+__all__ = ["PAGE", "is_page", "write_page"]
+
+PAGE, PICTURES = "report.html", "figures"
 BEGINNING = 4_000  # bytes of a page that hold its title
+
+
+def write_page(page: Page, folder: Path, pictures: str | None = None) -> Path:
+    """Write a page into a folder, which is made if it is not there; return its path.
+
+    Parameters
+    ----------
+    page : Page
+        The report.
+    folder : Path
+        Is known as a report by its page from now on.
+    pictures : {"png", "svg", "pdf"}, optional
+        Write each figure into ``folder/figures``, too, as such a picture.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    write(page, folder / PAGE)
+    if pictures is not None:
+        save_figures(page, folder / PICTURES, pictures)
+    return folder / PAGE
 
 
 def is_page(path: Path, title: str) -> bool:

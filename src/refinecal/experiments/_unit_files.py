@@ -1,22 +1,51 @@
-"""Files with what one training leaves behind: whatever is wrong with one is told in the same words."""
+"""Files with what one training leaves behind: arrays, and a header in JSON; nothing in them is pickled."""
 
 from __future__ import annotations
 
+import json
+import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-__all__ = ["reading"]
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._json import plain
+from refinecal._whole import whole
+
+__all__ = ["Arrays", "is_whole", "stored", "write_unit"]
+
+FORMAT = 1  # of the file
+HEADER = "header.json"
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def write_unit(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Arrays) -> None:
+    """Write one ``.npz`` file, whole or not at all; equal contents make equal bytes."""
+    header = {"format": FORMAT, **header}
+    text = json.dumps(plain(header), ensure_ascii=False, allow_nan=False).encode()
+    with whole(path) as part, part.open("wb") as file:
+        np.savez_compressed(
+            file, allow_pickle=False, **{HEADER: np.frombuffer(text, np.uint8), **arrays}
+        )
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn whatever is wrong with a file into one clear error."""
+def stored(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
+    """Give the header and the arrays of a file; turn whatever is wrong with it into one clear error."""
+    path = Path(path)
     try:
         if not zipfile.is_zipfile(path) and path.is_file():
             raise ValueError("it is no archive of arrays")
-        yield
+        with np.load(path, allow_pickle=False) as arrays:
+            header = json.loads(arrays[HEADER].tobytes())
+            if header["format"] != FORMAT:
+                raise ValueError(f"its format is {header['format']}, not {FORMAT}")
+            yield header, arrays
     except (OSError, MemoryError):
         raise
     except Exception as error:
@@ -24,3 +53,8 @@ def reading(path: Path) -> Iterator[None]:
             f"{path} is not the result of a training, or it is damaged ({type(error).__name__}: {error}): "
             "delete it and resume the run, which trains that unit again"
         ) from error
+
+
+def is_whole(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a file has its end, by a look at it; what is before it is checked when it is read."""
+    return zipfile.is_zipfile(path)

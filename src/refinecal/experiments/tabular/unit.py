@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._json import plain
-from refinecal._whole import whole
-from refinecal.experiments._unit_files import reading
+from refinecal.experiments._unit_files import Arrays, is_whole, stored, write_unit
 from refinecal.experiments.tabular.plan import Key
 
 __all__ = ["UnitResult"]
 
-FORMAT = 1  # of the file
-HEADER = "header.json"
 COUNTS = ("n_classes", "n_train", "n_val", "n_test", "peak_memory")
 LABELS = ("y_val", "y_test", "classes_known")
-
-Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +71,6 @@ class UnitResult:
         """Write one ``.npz`` file, whole or not at all; equal results make equal bytes."""
         names, steps = list(self.history), sorted(self.val_logits)
         header = {
-            "format": FORMAT,
             "key": list(self.key),
             **{name: getattr(self, name) for name in COUNTS},
             "params": self.params,
@@ -89,16 +79,13 @@ class UnitResult:
             "steps": steps,
             "seconds": self.seconds,
         }
-        text = json.dumps(plain(header), ensure_ascii=False, allow_nan=False).encode()
-        arrays: Arrays = {HEADER: np.frombuffer(text, np.uint8)}
-        arrays |= {name: getattr(self, name) for name in LABELS}
+        arrays: Arrays = {name: getattr(self, name) for name in LABELS}
         arrays["values"] = np.array([self.value[name] for name in self.best], np.float64)
         arrays["history"] = np.array([self.history[name] for name in names], np.float64)
         for step in steps:
             arrays[f"val_{step}"] = self.val_logits[step]
             arrays[f"test_{step}"] = self.test_logits[step]
-        with whole(path) as part, part.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
+        write_unit(path, header, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -109,18 +96,12 @@ class UnitResult:
         ValueError
             If the file is anything else, or damaged.
         """
-        with reading(Path(path)), np.load(path, allow_pickle=False) as stored:
-            header = json.loads(stored[HEADER].tobytes())
-            if header["format"] != FORMAT:
-                raise ValueError(f"its format is {header['format']}, not {FORMAT}")
-            found = cls(**_fields(header, stored))
+        with stored(path) as (header, arrays):
+            found = cls(**_fields(header, arrays))
             found._check()
         return found
 
-    @staticmethod
-    def is_whole(path: str | os.PathLike[str]) -> bool:
-        """Tell whether a file has its end, by a look at it; what is before it is checked by :meth:`load`."""
-        return zipfile.is_zipfile(path)
+    is_whole = staticmethod(is_whole)
 
     def _check(self) -> None:
         """Complain of contents that do not fit together."""
@@ -139,19 +120,19 @@ class UnitResult:
                 raise ValueError(f"{name}_logits are not of {n} rows and {k} classes")
 
 
-def _fields(header: Mapping[str, Any], stored: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+def _fields(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     best = {name: int(step) for name, step in header["best"].items()}
-    values = dict(zip(best, stored["values"].tolist(), strict=True))
-    history = dict(zip(header["metrics"], stored["history"], strict=True))
+    values = dict(zip(best, arrays["values"].tolist(), strict=True))
+    history = dict(zip(header["metrics"], arrays["history"], strict=True))
     found = {
         "key": Key(*header["key"]),
         **{name: int(header[name]) for name in COUNTS},
         "params": header["params"],
-        **{name: stored[name].astype(np.int64, casting="safe") for name in LABELS},
+        **{name: arrays[name].astype(np.int64, casting="safe") for name in LABELS},
         "best": best,
         "value": values,
-        "val_logits": {step: stored[f"val_{step}"] for step in header["steps"]},
-        "test_logits": {step: stored[f"test_{step}"] for step in header["steps"]},
+        "val_logits": {step: arrays[f"val_{step}"] for step in header["steps"]},
+        "test_logits": {step: arrays[f"test_{step}"] for step in header["steps"]},
         "history": history,
         "seconds": header["seconds"],
     }

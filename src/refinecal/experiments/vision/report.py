@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from refinecal.experiments._pages import is_page
+from refinecal.experiments._pages import PAGE, is_page, write_page
 from refinecal.experiments.vision.analysis import (
     DATASET_WORDS,
     MODEL_WORDS,
@@ -22,35 +22,20 @@ from refinecal.experiments.vision.sections import (
 )
 from refinecal.experiments.vision.tables import write_tables
 from refinecal.experiments.vision.words import flat, lead, percent, sentence
-from refinecal.report import Card, Page, save_figures, write
+from refinecal.report import Card, Page
 from refinecal.report.of_evaluation import facts_of
 from refinecal.report.words import spaced
 
 __all__ = ["PAGE", "is_report", "page", "write_report"]
 
-PAGE, PICTURES = "report.html", "figures"
 TITLE = "Stopping by refinement, on images"
 
 
 def write_report(analysis: Analysis, folder: Path, pictures: str | None = None) -> Path:
-    """Write the page and the tables into a folder; return the page.
-
-    Parameters
-    ----------
-    analysis : Analysis
-        What the results say.
-    folder : Path
-        Made if it is not there.
-    pictures : {"png", "svg", "pdf"}, optional
-        Write each figure into ``folder/figures``, too, as such a picture.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    made = page(analysis)
-    write(made, folder / PAGE)  # first, so that the folder is known as a report from now on
+    """Write the page, the tables and, if asked for, pictures into a folder; return the page."""
+    made = write_page(page(analysis), folder, pictures)
     write_tables(analysis, folder)
-    if pictures is not None:
-        save_figures(made, folder / PICTURES, pictures)
-    return folder / PAGE
+    return made
 
 
 def is_report(folder: Path) -> bool:

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._json import plain
-from refinecal._whole import whole
-from refinecal.experiments._unit_files import reading
+from refinecal.experiments._unit_files import Arrays, is_whole, stored, write_unit
 from refinecal.experiments.vision.plan import Key
 
 __all__ = ["VisionUnit"]
 
-FORMAT = 1  # of the file
-HEADER = "header.json"
 COUNTS = ("n_train", "n_val", "n_test", "peak_memory", "parameters", "flops")
 LABELS = ("y_val", "y_test")
-
-Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +91,6 @@ class VisionUnit:
         self._check()
         names, epochs = list(self.history), sorted(self.val_logits)
         header = {
-            "format": FORMAT,
             "key": list(self.key),
             "recipe": self.recipe,
             **{name: getattr(self, name) for name in COUNTS},
@@ -110,15 +100,12 @@ class VisionUnit:
             "seconds": self.seconds,
             "stopped": self.stopped,
         }
-        text = json.dumps(plain(header), ensure_ascii=False, allow_nan=False).encode()
-        arrays: Arrays = {HEADER: np.frombuffer(text, np.uint8)}
-        arrays |= {name: np.asarray(getattr(self, name), np.int64) for name in LABELS}
+        arrays: Arrays = {name: np.asarray(getattr(self, name), np.int64) for name in LABELS}
         arrays["history"] = np.array([self.history[name] for name in names], np.float64)
         for epoch in epochs:
             arrays[f"val_{epoch}"] = np.asarray(self.val_logits[epoch], np.float32)
             arrays[f"test_{epoch}"] = np.asarray(self.test_logits[epoch], np.float32)
-        with whole(path) as part, part.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
+        write_unit(path, header, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -129,27 +116,20 @@ class VisionUnit:
         ValueError
             If the file is anything else, or damaged.
         """
-        with reading(Path(path)), np.load(path, allow_pickle=False) as stored:
-            header = json.loads(stored[HEADER].tobytes())
-            if header["format"] != FORMAT:
-                raise ValueError(f"its format is {header['format']}, not {FORMAT}")
-            found = cls(**_fields(header, stored))
+        with stored(path) as (header, arrays):
+            found = cls(**_fields(header, arrays))
             found._check()
         return found
 
     @staticmethod
     def lost(path: str | os.PathLike[str]) -> str:
         """Return why a training diverged, by a look at its file; nothing if it did not."""
-        with reading(Path(path)), np.load(path, allow_pickle=False) as stored:
-            header = json.loads(stored[HEADER].tobytes())
+        with stored(path) as (header, arrays):
             stopped: str = header["stopped"]
-            histories = dict(zip(header["history"], stored["history"], strict=True))
+            histories = dict(zip(header["history"], arrays["history"], strict=True))
             return stopped if _has_diverged(stopped, histories) else ""
 
-    @staticmethod
-    def is_whole(path: str | os.PathLike[str]) -> bool:
-        """Tell whether a file has its end, by a look at it; what is before it is checked by :meth:`load`."""
-        return zipfile.is_zipfile(path)
+    is_whole = staticmethod(is_whole)
 
     def _check(self) -> None:
         """Complain of contents that do not fit together."""
@@ -184,16 +164,16 @@ def _check_logits(unit: VisionUnit) -> None:
         raise ValueError("logits are of different numbers of classes")
 
 
-def _fields(header: Mapping[str, Any], stored: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+def _fields(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     found = {
         "key": Key(*header["key"]),
         "recipe": header["recipe"],
         **{name: int(header[name]) for name in COUNTS},
-        **{name: stored[name].astype(np.int64, casting="safe") for name in LABELS},
-        "history": dict(zip(header["history"], stored["history"], strict=True)),
+        **{name: arrays[name].astype(np.int64, casting="safe") for name in LABELS},
+        "history": dict(zip(header["history"], arrays["history"], strict=True)),
         "best": {name: int(epoch) for name, epoch in header["best"].items()},
-        "val_logits": {int(epoch): stored[f"val_{epoch}"] for epoch in header["epochs"]},
-        "test_logits": {int(epoch): stored[f"test_{epoch}"] for epoch in header["epochs"]},
+        "val_logits": {int(epoch): arrays[f"val_{epoch}"] for epoch in header["epochs"]},
+        "test_logits": {int(epoch): arrays[f"test_{epoch}"] for epoch in header["epochs"]},
         "seconds": header["seconds"],
         "stopped": header["stopped"],
     }
