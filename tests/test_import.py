@@ -58,3 +58,20 @@ def test_a_read_only_installation_works(tmp_path):
         PYTHONDONTWRITEBYTECODE="1",
     )
     assert abs(float(beta) - 0.5493061443340549) < 1e-12  # log(3) / 2
+
+
+SUMS = """
+import numpy as np
+from refinecal._kernels import read
+rng, nothing = np.random.default_rng(0), np.empty(0)
+for _ in range(1000):
+    n = rng.integers(20, 700)
+    z, y = 3 * rng.normal(size=(n, 10)).astype(np.float32), rng.integers(0, 10, n)
+    print(*(value.hex() for value in read(z, y, nothing, nothing, 1.0)))
+"""
+
+
+def test_compiled_now_or_read_from_the_cache_the_sums_are_equal_to_the_last_bit(tmp_path):
+    compiled, cached = (run(SUMS, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(2))
+    assert any(tmp_path.rglob("_kernels.read*.nbc"))
+    assert compiled == cached

@@ -1,12 +1,16 @@
 """The fused loops against plain NumPy, and that against 50 digits."""
 
+import importlib
 import math
+from pathlib import Path
 
 import mpmath
 import numpy as np
 import pytest
 import torch
+from numba.core.dispatcher import Dispatcher
 
+import refinecal
 from refinecal import _kernels, _twins
 from refinecal._readers import NOTHING, KernelReader
 from refinecal._sample import Sample
@@ -309,3 +313,29 @@ def test_no_rows_give_no_sums():
     """A thread may get none."""
     empty = KernelReader(np.zeros(0, np.int64), np.zeros((0, 3)), NOTHING, NOTHING)
     assert _kernels.read(*empty.arrays, 1.0) == (0, 0, 0, 0, 0, 0)
+
+
+# ---- loops that are parts of others ----------------------------------------------------------------------
+
+
+def dispatchers():
+    """Return everything that is compiled, by module and name."""
+    source = Path(refinecal.__file__).parent
+    for path in source.rglob("*.py"):
+        if "_jit(" in path.read_text():
+            module = ".".join(path.relative_to(source.parent).with_suffix("").parts)
+            for name, value in vars(importlib.import_module(module)).items():
+                if isinstance(value, Dispatcher) and value.__module__ == module:
+                    yield f"{module}.{name}", value
+
+
+def test_parts_whose_order_of_summing_is_free_are_compiled_into_their_callers():
+    """Several copies of one would be optimised each in its own way, and which is called is left to chance."""
+    compiled = dict(dispatchers())
+    assert len(compiled) > 50
+    for caller, loop in compiled.items():
+        for name in loop.py_func.__code__.co_names:
+            part = loop.py_func.__globals__.get(name)
+            if isinstance(part, Dispatcher) and part.targetoptions.get("fastmath"):
+                inlined = part.targetoptions.get("forceinline")
+                assert inlined or part.targetoptions.get("inline") == "always", (caller, name)

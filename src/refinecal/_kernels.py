@@ -50,6 +50,16 @@ def _jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
+def _inlined(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a part of other loops, into each of them.
+
+    Otherwise every caller has its own copy, and whichever came first into memory serves them all: the one
+    that was compiled now, or the one that the cache has. Where the order of a sum is free, they may differ
+    in the last bit, and so would the first run from the second.
+    """
+    return _jit(forceinline=True, **options)
+
+
 @_jit(fastmath=FAST)
 def fill_exp2(t, out):  # type: ignore[no-untyped-def]
     """Fill ``out`` with 2**t: the exponential of the kernels, open to tests."""
@@ -63,7 +73,7 @@ def fill_exp2(t, out):  # type: ignore[no-untyped-def]
 M0, XY, A, B, C, D, TOP, BLOCK_SIZE = (TILE * part for part in range(8))
 
 
-@_jit(fastmath=FAST)
+@_inlined(fastmath=FAST)
 def _block_two(z, labels, scale, floor, block):  # type: ignore[no-untyped-def]
     """Two classes: with t = scale * (logit of the label - the other one), one exponential per row."""
     zero, one, six = z.dtype.type(0), z.dtype.type(1), z.dtype.type(6)
@@ -92,7 +102,7 @@ def _block_two(z, labels, scale, floor, block):  # type: ignore[no-untyped-def]
     return wrong == 0
 
 
-@_jit(fastmath=FAST)
+@_inlined(fastmath=FAST)
 def _block_tile(z, labels, target, scale, floor, tile, block):  # type: ignore[no-untyped-def]
     """A few classes: transpose the rows into ``tile``, then let vector lanes run over rows."""
     rows, k = z.shape
@@ -129,7 +139,7 @@ def _block_tile(z, labels, target, scale, floor, tile, block):  # type: ignore[n
     return True
 
 
-@_jit(fastmath=FAST)
+@_inlined(fastmath=FAST)
 def _moments(row, top, scale, floor):  # type: ignore[no-untyped-def]
     """Return M_0 ... M_4 of a run of columns."""
     zero = row.dtype.type(0)
@@ -149,7 +159,7 @@ def _moments(row, top, scale, floor):  # type: ignore[no-untyped-def]
     return m0, m1, m2, m3, m4
 
 
-@_jit(fastmath=FAST)
+@_inlined(fastmath=FAST)
 def _block_wide(z, labels, target, scale, floor, block):  # type: ignore[no-untyped-def]
     """Many classes: read along each row."""
     rows, k = z.shape
@@ -185,7 +195,7 @@ def _transpose(z, tile):  # type: ignore[no-untyped-def]
             tile[j, r] = z[r, j]
 
 
-@_jit(fastmath=FAST)
+@_inlined(fastmath=FAST)
 def _maximum(tile, top):  # type: ignore[no-untyped-def]
     for r in range(TILE):
         top[r] = larger(tile[0, r], tile[1, r])  # type: ignore[call-arg]
@@ -194,7 +204,7 @@ def _maximum(tile, top):  # type: ignore[no-untyped-def]
             top[r] = larger(top[r], larger(tile[j, r], tile[j + 1, r]))  # type: ignore[call-arg]
 
 
-@_jit(fastmath=FAST)
+@_inlined(fastmath=FAST)
 def _row_maximum(row):  # type: ignore[no-untyped-def]
     top = row[0]
     for j in range(1, len(row)):
@@ -202,7 +212,7 @@ def _row_maximum(row):  # type: ignore[no-untyped-def]
     return top
 
 
-@_jit(fastmath=FAST)
+@_inlined(fastmath=FAST)
 def _centre(rows, block):  # type: ignore[no-untyped-def]
     """Turn the moments M_1 ... M_4 of each row into the cumulants a, b, c, d in place."""
     one, three = block.dtype.type(1), block.dtype.type(3)
@@ -266,7 +276,7 @@ def read(z, labels, target, weights, beta):  # type: ignore[no-untyped-def]
     return total, loss, a * LN2, b * LN2**2, c * LN2**3, d * LN2**4
 
 
-@_jit(fastmath=FAST)
+@_inlined(fastmath=FAST)
 def _sum(values):  # type: ignore[no-untyped-def]
     total = 0.0
     for r in range(len(values)):
@@ -274,7 +284,7 @@ def _sum(values):  # type: ignore[no-untyped-def]
     return total
 
 
-@_jit(fastmath=FAST)
+@_inlined(fastmath=FAST)
 def _log_product(values, wide):  # type: ignore[no-untyped-def]
     """Return the sum of logarithms: one logarithm of a product where that cannot overflow."""
     total, product = 0.0, 1.0

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._kernels import FAST, LOG2_E, _jit
+from refinecal._kernels import FAST, LOG2_E, _inlined, _jit
 from refinecal._vector import exp2
 from refinecal.calibrators._features import NOTHING, even_weights
 from refinecal.calibrators._newton import Advice, minimise
@@ -153,7 +153,7 @@ def read_logistic(x, shares, weights, offset, theta, gradient, hessian):  # type
     return loss
 
 
-@_jit(fastmath=FAST)
+@_inlined(fastmath=FAST)
 def _margins(x, start, stop, offset, theta, margin):  # type: ignore[no-untyped-def]
     """Fill the log-odds of each row."""
     margin[:] = 0.0
@@ -165,7 +165,7 @@ def _margins(x, start, stop, offset, theta, margin):  # type: ignore[no-untyped-
             margin[r] += theta[j] * column[r]
 
 
-@_jit(fastmath=FAST)
+@_inlined(fastmath=FAST)
 def _spread(margin, shares, rest, residual, curve):  # type: ignore[no-untyped-def]
     """Fill 1 + exp(-|m|), residual and curvature of each row; return the sum of max(m, 0) - s m."""
     loss = 0.0
@@ -183,7 +183,7 @@ def _spread(margin, shares, rest, residual, curve):  # type: ignore[no-untyped-d
     return loss
 
 
-@_jit(fastmath=FAST)
+@_inlined(fastmath=FAST)
 def _losses(margin, shares, weights, rest, residual, curve):  # type: ignore[no-untyped-def]
     """Return the sum of the losses of a block, and fill its residuals and curvatures."""
     loss = _spread(margin, shares, rest, residual, curve)
@@ -195,7 +195,7 @@ def _losses(margin, shares, weights, rest, residual, curve):  # type: ignore[no-
     return loss + math.log(product)
 
 
-@_jit(fastmath=FAST)
+@_inlined(fastmath=FAST)
 def _weigh(margin, shares, weights, rest, residual, curve):  # type: ignore[no-untyped-def]
     """Let residual and curvature count as often as the weight says; return the sum of the losses."""
     loss = 0.0
@@ -207,7 +207,7 @@ def _weigh(margin, shares, weights, rest, residual, curve):  # type: ignore[no-u
     return loss
 
 
-@_jit(fastmath=FAST)
+@_inlined(fastmath=FAST)
 def _gather(x, start, stop, residual, curve, bent, gradient, hessian):  # type: ignore[no-untyped-def]
     """Add a block's part to the gradient and to the upper half of the Hessian."""
     for j in range(len(x)):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._kernels import FAST, _jit
+from refinecal._kernels import FAST, _inlined, _jit
 from refinecal.calibrators._logistic import BLOCK, _losses, _spread
 
 Floats = NDArray[np.float64]
@@ -129,7 +129,7 @@ def read_losses(first, places, shares, pieces, out):  # type: ignore[no-untyped-
                 out[start + r] = math.log(rest[r]) + (m if m > 0 else 0.0) - shares[start + r] * m
 
 
-@_jit(fastmath=FAST)
+@_inlined(fastmath=FAST)
 def _polynomial(u, coefficients, n_powers, out):  # type: ignore[no-untyped-def]
     """Fill the values at u of a polynomial, the coefficient of the lowest power first."""
     out[:] = coefficients[n_powers - 1]
@@ -139,7 +139,7 @@ def _polynomial(u, coefficients, n_powers, out):  # type: ignore[no-untyped-def]
             out[r] = out[r] * u[r] + coefficient
 
 
-@_jit(fastmath=FAST)
+@_inlined(fastmath=FAST)
 def _add_powers(u, values, sums, n_powers):  # type: ignore[no-untyped-def]
     """Add the sums of the values times 1, u, u**2 ...; the values are lost."""
     for power in range(n_powers):

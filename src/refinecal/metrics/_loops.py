@@ -10,6 +10,7 @@ from refinecal._kernels import (
     PAD,
     TILE,
     WIDE,
+    _inlined,
     _jit,
     _maximum,
     _row_maximum,
@@ -109,7 +110,7 @@ def softmax_rows(z, out):  # type: ignore[no-untyped-def]
                 out[start + r, j] = tile[j, r] / total[r]
 
 
-@_jit(fastmath=FAST)
+@_inlined(fastmath=FAST)
 def _softmax_of_row(row, top, out):  # type: ignore[no-untyped-def]
     """The same for one row of many classes, along the row."""
     total = 0.0
@@ -120,7 +121,7 @@ def _softmax_of_row(row, top, out):  # type: ignore[no-untyped-def]
         out[j] /= total
 
 
-@_jit(fastmath=FAST)
+@_inlined(fastmath=FAST)
 def _power(x):  # type: ignore[no-untyped-def]
     """Return 2**x for x <= 0, and 0 below the smallest number."""
     return 0.0 if x < LOWEST else exp2(LOWEST if x < LOWEST else x)

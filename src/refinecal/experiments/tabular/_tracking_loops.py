@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from refinecal._kernels import FAST, LN2, LOG2_E, _jit
+from refinecal._kernels import FAST, LN2, LOG2_E, _inlined, _jit
 from refinecal._search import best_step
 from refinecal._vector import exp2
 from refinecal.resampling import LARGE_CHANGE, SMALL_CHANGE
@@ -112,7 +112,7 @@ def _cumulants(x):  # type: ignore[no-untyped-def]
     return -near * miss, h, c if x > 0 else -c, h * far * far * (1.0 - 6.0 * v)
 
 
-@_jit(fastmath=FAST)
+@_inlined(fastmath=FAST)
 def _sums(t, beta):  # type: ignore[no-untyped-def]
     """Return the sums of a, b, c, d over all rows at beta."""
     scale = beta * LOG2_E
@@ -172,7 +172,7 @@ def betas_without(t, parts, starts, beta, tolerance):  # type: ignore[no-untyped
     return found
 
 
-@_jit(fastmath=FAST)
+@_inlined(fastmath=FAST)
 def _sum(values):  # type: ignore[no-untyped-def]
     total = 0.0
     for i in range(len(values)):
