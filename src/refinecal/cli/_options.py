@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-TABLE, MODEL, OUTPUT = "The table", "The model", "Output"  # panels of the help
+# panels of the help
+TABLE, MODEL, OUTPUT, RUNNING = "The table", "The model", "Output", "How it is run"
 
 
 def complete_column(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -67,6 +68,11 @@ def number(name: str, help: str, **more: Any) -> Any:
     return typer.Option(name, help=help, **({"metavar": "N", "rich_help_panel": MODEL} | more))
 
 
+def of_run(name: str, help: str, metavar: str = "N", **more: Any) -> Any:
+    """Return an option of how an experiment is run, a number by default."""
+    return number(name, help, metavar=metavar, rich_help_panel=RUNNING, **more)
+
+
 def file(*names: str, help: str, **more: Any) -> Any:
     """Return an option that is a file or folder."""
     return typer.Option(
@@ -120,4 +126,9 @@ Clip = Annotated[
     ),
 ]
 Report = Annotated[Path | None, file("--report", help="Write an HTML report to this file.")]
+RunOut = Annotated[Path, file("--out", "-o", help="The folder of the run: a new one, or --resume.")]
+RetryFailed = Annotated[
+    bool,
+    flag("--retry-failed", help="With --resume: try again what failed.", rich_help_panel=RUNNING),
+]
 NoSeed = Annotated[int, typer.Option("--seed", hidden=True)]  # where nothing is random

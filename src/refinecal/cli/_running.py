@@ -1,17 +1,25 @@
-"""How far a run of many units is: a bar on a terminal, a line a minute anywhere else."""
+"""What the experiments say of a run: what it is, how far, how to go on, and how it ended."""
 
 from __future__ import annotations
 
+import shlex
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
-from refinecal.cli._voice import Voice
+import typer
+
+from refinecal.cli._voice import Voice, count, shown
 from refinecal.cli._words import clean
 
 if TYPE_CHECKING:
     from refinecal.experiments.running import State
+    from refinecal.experiments.store import RunFolder
 
+SOME_FAILED = 3  # the exit code
 LINE = 60.0  # seconds
 LONGEST = 1_000  # characters of a reason, which are rarely so many
 
@@ -79,3 +87,34 @@ def about(state: State) -> str:
         "" if left is None else f"{duration(left)} left",
     ]
     return "  ".join(part for part in parts if part)
+
+
+def announce(
+    voice: Voice, folder: RunFolder, parts: Sequence[str], todo: int, each: str = ""
+) -> None:
+    """Say what a run consists of, how much of it is to do, and what is installed otherwise than before."""
+    total = len(folder.plan.units())
+    rest = "" if todo == total else f", {todo} to do"
+    voice.tell(f"{' × '.join(parts)} = {count(total, 'training')}{each}{rest}", "bold")
+    for line in folder.changed_versions():
+        voice.note(line)
+
+
+def check_retry(retry_failed: bool, resume: bool) -> None:
+    """Complain of something to try again in a run that is new."""
+    if retry_failed and not resume:
+        raise typer.BadParameter("goes with --resume", param_hint="--retry-failed")
+
+
+@contextmanager
+def resumable(
+    experiment: str, out: Path, kept: str, option: str, value: str | None
+) -> Iterator[None]:
+    """Say what is kept and how to go on, if the run is interrupted."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        words = ["refinecal", "experiment", experiment, "--out", shown(out), "--resume"]
+        if value is not None:
+            words += [option, value]
+        raise KeyboardInterrupt(f"{kept} kept; go on with: {shlex.join(words)}") from None

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from refinecal.cli._options import TABLE, Json, Quiet, Verbose, file, flag, number
+from refinecal.cli._options import (
+    RUNNING,
+    TABLE,
+    Json,
+    Quiet,
+    RetryFailed,
+    RunOut,
+    Verbose,
+    flag,
+    number,
+    of_run,
+)
 from refinecal.cli._planning import (
     check_begin,
     found_sets,
@@ -20,30 +28,21 @@ from refinecal.cli._planning import (
     target_of,
     to_resume,
 )
-from refinecal.cli._running import Watch
+from refinecal.cli._running import SOME_FAILED, Watch, announce, check_retry, resumable
 from refinecal.cli._voice import Voice, command, count, shown
 from refinecal.cli.experiment_status import show_status, summary
 
 if TYPE_CHECKING:
     from refinecal.experiments.store import RunFolder
 
-SOME_FAILED = 3  # the exit code
-RUNNING = "How it is run"
-
 
 def _source(name: str, help: str, metavar: str, **more: Any) -> Any:
     return typer.Option(name, metavar=metavar, help=help, rich_help_panel=TABLE, **more)
 
 
-def _of_run(name: str, help: str, metavar: str = "N", **more: Any) -> Any:
-    return number(name, help, metavar=metavar, rich_help_panel=RUNNING, **more)
-
-
 @command("refinecal experiment tabular --data tables --methods xgboost,mlp --configs 10 --out run")
 def tabular(
-    out: Annotated[
-        Path, file("--out", "-o", help="The folder of the run: a new one, or --resume.")
-    ],
+    out: RunOut,
     data: Annotated[
         Path | None,
         _source("--data", "A folder of Parquet, CSV or Feather tables; or one table.", "PATH"),
@@ -119,13 +118,13 @@ def tabular(
     ] = None,
     processes: Annotated[
         int | None,
-        _of_run("--processes", "Trainings at the same time.", min=1, show_default="all cores"),
+        of_run("--processes", "Trainings at the same time.", min=1, show_default="all cores"),
     ] = None,
     threads: Annotated[
-        int | None, _of_run("--threads", "Threads of each training.", min=1, show_default="1")
+        int | None, of_run("--threads", "Threads of each training.", min=1, show_default="1")
     ] = None,
     dask: Annotated[
-        str | None, _of_run("--dask", "Train on the cluster of this scheduler.", "ADDRESS")
+        str | None, of_run("--dask", "Train on the cluster of this scheduler.", "ADDRESS")
     ] = None,
     resume: Annotated[
         bool,
@@ -135,14 +134,7 @@ def tabular(
             rich_help_panel=RUNNING,
         ),
     ] = False,
-    retry_failed: Annotated[
-        bool,
-        flag(
-            "--retry-failed",
-            help="With --resume: try again what failed.",
-            rich_help_panel=RUNNING,
-        ),
-    ] = False,
+    retry_failed: RetryFailed = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -179,7 +171,10 @@ def tabular(
         remove_damaged(voice, folder, UnitResult.is_whole)
         keys = [*folder.missing(), *(folder.failed() if retry_failed else ())]
         _announce(voice, folder, len(keys))
-        with _resumable(out, dask), Watch(voice) as watch:
+        with (
+            resumable("tabular", out, "what is finished is", "--dask", dask),
+            Watch(voice) as watch,
+        ):
             n_threads = folder.plan.n_threads
             run(
                 keys,
@@ -216,8 +211,7 @@ def _check_usage(
             "the cluster has as many processes as it has: leave --processes out",
             param_hint="--dask",
         )
-    if retry_failed and not resume:
-        raise typer.BadParameter("goes with --resume", param_hint="--retry-failed")
+    check_retry(retry_failed, resume)
 
 
 # ---- while it runs -----------------------------------------------------------------------------------------
@@ -233,28 +227,10 @@ def _announce(voice: Voice, folder: RunFolder, todo: int) -> None:
         count(len(plan.methods), "method"),
         count(plan.configs + 1, "configuration"),
     ]
-    total = len(plan.units())
-    rest = "" if todo == total else f", {todo} to do"
-    voice.tell(f"{' × '.join(parts)} = {count(total, 'training')}{rest}", "bold")
-    for line in folder.changed_versions():
-        voice.note(line)
+    announce(voice, folder, parts, todo)
     if todo and len(plan.sources) < FEW_SETS:
         voice.note(
             f"differences over data sets cannot be tested with fewer than {FEW_SETS}, only within each"
         )
     if todo and not voice.err.is_terminal:
         voice.note(f"see how far it is with: refinecal experiment status {shown(folder.path)}")
-
-
-@contextmanager
-def _resumable(out: Path, dask: str | None) -> Iterator[None]:
-    """Say how to go on, if the run is interrupted."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        words = ["refinecal", "experiment", "tabular", "--out", shown(out), "--resume"]
-        if dask is not None:
-            words += ["--dask", dask]
-        raise KeyboardInterrupt(
-            f"what is finished is kept; go on with: {shlex.join(words)}"
-        ) from None

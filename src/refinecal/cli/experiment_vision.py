@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,9 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from refinecal.cli._options import Json, Quiet, Verbose, file, flag, number
+from refinecal.cli._options import (
+    RUNNING,
+    Json,
+    Quiet,
+    RetryFailed,
+    RunOut,
+    Verbose,
+    file,
+    flag,
+    number,
+    of_run,
+)
 from refinecal.cli._planning import remove_damaged
-from refinecal.cli._running import Watch
+from refinecal.cli._running import SOME_FAILED, Watch, announce, check_retry, resumable
 from refinecal.cli._vision import (
     EpochWatch,
     chosen,
@@ -21,18 +31,13 @@ from refinecal.cli._vision import (
     one_of,
     opened,
 )
-from refinecal.cli._voice import Voice, command, count, shown
+from refinecal.cli._voice import Voice, command, count
 from refinecal.cli.experiment_status import show_status, summary
 
 if TYPE_CHECKING:
     from refinecal.experiments.store import RunFolder
 
-SOME_FAILED = 3  # the exit code
-IMAGES, RUNNING = "The images", "How it is run"
-
-
-def _of_run(name: str, help: str, metavar: str = "N", **more: Any) -> Any:
-    return number(name, help, metavar=metavar, rich_help_panel=RUNNING, **more)
+IMAGES = "The images"  # a panel of the help
 
 
 @command(
@@ -40,9 +45,7 @@ def _of_run(name: str, help: str, metavar: str = "N", **more: Any) -> Any:
     "--out run"
 )
 def vision(
-    out: Annotated[
-        Path, file("--out", "-o", help="The folder of the run: a new one, or --resume.")
-    ],
+    out: RunOut,
     data: Annotated[
         Path | None,
         file("--data", help="The folder of the images, as published.", rich_help_panel=IMAGES),
@@ -135,7 +138,7 @@ def vision(
     ] = None,
     device: Annotated[
         str | None,
-        _of_run(
+        of_run(
             "--device",
             "Of several, such as cuda:0,cuda:1, each does one training at a time.",
             "A,B,…",
@@ -144,7 +147,7 @@ def vision(
     ] = None,
     threads: Annotated[
         int | None,
-        _of_run(
+        of_run(
             "--threads",
             "Of each training.",
             min=1,
@@ -155,14 +158,7 @@ def vision(
         bool,
         flag("--resume", help="Go on with the run in --out.", rich_help_panel=RUNNING),
     ] = False,
-    retry_failed: Annotated[
-        bool,
-        flag(
-            "--retry-failed",
-            help="With --resume: try again what failed.",
-            rich_help_panel=RUNNING,
-        ),
-    ] = False,
+    retry_failed: RetryFailed = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -180,8 +176,7 @@ def vision(
     from refinecal.experiments.vision.unit import VisionUnit
 
     voice = Voice(as_json, quiet, verbose)
-    if retry_failed and not resume:
-        raise typer.BadParameter("goes with --resume", param_hint="--retry-failed")
+    check_retry(retry_failed, resume)
     given = {
         "datasets": chosen("--dataset", dataset, DATASETS),
         "models": chosen("--model", model, MODELS),
@@ -213,7 +208,12 @@ def vision(
         keys = [*folder.missing(), *(folder.failed() if retry_failed else ())]
         where = ", ".join(devices) if ranks is None else f"{ranks.size} processes together"
         _announce(voice, folder, len(keys), where)
-        with _resumable(out, device), _tidied(folder), EpochWatch(voice, folder) as watch:
+        kept = "all epochs that are finished are"
+        with (
+            resumable("vision", out, kept, "--device", device),
+            _tidied(folder),
+            EpochWatch(voice, folder) as watch,
+        ):
             if ranks is None:
                 _run(folder, keys, devices, watch)
             else:
@@ -262,15 +262,8 @@ def _announce(voice: Voice, folder: RunFolder, todo: int, where: str) -> None:
         count(len(plan.models), "network"),
         count(plan.seeds, "seed"),
     ]
-    total = len(plan.units())
-    rest = "" if todo == total else f", {todo} to do"
-    voice.tell(
-        f"{' × '.join(parts)} = {count(total, 'training')} of {count(plan.epochs, 'epoch')}{rest}",
-        "bold",
-    )
+    announce(voice, folder, parts, todo, f" of {count(plan.epochs, 'epoch')}")
     voice.tell(f"On {where}, in {plan.precision}, with {count(plan.n_threads, 'thread')} each")
-    for line in folder.changed_versions():
-        voice.note(line)
 
 
 @contextmanager
@@ -283,17 +276,3 @@ def _tidied(folder: RunFolder) -> Iterator[None]:
     finally:
         if not folder.is_running():
             tidy(folder)
-
-
-@contextmanager
-def _resumable(out: Path, device: str | None) -> Iterator[None]:
-    """Say how to go on, if the run is interrupted."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        words = ["refinecal", "experiment", "vision", "--out", shown(out), "--resume"]
-        if device is not None:
-            words += ["--device", device]
-        raise KeyboardInterrupt(
-            f"all epochs that are finished are kept; go on with: {shlex.join(words)}"
-        ) from None
