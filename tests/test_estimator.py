@@ -49,7 +49,7 @@ def model(estimator=BOOSTING, **options):
 
 @parametrize_with_checks(
     [
-        RefineThenCalibrateClassifier(estimator, max_steps=20)
+        RefineThenCalibrateClassifier(estimator, max_steps=6)
         for estimator in (
             GradientBoostingClassifier(),
             HistGradientBoostingClassifier(),
