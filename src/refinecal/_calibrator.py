@@ -95,11 +95,11 @@ class Calibrator(ABC):
         ndarray of shape (n, k)
         """
         logits = self._check(probs, "probs", "use predict_proba_logits")
-        return np.asarray(np.exp(self._log_proba(logits)))
+        return self._proba(logits)
 
     def predict_proba_logits(self, logits: Any) -> NDArray[Any]:
         """Return calibrated probabilities for logits; else like :meth:`predict_proba`."""
-        return np.asarray(np.exp(self._log_proba(self._check(logits, "logits"))))
+        return self._proba(self._check(logits, "logits"))
 
     def _fit_sample(self, sample: Sample, threads: int | None = None, start: float = 1.0) -> Self:
         self._learn(sample, check_threads(threads), start)
@@ -129,14 +129,22 @@ class Calibrator(ABC):
     def _log_proba(self, logits: NDArray[Any]) -> NDArray[Any]:
         return self._smoothed(self._map(logits))
 
+    def _proba(self, logits: NDArray[Any]) -> NDArray[Any]:
+        return self._mixed(np.asarray(np.exp(self._map(logits))))
+
     def _smoothed(self, logs: NDArray[Any]) -> NDArray[Any]:
         if not self.laplace:
             return logs
-        n, k = self.n_samples_, len(self.classes_)
-        probs = np.exp(logs)
-        probs *= n / (n + 1)
-        probs += 1 / ((n + 1) * k)
+        probs = self._mixed(np.exp(logs))
         return np.asarray(np.log(probs, out=probs))
+
+    def _mixed(self, probs: NDArray[Any]) -> NDArray[Any]:
+        """Smooth probabilities, in place."""
+        if self.laplace:
+            n, k = self.n_samples_, len(self.classes_)
+            probs *= n / (n + 1)
+            probs += 1 / ((n + 1) * k)
+        return probs
 
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():

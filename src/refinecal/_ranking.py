@@ -109,7 +109,8 @@ def _sorted(
     else:
         order = np.argsort(keys)
         ordered, weights = keys[order], weights[order]
-    new = np.r_[True, ordered[1:] != ordered[:-1]]
+    new = np.ones(len(ordered), bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
     if weights is None and new.all():
         return ordered, NOTHING
     first = np.flatnonzero(new)

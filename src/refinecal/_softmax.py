@@ -15,8 +15,10 @@ def scaled(logits: NDArray[Any], beta: float | NDArray[Any]) -> NDArray[Any]:
     betas = np.asarray(beta, dtype=np.float64)
     column = np.maximum(betas, tiny).astype(logits.dtype).reshape(-1, 1)
     with np.errstate(over="ignore"):  # a gap beyond the largest float is as good as infinite
-        gaps = (logits - logits.max(axis=1, keepdims=True)) * column
-    return np.asarray(np.where(betas.reshape(-1, 1) == 0, 0, gaps), dtype=logits.dtype)
+        gaps = logits - logits.max(axis=1, keepdims=True)
+        gaps *= column
+    flat = betas.reshape(-1, 1) == 0
+    return np.where(flat, gaps.dtype.type(0), gaps) if flat.any() else np.asarray(gaps)
 
 
 def log_softmax(logits: NDArray[Any]) -> NDArray[Any]:

@@ -279,3 +279,8 @@ class TemperatureScaling(Calibrator):
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         return log_softmax(scaled(logits, self.beta_))
+
+    def _proba(self, logits: NDArray[Any]) -> NDArray[Any]:
+        probs = np.exp(scaled(logits, self.beta_))
+        probs /= probs.sum(axis=1, keepdims=True)
+        return self._mixed(probs)

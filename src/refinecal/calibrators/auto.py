@@ -249,12 +249,17 @@ class AutoCalibrator(Calibrator):
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         if len(self.calibrators_) == 1:
             return self.calibrators_[0]._log_proba(logits)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self._proba(logits)))
+
+    def _proba(self, logits: NDArray[Any]) -> NDArray[Any]:
+        if len(self.calibrators_) == 1:
+            return self.calibrators_[0]._proba(logits)
         weights = self.weights_[self.weights_ > 0]
         mixed: Floats = np.zeros(logits.shape)
         for weight, one in zip(weights, self.calibrators_, strict=True):
-            mixed += weight * np.exp(one._log_proba(logits))
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(mixed, out=mixed))
+            mixed += weight * one._proba(logits)
+        return mixed
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything learned, as every calibrator does; refuse objects from elsewhere."""

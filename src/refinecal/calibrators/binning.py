@@ -39,6 +39,9 @@ class _Binned(Calibrator):
     def _log_proba(self, logits: NDArray[Any]) -> NDArray[Any]:
         return self._of_bins(self._smoothed(_log_rows(self.shares_)), logits)
 
+    def _proba(self, logits: NDArray[Any]) -> NDArray[Any]:
+        return self._of_bins(self._mixed(np.exp(_log_rows(self.shares_))), logits)
+
     def _of_bins(self, rows: NDArray[Any], logits: NDArray[Any]) -> NDArray[Any]:
         if len(rows) != len(self.edges_) + 1:  # in a damaged file
             raise ValueError("shares_ must have one entry more than edges_")

@@ -178,6 +178,11 @@ class _Binary(_Wrapper):
             logs[rows] = self._join(logits[rows].astype(np.float64))
         return logs
 
+    def _proba(self, logits: NDArray[Any]) -> NDArray[Any]:
+        if logits.shape[1] == 2:
+            return self.calibrators_[0]._proba(logits)
+        return super()._proba(logits)
+
     def _solve(self, problem: int, logits: Floats) -> Floats:
         """Return the log-probabilities of the two labels of a problem."""
         if self.members_[problem] >= 0:

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._sample import Sample, on_cpu
-from refinecal._softmax import log_softmax
 from refinecal.decomposition import Decomposition
 from refinecal.losses import get_loss
 from refinecal.metrics._binned import binned_error, ece, largest_error, mce
@@ -58,7 +57,7 @@ class Step:
 
     @cached_property
     def probs(self) -> NDArray[np.float64]:
-        return np.asarray(np.exp(log_softmax(self.sample.logits.astype(np.float64))))
+        return self.given.probs.copy()  # a function of the user may write to it
 
     @cached_property
     def given(self) -> Given:
