@@ -99,9 +99,10 @@ tabular: setup
 # The results of docs/vision-experiment.md: the recipe of the paper's figure 1, with networks that a CPU can train,
 # on images that are flipped and no more, so that they over-fit in fewer epochs.
 VISION_RUNS ?= vision-runs
-VISION_SEEDS ?= 3
+VISION_SEEDS ?= 5
 VISION_PRECISION ?= bfloat16
 VISION_THREADS ?= 1
+comma := ,
 images = $(VENV)/bin/refinecal experiment vision --out $(VISION_RUNS)/$(1) \
 	$$(test -e $(VISION_RUNS)/$(1)/plan.json && echo --resume || echo --data $(DATA) --dataset $(1) --model $(2) \
 	--epochs $(3) --seeds $(VISION_SEEDS) --schedule cosine --weight-decay 0 --augment flip \
@@ -109,7 +110,7 @@ images = $(VENV)/bin/refinecal experiment vision --out $(VISION_RUNS)/$(1) \
 
 vision: setup
 	$(call images,fashion-mnist,small,40)
-	$(call images,cifar10,medium,50)
+	$(call images,cifar10,medium$(comma)small,50)
 	$(VENV)/bin/refinecal experiment report $(VISION_RUNS)/fashion-mnist $(VISION_RUNS)/cifar10 \
 		--out benchmarks/results/vision --figures png
 

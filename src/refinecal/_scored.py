@@ -94,15 +94,18 @@ def check_scored(
     sample_weight: Any,
     classes: ArrayLike | None,
     threads: int,
+    needs_logits: bool = True,
 ) -> Scored:
     """Return the arguments of a public call, or say what is wrong with which of them.
+
+    The logits of probabilities are their logarithms, or NaN where nobody needs them.
 
     Probabilities are looked at by the loop that adds them up; if it finds some that are none, or in any
     other case, ``check_sample`` looks again and finds the words.
     """
     given = None if probs is None or logits is not None else to_floats(probs, "probs")
     if given is not None and given.ndim == 2 and given.shape[1] > 1 and len(given):
-        found = _from_probs(y_true, probs, given, sample_weight, classes, threads)
+        found = _from_probs(y_true, probs, given, sample_weight, classes, threads, needs_logits)
         if found is not None:
             return found
     sample = check_sample(y_true, probs, logits, sample_weight, classes)
@@ -123,17 +126,19 @@ def _from_probs(
     sample_weight: Any,
     classes: ArrayLike | None,
     threads: int,
+    needs_logits: bool,
 ) -> Scored | None:
     """Return probabilities (n, k) with their labels, ``None`` if something is wrong with them."""
     half = getattr(getattr(probs, "dtype", None), "itemsize", None) == 2
     (n, k), names = given.shape, column_names(probs)
     labels, soft, known = check_labels(y_true, n, k, classes, "y_true", "probs", names)
     weights = check_weights(sample_weight, n, "probs")
-    logits = np.empty((n, k), given.dtype)
+    unknown = np.broadcast_to(given.dtype.type(np.nan), (n, k))
+    logits = np.empty((n, k), given.dtype) if needs_logits else unknown
     sample = Sample(labels, logits, weights, soft, known, names)
     columns = np.ascontiguousarray(given.T, dtype=np.float64)
     scored = _scored(sample, columns, True, 1e-2 if half else 1e-3, threads)
-    if scored is not None:
+    if scored is not None and needs_logits:
         in_threads(lambda rows: _fill_logs(given, logits, rows), _parts(n), n * k, threads)
     return scored
 

@@ -47,10 +47,12 @@ def check_keywords(inputs: Mapping[str, Any]) -> None:
 
 
 def check(y_true: Any, probs: Any, threads: int, **inputs: Unpack[Inputs]) -> Scored:
-    """Return the arguments of a metric, ready to be added up."""
+    """Return the arguments of a metric, ready to be added up; logits only if they were given."""
     check_keywords(inputs)
     logits, weights = inputs.get("logits"), inputs.get("sample_weight")
-    return check_scored(y_true, probs, logits, weights, inputs.get("classes"), threads)
+    return check_scored(
+        y_true, probs, logits, weights, inputs.get("classes"), threads, needs_logits=False
+    )
 
 
 @cache
