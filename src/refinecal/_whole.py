@@ -25,5 +25,9 @@ def whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         yield part
         os.replace(part, target)
+    except OSError as error:
+        if error.errno is None or error.filename not in (None, str(part), part):
+            raise
+        raise OSError(error.errno, error.strerror, str(target)) from error  # not the part's name
     finally:
         part.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import shutil
 from dataclasses import replace
 from itertools import pairwise
 
@@ -465,6 +466,11 @@ def test_a_damaged_file_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"set 00.* is damaged: resume the run, which trains this"):
         read_results(tmp_path / "run")
     assert folder.remove_damaged(UnitResult.is_whole) == plan.units()  # as resuming does
+    path.write_bytes(whole)
+    other = made_run(tmp_path / "other", made_plan(1, splits=2))
+    shutil.copy(path, other.unit_path(other.plan.units()[1]))
+    with pytest.raises(ValueError, match=r"s1-c0\.npz holds the training .*s0-c0: remove it"):
+        read_results(tmp_path / "other")
     path.write_bytes(b"\0" * 1000 + whole[1000:])  # which resuming would not see
     with pytest.raises(ValueError, match=r"set 00.*damaged.*delete it and resume"):
         read_results(tmp_path / "run")

@@ -12,12 +12,15 @@ import sys
 import textwrap
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from refinecal.cli.experiment_status import summary
 from refinecal.experiments import _pools
+from refinecal.experiments._unit_files import is_whole
 from refinecal.experiments.rates import Rates, duration
 from refinecal.experiments.running import State, run
 from refinecal.experiments.store import RunFolder, versions
@@ -487,6 +490,16 @@ def test_results_that_are_cut_off_are_removed(folder):
     assert folder.finished() == others
 
 
+def test_results_that_cannot_be_read_are_kept(folder):
+    """A disk that does not answer says nothing about the file."""
+    first = folder.plan.units()[0]
+    folder.unit_path(first).mkdir()
+    (folder.unit_path(first) / "x").touch()  # so that the entry has a size
+    with pytest.raises(OSError, match=first.name):
+        folder.remove_damaged(is_whole)
+    assert folder.unit_path(first).exists()
+
+
 def test_what_another_run_finished_meanwhile_is_not_computed_again(folder, tmp_path):
     keys, tally = folder.missing(), tmp_path / "tally"
     run(keys[:4], writes(), folder, processes=1)
@@ -510,8 +523,9 @@ def test_to_ask_whether_a_run_is_running_does_not_stop_one_from_beginning(folder
 
 def test_a_damaged_failure_is_still_a_failure(folder):
     key = folder.plan.units()[0]
-    (folder.path / "failures" / f"{key.name}.json").write_text("{")
-    assert folder.failed()[key]["kind"] == "unknown"
+    for text in b"{", b"[1]", b"{}", b"\xff":
+        (folder.path / "failures" / f"{key.name}.json").write_bytes(text)
+        assert folder.failed()[key]["kind"] == "unknown"
 
 
 def test_a_journal_that_was_cut_off_goes_on(folder):
@@ -523,6 +537,36 @@ def test_a_journal_that_was_cut_off_goes_on(folder):
     folder.note({"unit": "unknown", "seconds": 100.0})
     assert [line["unit"][0] for line in folder.journal()] == ["a", "b", "c", "u"]
     assert folder.rates().mean(("xgboost",)) == 3.0
+
+
+def test_lines_of_the_journal_that_lack_something_are_passed_over(folder):
+    unit = {"unit": "a-xgboost-s0-c0"}
+    for line in {"begin": 1}, unit, {**unit, "seconds": "2"}:
+        folder.note(line)
+    assert folder.rates().mean(("xgboost",)) is None
+    assert summary(folder)["width"] == 1
+
+
+def test_a_name_that_is_no_text_leaves_nothing_behind(tmp_path):
+    plan = plan_of("a")
+    source = {**plan.sources[0], "path": "/data/b\udcff.csv"}  # as a file system may give it
+    with pytest.raises(ValueError, match=r"'/data/b\\udcff.csv' is not UTF-8: rename that"):
+        RunFolder.create(tmp_path / "run", replace(plan, sources=(source,)))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"\xff", "plan.json is damaged"),
+        (b"[]", "plan.json"),
+        (b'{"kind": "x"}', "plan.json: the plan"),
+    ],
+)
+def test_a_plan_that_cannot_be_read_is_named(folder, text, said):
+    (folder.path / "plan.json").write_bytes(text)
+    with pytest.raises(ValueError, match=said):
+        RunFolder(folder.path)
 
 
 def test_other_versions_are_told(folder):

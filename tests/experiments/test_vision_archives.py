@@ -335,6 +335,14 @@ def test_what_would_take_for_ever_is_refused_at_once(raw):
     assert len(str(caught.value)) < 300
 
 
+def test_more_parts_than_any_batch_has_are_not_read():
+    with (
+        taking_at_most(400 << 20),
+        pytest.raises(ValueError, match=r"holds more than 2000000 parts"),
+    ):
+        read_batch(b"\x80\x02" + b"]" * 10_000_000 + b".", "labels")
+
+
 def test_errors_show_a_few_keys():
     raw = pickle.dumps({f"{i:04}" + "a" * 1000: i for i in range(1000)}, 2)
     with pytest.raises(ValueError, match=r"no 'labels'|no 'data', but '0000a+', .* and 994 more"):
@@ -408,6 +416,30 @@ def test_idx_files_that_are_none(tmp_path, raw, words, packed):
         _archives.read_idx(path, 3, check=False)
 
 
+@pytest.mark.parametrize(
+    ("name", "reader"),
+    [
+        ("train-images-idx3-ubyte", lambda path: _archives.read_idx(path, 3, check=False)),
+        ("train_32x32.mat", lambda path: _archives.read_mat(path, check=False)),
+        ("cifar10_train_1.webp", _archives.read_mosaic),
+        (
+            "cifar-10-batches-bin/data_batch_1.bin",
+            lambda path: read_images(path.parents[1], "cifar10", check=False),
+        ),
+    ],
+)
+def test_files_of_gigabytes_are_not_read(tmp_path, name, reader):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    with path.open("wb") as file:
+        file.truncate(3 << 30)  # which takes no room on the disk
+    with (
+        taking_at_most(8 << 20),
+        pytest.raises(ValueError, match=rf"{path.name} has 3221225472 bytes, far more"),
+    ):
+        reader(path)
+
+
 def test_idx_that_unpacks_to_too_much(tmp_path, monkeypatch):
     monkeypatch.setattr(_archives, "LARGEST", 10_000)
     (tmp_path / "x.gz").write_bytes(gzip.compress(bytes(10_001)))
@@ -449,8 +481,26 @@ def test_matlab_files_that_unpack_to_too_much(tmp_path, monkeypatch, order):
         head = path.read_bytes()[:124] + b"\x01\x00MI"
         path.write_bytes(head + struct.pack(">II", 15, len(packed)) + packed)
     monkeypatch.setattr("scipy.io.loadmat", None)
-    with pytest.raises(ValueError, match=r"train_32x32\.mat unpacks to far more"):
+    with pytest.raises(ValueError, match=r"train_32x32\.mat (unpacks to|has \d+ bytes,) far more"):
         _archives.read_mat(path, check=False)
+
+
+@pytest.mark.parametrize("kind", [1, 2])  # a cell array, a struct array
+def test_matlab_files_that_claim_many_cells(tmp_path, kind):
+    """Two hundred bytes, for which memory for a hundred million objects would be taken."""
+
+    def part(kind, raw):
+        return struct.pack("<II", kind, len(raw)) + raw + bytes(-len(raw) % 8)
+
+    flags, dims = part(6, struct.pack("<II", kind, 0)), part(5, struct.pack("<ii", 10**4, 10**4))
+    x = part(14, flags + dims + part(1, b"X"))
+    head = b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM"
+    (tmp_path / "x.mat").write_bytes(head + x)
+    with (
+        taking_at_most(32 << 20),
+        pytest.raises(ValueError, match=r"x\.mat has X of shape \(10000, 10000\) and type"),
+    ):
+        _archives.read_mat(tmp_path / "x.mat", check=False)
 
 
 @EVERY
@@ -517,7 +567,8 @@ def test_labels_that_unpack_to_too_much(tmp_path, packed):
 
 
 def test_a_mosaic_of_too_many_pixels(tmp_path, monkeypatch):
-    picture(tmp_path / "x.webp", made("cifar10", n_train=6).train_x, width=2)
+    flat = np.zeros((6, 3, 32, 32), np.uint8)  # a small file
+    picture(tmp_path / "x.webp", flat, width=2)
     monkeypatch.setattr(_archives, "LARGEST", 6 * 3072 - 1)
     with pytest.raises(ValueError, match=r"x\.webp has 64 × 96 pixels"):
         _archives.read_mosaic(tmp_path / "x.webp")

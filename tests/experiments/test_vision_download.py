@@ -139,6 +139,19 @@ def test_downloaded_images_can_be_read(server, tmp_path, monkeypatch):
     assert read_images(tmp_path / "data", "svhn").digest() == images.digest()
 
 
+def test_files_that_lie_in_the_folder_itself_get_company(server, tmp_path, monkeypatch):
+    images = stored(tmp_path / "made", "mat")
+    for path in (tmp_path / "made").iterdir():
+        offer(server, monkeypatch, path.name, path.read_bytes())
+    download("svhn", tmp_path / "data")
+    (tmp_path / "data" / "svhn" / NAME).rename(tmp_path / "data" / NAME)
+    (tmp_path / "data" / "svhn" / "test_32x32.mat").unlink()
+    server.asked.clear()
+    download("svhn", tmp_path / "data")
+    assert server.asked == [("test_32x32.mat", 0)]
+    assert read_images(tmp_path / "data", "svhn").digest() == images.digest()
+
+
 def test_a_bar_for_people(server, tmp_path, capsys):
     download("svhn", tmp_path, progress=True)
     said = capsys.readouterr()

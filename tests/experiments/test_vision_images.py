@@ -70,6 +70,14 @@ def test_where_torchvision_puts_them(tmp_path):
     assert_same(read_images(tmp_path, "fashion-mnist", check=False), images)
 
 
+@pytest.mark.parametrize("form", ["mat", "idx"])
+def test_part_of_a_set_does_not_hide_the_whole_one(tmp_path, form):
+    images = stored(tmp_path / FORMS[form], form)
+    first, *_ = files_in(tmp_path)
+    shutil.copy(first, tmp_path)
+    assert_same(read_images(tmp_path, images.name, check=False), images)
+
+
 def test_whole_archives_come_before_parts(tmp_path):
     stored(tmp_path, "mosaic", made("cifar10", seed=1))
     stored(tmp_path, "cifar-10-python.tar.gz", made("cifar10", seed=2))

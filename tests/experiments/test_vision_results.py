@@ -3,6 +3,7 @@
 import csv
 import math
 import re
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -294,6 +295,14 @@ def test_errors_name_the_cure(tmp_path):
     folder.unit_path(made_plan().units()[0]).write_bytes(b"PK no archive")
     with pytest.raises(ValueError, match="is damaged: resume the run, which trains"):
         read_results(tmp_path / "bad")
+
+
+def test_a_training_in_the_file_of_another_is_refused(tmp_path):
+    folder = made_run(tmp_path / "run", made_plan(seeds=2))
+    first, second = folder.plan.units()
+    shutil.copy(folder.unit_path(first), folder.unit_path(second))
+    with pytest.raises(ValueError, match=r"-s1\.npz holds the training .*-s0: remove it"):
+        read_results(tmp_path / "run")
 
 
 # ---- several runs ------------------------------------------------------------------------------------------

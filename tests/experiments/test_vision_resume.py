@@ -1,5 +1,6 @@
 """Trainings on images that are killed and go on, and trainings in several processes."""
 
+import errno
 import json
 import os
 import random
@@ -198,6 +199,43 @@ def test_half_a_checkpoint_is_refused(tmp_path):
     (tmp_path / NAME).write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match="damaged"):
         train(replace(SMALL, epochs=1), pictures(), device="cpu", checkpoint=tmp_path)
+
+
+def test_a_checkpoint_with_a_single_wrong_bit_is_refused(tmp_path):
+    recipe = replace(SMALL, epochs=1)
+    train(recipe, pictures(), device="cpu", checkpoint=tmp_path)
+    raw = (tmp_path / NAME).read_bytes()
+    start = 8 + int.from_bytes(raw[:8], "little")  # of the tensors
+    for at in np.random.default_rng(0).integers(start, len(raw), 20).tolist():
+        (tmp_path / NAME).write_bytes(raw[:at] + bytes([raw[at] ^ 0x40]) + raw[at + 1 :])
+        with pytest.raises(ValueError, match="damaged.*does not fit its checksum"):
+            train(recipe, pictures(), device="cpu", checkpoint=tmp_path)
+    (tmp_path / NAME).write_bytes(raw.replace(b'\\"epoch\\": 1', b'\\"epoch\\": 9'))
+    with pytest.raises(ValueError, match="damaged.*does not fit its checksum"):
+        train(recipe, pictures(), device="cpu", checkpoint=tmp_path)
+    (tmp_path / NAME).write_bytes(raw)
+    train(recipe, pictures(), device="cpu", checkpoint=tmp_path)
+
+
+def test_want_of_room_for_a_checkpoint_is_an_error_of_the_system(tmp_path):
+    """Which ends a run, instead of failing all of its trainings one by one."""
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=NAME) as caught:
+            train(replace(SMALL, epochs=1), pictures(), device="cpu", checkpoint=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.errno == errno.EFBIG
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_checkpoint_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / NAME).mkdir()
+    with pytest.raises(OSError, match=NAME):
+        train(SMALL, pictures(), device="cpu", checkpoint=tmp_path)
 
 
 def test_a_checkpoint_needs_a_folder(tmp_path):

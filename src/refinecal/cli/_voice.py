@@ -24,7 +24,12 @@ from refinecal.report.words import spaced
 P = ParamSpec("P")
 
 FAILED = 1
-EXPECTED = (ValueError, OSError, ModuleNotFoundError)  # trouble with what the user gave
+EXPECTED = (
+    ValueError,
+    OSError,
+    MemoryError,
+    ModuleNotFoundError,
+)  # trouble with what the user gave
 
 
 class Voice:
@@ -142,6 +147,8 @@ def command(example: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
 def worded(error: BaseException) -> str:
     """Return what an error says, in words of the command line; that of a file names it."""
     said = on_the_command_line(str(error))
+    if isinstance(error, MemoryError) and not said:
+        said = "there is not enough memory for this"
     if isinstance(error, OSError) and error.strerror and error.filename:
         said = f"{error.filename}: {error.strerror}"
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))

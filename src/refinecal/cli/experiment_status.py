@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import suppress
@@ -56,7 +57,7 @@ def summary(folder: RunFolder) -> dict[str, Any]:
     finished = [key for key in there if key not in early]
     missing = [*folder.missing(), *damaged]  # a resumed run trains these again
     rates, begun = folder.rates(), folder.sessions()
-    width = begun[-1]["width"] if begun else 1
+    width = begun[-1].get("width", 1) if begun else 1
     group, under_way = GROUPS[folder.kind], _under_way(folder, missing)
     methods = []
     for name in dict.fromkeys(map(group, folder.plan.units())):
@@ -249,7 +250,7 @@ def _headline(found: dict[str, Any]) -> str:
 
 def _next(found: dict[str, Any]) -> list[str]:
     """Return what can be done with the run now."""
-    run = shown(Path(found["run"]))
+    run = shlex.quote(shown(Path(found["run"])))
     again = f"refinecal experiment {found['kind']} --out {run} --resume"
     lines = []
     if found["missing"] and not found["running"]:

@@ -6,6 +6,7 @@ are, what the program would call is noted down and not called, and everything el
 
 from __future__ import annotations
 
+import math
 import pickletools
 import re
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ class Noted:
 class Reader:
     """The stack and the memory of a pickle, in which nothing but data is ever made."""
 
+    MOST: float = math.inf  # steps of the program
+
     def __init__(self) -> None:
         self.stack: list[Any] = []
         self.marks: list[int] = []
@@ -48,8 +51,10 @@ class Reader:
 
     def read(self, file: BinaryIO) -> Any:
         arg: Any
-        for opcode, arg, _ in pickletools.genops(file):
+        for step, (opcode, arg, _) in enumerate(pickletools.genops(file)):
             name = opcode.name
+            if step >= self.MOST:
+                raise Foreign(f"more than {self.MOST} parts")
             if name in VALUES:
                 self.stack.append(arg)
             elif name == "MEMOIZE":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,10 +15,11 @@ from numpy.typing import NDArray
 from refinecal._json import plain
 from refinecal._whole import whole
 
-__all__ = ["Arrays", "is_whole", "stored", "write_unit"]
+__all__ = ["Arrays", "check_name", "is_whole", "stored", "write_unit"]
 
 FORMAT = 1  # of the file
 HEADER = "header.json"
+END, END_SIZE = b"PK\x05\x06", 22  # of an archive: how its last part begins, and how long that is
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -39,7 +39,7 @@ def stored(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], Mappi
     """Give the header and the arrays of a file; turn whatever is wrong with it into one clear error."""
     path = Path(path)
     try:
-        if not zipfile.is_zipfile(path) and path.is_file():
+        if path.is_file() and not is_whole(path):
             raise ValueError("it is no archive of arrays")
         with np.load(path, allow_pickle=False) as arrays:
             header = json.loads(arrays[HEADER].tobytes())
@@ -56,5 +56,21 @@ def stored(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], Mappi
 
 
 def is_whole(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a file has its end, by a look at it; what is before it is checked when it is read."""
-    return zipfile.is_zipfile(path)
+    """Tell whether a file has its end, by a look at it; what is before it is checked when it is read.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read, which does not mean that anything is wrong with it.
+    """
+    with open(path, "rb") as file:
+        file.seek(max(file.seek(0, os.SEEK_END) - END_SIZE, 0))
+        return file.read().startswith(END)
+
+
+def check_name(path: Path, key: Any) -> None:
+    """Complain of a training in the file of another one, as a wrong copy leaves it."""
+    if path.stem != key.name:
+        raise ValueError(
+            f"{path} holds the training {key.name}: remove it and resume the run, which trains the right one"
+        )

@@ -28,7 +28,12 @@ THREADS = (  # by which libraries learn how many threads they may use, if it is 
     "NUMEXPR_MAX_THREADS",
     "POLARS_MAX_THREADS",
 )
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # every other unit would fail in the same way
+NO_ROOM = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+)  # all others would fail alike
 MOST_WARNINGS = 5  # of one unit that are kept
 WATCH = 1.0  # seconds between looks at whether the parent is alive
 

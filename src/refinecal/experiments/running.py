@@ -105,10 +105,9 @@ def run(
         )
         state.width = pool.width
         where = "dask" if dask else "local"
-        folder.note(
-            {"begin": len(todo), "width": pool.width, "where": where, "versions": versions()}
-        )
+        begun = {"begin": len(todo), "width": pool.width, "where": where, "versions": versions()}
         try:
+            folder.note(begun)
             _Run(folder, pool, todo, state, progress).go()
         except OSError as error:
             if error.errno in NO_ROOM:

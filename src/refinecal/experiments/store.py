@@ -86,6 +86,7 @@ class RunFolder:
         """Begin a run in a folder that is new or empty."""
         path = Path(path)
         cls.check_new(path)
+        _as_bytes(plan)  # which may fail, before there is anything on the disk
         path.mkdir(parents=True, exist_ok=True)
         cls._write_plan(path, plan)
         return cls(path)
@@ -217,8 +218,9 @@ class RunFolder:
         keys, rates = {key.name: key for key in self.plan.units()}, Rates()
         for line in self.journal():
             key = keys.get(line.get("unit", ""))
-            if key is not None and not line.get("failed"):
-                rates.add(key, float(line["seconds"]))
+            seconds = line.get("seconds")
+            if key is not None and isinstance(seconds, int | float) and not line.get("failed"):
+                rates.add(key, float(seconds))
         return rates
 
     def sessions(self) -> list[dict[str, Any]]:
@@ -290,15 +292,17 @@ class RunFolder:
     def _read_plan(self) -> tuple[str, Any]:
         try:
             return _read_plan((self.path / PLAN).read_text("utf-8"))
-        except (json.JSONDecodeError, TypeError) as error:
+        except (json.JSONDecodeError, UnicodeDecodeError, TypeError, KeyError) as error:
             raise ValueError(
                 f"{self.path / PLAN} is damaged ({error}): begin a new run in another folder"
             ) from error
+        except ValueError as error:
+            raise ValueError(f"{self.path / PLAN}: {error}") from error
 
     @staticmethod
     def _write_plan(path: Path, plan: Plan | VisionPlan) -> None:
         with whole(path / PLAN) as part:
-            part.write_text(plan.to_json(), "utf-8")
+            part.write_bytes(_as_bytes(plan))
 
     def _failure_path(self, key: Key) -> Path:
         return self.path / FAILURES / f"{key.name}.json"
@@ -306,7 +310,9 @@ class RunFolder:
     def _failure(self, key: Key) -> Failure:
         try:
             read: Failure = json.loads(self._failure_path(key).read_text("utf-8"))
-        except (OSError, json.JSONDecodeError):
+        except (OSError, ValueError):
+            read = {}
+        if not isinstance(read, dict) or "kind" not in read:
             return {"kind": "unknown", "message": "its record cannot be read"}
         return read
 
@@ -330,6 +336,15 @@ def _read_plan(text: str) -> tuple[str, Any]:
             "that wrote it"
         )
     return kind, PLANS[kind].from_json(text)
+
+
+def _as_bytes(plan: Plan | VisionPlan) -> bytes:
+    try:
+        return plan.to_json().encode()
+    except UnicodeEncodeError as error:
+        text = error.object
+        name = text[text.rfind('"', 0, error.start) + 1 : text.find('"', error.end)]
+        raise ValueError(f"{name!a} is not UTF-8: rename that file or folder") from error
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from refinecal.experiments._unit_files import check_name
 from refinecal.experiments.tabular.judging import Judged, Row, Timing, Training, judge
 from refinecal.experiments.tabular.plan import PLACE, Key, Plan
 
@@ -224,4 +225,6 @@ def _unit(path: Path) -> UnitResult:
 
     if path.is_file() and not UnitResult.is_whole(path):
         raise ValueError(f"{path} is damaged: resume the run, which trains this one again")
-    return UnitResult.load(path)
+    unit = UnitResult.load(path)
+    check_name(path, unit.key)
+    return unit

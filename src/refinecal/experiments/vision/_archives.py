@@ -35,6 +35,7 @@ SIDE = 32  # pixels, of CIFAR and SVHN
 PIXELS = 3 * SIDE * SIDE
 PIECE = 1 << 20  # bytes that are read at once
 MANY = 1_000_000  # images; no file has so many
+NUMBERS = {"double", "single", *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64))}
 TOO_MUCH = "unpacks to far more than it can need: get the official file"
 ALLOW = "If you know what it is and want it, read it with check=False"
 
@@ -101,6 +102,19 @@ def reading(path: Path | str) -> Iterator[None]:
 
 class _Refused(Exception):
     """What is wrong with a file, in words that follow its name."""
+
+
+def content_of(path: Path) -> bytes:
+    """Return the bytes of a file, unless they are far too many."""
+    check_size(path)
+    return path.read_bytes()
+
+
+def check_size(path: Path) -> None:
+    """Refuse a file that is far larger than the official ones; called while ``reading``."""
+    size = path.stat().st_size
+    if size > LARGEST:
+        raise _Refused(f"has {size} bytes, far more than it can need: get the official file")
 
 
 # ---- tar archives ----------------------------------------------------------------------------------------
@@ -224,6 +238,8 @@ def from_pickle(raw: bytes, where: str, labels: str) -> tuple[Images, Labels]:
 
     try:
         images, found = read_batch(raw, labels)
+    except MemoryError:
+        raise MemoryError(f"{where} does not fit into memory, or it is damaged") from None
     except ValueError as error:
         raise ValueError(f"{where} {error}. Remove it, and get the official archive.") from error
     if images.shape[1] != PIXELS or len(found) != len(images):
@@ -247,7 +263,7 @@ def read_idx(path: Path, n_dims: int, check: bool = True) -> NDArray[np.uint8]:
     The check is of the unpacked content, since the same file can be packed in many ways.
     """
     with reading(path):
-        raw = path.read_bytes()
+        raw = content_of(path)
         if path.suffix == ".gz":
             raw = _unpacked(raw)
     if check:
@@ -288,7 +304,9 @@ def read_mat(path: Path, check: bool = True) -> tuple[Images, Labels]:
     if check:
         check_file(path, FILES[path.name])
     with reading(path):
+        check_size(path)
         _check_unpacked(path)
+        _check_variables(path)
         found = loadmat(path, variable_names=["X", "y"])
         if absent := [name for name in ("X", "y") if name not in found]:
             raise _Refused(f"has no variable {' and no '.join(absent)}: get the official file")
@@ -301,6 +319,19 @@ def read_mat(path: Path, check: bool = True) -> tuple[Images, Labels]:
         if labels.dtype.kind not in "iu" or not np.all((labels >= 1) & (labels <= 10)):
             raise _Refused("has labels other than 1, 2, ... 10: get the official file")
     return np.ascontiguousarray(images.transpose(3, 2, 0, 1)), labels.astype(np.int64) % 10
+
+
+def _check_variables(path: Path) -> None:
+    """Refuse images and labels that, by their headers, are no numbers, or too many."""
+    from scipy.io import whosmat
+
+    for name, shape, kind in whosmat(path):
+        size = int(np.prod(shape, dtype=object))
+        if name in ("X", "y") and (kind not in NUMBERS or size > LARGEST):
+            raise _Refused(
+                f"has {name} of shape {shape} and type {kind}, which are no images or labels: get the "
+                "official file"
+            )
 
 
 def _check_unpacked(path: Path) -> None:
@@ -343,6 +374,8 @@ def read_mosaic(path: Path) -> Images:
     with needs_extra("vision", package="PIL"):
         from PIL import Image
 
+    with reading(path):
+        check_size(path)
     with reading(path), Image.open(path, formats=["WEBP"]) as picture:
         width, height = picture.size
         if width % SIDE or height % SIDE or 3 * width * height > LARGEST:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,9 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Checkpoint", "CheckpointFile"]
 
-FORMAT = 1  # of the file
+FORMAT = 2  # of the file
 NAME = "training.safetensors"
-ABOUT = "refinecal"  # the entry of the file's metadata that is ours
+ABOUT, SUM = "refinecal", "crc32"  # the entries of the file's metadata that are ours
+OS_ERROR = re.compile(r"\(os error (\d+)\)")  # in the words of safetensors
 PARTS = ("net", "momentum", "val", "test")  # of the names of tensors
 
 Tensors = dict[str, "torch.Tensor"]
@@ -95,6 +98,7 @@ class CheckpointFile:
 
     def save(self, state: Checkpoint) -> None:
         """Put a state in the place of the last one, whole or not at all."""
+        from safetensors import SafetensorError
         from safetensors.torch import save_file
 
         about = {
@@ -105,8 +109,16 @@ class CheckpointFile:
             "seconds": state.seconds,
             "peak_memory": state.peak_memory,
         }
+        said, tensors = json.dumps(about), _flat(state)
+        metadata = {ABOUT: said, SUM: _sum(said, tensors)}
         with whole(self.path) as part:
-            save_file(_flat(state), part, metadata={ABOUT: json.dumps(about)})
+            try:
+                save_file(tensors, part, metadata=metadata)
+            except SafetensorError as error:  # which a full disk is for it, too
+                if (found := OS_ERROR.search(str(error))) is None:
+                    raise
+                number = int(found[1])
+                raise OSError(number, os.strerror(number), str(self.path)) from error
 
     def load(self, task: Mapping[str, Any]) -> Checkpoint | None:
         """Return the last state of this very training; ``None`` if there is none.
@@ -134,12 +146,17 @@ class CheckpointFile:
     def _read(self) -> Checkpoint:
         from safetensors import safe_open
 
+        with self.path.open("rb"):  # for safetensors, what cannot be read is not there
+            pass
         try:
             with safe_open(self.path, framework="pt") as file:
-                about = json.loads(file.metadata()[ABOUT])
+                metadata = file.metadata()
+                about = json.loads(metadata[ABOUT])
                 if about.pop("format") != FORMAT:
                     raise ValueError(f"its format is not {FORMAT}")
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            if metadata[SUM] != _sum(metadata[ABOUT], tensors):
+                raise ValueError("its content does not fit its checksum")
             return Checkpoint(**about, **_parts(tensors))
         except (OSError, MemoryError):
             raise
@@ -148,6 +165,18 @@ class CheckpointFile:
                 f"{self.path} is no checkpoint of a training, or it is damaged ({type(error).__name__}: "
                 f"{error}): delete it to begin again"
             ) from error
+
+
+def _sum(said: str, tensors: Tensors) -> str:
+    """Return a checksum of all that a file holds."""
+    import torch
+
+    found = zlib.crc32(said.encode())
+    for name in sorted(tensors):
+        found = zlib.crc32(name.encode(), found)
+        raw = tensors[name].reshape(-1).view(torch.uint8).numpy()
+        found = zlib.crc32(raw.data, found)
+    return f"{found:08x}"
 
 
 def _flat(state: Checkpoint) -> Tensors:

@@ -44,6 +44,8 @@ def download(
 ) -> list[Path]:
     """Get the official files of an image set into a sub-folder of its name; those already there are kept.
 
+    If some of them lie in the folder itself, the others are put beside them.
+
     Parameters
     ----------
     name : {"cifar10", "cifar100", "svhn", "fashion-mnist"}
@@ -68,7 +70,9 @@ def download(
     """
     if name not in _official.DOWNLOADS:
         raise ValueError(f"name is {name!r}: there are {', '.join(_official.DOWNLOADS)}.")
-    place = Path(folder) / name
+    folder = Path(folder)
+    begun = any((folder / each).exists() for each in _official.DOWNLOADS[name])
+    place = folder if begun else folder / name
     place.mkdir(parents=True, exist_ok=True)
     files = [_official.FILES[each] for each in _official.DOWNLOADS[name]]
     with _alone(place), _shown(progress) as tell:

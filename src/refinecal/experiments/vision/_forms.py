@@ -31,8 +31,9 @@ class Form:
     """Any of these, in a folder, and the set is taken to be there in this form."""
     read: Callable[[Path, bool], Parts]
 
-    def is_in(self, folder: Path) -> bool:
-        return any((folder / sign).exists() for sign in self.signs)
+    def found_in(self, folder: Path) -> int:
+        """Return how many of the files are there, packed or not."""
+        return len({s.removesuffix(".gz") for s in self.signs if (folder / s).exists()})
 
 
 def joined(parts: Iterable[Part]) -> Part:
@@ -72,7 +73,7 @@ class Cifar:
     def _file(self, path: Path, name: str, check: bool) -> Part:
         there(path)
         with _archives.reading(path):
-            raw = path.read_bytes()
+            raw = _archives.content_of(path)
         if check:
             _archives.check_content(raw, name, path)
         return self.decode(raw, str(path))

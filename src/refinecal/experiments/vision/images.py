@@ -165,7 +165,9 @@ def read_images(folder: str | os.PathLike[str], name: str, check: bool = True) -
             name, _own(train_x), _own(train_y), _own(test_x), _own(test_y), CLASSES[name]
         )
     except ValueError as error:
-        raise ValueError(f"{place} does not hold {name}: {error}") from error
+        raise ValueError(
+            f"{place} does not hold {name}: {error}. Get the official files."
+        ) from error
 
 
 def available(folder: str | os.PathLike[str]) -> list[str]:
@@ -203,8 +205,11 @@ def _folder(folder: str | os.PathLike[str], name: str) -> Path:
 
 def _look(folder: Path, name: str) -> tuple[Path, Form] | None:
     places = [folder, folder / name, *(folder / place for place in PLACES.get(name, ()))]
-    found = ((place, form) for form in FORMS[name] for place in places if form.is_in(place))
-    return next(found, None)
+    for form in FORMS[name]:
+        place = max(places, key=form.found_in)  # the first, of equal ones
+        if form.found_in(place):
+            return place, form
+    return None
 
 
 def _found(folder: Path, name: str) -> tuple[Path, Form]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import numbers
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
@@ -17,6 +18,7 @@ KIND = "vision"  # of the experiment, in plan.json
 DATASETS = ("cifar10", "cifar100", "svhn", "fashion-mnist")
 MODELS = ("resnet18", "wrn28-10", "medium", "small")
 VERSION = 1  # of the protocol: units of different versions are not put into one table
+MOST = 100_000  # seeds, and threads
 PLACE = "folder"  # where the images are, which says nothing about what is in them
 OWN = (
     "datasets",
@@ -246,6 +248,10 @@ def _check(plan: VisionPlan) -> None:
             if values.count(value) > 1:
                 raise ValueError(f"{name} has {value} more than once: name it once")
     for name in ("seeds", "n_threads"):
+        if not isinstance(getattr(plan, name), numbers.Integral):
+            raise TypeError(f"{name} is {getattr(plan, name)!r}: it must be a whole number")
+        if getattr(plan, name) > MOST:
+            raise ValueError(f"{name} is {getattr(plan, name)}: it must be at most {MOST}")
         if getattr(plan, name) < 1:
             raise ValueError(f"{name} is {getattr(plan, name)}: it must be at least 1")
     plan.recipe(plan.datasets[0], plan.models[0])  # which complains of the rest

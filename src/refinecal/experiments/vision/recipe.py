@@ -18,6 +18,7 @@ STEPS = 3  # equal parts of a training by the schedule "step"
 FACTOR = 10  # by which the learning rate is divided after each
 
 WHOLE = {"epochs": 1, "batch": 1, "crop": 0, "cutout": 0}  # and the least that they may be
+MOST = 10**9
 SWITCHES = ("nesterov", "flip", "channels_last")
 
 
@@ -142,7 +143,7 @@ def _check_numbers(recipe: Recipe) -> None:
         positive = name in ("lr", "validation")
         if not 0 <= float(value) < most or (positive and value == 0):
             low = "above 0" if positive else "at least 0"
-            high = "" if most == math.inf else f" and below {most}"
+            high = ", and finite" if most == math.inf else f" and below {most}"
             raise ValueError(f"{name} is {value!r}: it must be {low}{high}")
 
 
@@ -151,3 +152,5 @@ def _check_whole(name: str, value: Any, least: int) -> None:
         raise TypeError(f"{name} is {value!r}: it must be a whole number")
     if value < least:
         raise ValueError(f"{name} is {value}: it must be at least {least}")
+    if int(value) > MOST:
+        raise ValueError(f"{name} is {value}: it must be at most {MOST}")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal.experiments._unit_files import check_name
 from refinecal.experiments.vision.plan import Key, VisionPlan
 from refinecal.experiments.vision.unit import VisionUnit
 
@@ -279,7 +280,9 @@ def _unit(path: Path) -> VisionUnit:
     """Return a training; of a file without its end, say what mends it."""
     if path.is_file() and not VisionUnit.is_whole(path):
         raise ValueError(f"{path} is damaged: resume the run, which trains this one again")
-    return VisionUnit.load(path)
+    unit = VisionUnit.load(path)
+    check_name(path, unit.key)
+    return unit
 
 
 def _digest(labels: NDArray[Any]) -> str:
