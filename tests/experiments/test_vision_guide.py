@@ -49,7 +49,10 @@ def test_tables_and_their_columns_are_those_of_a_report(tmp_path):
 
 
 def test_options_are_those_of_the_command():
-    out, _ = run_command(experiment_app, "vision", "--help", columns=200)
+    helps = (
+        run_command(experiment_app, name, "--help", columns=200) for name in ("vision", "report")
+    )
+    out = "".join(said for said, _ in helps)
     ours = set(re.findall(r"--[a-z][a-z-]+", GUIDE)) - {"--nproc-per-node", "--multi", "--num"}
     assert len(ours) > 15
     assert all(option in out for option in ours), [each for each in ours if each not in out]
