@@ -98,7 +98,7 @@ def check_scored(
 ) -> Scored:
     """Return the arguments of a public call, or say what is wrong with which of them.
 
-    The logits of probabilities are their logarithms, or NaN where nobody needs them.
+    The logits of probabilities are their logarithms, or NaN without ``needs_logits``, for readers of columns.
 
     Probabilities are looked at by the loop that adds them up; if it finds some that are none, or in any
     other case, ``check_sample`` looks again and finds the words.

@@ -26,6 +26,8 @@ def whole(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield part
         os.replace(part, target)
     except OSError as error:
+        if type(error) is not type(OSError(error.errno, "")):  # of some library
+            raise
         if error.errno is None or error.filename not in (None, str(part), part):
             raise
         raise OSError(error.errno, error.strerror, str(target)) from error  # not the part's name

@@ -498,6 +498,9 @@ def test_results_that_cannot_be_read_are_kept(folder):
     with pytest.raises(OSError, match=first.name):
         folder.remove_damaged(is_whole)
     assert folder.unit_path(first).exists()
+    found = summary(folder)
+    assert (found["damaged"], found["finished"]) == (0, 1)
+    assert first.name in found["unreadable"][0]
 
 
 def test_what_another_run_finished_meanwhile_is_not_computed_again(folder, tmp_path):

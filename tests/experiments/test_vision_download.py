@@ -152,6 +152,13 @@ def test_files_that_lie_in_the_folder_itself_get_company(server, tmp_path, monke
     assert read_images(tmp_path / "data", "svhn").digest() == images.digest()
 
 
+def test_files_of_another_set_with_the_same_names_are_left_alone(server, tmp_path):
+    (tmp_path / NAME).write_bytes(b"something else")
+    paths = download("svhn", tmp_path)
+    assert {path.parent for path in paths} == {tmp_path / "svhn"}
+    assert (tmp_path / NAME).read_bytes() == b"something else"
+
+
 def test_a_bar_for_people(server, tmp_path, capsys):
     download("svhn", tmp_path, progress=True)
     said = capsys.readouterr()

@@ -70,12 +70,28 @@ def test_where_torchvision_puts_them(tmp_path):
     assert_same(read_images(tmp_path, "fashion-mnist", check=False), images)
 
 
-@pytest.mark.parametrize("form", ["mat", "idx"])
+@pytest.mark.parametrize("form", ["mat", "idx", "cifar-10-batches-bin", "cifar-100-python"])
 def test_part_of_a_set_does_not_hide_the_whole_one(tmp_path, form):
     images = stored(tmp_path / FORMS[form], form)
     first, *_ = files_in(tmp_path)
-    shutil.copy(first, tmp_path)
+    part = tmp_path / first.relative_to(tmp_path / FORMS[form])
+    part.parent.mkdir(exist_ok=True)
+    shutil.copy(first, part)
     assert_same(read_images(tmp_path, images.name, check=False), images)
+
+
+def test_part_of_one_form_does_not_hide_another(tmp_path):
+    images = stored(tmp_path, "mosaic")
+    (tmp_path / "cifar-10-batches-bin").mkdir()
+    (tmp_path / "cifar-10-batches-bin" / "data_batch_1.bin").write_bytes(b"half")
+    assert_same(read_images(tmp_path, "cifar10", check=False), images)
+
+
+def test_files_of_another_set_with_the_same_names(tmp_path):
+    """MNIST's have the names of Fashion-MNIST's."""
+    stored(tmp_path, "idx.gz", made("fashion-mnist", n_train=7))
+    images = stored(tmp_path / "fashion-mnist", "idx.gz")
+    assert_same(read_images(tmp_path, "fashion-mnist", check=False), images)
 
 
 def test_whole_archives_come_before_parts(tmp_path):

@@ -211,6 +211,20 @@ def test_a_file_that_was_cut_off(tmp_path_factory, data):
         VisionUnit.load(path)
 
 
+def test_a_file_whose_end_is_damaged_is_named(tmp_path):
+    path = tmp_path / "unit.npz"
+    made().save(path)
+    raw, rng = path.read_bytes(), np.random.default_rng(0)
+    for at in range(len(raw) - 300, len(raw)):
+        path.write_bytes(raw[:at] + bytes([raw[at] ^ rng.integers(1, 256)]) + raw[at + 1 :])
+        said = ""
+        try:
+            VisionUnit.load(path)  # what is in its names may be wrong, and of no account
+        except (ValueError, OSError) as error:
+            said = str(error)
+        assert not said or "unit.npz" in said
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from refinecal.cli._voice import Voice, count, shown
-from refinecal.cli._words import clean, on_the_command_line
+from refinecal.cli._words import clean, of_files_on_the_command_line
 
 if TYPE_CHECKING:
     from refinecal.experiments.running import State
@@ -73,7 +73,7 @@ def reason(text: str) -> str:
     >>> reason("ValueError: no\nclasses")
     'ValueError: no classes'
     """
-    return clean(shorten(on_the_command_line(text), LONGEST, placeholder=" …"))
+    return clean(shorten(of_files_on_the_command_line(text), LONGEST, placeholder=" …"))
 
 
 def about(state: State) -> str:

@@ -7,7 +7,11 @@ import re
 OPTIONS = (
     "target|weight|group|by|drop|categorical|numeric|columns|calibrator|delimiter|folds|patience"
 )
-COMMANDS = (  # what the library says, and what that is on the command line
+OF_FILES = (  # what the library says of files, and what that is on the command line
+    (r"\bread it with check=False", "pass --no-check"),
+    (r"\bget them with download\(.*\)$", "get them with --download"),
+)
+COMMANDS = (  # and of all else
     (rf"^({OPTIONS}) (?=is\b|has\b|names\b|'|\")", r"--\1 "),
     (r"; if they are labels, pass model\.predict_proba\(X\).*$", "."),
     (r"\bpass logits=", "pass --logits"),
@@ -18,8 +22,7 @@ COMMANDS = (  # what the library says, and what that is on the command line
     (r"\bmax_steps=", "--max-steps "),
     (r"\bsample_weight=?", "--weight"),
     (r"\bclasses=", "--columns "),
-    (r"\bread it with check=False", "pass --no-check"),
-    (r"\bget them with download\(.*\)$", "get them with --download"),
+    *OF_FILES,
     (r"\bpredictions\[(['\"])(.+?)\1\]", r"the predictions of \1\2\1"),
 )
 ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\^_])?")
@@ -47,6 +50,13 @@ def on_the_command_line(message: str) -> str:
     for pattern, words in COMMANDS:
         message = re.sub(pattern, words, message)
     return CELL.sub(_place, message)
+
+
+def of_files_on_the_command_line(message: str) -> str:
+    """Return a message of any library; what ours says of files is in the words of the command line."""
+    for pattern, words in OF_FILES:
+        message = re.sub(pattern, words, message)
+    return message
 
 
 def _place(found: re.Match[str]) -> str:

@@ -13,7 +13,7 @@ import typer
 
 from refinecal.cli._options import Json, Quiet, Verbose
 from refinecal.cli._running import reason
-from refinecal.cli._voice import Voice, command, count, shown
+from refinecal.cli._voice import Voice, command, count, shown, worded
 
 if TYPE_CHECKING:
     from refinecal.experiments.rates import Begun
@@ -51,7 +51,7 @@ def summary(folder: RunFolder) -> dict[str, Any]:
     """Return how far a run is, for programs."""
     from refinecal.experiments.rates import seconds_left
 
-    failed, damaged = folder.failed(), folder.damaged(_is_whole(folder))
+    failed, (damaged, unreadable) = folder.failed(), _looked_at(folder)
     there = [key for key in folder.finished() if key not in damaged]
     early = _ended_early(folder, there)
     finished = [key for key in there if key not in early]
@@ -83,6 +83,7 @@ def summary(folder: RunFolder) -> dict[str, Any]:
         "ended_early": len(early),
         "missing": len(missing),
         "damaged": len(damaged),
+        "unreadable": unreadable,
         "width": width,
         "seconds_left": _sum(methods),
         "methods": methods,
@@ -101,12 +102,18 @@ def summary(folder: RunFolder) -> dict[str, Any]:
     }
 
 
-def _is_whole(folder: RunFolder) -> Callable[[Path], bool]:
-    """Return what tells whether the result of a training is whole."""
-    from refinecal.experiments.tabular.unit import UnitResult
-    from refinecal.experiments.vision.unit import VisionUnit
+def _looked_at(folder: RunFolder) -> tuple[list[Any], list[str]]:
+    """Return the trainings whose results are damaged, and what is said of results that cannot be read."""
+    from refinecal.experiments._unit_files import is_whole
 
-    return VisionUnit.is_whole if folder.kind == "vision" else UnitResult.is_whole
+    damaged, unreadable = [], []
+    for key in folder.finished():
+        try:
+            if not is_whole(folder.unit_path(key)):
+                damaged.append(key)
+        except OSError as error:
+            unreadable.append(worded(error))
+    return damaged, unreadable
 
 
 def _ended_early(folder: RunFolder, keys: list[Any]) -> dict[Any, str]:
@@ -117,7 +124,7 @@ def _ended_early(folder: RunFolder, keys: list[Any]) -> dict[Any, str]:
 
     found = dict.fromkeys(keys, "")
     for key in keys:
-        with suppress(ValueError, FileNotFoundError):  # damaged within, which the report tells
+        with suppress(ValueError, OSError):  # damaged within, which the report tells
             found[key] = VisionUnit.lost(folder.unit_path(key))
     return {key: said for key, said in found.items() if said}
 
@@ -175,6 +182,8 @@ def show_status(voice: Voice, found: dict[str, Any]) -> None:
             f"{each['model']} on {each['dataset']}, seed {each['seed']}: "
             f"{each['epoch']} of {count(each['epochs'], 'epoch')}"
         )
+    for said in found["unreadable"][:MOST]:
+        voice.tell(f"A result cannot be read: {said}")
     show_failures(voice, found)
     _show_endings(voice, found)
     _show_left_out(voice, found["left_out"])

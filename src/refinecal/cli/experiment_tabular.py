@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -233,4 +234,5 @@ def _announce(voice: Voice, folder: RunFolder, todo: int) -> None:
             f"differences over data sets cannot be tested with fewer than {FEW_SETS}, only within each"
         )
     if todo and not voice.err.is_terminal:
-        voice.note(f"see how far it is with: refinecal experiment status {shown(folder.path)}")
+        run = shlex.quote(shown(folder.path))
+        voice.note(f"see how far it is with: refinecal experiment status {run}")

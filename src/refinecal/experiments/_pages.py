@@ -10,29 +10,23 @@ from refinecal.report import save_figures, write
 if TYPE_CHECKING:
     from refinecal.report import Page
 
-__all__ = ["PAGE", "is_page", "write_page"]
+__all__ = ["PAGE", "is_page", "write_page", "write_pictures"]
 
 PAGE, PICTURES = "report.html", "figures"
 BEGINNING = 4_000  # bytes of a page that hold its title
 
 
-def write_page(page: Page, folder: Path, pictures: str | None = None) -> Path:
-    """Write a page into a folder, which is made if it is not there; return its path.
-
-    Parameters
-    ----------
-    page : Page
-        The report.
-    folder : Path
-        Is known as a report by its page from now on.
-    pictures : {"png", "svg", "pdf"}, optional
-        Write each figure into ``folder/figures``, too, as such a picture.
-    """
+def write_page(page: Page, folder: Path) -> Path:
+    """Write a page into a folder, which is made if need be and known as a report from then on; return it."""
     folder.mkdir(parents=True, exist_ok=True)
     write(page, folder / PAGE)
-    if pictures is not None:
-        save_figures(page, folder / PICTURES, pictures)
     return folder / PAGE
+
+
+def write_pictures(page: Page, folder: Path, kind: str | None) -> None:
+    """Write each figure of a page into ``folder/figures``, too, as a picture: "png", "svg" or "pdf"."""
+    if kind is not None:
+        save_figures(page, folder / PICTURES, kind)
 
 
 def is_page(path: Path, title: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ __all__ = ["Arrays", "check_name", "is_whole", "stored", "write_unit"]
 
 FORMAT = 1  # of the file
 HEADER = "header.json"
-END, END_SIZE = b"PK\x05\x06", 22  # of an archive: how its last part begins, and how long that is
+END = struct.Struct("<4s8xII2x")  # of an archive: its mark, and length and place of what is before
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -41,13 +42,17 @@ def stored(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], Mappi
     try:
         if path.is_file() and not is_whole(path):
             raise ValueError("it is no archive of arrays")
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             header = json.loads(arrays[HEADER].tobytes())
             if header["format"] != FORMAT:
                 raise ValueError(f"its format is {header['format']}, not {FORMAT}")
             yield header, arrays
-    except (OSError, MemoryError):
+    except MemoryError:
         raise
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise OSError(error.errno, f"{error.strerror or error}", str(path)) from error
     except Exception as error:
         raise ValueError(
             f"{path} is not the result of a training, or it is damaged ({type(error).__name__}: {error}): "
@@ -64,8 +69,12 @@ def is_whole(path: str | os.PathLike[str]) -> bool:
         If it cannot be read, which does not mean that anything is wrong with it.
     """
     with open(path, "rb") as file:
-        file.seek(max(file.seek(0, os.SEEK_END) - END_SIZE, 0))
-        return file.read().startswith(END)
+        start = file.seek(0, os.SEEK_END) - END.size
+        if start < 0:
+            return False
+        file.seek(start)
+        mark, length, place = END.unpack(file.read())
+        return bool(mark == b"PK\x05\x06" and place + length == start)
 
 
 def check_name(path: Path, key: Any) -> None:

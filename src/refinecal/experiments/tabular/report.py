@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from refinecal.experiments._pages import PAGE, is_page, write_page
+from refinecal.experiments._pages import PAGE, is_page, write_page, write_pictures
 from refinecal.experiments.tabular import figures
 from refinecal.experiments.tabular.analysis import (
     METRIC_WORDS,
@@ -45,9 +45,11 @@ Cells = list[Any]
 
 def write_report(analysis: Analysis, folder: Path, pictures: str | None = None) -> Path:
     """Write the page, the tables and, if asked for, pictures into a folder; return the page."""
-    made = write_page(page(analysis), folder, pictures)
+    made = page(analysis)
+    path = write_page(made, folder)
     write_tables(analysis, folder)
-    return made
+    write_pictures(made, folder, pictures)
+    return path
 
 
 def is_report(folder: Path) -> bool:

@@ -71,12 +71,17 @@ def download(
     if name not in _official.DOWNLOADS:
         raise ValueError(f"name is {name!r}: there are {', '.join(_official.DOWNLOADS)}.")
     folder = Path(folder)
-    begun = any((folder / each).exists() for each in _official.DOWNLOADS[name])
-    place = folder if begun else folder / name
-    place.mkdir(parents=True, exist_ok=True)
     files = [_official.FILES[each] for each in _official.DOWNLOADS[name]]
+    place = max((folder / name, folder), key=lambda place: _n_there(place, files))
+    place.mkdir(parents=True, exist_ok=True)
     with _alone(place), _shown(progress) as tell:
         return [fetch(each, place, tell) for each in files]
+
+
+def _n_there(place: Path, files: list[Official]) -> int:
+    """Return how many of the files are in a folder, by names and sizes."""
+    paths = [(place / each.name, each.size) for each in files]
+    return sum(path.is_file() and path.stat().st_size == size for path, size in paths)
 
 
 def fetch(official: Official, folder: Path, tell: Progress) -> Path:

@@ -33,7 +33,15 @@ class Form:
 
     def found_in(self, folder: Path) -> int:
         """Return how many of the files are there, packed or not."""
-        return len({s.removesuffix(".gz") for s in self.signs if (folder / s).exists()})
+        return len(_plain(sign for sign in self.signs if (folder / sign).exists()))
+
+    def is_whole_in(self, folder: Path) -> bool:
+        return self.found_in(folder) == len(_plain(self.signs))
+
+
+def _plain(names: Iterable[str]) -> set[str]:
+    """Return names as they are without packing."""
+    return {name.removesuffix(".gz") for name in names}
 
 
 def joined(parts: Iterable[Part]) -> Part:
@@ -87,7 +95,7 @@ class Cifar:
 
     @property
     def unpacked_form(self) -> Form:
-        return Form((self.folder,), self.unpacked)
+        return Form(tuple(self.names), self.unpacked)
 
 
 BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))

@@ -204,12 +204,14 @@ def _folder(folder: str | os.PathLike[str], name: str) -> Path:
 
 
 def _look(folder: Path, name: str) -> tuple[Path, Form] | None:
-    places = [folder, folder / name, *(folder / place for place in PLACES.get(name, ()))]
-    for form in FORMS[name]:
-        place = max(places, key=form.found_in)  # the first, of equal ones
-        if form.found_in(place):
-            return place, form
-    return None
+    """Return where a set is, and in which form; rather a whole one than part of one."""
+    places = [folder / name, folder, *(folder / place for place in PLACES.get(name, ()))]
+    found = [(place, form) for form in FORMS[name] for place in places]
+    whole = next(((place, form) for place, form in found if form.is_whole_in(place)), None)
+    if whole is not None:
+        return whole
+    place, form = max(found, key=lambda each: each[1].found_in(each[0]))  # the first, of equal ones
+    return (place, form) if form.found_in(place) else None
 
 
 def _found(folder: Path, name: str) -> tuple[Path, Form]:

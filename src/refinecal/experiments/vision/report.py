@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from refinecal.experiments._pages import PAGE, is_page, write_page
+from refinecal.experiments._pages import PAGE, is_page, write_page, write_pictures
 from refinecal.experiments.vision.analysis import (
     DATASET_WORDS,
     MODEL_WORDS,
@@ -33,9 +33,11 @@ TITLE = "Stopping by refinement, on images"
 
 def write_report(analysis: Analysis, folder: Path, pictures: str | None = None) -> Path:
     """Write the page, the tables and, if asked for, pictures into a folder; return the page."""
-    made = write_page(page(analysis), folder, pictures)
+    made = page(analysis)
+    path = write_page(made, folder)
     write_tables(analysis, folder)
-    return made
+    write_pictures(made, folder, pictures)
+    return path
 
 
 def is_report(folder: Path) -> bool:
