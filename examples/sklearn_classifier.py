@@ -23,7 +23,7 @@ X, y = load_digits(return_X_y=True)
 X, X_test, y, y_test = train_test_split(X, y, test_size=0.5, random_state=0, stratify=y)
 
 models = {
-    "boosted trees": HistGradientBoostingClassifier(random_state=0),
+    "boosted trees": HistGradientBoostingClassifier(learning_rate=0.3, random_state=0),
     "neural network": make_pipeline(
         MinMaxScaler(), MLPClassifier(learning_rate_init=0.01, random_state=0)
     ),

@@ -217,7 +217,7 @@ def test_a_reader_that_is_left_early_leaves_nothing_open(tmp_path):
     [
         (
             "from refinecal.cli import main; sys.argv[1:1] = ['evaluate', '--target', 'no']; main()",
-            16,
+            8,
         ),
         (
             "chunks = open_table(path).chunks(rows=10); next(chunks); cycle = [chunks]; cycle += [cycle]",
