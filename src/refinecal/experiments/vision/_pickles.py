@@ -59,7 +59,7 @@ def read_batch(raw: bytes, labels: str) -> tuple[NDArray[np.uint8], NDArray[np.i
 class _BatchReader(Reader):
     """Reads dictionaries too, and the texts of Python 2; notes only what stores arrays."""
 
-    MOST = 2_000_000  # CIFAR-100's training images take 300 000
+    MOST = 2_000_000  # CIFAR-100's training images take about 200 000
 
     def _rare(self, name: str, arg: Any) -> None:
         stack = self.stack
