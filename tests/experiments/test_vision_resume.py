@@ -257,7 +257,7 @@ def test_a_checkpoint_needs_a_place(tmp_path, monkeypatch, place):
 
 @pytest.mark.parametrize(
     ("model", "n", "batch", "precision"),
-    [("resnet18", 240, 64, "float32"), ("wrn28-10", 60, 18, "auto")],
+    [("resnet18", 240, 64, "float32"), ("wrn28-10", 240, 72, "auto")],
 )
 def test_networks_of_the_paper_learn_and_resume(tmp_path, model, n, batch, precision):
     images = pictures(n, 10, 8, n_classes=10)
