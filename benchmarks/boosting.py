@@ -24,7 +24,7 @@ import refinecal as rc
 from benchmarks.contestants import Task, torch_cross_entropy
 from benchmarks.data import draw, perturb
 from benchmarks.machine import Machine, with_libraries
-from benchmarks.report import WIDTH, milliseconds, plain
+from benchmarks.report import WIDTH, milliseconds, plain, targets
 from benchmarks.results import Finding, write
 from benchmarks.timing import PAUSE_SECONDS, Effort, Entrant, limit_threads, race
 from refinecal.integrations import lightgbm as with_lightgbm
@@ -284,13 +284,8 @@ def page(
         "",
         f"One update of the monitor takes {update} ms, one torch cross_entropy {floor} ms, on one thread.",
         "",
-        "| target | case | found | |",
-        "| --- | --- | ---: | --- |",
+        *targets(found),
     ]
-    for finding in found:
-        verdict = "reached" if finding.reached else "**missed**"
-        cells = (finding.target, finding.case, plain(finding.found), verdict)
-        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, "", f"{machine.processor}; {machine.listed}.", ""])
 
 

@@ -3,8 +3,8 @@
 import json
 import os
 import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -90,17 +90,23 @@ def _losses(results: Sequence[Result]) -> Iterator[str]:
         yield f"  {where:<30}{row.name:<30}{milliseconds(row.seconds or 0.0):>14} ms"
 
 
+def targets(found: Iterable[Finding]) -> list[str]:
+    """Return the lines of a table: every target, with what was found."""
+    lines = ["| target | case | found | |", "| --- | --- | ---: | --- |"]
+    for each in found:
+        verdict = "reached" if each.reached else "**missed**"
+        cells = (each.target, f"{each.case} {each.rival}".strip(), plain(each.found), verdict)
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
 def markdown(results: Sequence[Result], machine: Machine, extra_bytes: int | None) -> str:
     """Return one table per number of threads, then the targets, for the README."""
     parts = []
     for n_threads in sorted({result.case.n_threads for result in results}):
         parts += _markdown_table([r for r in results if r.case.n_threads == n_threads])
-    parts += ["| target | case | found | |", "| --- | --- | ---: | --- |"]
-    for finding in findings(results, extra_bytes):
-        verdict = "reached" if finding.reached else "**missed**"
-        where = f"{finding.case} {finding.rival}".strip().replace("x", "×", 1)
-        cells = (finding.target, where, plain(finding.found), verdict)
-        parts.append(f"| {' | '.join(cells)} |")
+    found = findings(results, extra_bytes)
+    parts += targets(replace(each, case=each.case.replace("x", "×", 1)) for each in found)
     return "\n".join([*parts, "", f"{machine.processor}; {machine.listed}.", ""])
 
 

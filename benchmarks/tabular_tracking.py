@@ -26,7 +26,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import refinecal as rc
 from benchmarks.machine import with_libraries
-from benchmarks.report import plain
+from benchmarks.report import targets
 from benchmarks.results import Finding, write
 from refinecal.experiments.tabular.tracking import Tracker
 from refinecal.tabular.models import mlp
@@ -252,11 +252,7 @@ def page(results: Sequence[Result], found: Sequence[Finding], repeats: int, mach
     for result in results:
         lines += ["", result.case, "", "| | seconds |", "| --- | ---: |"]
         lines += [f"| {name} | {result.seconds(name):.2f} |" for name in result.times]
-    lines += ["", "| target | case | found | |", "| --- | --- | ---: | --- |"]
-    for each in found:
-        verdict = "reached" if each.reached else "**missed**"
-        lines.append(f"| {each.target} | {each.case} | {plain(each.found)} | {verdict} |")
-    return "\n".join([*lines, "", machine, ""])
+    return "\n".join([*lines, "", *targets(found), "", machine, ""])
 
 
 def main() -> None:

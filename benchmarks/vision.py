@@ -22,7 +22,7 @@ from PIL import Image
 from torch.nn.functional import cross_entropy
 
 from benchmarks.machine import with_libraries
-from benchmarks.report import milliseconds, plain
+from benchmarks.report import milliseconds, plain, targets
 from benchmarks.results import Finding, write
 from refinecal.experiments.vision import cost
 from refinecal.experiments.vision._devices import new_team
@@ -296,11 +296,7 @@ def page(results: Sequence[Result], found: Sequence[Finding], repeats: int, mach
         for name in result.times:
             ms, ratio = milliseconds(result.seconds(name)), plain(result.ratio(name, first))
             lines.append(f"| {name} | {ms} | {ratio} |")
-    lines += ["", "| target | case | found | |", "| --- | --- | ---: | --- |"]
-    for each in found:
-        verdict = "reached" if each.reached else "**missed**"
-        lines.append(f"| {each.target} | {each.case} | {plain(each.found)} | {verdict} |")
-    return "\n".join([*lines, "", machine, ""])
+    return "\n".join([*lines, "", *targets(found), "", machine, ""])
 
 
 def main() -> None:

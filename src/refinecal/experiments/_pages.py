@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,23 +11,34 @@ from refinecal.report import save_figures, write
 if TYPE_CHECKING:
     from refinecal.report import Page
 
-__all__ = ["PAGE", "is_page", "write_page", "write_pictures"]
+__all__ = ["PAGE", "is_page", "write_all"]
 
 PAGE, PICTURES = "report.html", "figures"
 BEGINNING = 4_000  # bytes of a page that hold its title
 
 
-def write_page(page: Page, folder: Path) -> Path:
-    """Write a page into a folder, which is made if need be and known as a report from then on; return it."""
+def write_all(
+    page: Page, folder: Path, tables: Callable[[Path], object], pictures: str | None = None
+) -> Path:
+    """Write a report into a folder, which is made if need be; return its page.
+
+    Parameters
+    ----------
+    page : Page
+        Written first: from then on the folder is known as a report.
+    folder : Path
+        Where to.
+    tables : callable
+        Writes the tables into a folder.
+    pictures : {"png", "svg", "pdf"}, optional
+        Write each figure into ``folder/figures``, too, as such a picture.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     write(page, folder / PAGE)
+    tables(folder)
+    if pictures is not None:
+        save_figures(page, folder / PICTURES, pictures)
     return folder / PAGE
-
-
-def write_pictures(page: Page, folder: Path, kind: str | None) -> None:
-    """Write each figure of a page into ``folder/figures``, too, as a picture: "png", "svg" or "pdf"."""
-    if kind is not None:
-        save_figures(page, folder / PICTURES, kind)
 
 
 def is_page(path: Path, title: str) -> bool:

@@ -141,13 +141,9 @@ class RunFolder:
         except FileNotFoundError:
             return False
 
-    def damaged(self, is_whole: Callable[[Path], bool]) -> list[Key]:
-        """Return the trainings whose results are not whole, as a bad copy leaves them."""
-        return [key for key in self.finished() if not is_whole(self.unit_path(key))]
-
     def remove_damaged(self, is_whole: Callable[[Path], bool]) -> list[Key]:
-        """Remove results that are not whole: now they are missing; return them."""
-        damaged = self.damaged(is_whole)
+        """Remove results that are not whole, as a bad copy leaves them: now they are missing; return them."""
+        damaged = [key for key in self.finished() if not is_whole(self.unit_path(key))]
         for key in damaged:
             self.unit_path(key).unlink(missing_ok=True)
         return damaged

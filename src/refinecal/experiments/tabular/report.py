@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from refinecal.experiments._pages import PAGE, is_page, write_page, write_pictures
+from refinecal.experiments._pages import PAGE, is_page, write_all
 from refinecal.experiments.tabular import figures
 from refinecal.experiments.tabular.analysis import (
     METRIC_WORDS,
@@ -45,11 +46,7 @@ Cells = list[Any]
 
 def write_report(analysis: Analysis, folder: Path, pictures: str | None = None) -> Path:
     """Write the page, the tables and, if asked for, pictures into a folder; return the page."""
-    made = page(analysis)
-    path = write_page(made, folder)
-    write_tables(analysis, folder)
-    write_pictures(made, folder, pictures)
-    return path
+    return write_all(page(analysis), folder, partial(write_tables, analysis), pictures)
 
 
 def is_report(folder: Path) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
-from refinecal.experiments._pages import PAGE, is_page, write_page, write_pictures
+from refinecal.experiments._pages import PAGE, is_page, write_all
 from refinecal.experiments.vision.analysis import (
     DATASET_WORDS,
     MODEL_WORDS,
@@ -33,11 +34,7 @@ TITLE = "Stopping by refinement, on images"
 
 def write_report(analysis: Analysis, folder: Path, pictures: str | None = None) -> Path:
     """Write the page, the tables and, if asked for, pictures into a folder; return the page."""
-    made = page(analysis)
-    path = write_page(made, folder)
-    write_tables(analysis, folder)
-    write_pictures(made, folder, pictures)
-    return path
+    return write_all(page(analysis), folder, partial(write_tables, analysis), pictures)
 
 
 def is_report(folder: Path) -> bool:
