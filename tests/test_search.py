@@ -148,6 +148,7 @@ def test_a_minimum_without_curvature(root):
     st.sampled_from([1e-9, 0.01, 1.0, 100.0, 1e6]),
 )
 @example([(1, 4, 0), (-1, 4, 0), (1, -4, 0)], 1e6, 1.0)
+@example([(2, 0, 4), (-2, -1, 0), (3, 0, 4)], 1e-6, 1e-9)  # it rises at the largest beta already
 @example([(9, 4, 6), (-1, -4, -6), (1, -4, 0)], 1.0, 1.0)
 @settings(deadline=None, max_examples=400)
 def test_margins_of_any_scale(rows, scale, start):

@@ -84,7 +84,7 @@ def search(
     digits, so the last one needs no read to confirm it. A bracket catches steps where the loss is
     far from that model, as for saturated or separable predictions; bisection is in log beta.
     """
-    lo, hi = 0.0, MAX_BETA
+    lo, hi, is_bounded = 0.0, MAX_BETA, False  # whether the loss was seen to rise, at hi
     beta = min(max(start, 1e-300), MAX_BETA)
     zero_seen = False
     for n_reads in range(1, max_reads + 1):
@@ -93,10 +93,11 @@ def search(
         if not math.isfinite(loss + a):
             return Found(beta, math.nan, n_reads + zero_seen, False)
         at_bound = a < 0 and beta >= 0.999999 * MAX_BETA  # the loss falls for ever
-        closed = beta == lo or beta == hi < MAX_BETA  # the reader knows no number in between
+        closed = beta == lo or (is_bounded and beta == hi)  # the reader knows no number in between
         if a == 0 or at_bound or closed or hi - lo <= 4e-16 * hi:
             return Found(min(beta, MAX_BETA), loss, n_reads + zero_seen, True)
         lo, hi = (lo, beta) if a > 0 else (beta, hi)
+        is_bounded = is_bounded or a > 0
         step, error = best_step(a, b, c, d)
         target = beta * (1 + step)
         if lo <= target <= hi:
@@ -115,9 +116,9 @@ def search(
             beta = target if lo < target < hi else beta * 1e-3
             continue
         reach = (beta - lo if a > 0 else hi - beta) / beta
-        if hi < MAX_BETA and abs(a) * reach <= rounding * loss:  # convex: no more is to be gained
+        if is_bounded and abs(a) * reach <= rounding * loss:  # convex: no more is to be gained
             return Found(beta, loss, n_reads + zero_seen, True)
-        beta = _towards_root(beta, lo, hi, rising=a > 0)
+        beta = _towards_root(beta, lo, hi if is_bounded else None, rising=a > 0)
     return Found(beta, loss, max_reads + zero_seen, False)
 
 
@@ -144,8 +145,8 @@ def best_step(a: float, b: float, c: float, d: float) -> tuple[float, float]:
     return step, size**4 * growth * max(growth**2, abs(d / b))
 
 
-def _towards_root(beta: float, lo: float, hi: float, rising: bool) -> float:
+def _towards_root(beta: float, lo: float, hi: float | None, rising: bool) -> float:
     """Bisect log beta, or leave by a large factor while the bracket is open on that side."""
-    if rising:
-        return math.sqrt(lo) * math.sqrt(hi) if lo > 0 else beta * 1e-3
-    return math.sqrt(lo) * math.sqrt(hi) if hi < MAX_BETA else min(beta * 100, MAX_BETA)
+    if lo > 0 and hi is not None:
+        return math.sqrt(lo) * math.sqrt(hi)
+    return beta * 1e-3 if rising else min(beta * 100, MAX_BETA)

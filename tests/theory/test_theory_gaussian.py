@@ -22,7 +22,7 @@ BY_LOSS = pytest.mark.parametrize("loss", LOSSES)
 EXPERTISE = st.floats(-8, 8)
 CONFIDENCE = st.floats(-3, 3).map(lambda power: 10**power)
 PREVALENCE = st.floats(0.01, 0.99)
-SHIFT = st.floats(-5, 5)
+SHIFT = st.floats(-5, 5).map(lambda shift: round(shift, 9))  # QUADPACK stumbles over 1e-307
 
 
 class MyLog(LogLoss):
