@@ -6,11 +6,18 @@ DEMO := refinecal-demo
 WORKERS ?= 2
 PIP_QUIET := --quiet --disable-pip-version-check
 
-.PHONY: help setup demo test lint format bench evidence gain predictions calibrators tabular vision examples clean
+MINUTES ?= 30
+PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+.PHONY: help setup demo test test-full fuzz coverage lint format bench evidence gain predictions calibrators \
+	tabular vision examples clean
 
 help:
 	@echo "make demo    the whole job on data that comes with scikit-learn, with a report"
-	@echo "make test    run the tests (about twelve minutes)"
+	@echo "make test    run the tests (about five minutes)"
+	@echo "make test-full  run all tests, the slow ones and those in a browser too (about twenty minutes)"
+	@echo "make fuzz MINUTES=30  look for what breaks the properties, with random seeds"
+	@echo "make coverage  run the tests and say which lines and branches they reach"
 	@echo "make lint    check style and types"
 	@echo "make format  mend style"
 	@echo "make bench   race against the rivals: calibrators, metrics, stopping (about forty minutes)"
@@ -24,19 +31,36 @@ help:
 
 setup: $(VENV)/ready
 
-$(VENV)/ready: pyproject.toml constraints.txt
-	@test -x $(VENV)/bin/pip || $(PYTHON) -m venv --clear $(VENV)
-	@echo "installing into $(VENV) (a few minutes the first time)"
+$(VENV)/ready: $(VENV)/ready-cli
+	@echo "installing what the tests need into $(VENV) (a few minutes the first time)"
 	@$(VENV)/bin/pip install $(PIP_QUIET) -c constraints.txt -e ".[dev]"
 	@touch $@
 
-demo: setup
+$(VENV)/ready-cli: pyproject.toml constraints.txt
+	@test -x $(VENV)/bin/pip || $(PYTHON) -m venv --clear $(VENV)
+	@echo "installing the command line into $(VENV)"
+	@$(VENV)/bin/pip install $(PIP_QUIET) -c constraints.txt -e ".[cli]"
+	@touch $@
+
+demo: $(VENV)/ready-cli
 	@$(VENV)/bin/refinecal demo --out $(DEMO)
 
 # One thread each: two test workers whose libraries take every core would fight for them.
-test: export OMP_NUM_THREADS ?= 1
+test test-full fuzz coverage: export OMP_NUM_THREADS ?= 1
 test: setup
-	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(VENV)/bin/python -m pytest $(PARALLEL)
+
+test-full: setup
+	$(VENV)/bin/python -m pytest $(PARALLEL) -m "" --hypothesis-profile=full
+
+fuzz: setup
+	$(VENV)/bin/python tests/fuzz.py --minutes $(MINUTES) --workers $(WORKERS) $(if $(SEED),--seed $(SEED))
+
+coverage: setup
+	$(VENV)/bin/python -m coverage erase
+	$(VENV)/bin/python -m coverage run -m pytest $(PARALLEL)
+	$(VENV)/bin/python -m coverage combine --quiet
+	$(VENV)/bin/python -m coverage report --skip-covered --sort=cover
 
 lint: setup
 	$(VENV)/bin/ruff check .
@@ -117,4 +141,4 @@ vision: setup
 	cp $(VISION_RUNS)/report/*.csv benchmarks/results/vision
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(DEMO) .venv-examples .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(DEMO) .venv-examples .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.*

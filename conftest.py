@@ -5,11 +5,20 @@ import os
 os.environ.setdefault("KERAS_BACKEND", "torch")  # Keras has no backend of its own
 os.environ.setdefault("MPLBACKEND", "Agg")  # no windows
 
-from hypothesis import settings
+import pytest
+from hypothesis import HealthCheck, settings
 
-# No test asserts a time. Half of Hypothesis' own number of examples, since the properties are many.
-settings.register_profile("refinecal", deadline=None, max_examples=50)
-settings.load_profile("refinecal")
+# `make test` and `make test-full` draw nothing at random, `make fuzz` draws everything anew. How long an
+# example takes never decides: neither a deadline nor the health check that measures time.
+UNTIMED = {
+    "deadline": None,
+    "database": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+}
+settings.register_profile("test", max_examples=15, derandomize=True, **UNTIMED)
+settings.register_profile("full", max_examples=50, derandomize=True, **UNTIMED)
+settings.register_profile("fuzz", max_examples=300, derandomize=False, print_blob=True, **UNTIMED)
+settings.load_profile("test")
 
 LONG = (
     "test_examples.py",
@@ -26,3 +35,13 @@ LONG = (
 def pytest_collection_modifyitems(items):
     """Begin with the long files: two workers that take file by file then end at about the same time."""
     items.sort(key=lambda item: item.path.name not in LONG)
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("browser"):
+        from browser import find_chromium
+
+        if find_chromium() is None:
+            pytest.fail(
+                "no Chromium is found: install one, or set REFINECAL_CHROMIUM", pytrace=False
+            )

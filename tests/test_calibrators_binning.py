@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, logit
 
@@ -57,7 +57,6 @@ def by_definition(odds, weights, m):
     st.lists(st.tuples(st.integers(-4, 4), st.integers(1, 3)), min_size=1, max_size=30),
     st.integers(1, 9),
 )
-@settings(max_examples=60, deadline=None)
 def test_bins_of_equal_mass_follow_their_definition(rows, m):
     odds, weights = np.array(rows, dtype=float).T
     bins = np.searchsorted(quantile_edges(odds, weights, m), odds)
@@ -176,7 +175,6 @@ def test_scaling_binning_takes_each_end_from_its_own_half():
         st.tuples(st.integers(-3, 3), st.integers(0, 1), st.integers(1, 6)), min_size=1, max_size=20
     )
 )
-@settings(max_examples=50, deadline=None)
 def test_halves_share_the_copies_of_rows(rows):
     odds, labels, weights = np.array(rows).T
     logits = np.stack([np.zeros(len(odds)), odds], axis=1)

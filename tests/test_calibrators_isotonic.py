@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
@@ -14,7 +14,6 @@ import refinecal as rc
 from refinecal.calibrators import CentredIsotonicCalibration, IsotonicCalibration
 from refinecal.calibrators._pav import pool
 
-quick = settings(deadline=None, max_examples=80)  # the first example may compile
 NAMES = pytest.mark.parametrize("name", ["isotonic", "centred-isotonic"])
 
 
@@ -47,7 +46,6 @@ def shares(fitted, odds):
 GRID = np.linspace(-3, 3, 61)
 
 
-@quick
 @given(binary())
 def test_it_is_scikit_learns_regression(sample):
     odds, labels, weights = sample
@@ -73,7 +71,6 @@ def test_it_is_scikit_learns_regression_on_many_rows():
         np.testing.assert_allclose(shares(ours, new), theirs.predict(new), atol=1e-12)
 
 
-@quick
 @given(binary())
 def test_pooled_levels_increase_and_keep_the_mass(sample):
     odds, labels, weights = sample
@@ -85,7 +82,6 @@ def test_pooled_levels_increase_and_keep_the_mass(sample):
     np.testing.assert_allclose(levels @ np.add.reduceat(mass, first), hits.sum(), atol=1e-12)
 
 
-@quick
 @given(binary())
 def test_the_mean_is_that_of_the_labels(sample):
     odds, labels, weights = sample
@@ -95,7 +91,6 @@ def test_the_mean_is_that_of_the_labels(sample):
     )
 
 
-@quick
 @given(binary(), st.sampled_from(["isotonic", "centred-isotonic"]), st.data())
 def test_weights_repeat_rows_and_order_does_not_matter(sample, name, data):
     odds, labels, _ = sample
@@ -175,7 +170,6 @@ def test_many_classes_are_refused_with_a_cure(name):
         made(name).fit(np.full((4, 3), 1 / 3), [0, 1, 2, 0])
 
 
-@quick
 @given(binary(), st.sampled_from([IsotonicCalibration, CentredIsotonicCalibration]))
 def test_json_gives_an_equal_map(sample, kind):
     fitted = kind(laplace=False).fit_logits(*sample)
@@ -222,7 +216,6 @@ def centred(odds, labels, weights, new):
             return np.interp(new, x, y)  # constant beyond the first and the last
 
 
-@quick
 @given(binary())
 def test_centred_is_the_naive_algorithm(sample):
     odds, labels, weights = sample

@@ -5,11 +5,11 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from scipy.stats import entropy
-from strategies import drawn, predictions
+from strategies import drawn, examples, predictions
 
 import refinecal as rc
 from refinecal.calibrators import from_dict
@@ -236,7 +236,7 @@ def test_fewer_rows_than_classes(name):
 
 
 @pytest.mark.parametrize("name", ANY_K)
-@settings(max_examples=25)
+@examples(25)
 @given(predictions())
 def test_fits_end_on_any_small_set(name, sample):
     labels, logits = sample
@@ -246,7 +246,7 @@ def test_fits_end_on_any_small_set(name, sample):
 
 
 @pytest.mark.parametrize("name", ["vector", "matrix", "ensemble-temperature"])
-@settings(max_examples=25)
+@examples(25)
 @given(predictions())
 def test_no_worse_than_temperature_scaling(name, sample):
     """Without a penalty the larger family can only win, up to the tolerance of the fit."""

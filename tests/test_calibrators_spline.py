@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.interpolate import CubicSpline, PPoly
 from scipy.optimize import check_grad, minimize
@@ -48,7 +48,6 @@ def penalty_of(knots, values):
 
 
 @given(st.lists(st.integers(-20, 20), min_size=2, max_size=9, unique=True), st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
 def test_pieces_are_the_natural_spline_and_squares_sum_to_its_roughness(places, seed):
     knots = np.sort(np.array(places)) / 3.0
     theta = np.random.default_rng(seed).normal(size=len(knots))
@@ -174,7 +173,6 @@ def test_the_penalty_is_that_of_real_cross_validation(weighted):
 
 
 @given(st.lists(st.sampled_from([0.5, 1.0, 2.0, 3.0, 7.0]), min_size=1, max_size=12))
-@settings(max_examples=30, deadline=None)
 def test_folds_deal_out_all_copies(copies):
     copies = np.array(copies)
     odds, labels = np.linspace(-3, 3, len(copies)), np.arange(len(copies)) % 2

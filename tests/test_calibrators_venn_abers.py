@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
@@ -13,7 +13,6 @@ from refinecal.calibrators import CrossVennAbers, VennAbers
 from refinecal.resampling import folds
 
 NEW = np.array([-np.inf, -2.0, -1.5, -1.2, -0.5, 0.0, 0.1, 1.0, 1.5, 2.0, np.inf])
-quick = settings(deadline=None, max_examples=60)  # the first example may compile
 KINDS = pytest.mark.parametrize("kind", [VennAbers, CrossVennAbers])
 
 
@@ -46,7 +45,6 @@ def by_definition(odds, labels, weights, new):
 
 
 @light
-@quick
 @given(weighted())
 def test_it_is_two_isotonic_fits_per_row(sample):
     odds, labels, weights = sample
@@ -61,7 +59,6 @@ def test_it_is_two_isotonic_fits_per_row(sample):
 
 
 @light
-@quick
 @given(weighted(), st.booleans())
 def test_the_probability_lies_within_the_interval(sample, cross):
     odds, labels, weights = sample
@@ -84,7 +81,6 @@ def test_many_rows():
 
 
 @light
-@quick
 @given(weighted(), st.data())
 def test_weights_repeat_rows_and_order_does_not_matter(sample, data):
     odds, labels, _ = sample

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit, logsumexp, softmax
@@ -21,7 +21,6 @@ from refinecal.calibrators import (
 )
 from refinecal.calibrators._coupling import couple
 
-quick = settings(deadline=None, max_examples=40)  # the first example may compile
 BOTH = pytest.mark.parametrize("kind", [OneVsRest, OneVsOne])
 
 
@@ -72,7 +71,6 @@ def ratios_of(odds):
     return ratios
 
 
-@quick
 @given(st.integers(3, 6), st.integers(0, 10**6))
 def test_coupling_solves_the_problem_of_wu_lin_and_weng(k, seed):
     rng = np.random.default_rng(seed)
@@ -129,7 +127,6 @@ def test_one_vs_one_fits_each_pair_on_its_own_rows():
 
 
 @BOTH
-@quick
 @given(sample=predictions(max_rows=15), weigh=st.booleans())
 def test_any_set_gives_probabilities(kind, sample, weigh):
     labels, logits = sample
@@ -149,7 +146,6 @@ def test_any_set_gives_probabilities(kind, sample, weigh):
 
 
 @BOTH
-@quick
 @given(sample=predictions(max_rows=15), seed=st.integers(0, 1000))
 def test_order_of_rows_and_classes_and_shifts_do_not_matter(kind, sample, seed):
     labels, logits = sample

@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import brentq
@@ -36,7 +36,6 @@ NAMES = np.array(["cat", "ant", "bee"])  # of the columns, not in sorted order
 TYPED = NAMES[LABELS]
 
 EXACT, SINGLE = 1e-9, 1e-5  # relative errors of what is computed in float64 and in float32
-quick = settings(deadline=None, max_examples=50)  # the first example may compile
 
 
 def terms(y_true, probs=None, **options):
@@ -461,7 +460,6 @@ def counts(n):
 LOSSES = st.sampled_from(["log", "brier", "spherical"])
 
 
-@quick
 @given(predictions(), LOSSES, st.data())
 def test_a_weight_means_repetition(sample, loss, data):
     labels, logits = sample
@@ -474,7 +472,6 @@ def test_a_weight_means_repetition(sample, loss, data):
     close(ours.predict_proba_logits(logits), theirs.predict_proba_logits(logits), 1e-6)
 
 
-@quick
 @given(predictions(), st.data())
 def test_a_weight_means_repetition_for_isotonic_too(sample, data):
     labels, scores = sample[0] % 2, sample[1][:, 0]
@@ -485,7 +482,6 @@ def test_a_weight_means_repetition_for_isotonic_too(sample, data):
     close(ours.predict_proba_logits(scores), theirs.predict_proba_logits(scores))
 
 
-@quick
 @given(predictions(), LOSSES, st.data())
 def test_soft_labels_mean_fractional_repetition(sample, loss, data):
     n, k = sample[1].shape
@@ -498,7 +494,6 @@ def test_soft_labels_mean_fractional_repetition(sample, loss, data):
     close(ours[:3], theirs[:3])
 
 
-@quick
 @given(predictions(), st.data())
 def test_soft_labels_for_isotonic(sample, data):
     scores = sample[1][:, 0]
@@ -516,7 +511,6 @@ def test_kinds_of_soft_labels(convert):
     close(terms(soft, PROBS)[0], -(soft * np.log(PROBS)).sum(axis=1).mean())
 
 
-@quick
 @given(predictions(), st.sampled_from([1e-300, 1e-6, 0.1, 3.0, 1e6, 1e300]), st.data())
 def test_only_the_ratios_of_weights_matter(sample, factor, data):
     labels, logits = sample
@@ -605,7 +599,6 @@ def forms(p):
 binary = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 8)), min_size=1, max_size=12)
 
 
-@quick
 @given(binary, st.sampled_from(["temperature", "isotonic"]), LOSSES)
 @pytest.mark.filterwarnings("ignore:the log loss is infinite:RuntimeWarning")
 def test_all_forms_of_two_classes_agree(rows, calibrator, loss):
@@ -616,7 +609,6 @@ def test_all_forms_of_two_classes_agree(rows, calibrator, loss):
         close(other[:3], first[:3])
 
 
-@quick
 @given(binary, LOSSES)
 @pytest.mark.filterwarnings("ignore:the log loss is infinite:RuntimeWarning")
 def test_certain_predictions_never_give_nan(rows, loss):
@@ -639,7 +631,6 @@ def impossible_classes(draw):
     return labels, np.where(gone, -np.inf, logits)
 
 
-@quick
 @given(impossible_classes(), st.sampled_from([np.float32, np.float64]))
 @pytest.mark.filterwarnings("ignore:the log loss is infinite:RuntimeWarning")
 def test_minus_infinity_is_a_legal_logit(sample, dtype):

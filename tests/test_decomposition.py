@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
@@ -72,7 +72,6 @@ def test_terms_sum_to_the_risk_at_every_scale(scale):
 
 
 @pytest.mark.filterwarnings("ignore:without row:RuntimeWarning")
-@settings(deadline=None)
 @given(predictions(), st.randoms(use_true_random=False))
 def test_order_of_rows_does_not_matter(sample, random):
     labels, logits = sample

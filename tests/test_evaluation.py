@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import log_softmax, softmax
@@ -28,7 +28,6 @@ from refinecal.evaluation import (
     row_losses,
 )
 
-examples = settings(deadline=None, max_examples=30)
 pytestmark = pytest.mark.filterwarnings("ignore:the search for the temperature:RuntimeWarning")
 TERMS = ("risk", "calibration", "refinement", "sharpness", "uncertainty")
 ERRORS = ("ece", "overconfidence", "underconfidence", "smooth_ece")  # functions of these names
@@ -153,7 +152,6 @@ def test_any_calibrator_defines_the_terms(calibrator):
 # ---- properties --------------------------------------------------------------------------------------------
 
 
-@examples
 @given(predictions(), st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter(sample, random):
     labels, logits = sample
@@ -162,7 +160,6 @@ def test_the_order_of_rows_does_not_matter(sample, random):
     assert same(evaluate(labels[order], probs[order]), evaluate(labels, probs))
 
 
-@examples
 @given(predictions(), st.randoms(use_true_random=False))
 def test_the_order_of_classes_does_not_matter(sample, random):
     labels, logits = sample
@@ -183,7 +180,6 @@ def test_the_order_of_classes_does_not_matter(sample, random):
         assert one.auroc == pytest.approx(other.auroc, abs=1e-12, nan_ok=True)
 
 
-@examples
 @given(weighted())
 def test_a_weight_says_how_often_a_row_counts(sample):
     labels, logits, weights = sample
@@ -193,7 +189,6 @@ def test_a_weight_says_how_often_a_row_counts(sample):
     assert same(found, repeated)
 
 
-@examples
 @given(predictions(), st.integers(0, 1000))
 def test_a_soft_label_is_a_row_of_each_label(sample, seed):
     _, logits = sample
@@ -211,7 +206,6 @@ def test_a_soft_label_is_a_row_of_each_label(sample, seed):
     ).tolist()
 
 
-@examples
 @given(predictions())
 def test_probabilities_are_the_same_as_their_logits(sample):
     labels, logits = sample
@@ -521,7 +515,6 @@ def test_the_weighted_error_is_that_of_repeated_experiments():
     assert np.mean([one.standard_error for one in found]) == pytest.approx(spread, rel=0.05)
 
 
-@examples
 @given(weighted(), st.sampled_from([1e-300, 1e-3, 7.0, 1e300]))
 def test_weights_have_no_scale_and_those_of_0_no_row(sample, scale):
     labels, logits, weights = sample

@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.stem != "fresh")
+QUICK = ("post_mortem", "xgboost_early_stopping", "lightgbm_early_stopping")
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
     "optional-dependencies"
 ]
@@ -32,7 +33,13 @@ def shortened(path, folder):
     return copy
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=() if path.stem in QUICK else pytest.mark.slow)
+        for path in EXAMPLES
+    ],
+)
 def test_the_example_runs(path, tmp_path, tmp_path_factory):
     extra = needs(path)
     assert extra is None or extra in EXTRAS

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from scipy.optimize import brentq
 from scipy.special import log_softmax, logsumexp, softmax
 from strategies import MAX_BETA, drawn, predictions
@@ -171,7 +171,6 @@ def test_other_terms_stay():
 
 @pytest.mark.filterwarnings("ignore:without row")
 @given(predictions(max_rows=10))
-@settings(deadline=None, max_examples=60)
 def test_any_small_set_has_a_finite_number(sample):
     """Separable sets, ties, chance: whatever is left when a row is dropped."""
     labels, logits = sample

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.special import logsumexp, softmax
 from sklearn import metrics as sk
@@ -17,7 +17,6 @@ from refinecal.metrics._shared import read
 
 FUNCTIONS = ("log_loss", "brier_score", "spherical_loss", "accuracy", "error_rate", "auroc")
 ERRORS = ("ece", "mce", "overconfidence", "underconfidence")
-examples = settings(deadline=None, max_examples=40)
 every_function = pytest.mark.parametrize("name", [*FUNCTIONS, *ERRORS])
 
 
@@ -38,7 +37,6 @@ def weighted(draw, **limits):
 # ---- against scikit-learn --------------------------------------------------------------------------------
 
 
-@examples
 @given(weighted())
 def test_log_loss_is_scikit_learns(sample):
     labels, logits, weights = sample
@@ -48,7 +46,6 @@ def test_log_loss_is_scikit_learns(sample):
     assert found == pytest.approx(expected, rel=1e-12, abs=1e-14)
 
 
-@examples
 @given(weighted())
 def test_brier_score_is_the_squared_distance_to_the_label(sample):
     labels, logits, weights = sample
@@ -65,7 +62,6 @@ def test_brier_score_of_two_classes_is_twice_scikit_learns():
     assert call("brier_score", labels, probs) == pytest.approx(expected, rel=1e-12)
 
 
-@examples
 @given(weighted())
 def test_accuracy_is_scikit_learns_and_of_ties_the_first_counts(sample):
     labels, logits, weights = sample
@@ -74,7 +70,6 @@ def test_accuracy_is_scikit_learns_and_of_ties_the_first_counts(sample):
     assert found == pytest.approx(expected, rel=1e-12)
 
 
-@examples
 @given(weighted(max_classes=2))
 def test_auroc_of_two_classes_is_scikit_learns(sample):
     labels, logits, weights = sample
@@ -85,7 +80,6 @@ def test_auroc_of_two_classes_is_scikit_learns(sample):
     assert found == pytest.approx(expected, abs=1e-12)
 
 
-@examples
 @given(st.integers(0, 1000), st.booleans())
 def test_auroc_of_several_classes_is_scikit_learns_one_against_the_rest(seed, use_weights):
     rng = np.random.default_rng(seed)
@@ -99,7 +93,6 @@ def test_auroc_of_several_classes_is_scikit_learns_one_against_the_rest(seed, us
     assert found == pytest.approx(expected, abs=1e-12)
 
 
-@examples
 @given(weighted())
 def test_spherical_loss_is_one_minus_the_cosine_to_the_label(sample):
     labels, logits, weights = sample
@@ -113,7 +106,6 @@ def test_spherical_loss_is_one_minus_the_cosine_to_the_label(sample):
     assert parts.risk == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-@examples
 @given(weighted())
 def test_the_error_rate_is_what_accuracy_leaves(sample):
     labels, logits, weights = sample
@@ -154,7 +146,6 @@ def test_the_average_by_shares_leaves_out_classes_without_an_area():
 
 
 @every_function
-@examples
 @given(weighted())
 def test_a_weight_says_how_often_a_row_counts(name, sample):
     labels, logits, weights = sample
@@ -164,7 +155,6 @@ def test_a_weight_says_how_often_a_row_counts(name, sample):
 
 
 @every_function
-@examples
 @given(predictions(), st.integers(0, 1000))
 def test_a_soft_label_is_a_row_of_each_label(name, sample, seed):
     _, logits = sample
@@ -177,7 +167,6 @@ def test_a_soft_label_is_a_row_of_each_label(name, sample, seed):
 
 
 @every_function
-@examples
 @given(predictions(), st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_matter(name, sample, random):
     labels, logits = sample

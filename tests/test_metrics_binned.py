@@ -4,14 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.special import softmax
 from strategies import drawn, predictions
 
 import refinecal as rc
 
-examples = settings(deadline=None, max_examples=40)
 NORMS = ("l1", "l2", "max")
 PARTS = ("overconfidence", "underconfidence")
 
@@ -87,7 +86,6 @@ def test_quantile_bins_hold_equally_many_rows(n_bins):
     assert call("ece", labels, probs, strategy="quantile", n_bins=n_bins) == pytest.approx(expected)
 
 
-@examples
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=40))
 def test_equal_scores_are_never_in_two_quantile_bins(rows):
     """With more bins than scores, each score is its own bin, or shares it with whole others."""
@@ -97,7 +95,6 @@ def test_equal_scores_are_never_in_two_quantile_bins(rows):
     assert found == pytest.approx(by_hand(probs, labels, np.ones(len(votes)), votes), abs=1e-12)
 
 
-@examples
 @given(
     weighted(),
     st.sampled_from(["uniform", "quantile"]),
@@ -188,7 +185,6 @@ def test_norms_are_those_of_their_definitions(k, use_weights, n_bins):
         assert root * abs(root) == pytest.approx(unbiased, rel=1e-9, abs=1e-15)
 
 
-@examples
 @given(
     weighted(),
     st.sampled_from(["uniform", "quantile"]),
@@ -307,7 +303,6 @@ def test_sharpening_makes_overconfident(k):
     assert under[1] < 0.01 < 0.05 < under[0]
 
 
-@examples
 @given(weighted(max_classes=2))
 def test_naming_the_classes_the_other_way_round_changes_nothing(sample):
     """But for probabilities on the edge of a bin, which is closed on one side: 11 bins have none."""

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import ndtr, softmax
@@ -16,7 +16,6 @@ from refinecal._smoothing import CELLS, FINEST, Masses, Smoothed, fixed_point
 from refinecal.metrics._shared import Event
 from refinecal.metrics._smooth import smooth_curve, smooth_ece_of
 
-examples = settings(deadline=None, max_examples=40)
 smooth_ece = rc.metrics.smooth_ece
 
 
@@ -161,7 +160,6 @@ def scored(draw):
     return np.array(labels), np.array(scores) / 16
 
 
-@examples
 @given(scored())
 def test_between_the_mean_and_the_mean_absolute_residual(sample):
     labels, scores = sample
@@ -170,7 +168,6 @@ def test_between_the_mean_and_the_mean_absolute_residual(sample):
     assert abs(gaps.mean()) - 1e-12 <= found <= np.abs(gaps).mean() * (1 + 1e-9) + 1e-12
 
 
-@examples
 @given(scored(), st.data())
 def test_weights_are_repetitions_and_order_does_not_matter(sample, data):
     labels, scores = sample
@@ -184,7 +181,6 @@ def test_weights_are_repetitions_and_order_does_not_matter(sample, data):
     assert half == pytest.approx(found, rel=1e-9, abs=1e-14)
 
 
-@examples
 @given(scored())
 def test_naming_the_classes_the_other_way_changes_nothing(sample):
     labels, scores = sample
@@ -192,7 +188,6 @@ def test_naming_the_classes_the_other_way_changes_nothing(sample):
     assert found == pytest.approx(smooth_ece(labels, scores), rel=1e-9, abs=1e-14)
 
 
-@examples
 @given(scored())
 def test_a_small_move_changes_little(sample):
     labels, scores = sample

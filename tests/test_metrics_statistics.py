@@ -5,7 +5,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import softmax
@@ -16,7 +16,6 @@ import refinecal as rc
 from refinecal.metrics import ks_statistic, ks_test, kuiper_statistic, kuiper_test, spiegelhalter
 from refinecal.metrics._brownian import largest_tail, range_tail
 
-examples = settings(deadline=None, max_examples=40)
 every_test = pytest.mark.parametrize("test", [ks_test, kuiper_test, spiegelhalter])
 every_function = pytest.mark.parametrize(
     "function", [ks_statistic, kuiper_statistic, ks_test, kuiper_test, spiegelhalter]
@@ -43,7 +42,6 @@ def weighted(draw):
 # ---- statistics by brute force ---------------------------------------------------------------------------
 
 
-@examples
 @given(weighted())
 def test_distances_are_those_of_the_definition(sample):
     labels, scores, weights = sample
@@ -54,7 +52,6 @@ def test_distances_are_those_of_the_definition(sample):
     assert found == pytest.approx(walk.max() - walk.min(), abs=1e-14)
 
 
-@examples
 @given(weighted())
 def test_statistics_are_distances_in_standard_deviations(sample):
     labels, scores, weights = sample
@@ -67,7 +64,6 @@ def test_statistics_are_distances_in_standard_deviations(sample):
     assert found == pytest.approx(walk.max() - walk.min(), abs=1e-13)
 
 
-@examples
 @given(weighted())
 def test_spiegelhalters_formula_for_two_classes(sample):
     labels, scores, weights = sample
@@ -84,7 +80,6 @@ def test_spiegelhalters_formula_for_two_classes(sample):
     assert top.statistic == pytest.approx(expected, abs=1e-12)
 
 
-@examples
 @given(predictions())
 def test_spiegelhalter_compares_the_brier_score_with_its_mean_and_variance(sample):
     labels, logits = sample
@@ -106,7 +101,6 @@ def test_spiegelhalter_of_the_likeliest_class_is_that_of_two_classes():
     assert found == pytest.approx(spiegelhalter(hits, probs.max(axis=1)), rel=1e-9)
 
 
-@examples
 @given(predictions())
 def test_kuiper_lies_between_one_and_two_times_ks(sample):
     labels, logits = sample
@@ -189,7 +183,6 @@ def test_the_sign_of_z_tells_too_sure_from_not_sure_enough():
 
 
 @every_function
-@examples
 @given(predictions())
 def test_neither_order_nor_shifts_matter(function, sample):
     labels, logits = sample
@@ -205,7 +198,6 @@ def test_neither_order_nor_shifts_matter(function, sample):
 
 
 @every_function
-@examples
 @given(predictions(), st.data())
 def test_weights_are_repetitions(function, sample, data):
     labels, logits = sample

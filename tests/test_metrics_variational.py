@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 from scipy.special import expit, softmax
@@ -15,7 +15,6 @@ import refinecal as rc
 from refinecal.metrics._variational import lower_bound
 
 lp = rc.metrics.lp_calibration_error
-examples = settings(deadline=None, max_examples=60)
 orders = pytest.mark.parametrize("p", [1, 1.5, 2, 3, math.inf])
 
 
@@ -44,7 +43,6 @@ def rows(draw):
 
 
 @orders
-@examples
 @given(rows())
 def test_in_expectation_no_guess_exceeds_the_error_and_the_truth_meets_it(p, sample):
     probs, truth, guess = (row / row.sum() for row in sample)

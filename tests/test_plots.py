@@ -7,9 +7,10 @@ from itertools import pairwise
 import matplotlib as mpl
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from strategies import examples
 
 mpl.use("Agg")
 
@@ -206,7 +207,7 @@ def test_no_label_says_minus_zero():
 losses = st.floats(0, 3, width=32)
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(
     st.integers(1, 40).flatmap(lambda n: arrays(np.float64, (2, n), elements=losses)),
     st.integers(0, 39),

@@ -5,23 +5,35 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.S)
 
 
-def test_all_examples_run_in_order_and_the_first_prints_what_is_shown(tmp_path):
+def printed_by(code, folder):
+    file = folder / "blocks.py"
+    file.write_text(code, encoding="utf-8")
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_first_example_prints_what_is_shown(tmp_path):
     first, shown = re.search(
         r"```python\n(.*?)```\n+```text\n(.*?)```", README, flags=re.S
     ).groups()
     assert first == BLOCKS[0]
-    file = tmp_path / "all.py"
-    file.write_text("".join(BLOCKS), encoding="utf-8")
-    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(shown)
+    assert printed_by(first, tmp_path) == shown
 
 
+@pytest.mark.slow
+def test_all_examples_run_in_order(tmp_path):
+    assert printed_by("".join(BLOCKS), tmp_path)
+
+
+@pytest.mark.slow
 def test_the_first_table_shows_gains():
     command = [sys.executable, "-m", "benchmarks.first_table", "2"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)

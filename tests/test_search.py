@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import expit
-from strategies import MAX_BETA, Exact, drawn, predictions
+from strategies import MAX_BETA, Exact, drawn, examples, predictions
 
 from refinecal import _readers, temperature
 from refinecal._readers import KernelReader
@@ -150,7 +150,7 @@ def test_a_minimum_without_curvature(root):
 @example([(1, 4, 0), (-1, 4, 0), (1, -4, 0)], 1e6, 1.0)
 @example([(2, 0, 4), (-2, -1, 0), (3, 0, 4)], 1e-6, 1e-9)  # it rises at the largest beta already
 @example([(9, 4, 6), (-1, -4, -6), (1, -4, 0)], 1.0, 1.0)
-@settings(deadline=None, max_examples=400)
+@examples(400)
 def test_margins_of_any_scale(rows, scale, start):
     """Margins over eight powers of ten in one set, weights over twelve."""
     sign, power, weight = np.array(rows).T
@@ -331,7 +331,7 @@ def test_all_readers_find_the_same(dtype, k, weighted, soft, monkeypatch):
 
 
 @given(predictions())
-@settings(deadline=None, max_examples=100)
+@examples(100)
 def test_all_readers_find_the_same_at_the_ends(sample):
     """Integer logits: separable sets, ties, and predictions no better than chance."""
     sample = Sample(*sample)

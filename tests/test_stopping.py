@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
@@ -34,7 +34,6 @@ Y, GOOD, BETTER, WORSE = (
     [0.6, 0.7, 0.3, 0.9],
 )
 NAN, INF = math.nan, math.inf
-examples = settings(deadline=None, max_examples=50)
 
 
 def training(steps=15, n=120, k=3, seed=0):
@@ -74,7 +73,6 @@ def text(monitor):
 # ---- which step is best ----------------------------------------------------------------------------------
 
 
-@examples
 @given(st.lists(predictions(), min_size=1, max_size=6))
 def test_starting_from_the_last_beta_changes_nothing(steps):
     monitor = rc.RefinementMonitor()
@@ -200,7 +198,6 @@ def plain_reference(values, patience, min_delta, greater):
 quarters = st.integers(-8, 8).map(lambda n: n / 4)  # whose differences are exact
 
 
-@examples
 @given(
     st.lists(quarters | st.sampled_from([NAN, INF, -INF]), min_size=1, max_size=20),
     st.integers(1, 5),
@@ -526,7 +523,6 @@ def test_memory_does_not_grow_with_steps():
 # ---- resuming --------------------------------------------------------------------------------------------
 
 
-@examples
 @given(st.lists(predictions(max_classes=2), min_size=2, max_size=8), st.data())
 def test_resuming_goes_on_as_if_never_interrupted(steps, data):
     options = {"patience": 2, "min_delta": 0.01, "also": ["brier", "auroc"], "stop_on": "all"}

@@ -8,12 +8,12 @@ import mpmath
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
-from strategies import MAX_BETA, Exact, assert_is_best, drawn, predictions
+from strategies import MAX_BETA, Exact, assert_is_best, drawn, examples, predictions
 
 import refinecal as rc
 from refinecal import _readers
@@ -318,7 +318,7 @@ def close(value):
 
 
 @given(predictions(), st.sampled_from([1e-3, 1e-2, 0.3, 3.0, 1e2, 1e4, 1e6]))
-@settings(deadline=None, max_examples=150)
+@examples(150)
 def test_scale_changes_beta_only(sample, scale):
     labels, logits = sample
     plain, scaled = rc.fit_temperature(labels, logits), rc.fit_temperature(labels, logits * scale)
@@ -339,7 +339,7 @@ def test_scale_on_larger_sets(name, k):
 
 
 @given(predictions(), st.data())
-@settings(deadline=None, max_examples=100)
+@examples(100)
 def test_shifts_and_order_change_nothing(sample, data):
     labels, logits = sample
     n, k = logits.shape
@@ -353,7 +353,7 @@ def test_shifts_and_order_change_nothing(sample, data):
 
 
 @given(predictions(), st.data())
-@settings(deadline=None, max_examples=100)
+@examples(100)
 def test_a_weight_means_repetition(sample, data):
     labels, logits = sample
     n = len(labels)
@@ -365,7 +365,7 @@ def test_a_weight_means_repetition(sample, data):
 
 
 @given(predictions())
-@settings(deadline=None, max_examples=150)
+@examples(150)
 def test_the_slope_vanishes_at_beta(sample):
     fit, exact = rc.fit_temperature(*sample), Exact(*sample)
     assert_is_best(fit, exact)
@@ -378,7 +378,7 @@ def test_the_slope_vanishes_at_beta(sample):
 
 
 @given(predictions(), st.sampled_from([1e-3, 1.0, 40.0, 1e4]))
-@settings(deadline=None, max_examples=100)
+@examples(100)
 def test_refinement_is_at_most_the_risk(sample, scale):
     labels, logits = sample
     found = rc.decompose(labels, logits=logits * scale)
@@ -387,7 +387,7 @@ def test_refinement_is_at_most_the_risk(sample, scale):
 
 
 @given(predictions())
-@settings(deadline=None, max_examples=100)
+@examples(100)
 def test_the_loss_is_the_loss_at_beta(sample):
     labels, logits = sample
     fit = rc.fit_temperature(labels, logits)
@@ -399,7 +399,6 @@ def test_the_loss_is_the_loss_at_beta(sample):
 
 
 @given(predictions())
-@settings(deadline=None, max_examples=50)
 def test_one_hot_labels_are_labels(sample):
     labels, logits = sample
     soft = np.eye(logits.shape[1])[labels]
@@ -407,7 +406,7 @@ def test_one_hot_labels_are_labels(sample):
 
 
 @given(predictions(), st.sampled_from([1e-12, 1e-3, 0.5, 1.0, 2.0, 1e3, 1e9]))
-@settings(deadline=None, max_examples=150)
+@examples(150)
 def test_any_start_leads_to_the_same_loss(sample, start):
     labels, logits = sample
     fit = rc.fit_temperature(labels, logits, start=start)
@@ -416,7 +415,6 @@ def test_any_start_leads_to_the_same_loss(sample, start):
 
 
 @given(predictions())
-@settings(deadline=None, max_examples=50)
 def test_two_columns_or_log_odds(sample):
     """A column of log-odds z stands for (0, z)."""
     labels, logits = sample
@@ -626,7 +624,7 @@ def test_two_classes_as_one_column():
 
 
 @given(predictions(), st.booleans())
-@settings(deadline=None, max_examples=100)
+@examples(100)
 def test_predictions_are_probabilities(sample, laplace):
     labels, logits = sample
     scaling = rc.TemperatureScaling(laplace=laplace).fit_logits(logits, labels)

@@ -8,6 +8,7 @@ from math import exp, fsum, log1p, pi, sqrt
 
 import mpmath
 import numpy as np
+from precision import settled
 from scipy.integrate import quad
 from scipy.optimize import brentq, root
 from scipy.special import ndtri
@@ -21,12 +22,16 @@ class BetaLaw:
     def __init__(self, shape_a, shape_b, shift=SHIFT):
         self.a, self.b, self.shift = shape_a, shape_b, shift
 
-    def _mean(self, power, k, lam, tau):
+    @settled
+    def _exact_mean(self, power, k, lam, tau):
         """E[u^k / (lam + tau (shift + u))^power], u ~ Beta(a, b)."""
-        low = lam + tau * self.shift
+        low = lam + tau * mpmath.mpf(self.shift)
         factor = mpmath.beta(self.a + k, self.b) / mpmath.beta(self.a, self.b)
         form = mpmath.hyp2f1(power, self.a + k, self.a + self.b + k, -tau / low)
-        return float(factor * form / mpmath.mpf(low) ** power)
+        return factor * form / low**power
+
+    def _mean(self, *args):
+        return float(self._exact_mean(*args))
 
     def means(self, lam, tau):
         """Return E[sigma / D], E[1 / D], E[sigma / D^2] and E[sigma^2 / D^2] for D = lam + tau sigma."""
@@ -145,18 +150,22 @@ def refinement(expertise):
 
 
 def calibration(expertise, confidence):
-    """Return the mean divergence between sigma(s (z + a/2)) and sigma(a (z + a/2)), with 30 digits."""
-    with mpmath.workdps(30):
-        a, s = mpmath.mpf(expertise), mpmath.mpf(confidence)
+    """Return the mean divergence between sigma(s (z + a/2)) and sigma(a (z + a/2))."""
+    return float(_calibration(expertise, confidence))
 
-        def integrand(u):
-            p, q = a * u, s * u
-            divergence = mpmath.log1p(mpmath.exp(q)) - mpmath.log1p(mpmath.exp(p))
-            return (divergence - (q - p) / (1 + mpmath.exp(-p))) * mpmath.npdf(u, a / 2)
 
-        scale = 1 / max(s, a, mpmath.mpf("0.1"))
-        graded = [sign * scale * 4**k for k in range(8) for sign in (-1, 1)]
-        low, high = a / 2 - 12, a / 2 + 12
-        bulk = [a / 2 + k for k in (-12, -6, -3, 0, 3, 6, 12)]
-        points = sorted({p for p in (mpmath.mpf(0), *graded, *bulk) if low <= p <= high})
-        return float(mpmath.quad(integrand, points, method="gauss-legendre"))
+@settled
+def _calibration(expertise, confidence):
+    a, s = mpmath.mpf(expertise), mpmath.mpf(confidence)
+
+    def integrand(u):
+        p, q = a * u, s * u
+        divergence = mpmath.log1p(mpmath.exp(q)) - mpmath.log1p(mpmath.exp(p))
+        return (divergence - (q - p) / (1 + mpmath.exp(-p))) * mpmath.npdf(u, a / 2)
+
+    scale = 1 / max(s, a, mpmath.mpf("0.1"))
+    graded = [sign * scale * 4**k for k in range(8) for sign in (-1, 1)]
+    low, high = a / 2 - 12, a / 2 + 12
+    bulk = [a / 2 + k for k in (-12, -6, -3, 0, 3, 6, 12)]
+    points = sorted({p for p in (mpmath.mpf(0), *graded, *bulk) if low <= p <= high})
+    return mpmath.quad(integrand, points, method="gauss-legendre")

@@ -116,6 +116,7 @@ def test_quiet_is_quiet():
     assert run("tabular", *SMALL, *given) == ("", "")
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_the_number_of_processes():
     run("tabular", *SMALL, "--configs", 1, "--out", "one", *ALONE)
     run("tabular", *SMALL, "--configs", 1, "--out", "three", "--processes", 3)
@@ -148,6 +149,7 @@ def finished(path):
     return len(list(units.glob("[!.]*.npz"))) if units.is_dir() else 0
 
 
+@pytest.mark.slow
 def test_three_kills_at_random_then_the_same_tables_as_without():
     given = (*SMALL, "--configs", 2, "--methods", "xgboost,logistic", "--splits", 3)
     run("tabular", *given, "--out", "whole", "--processes", 2)
@@ -170,6 +172,7 @@ def test_three_kills_at_random_then_the_same_tables_as_without():
     assert tables("killed") == tables("whole")
 
 
+@pytest.mark.slow
 def test_an_interrupt_says_how_to_go_on():
     process = begin("tabular", *SMALL, "--configs", 500, "--out", "run", "--processes", 2)
     _wait_for(lambda: finished("run") >= 2, process)
@@ -237,6 +240,7 @@ def test_status_remembers_which_sets_were_left_out():
     assert "tiny" not in RunFolder("run").left_out()
 
 
+@pytest.mark.slow
 def test_rows_that_are_dropped_are_told():
     for name in ("five", "four", "one", "six", "two"):
         table = made(2)
@@ -292,6 +296,7 @@ def test_another_plan_is_explained(change, said):
     assert "Resume without these options" in err
 
 
+@pytest.mark.slow
 def test_a_run_grows_to_what_a_larger_one_would_have_been():
     run("tabular", *SMALL, "--sets", "two", "--splits", 1, "--out", "run", *ALONE)
     old = {path.name: path.read_bytes() for path in Path("run/units").iterdir()}
@@ -335,6 +340,7 @@ def test_methods_are_added_to_those_of_a_run():
     assert "or name all methods: --methods xgboost,logistic,hist-gb, or" in err
 
 
+@pytest.mark.slow
 def test_a_resumed_run_keeps_its_target():
     Path("named").mkdir()
     pq.write_table(made(2).rename_columns(["a", "b", "c", "label"]), "named/two.parquet")
@@ -347,6 +353,7 @@ def test_a_resumed_run_keeps_its_target():
     assert "another" in err
 
 
+@pytest.mark.slow
 def test_a_result_that_is_cut_off_is_trained_again():
     run("tabular", *SMALL, "--out", "run", *ALONE)
     expected = tables("run")

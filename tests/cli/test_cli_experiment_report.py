@@ -40,6 +40,7 @@ def test_the_summary_fits_and_names_the_files(run):
     assert (run / "report" / "results.csv").read_text().startswith("set,split,method,mode,metric,")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [60, 120])
 def test_narrow_and_wide_terminals(run, columns, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -63,6 +64,7 @@ def test_json_is_one_object_with_every_comparison(run, tmp_path):
     assert (ends["log_loss"], ends["refinement"], ends["steps"]) == (0, 0, 12)
 
 
+@pytest.mark.slow
 def test_quiet_prints_nothing(run, tmp_path):
     assert run_command(app, "report", run, "-q", "--no-auto", "-o", tmp_path / "q") == ("", "")
 
@@ -132,6 +134,7 @@ def test_files_that_are_no_report_are_never_written_among(run, tmp_path):
     assert mine.read_text() == "a,b\n"
 
 
+@pytest.mark.slow
 def test_an_older_report_is_replaced(run, tmp_path):
     (tmp_path / ".hidden").touch()  # as systems leave them
     for _ in range(2):
@@ -158,6 +161,7 @@ def test_short_trainings_are_told(tmp_path, monkeypatch):
     assert "of 2 trainings of XGBoost, default. Train longer: a new run" in err
 
 
+@pytest.mark.slow
 def test_names_of_methods_are_not_broken(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made_run(tmp_path / "run", made_plan(1, ("hist-gb", "logistic"), splits=1))
@@ -180,6 +184,7 @@ def test_the_help_names_every_exit_code():
     assert "130 interrupted." in said
 
 
+@pytest.mark.slow
 def test_figures_become_pictures_of_their_own(run, tmp_path):
     out, _ = run_command(app, "report", run, "--no-auto", "-o", tmp_path, "--figures", "svg")
     pictures = sorted((tmp_path / "figures").iterdir())

@@ -151,6 +151,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_interrupted_it_says_so_and_leaves_nothing_behind(tmp_path):
     Path("start.py").write_text(START)

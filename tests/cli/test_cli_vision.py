@@ -92,6 +92,7 @@ def differences(path, other):
 # ---- a run -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_interrupted_and_made_larger_a_run_comes_to_what_one_planned_so_would_have():
     given = {"epochs": 12, "seeds": 1, "schedule": "cosine", "weight_decay": 0.0}
     given |= {"limit_train": 60} | NO_AUGMENTATION

@@ -119,6 +119,7 @@ def write_table(data, path):
             stream.write(text)
 
 
+@pytest.mark.slow
 def test_every_format_gives_the_same_run(tmp_path):
     data = mixed(200).drop_columns(["weight", "family"])
     found = []
@@ -499,6 +500,7 @@ def test_the_command_line_says_how_to_get_its_packages():
     assert "pip install 'refinecal[cli]'" in found.stderr
 
 
+@pytest.mark.slow
 def test_the_demo_does_the_whole_job(tmp_path):
     found = json.loads(run("demo", "--draws", 2, "--json")[0])
     assert found["digits"]["test"]["refine_then_calibrate"]["accuracy"] > 0.9

@@ -331,6 +331,7 @@ def test_kept_columns_are_not_called_unused(fitted, tmp_path):
     assert json.loads(out)["extra_columns"] == ["extra", "name"]
 
 
+@pytest.mark.slow
 def test_nothing_but_notes_on_stderr(fitted, tmp_path):
     command = ["fit", fitted / "table.csv", "-t", "kind", *FAST, "-o", tmp_path / "run", "--json"]
     found = subprocess.run(

@@ -3,18 +3,14 @@
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from browser import WIDTHS, find_chromium, launch, open_page, problems
+from browser import WIDTHS, launch, open_page, problems
 from made_tables import mixed
 from playwright.sync_api import sync_playwright
 from typer.testing import CliRunner
 
 from refinecal.cli.app import app
 
-if find_chromium() is None:
-    pytest.skip(
-        "no Chromium is installed: install one, or set REFINECAL_CHROMIUM to where it is",
-        allow_module_level=True,
-    )
+pytestmark = pytest.mark.browser
 
 FAST = ["--max-steps", "12", "--patience", "12", "--threads", "1", "--quiet"]
 

@@ -208,6 +208,7 @@ def test_workers_with_other_packages_are_told_of(tmp_path, cluster, plan, functi
     assert folder.has(key)
 
 
+@pytest.mark.slow
 def test_trainings_on_a_cluster_give_the_tables_of_processes(tmp_path, cluster, monkeypatch):
     import numpy as np
     import pyarrow as pa

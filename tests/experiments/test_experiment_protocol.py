@@ -396,6 +396,7 @@ for method in ("xgboost", "mlp", "lightgbm", "catboost"):
 """
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(tmp_path):
     here = os.path.dirname(__file__)
     script = SCRIPT.format(paths=[here, os.path.dirname(here)], folder=f"{tmp_path}{os.sep}")

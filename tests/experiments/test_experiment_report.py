@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from browser import WIDTHS, find_chromium, launch, open_page, problems
+from browser import WIDTHS, launch, open_page, problems
 from made_run import made_plan, made_run
 from matplotlib.figure import Figure as DrawnOn
 
@@ -140,6 +140,7 @@ def test_tuned_is_said_to_be_without_the_default_where_it_is_first_shown(analysi
     assert "Tuned" not in plain.sections[0].blocks[0].note + blocks(plain, Figure)[0].caption
 
 
+@pytest.mark.slow
 def test_the_page_is_the_same_bytes_again_and_escapes_what_it_shows(analysis, written, tmp_path):
     again = write_report(analysis, tmp_path / "report")
     assert again.read_bytes() == written.read_bytes()
@@ -277,7 +278,7 @@ def test_a_single_training_makes_a_page_that_claims_nothing(tmp_path):
     assert len(blocks(made, Figure)) == 7  # no learning rate
 
 
-@pytest.mark.skipif(find_chromium() is None, reason="Chromium is not installed")
+@pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_looks_right_in_a_browser(written, scheme):
     from playwright.sync_api import sync_playwright

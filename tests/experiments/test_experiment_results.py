@@ -8,11 +8,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_run import made_plan, made_run, made_unit
 from scipy import stats
 from sklearn.metrics import log_loss, roc_auc_score
+from strategies import examples
 
 import refinecal as rc
 from refinecal.experiments._tables import write_table
@@ -259,7 +260,7 @@ def test_relative_differences_are_clipped_and_have_the_right_sign(value, referen
 differences = st.lists(st.floats(-100, 100), min_size=1, max_size=30)
 
 
-@settings(max_examples=20)  # each resamples twice, and ranks twice
+@examples(20)  # each resamples twice, and ranks twice
 @given(differences)
 def test_a_summary_agrees_with_numpy_and_scipy(values):
     found = summarise(values)
@@ -366,6 +367,7 @@ def run(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_tables_are_the_same_bytes_however_they_are_made(run, tmp_path):
     for name, processes in (("one", 1), ("two", 2)):
         (tmp_path / name).mkdir()

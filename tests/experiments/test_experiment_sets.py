@@ -11,7 +11,7 @@ import made_tables
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from made_sets import ALL, frame_of, same, stored
 from pyarrow import feather, parquet
@@ -119,7 +119,6 @@ def tables(draw):
     return frame
 
 
-@settings(max_examples=30, deadline=None)
 @given(tables())
 def test_rules_are_those_of_the_appendix(tmp_path_factory, frame):
     """Against pandas: drop rows without label or number; a missing category is one more category."""

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_sets import ALL, frame_of, stored
+from strategies import examples
 
 from refinecal.experiments.tabular._object_arrays import read_array
 from refinecal.experiments.tabular.sets import Source, describe, talent_sets
@@ -247,7 +248,7 @@ def test_other_objects_are_refused(tmp_path, value):
         read_array(tmp_path / "a.npy")
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.data())
 def test_damaged_arrays_of_objects_fail_clearly(tmp_path_factory, data):
     buffer = io.BytesIO()

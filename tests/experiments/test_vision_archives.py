@@ -12,16 +12,16 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_images import batch, cifar_files, idx, made, picture, records, stored, tar
+from strategies import examples
 
 from refinecal.experiments.vision import _archives
 from refinecal.experiments.vision._pickles import _BatchReader, read_batch
 from refinecal.experiments.vision.images import read_images
 
 WANTED = ("a/one", "a/two")
-EVERY = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture
@@ -170,7 +170,6 @@ def test_what_is_no_archive(tmp_path):
             read(path)
 
 
-@EVERY
 @given(data=st.data())
 def test_archives_broken_anywhere(tmp_path, data):
     """Cut an archive, or change a byte: it is refused, or still holds the same."""
@@ -351,7 +350,7 @@ def test_errors_show_a_few_keys():
     assert len(str(caught.value)) < 300
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(data=st.data())
 def test_pickles_broken_anywhere(data):
     """Whatever the bytes, there is a batch or a ``ValueError``."""
@@ -501,7 +500,6 @@ def test_matlab_files_that_claim_many_cells(tmp_path, kind):
         _archives.read_mat(tmp_path / "x.mat", check=False)
 
 
-@EVERY
 @given(data=st.data())
 def test_matlab_files_broken_anywhere(tmp_path, data):
     stored(tmp_path, "mat", made("svhn", n_train=2, n_test=2))

@@ -30,6 +30,7 @@ def test_the_monitor_is_five_lines():
     compile(plain, "plain", "exec")
 
 
+@pytest.mark.slow
 def test_the_loop_runs(tmp_path):
     file = tmp_path / "loop.py"
     file.write_text(LOOP.replace("range(10)", "range(2)") + CALIBRATE + CHECK, encoding="utf-8")

@@ -7,9 +7,10 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_images import FORMS, made, stored
+from strategies import examples
 
 from refinecal.experiments.vision import _official
 from refinecal.experiments.vision.images import (
@@ -356,7 +357,7 @@ def test_each_image_is_as_likely_for_validation():
     assert np.abs(off).max() < 4.5  # 50 counts: by chance less than once in 3000
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(seed=st.integers(0, 1000))
 def test_other_seeds_are_other_draws(seed):
     y = np.zeros(300, int)

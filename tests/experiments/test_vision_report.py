@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import typer
-from browser import WIDTHS, find_chromium, launch, open_page, problems
+from browser import WIDTHS, launch, open_page, problems
 from command_runs import run_command
 from made_run import made_plan as made_tabular_plan
 from made_run import made_run as made_tabular_run
@@ -316,7 +316,7 @@ def test_both_chose_the_same(short):
     assert "left the test log loss after temperature scaling as it was" in lead(analysis)
 
 
-@pytest.mark.skipif(find_chromium() is None, reason="there is no Chromium here")
+@pytest.mark.browser
 def test_the_page_looks_right_in_a_browser(run, told):
     from playwright.sync_api import sync_playwright
 

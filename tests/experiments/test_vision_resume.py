@@ -132,6 +132,7 @@ def test_killed_at_any_step_a_training_ends_as_it_would_have(tmp_path, monkeypat
     assert_same(found, expected)
 
 
+@pytest.mark.slow
 def test_killed_by_the_system_a_training_ends_as_it_would_have(tmp_path):
     images, recipe = pictures(120, 21, 12), replace(SMALL, epochs=12)
     process = start(tmp_path, recipe, images)
@@ -257,7 +258,10 @@ def test_a_checkpoint_needs_a_place(tmp_path, monkeypatch, place):
 
 @pytest.mark.parametrize(
     ("model", "n", "batch", "precision"),
-    [("resnet18", 240, 64, "float32"), ("wrn28-10", 240, 72, "auto")],
+    [
+        ("resnet18", 240, 64, "float32"),
+        pytest.param("wrn28-10", 240, 72, "auto", marks=pytest.mark.slow),
+    ],
 )
 def test_networks_of_the_paper_learn_and_resume(tmp_path, model, n, batch, precision):
     images = pictures(n, 10, 8, n_classes=10)
@@ -293,6 +297,7 @@ class Half(Team):
         self.rank = rank
 
 
+@pytest.mark.slow
 def test_two_processes_train_one_network(tmp_path):
     """They give the weights of one process that averages the gradients of both halves itself."""
     with socket.socket() as free:

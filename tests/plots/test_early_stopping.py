@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from pictures import assert_readable, blank
-from strategies import drawn
+from strategies import drawn, examples
 
 import refinecal as rc
 from refinecal.plots import EarlyStoppingDisplay, TrainingCurveDisplay
@@ -102,7 +102,7 @@ def test_a_monitor_without_steps_cannot_be_drawn():
 losses = st.floats(0, 3, width=32)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(
     st.integers(1, 40).flatmap(lambda n: arrays(np.float64, (2, n), elements=losses)),
     st.sampled_from(["page", "column"]),

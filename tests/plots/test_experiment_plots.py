@@ -4,10 +4,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from pictures import assert_in_palette, assert_readable, blank
+from strategies import examples
 
 from refinecal.plots.experiment import (
     DependenceDisplay,
@@ -65,7 +66,7 @@ def test_ticks_are_apart_beside_long_names(size):
     assert min(right.x0 - left.x1 for left, right in pairwise(boxes)) > 3  # pixels
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(percents, st.sampled_from(["page", "column"]))
 def test_boxes_are_readable_whatever_the_values(values, size):
     display = RelativeDifferencesDisplay(dict.fromkeys(NAMES, values)).plot(blank(size))
@@ -75,7 +76,7 @@ def test_boxes_are_readable_whatever_the_values(values, size):
     assert max(values) < right
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=30), st.sampled_from(["page", "column"]))
 def test_stopping_times_are_readable_whatever_the_steps(steps, size):
     display = StoppingTimesDisplay(dict.fromkeys(NAMES, steps), 1000, "round").plot(blank(size))
@@ -93,7 +94,7 @@ def test_the_last_step_is_on_the_axis(most):
     assert_readable(display.figure_)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(
     st.lists(st.tuples(st.floats(1e-4, 1e5), st.floats(-100, 100)), min_size=1, max_size=60),
     st.sampled_from(["page", "column"]),

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.text import Annotation
 from pictures import assert_readable, blank
+from strategies import examples
 
 from refinecal.plots import StoppingMetricsDisplay
 
@@ -91,7 +92,7 @@ def test_a_metric_without_loss_comes_last():
 losses = st.floats(0, 3, width=32)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(
     st.lists(st.tuples(losses, losses), min_size=1, max_size=8), st.sampled_from(["page", "column"])
 )

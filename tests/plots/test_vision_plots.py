@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from pictures import assert_in_palette, assert_readable, blank
+from strategies import examples
 
 from refinecal.plots.experiment import StoppingTimesDisplay, draw_panels
 from refinecal.plots.run_curves import RunCurvesDisplay
@@ -86,7 +87,7 @@ def test_gaps_are_left_out():
     assert_readable(display.figure_)
 
 
-@settings(deadline=None, max_examples=10)
+@examples(10)
 @given(
     st.integers(1, 12),
     st.integers(1, 7),
@@ -172,7 +173,7 @@ def test_one_group_needs_no_key_and_empty_rows_no_box():
     assert_readable(display.figure_)
 
 
-@settings(deadline=None, max_examples=10)
+@examples(10)
 @given(
     st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=20),
     st.sampled_from(["page", "column"]),
@@ -189,7 +190,7 @@ def test_boxes_are_readable_whatever_the_values(values, size):
     assert_readable(display.figure_)
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(st.floats(-3, 3), st.sampled_from(["page", "column"]))
 def test_ticks_of_differences_reach_as_far_as_the_values(power, size):
     reach = 10.0**power

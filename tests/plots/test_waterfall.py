@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_hex
 from pictures import assert_readable, blank
-from strategies import drawn
+from strategies import drawn, examples
 
 import refinecal as rc
 from refinecal.plots import WaterfallDisplay
@@ -123,7 +123,7 @@ def test_several_are_drawn_one_below_the_other(parts):
 terms = st.floats(0, 100).map(lambda value: round(value, 3))
 
 
-@settings(deadline=None, max_examples=15)
+@examples(15)
 @given(terms, terms, terms, st.sampled_from(["page", "column"]))
 def test_numbers_never_overlap_nor_leave_the_figure(risk, refinement, uncertainty, size):
     display = WaterfallDisplay({"": made(risk, refinement, uncertainty)}).plot(blank(size))

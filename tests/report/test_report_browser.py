@@ -4,17 +4,13 @@ import re
 from dataclasses import replace
 
 import pytest
-from browser import WIDTHS, find_chromium, launch, open_page, problems
+from browser import WIDTHS, launch, open_page, problems
 from playwright.sync_api import sync_playwright
 from sample_report import HOSTILE, LETTERS, sample_page
 
 from refinecal.report import Card, Column, Figure, Page, Section, Table, write
 
-if find_chromium() is None:
-    pytest.skip(
-        "no Chromium is installed: install one, or set REFINECAL_CHROMIUM to where it is",
-        allow_module_level=True,
-    )
+pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")

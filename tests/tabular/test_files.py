@@ -17,7 +17,7 @@ import pyarrow.csv as pacsv
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refinecal.tabular import _csv
@@ -125,7 +125,6 @@ cells = st.text(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(cells, cells), min_size=1, max_size=8),
     st.sampled_from([",", ";", "\t", "|"]),
@@ -145,7 +144,6 @@ def test_whatever_the_csv_module_writes_is_read(tmp_path, rows, delimiter, newli
     assert found == [tuple("" if v in gone else v for v in row) for row in rows]
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=6), st.integers(1, 50))
 def test_chunks_have_the_rows_asked_for(tmp_path, batches, rows):
     if sum(batches) == 0:
@@ -497,7 +495,6 @@ def test_bad_arguments(tmp_path):
 # ---- writing ---------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.floats(allow_nan=False), min_size=1),
     st.sampled_from([".csv", ".tsv.zst", ".feather"]),

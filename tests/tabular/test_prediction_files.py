@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 from strategies import drawn
@@ -231,7 +231,6 @@ def test_rows_without_a_label_are_left_out_and_said(three, tmp_path):
         assert len(found.groups) == 198
 
 
-@settings(deadline=None, max_examples=30)
 @given(data=st.data())
 def test_what_was_written_is_evaluated_alike(data, tmp_path_factory):
     n, k = data.draw(st.integers(1, 12)), data.draw(st.integers(2, 4))

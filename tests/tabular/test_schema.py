@@ -12,7 +12,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from refinecal.tabular._columns import MOST_CATEGORIES
@@ -735,14 +735,6 @@ def learn(table):
     return Schema.infer(table, "y")
 
 
-SOME = settings(
-    deadline=None,
-    max_examples=60,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-
-
-@SOME
 @given(tables())
 def test_every_format_gives_the_same(tmp_path, table):
     """Learnt from any format and applied to any other."""
@@ -763,7 +755,6 @@ def test_every_format_gives_the_same(tmp_path, table):
             np.testing.assert_array_equal(schema.labels(rows), expected_schema.labels(table))
 
 
-@SOME
 @given(tables(), st.integers(1, 5))
 def test_chunks_give_the_same_as_the_whole(tmp_path, table, rows):
     schema = learn(table)
@@ -810,7 +801,6 @@ def outcome(schema, source, rows):
     return pd.concat(pieces, ignore_index=True)
 
 
-@SOME
 @given(
     st.sampled_from(["1,5 2,5 3,5", "1.5 2.5 3.5", "1 2 3"]),
     st.lists(st.tuples(NUMBERS | NUMBERS | ODD, NUMBERS), min_size=1, max_size=8),
@@ -831,7 +821,6 @@ def test_any_chunks_give_the_same_numbers_or_the_same_error(tmp_path, learnt, ce
             pd.testing.assert_frame_equal(found, whole, check_exact=True)
 
 
-@SOME
 @given(tables())
 def test_storing_loses_nothing(table):
     schema = learn(table)
@@ -840,7 +829,6 @@ def test_storing_loses_nothing(table):
     pd.testing.assert_frame_equal(again.encode(table), schema.encode(table))
 
 
-@SOME
 @given(tables())
 def test_categories_against_pandas(table):
     """Codes are those of pandas for the same texts, where it sorts them the same."""

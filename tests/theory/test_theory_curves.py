@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize_scalar
+from strategies import examples
 
 from refinecal.losses import LogLoss, MatrixLoss
 from refinecal.theory.curves import Minimisers, minimise, path
@@ -83,7 +84,7 @@ def test_scipy_finds_nothing_lower(method, loss):
 shares = st.lists(st.floats(0.02, 1), min_size=3, max_size=3)
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(
     st.lists(st.floats(-3.5, 0), min_size=3, max_size=3, unique=True),
     shares,
@@ -210,7 +211,7 @@ def test_no_cells_make_no_trouble():
 # ---- gains -------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(
     st.floats(-1.3, 1.3),
     st.floats(0.001, 0.45),

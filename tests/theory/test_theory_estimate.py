@@ -5,9 +5,10 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
+from strategies import examples
 
 from refinecal.theory._signal import SignalFitter
 from refinecal.theory._summary import Fluctuation, Summary, transform
@@ -31,7 +32,6 @@ def summary(n, sigma, mu=0.0, seed=0):
 
 
 @given(st.integers(20, 40), st.integers(1, 60), st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
 def test_transforms_are_those_of_the_matrices(n, p, seed):
     """By the inverse of S + z itself, whichever of rows and features are more."""
     X, y = rows(n, np.linspace(0.5, 2, p), 0.3, seed)
@@ -143,7 +143,7 @@ def test_means_that_the_theory_asks_for(shapes, ratio):
 
 
 @given(st.floats(1e-3, 1e3), st.integers(0, 20))
-@settings(max_examples=10, deadline=None)
+@examples(10)
 def test_units_do_not_matter(factor, seed):
     X, y = rows(60, np.linspace(0.5, 2, 30), 0.3, seed)
     one, other = (EmpiricalSpectrum.from_data(each, y) for each in (X, factor * X))

@@ -6,7 +6,7 @@ import re
 import mpmath
 import numpy as np
 import pytest
-from browser import WIDTHS, find_chromium, launch, open_page, problems
+from browser import WIDTHS, launch, open_page, problems
 from playwright.sync_api import sync_playwright
 from scipy.special import ndtr, ndtri
 
@@ -14,11 +14,7 @@ from refinecal.plots._style import PALETTE
 from refinecal.theory import BetaSpectrum, logistic, minimise
 from refinecal.theory.explorer import RANGES, write_explorer
 
-if find_chromium() is None:
-    pytest.skip(
-        "no Chromium is installed: install one, or set REFINECAL_CHROMIUM to where it is",
-        allow_module_level=True,
-    )
+pytestmark = pytest.mark.browser
 
 LAM_RANGE = (1e-8, 1e4)
 SHAPES = [(1, 5), (2, 2), (5, 1), (1, 1)]  # of the paper

@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
+from strategies import examples
 
 from refinecal._json import plain
 from refinecal.theory._choices import choose, losses
@@ -59,7 +60,7 @@ def test_choices_are_the_minimisers_if_classes_are_equal(shapes, ratio):
 
 
 @given(st.floats(0.05, 4), st.floats(0.02, 6), st.floats(0.02, 0.98))
-@settings(max_examples=10, deadline=None)
+@examples(10)
 def test_losses_of_unequal_classes(expertise, confidence, prevalence):
     """Against the closed forms of section 6, minimised over intercept and temperature one after the other."""
 
@@ -319,7 +320,7 @@ def test_the_answer_in_words(gain, ends, losses, start, inside):
 
 
 @given(st.floats(0.05, 3), st.floats(0.02, 0.5), st.floats(0.02, 3), st.integers(30, 2000))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_no_saving_goes_up(signal, prevalence, ratio, n):
     found = choose(BetaSpectrum(2, 2), signal, n, max(int(ratio * n), 1), prevalence)
     assert found.refinement_affine <= found.refinement <= found.risk_calibrated <= found.risk
@@ -487,7 +488,7 @@ def test_what_is_cut_off_is_said(separable):
 
 
 @given(st.integers(0, 1000), st.sampled_from([(120, 25), (60, 90)]), st.booleans())
-@settings(max_examples=8, deadline=None)
+@examples(8)
 def test_the_order_of_rows_does_not_matter(seed, size, skewed):
     rng = np.random.default_rng(seed)
     _, X, y = made(*size, seed=seed)

@@ -7,11 +7,12 @@ from itertools import pairwise
 import mpmath as mp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import expit, log_expit, logit
 from scipy.stats import norm
+from strategies import examples
 
 import refinecal.theory.gaussian as gaussian
 from refinecal.losses import BrierLoss, LogLoss, MatrixLoss, SphericalLoss, get_loss
@@ -205,7 +206,7 @@ def test_twice_the_nodes_change_nothing(loss, centred, monkeypatch):
 
 
 @BY_LOSS
-@settings(max_examples=25)
+@examples(25)
 @given(a=EXPERTISE, s=CONFIDENCE, prior=PREVALENCE, shift=SHIFT)
 def test_risk_is_the_expected_loss_of_the_score(loss, a, s, prior, shift):
     """No posterior here: the loss of each label, over the normal law of its scores."""
@@ -329,7 +330,7 @@ def test_a_user_loss_is_integrated_as_a_built_in_one(loss, a, s, prior, shift):
 
 
 @given(a=EXPERTISE, s=CONFIDENCE)
-@settings(max_examples=25)
+@examples(25)
 def test_both_sides_of_a_lopsided_loss_count(a, s):
     def expected(u):
         logs = np.array([log_expit(-s * u), log_expit(s * u)])

@@ -5,9 +5,10 @@ from math import sqrt
 import numpy as np
 import pytest
 import theory_oracle as oracle
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
+from strategies import examples
 
 from refinecal.theory.asymptotics import logistic
 from refinecal.theory.spectrum import BetaSpectrum, PointSpectrum, QuadratureSpectrum
@@ -73,7 +74,7 @@ def test_a_few_eigenvalues_and_a_signal_with_a_direction(values, weights, signal
 
 
 @given(lams, ratios, bayes_errors, spectra)
-@settings(max_examples=5)
+@examples(5)
 def test_both_forms_of_tau_are_the_same(lam, ratio, bayes_error, spectrum):
     """Stein's lemma: the published E[s(x) (m - t)] / v is E[q / (1 + kappa q)]."""
     found = logistic(lam, ratio=ratio, bayes_error=bayes_error, spectrum=spectrum)

@@ -1,0 +1,35 @@
+"""Oracles of many digits that check themselves."""
+
+from functools import wraps
+
+import mpmath
+
+DIGITS = (30, 60, 120, 240, 480, 960)
+AGREEMENT = mpmath.mpf(10) ** -20  # relative; doubles have 16 digits
+
+
+def settled(oracle):
+    """Double the digits of an mpmath oracle until two results in a row agree to 20 digits.
+
+    A sum that cancels loses more digits than a fixed precision allows for; then the oracle is wrong, not the
+    code that it judges.
+    """
+
+    @wraps(oracle)
+    def with_enough_digits(*args, **kwargs):
+        previous = None
+        for digits in DIGITS:
+            with mpmath.workdps(digits):
+                value = oracle(*args, **kwargs)
+                if previous is not None and _agree(previous, value):
+                    return value
+            previous = value
+        raise AssertionError(f"{oracle.__name__} does not settle with {digits} digits: {value}")
+
+    return with_enough_digits
+
+
+def _agree(one, other):
+    if isinstance(one, (list, tuple)):
+        return all(map(_agree, one, other))
+    return abs(one - other) <= AGREEMENT * abs(other)
