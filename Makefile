@@ -45,8 +45,10 @@ $(VENV)/ready-cli: pyproject.toml constraints.txt
 demo: $(VENV)/ready-cli
 	@$(VENV)/bin/refinecal demo --out $(DEMO)
 
-# One thread each: two test workers whose libraries take every core would fight for them.
+# One thread each: two test workers whose libraries take every core would fight for them. Bytecode is kept
+# whatever the environment says, since tests start Python many times.
 test test-full fuzz coverage: export OMP_NUM_THREADS ?= 1
+test test-full fuzz coverage: export PYTHONDONTWRITEBYTECODE =
 test: setup
 	$(VENV)/bin/python -m pytest $(PARALLEL)
 

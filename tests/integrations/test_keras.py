@@ -530,6 +530,7 @@ assert np.allclose(better, stopping.calibrator.predict_proba(probs), atol=1e-5)
 """
 
 
+@pytest.mark.slow
 def test_the_same_code_runs_on_jax():
     env = {**os.environ, "KERAS_BACKEND": "jax"}
     done = subprocess.run([sys.executable, "-c", JAX], env=env, capture_output=True, text=True)

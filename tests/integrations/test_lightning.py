@@ -407,6 +407,7 @@ class Report(pl.Callback):
         (self.folder / f"{trainer.global_rank}.json").write_text(json.dumps(found))
 
 
+@pytest.mark.slow
 def test_two_processes_see_all_rows_once(tmp_path):
     _, val = loaders()
     net, trainer = train(

@@ -264,6 +264,7 @@ def gather_two(rank, file, logits, y, weight, results):
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_processes_that_gather_decide_alike(tmp_path):
     generator = torch.manual_seed(0)
     logits = torch.randn(25, 3, generator=generator, dtype=torch.float64)

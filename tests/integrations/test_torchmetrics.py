@@ -240,6 +240,7 @@ def compute_on(rank, file, results):
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_two_processes_equal_one(tmp_path):
     torch.multiprocessing.spawn(compute_on, (tmp_path / "file", tmp_path), nprocs=2)
     first, second = (torch.load(tmp_path / str(rank), weights_only=True) for rank in (0, 1))

@@ -210,6 +210,7 @@ def test_a_reader_that_is_left_early_leaves_nothing_open(tmp_path):
     os.remove(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "runs"),
     [
