@@ -340,6 +340,7 @@ def test_two_classes(convert):
 
 
 @cases(STRINGS)
+@pytest.mark.filterwarnings("ignore:y_true has its categories in the order")  # that of an Enum
 def test_strings(convert):
     expected, typed = terms(LABELS, PROBS), convert(TYPED)
     np.testing.assert_array_equal(terms(typed, PROBS, classes=NAMES), expected)
@@ -349,6 +350,65 @@ def test_strings(convert):
     assert fit == rc.fit_temperature(LABELS, LOGITS)
     ts = rc.TemperatureScaling().fit(PROBS, typed, classes=NAMES)
     assert ts.classes_.tolist() == NAMES.tolist()
+
+
+CATEGORIES = {
+    "ordered": lambda order: pd.Categorical(TYPED, categories=order, ordered=True),
+    "unordered": lambda order: pd.Categorical(TYPED, categories=order),
+    "series": lambda order: pd.Series(pd.Categorical(TYPED, categories=order)),
+    "frame": lambda order: pd.DataFrame({"y": pd.Categorical(TYPED, categories=order)}),
+    "Enum": lambda order: pl.Series(TYPED, dtype=pl.Enum(order)),
+    "numbers": lambda order: pd.Categorical(
+        LABELS, categories=[sorted(NAMES).index(name) for name in order]
+    ),
+    "one too many": lambda order: pd.Categorical(TYPED, categories=["yak", *order]),
+}
+TAKERS = {
+    "fit_temperature": (lambda y, **how: rc.fit_temperature(y, LOGITS, **how)),
+    "decompose": (lambda y, **how: rc.decompose(y, PROBS, **how)),
+    "log_loss": (lambda y, **how: rc.metrics.log_loss(y, PROBS, **how)),
+    "ece": (lambda y, **how: rc.metrics.ece(y, PROBS, **how)),
+    "per_class": (lambda y, **how: rc.metrics.per_class(y, PROBS, **how)),
+    "evaluate": (lambda y, **how: rc.evaluation.evaluate(y, PROBS, **how)),
+    "compare": (lambda y, **how: rc.evaluation.compare_models(y, {"a": PROBS, "b": PROBS}, **how)),
+    "reliability": (lambda y, **how: rc.plots.reliability_curve(y, PROBS, **how)),
+    "fit": (lambda y, **how: rc.make_calibrator("temperature").fit(PROBS, y, **how)),
+    "fit_logits": (lambda y, **how: rc.make_calibrator("temperature").fit_logits(LOGITS, y, **how)),
+    "monitor": (lambda y, **how: rc.select(y, [PROBS] * 3, **how)),
+}
+
+
+@pytest.mark.parametrize("kind", CATEGORIES)
+def test_categories_in_another_order_are_warned_of(kind):
+    y = CATEGORIES[kind](NAMES.tolist())
+    with pytest.warns(RuntimeWarning, match="^y_true has its categories in the order") as caught:
+        rc.decompose(y, PROBS)
+    assert [w.filename for w in caught] == [__file__]
+    order = [2, 0, 1] if kind == "numbers" else NAMES.tolist()
+    assert f"pass classes={order}; " in str(caught[0].message)
+    assert f"pass classes={sorted(order)}." in str(caught[0].message)
+    rc.decompose(y, PROBS, classes=order)
+    rc.decompose(y, pd.DataFrame(PROBS, columns=order))
+    rc.decompose(CATEGORIES[kind](sorted(NAMES)), PROBS)
+
+
+@pytest.mark.parametrize("take", TAKERS)
+def test_the_order_of_categories_is_warned_of_once(take):
+    """At every door, and once for all steps and all models."""
+    y = pd.Categorical(TYPED, categories=NAMES, ordered=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        TAKERS[take](y)
+    assert [str(w.message).split(" in the order")[0][-14:] for w in caught] == ["its categories"]
+    TAKERS[take](y, classes=NAMES)
+    TAKERS[take](pd.Categorical(TYPED))
+
+
+def test_categories_as_they_come_have_no_order():
+    rc.decompose(pl.Series(TYPED, dtype=pl.Categorical), PROBS)
+    many = pd.Categorical([*"kjihgfedcba"], categories=[*"kjihgfedcba"])
+    with pytest.warns(RuntimeWarning, match=r"pass classes=list\(y_true.dtype.categories\)"):
+        rc.decompose(many, np.full((11, 11), 1 / 11))
 
 
 @cases(ROWS)
@@ -665,6 +725,71 @@ def test_an_impossible_label_is_warned_of_where_the_call_is(function):
     with pytest.warns(RuntimeWarning, match="the log loss is infinite.*probability 0") as caught:
         function([1, 1, 0], [0.0, 1.0, 0.2])
     assert [w.filename for w in caught] == [__file__]
+
+
+@pytest.mark.parametrize("calibrator", ["temperature", "isotonic"])
+@pytest.mark.parametrize("dtype", [int, bool, np.float32])
+def test_predicted_classes_are_told_from_probabilities(calibrator, dtype):
+    with pytest.warns(RuntimeWarning, match=r"did you pass model\.predict\(X\)\?"):
+        rc.decompose([1, 1, 0, 0], np.array([0, 1, 1, 0], dtype=dtype), calibrator=calibrator)
+    with pytest.warns(RuntimeWarning, match="log loss is infinite") as caught:
+        rc.decompose([1, 1, 0, 0], [0.0, 1.0, 1.0, 0.25], calibrator=calibrator)
+    assert "predict(X)" not in str(caught[0].message)
+
+
+def features(n, k, labels, seed=0):
+    """Return n rows of k numbers that have nothing to do with the labels 0, 1 and so on."""
+    rng = np.random.default_rng(seed)
+    return rng.permutation(np.arange(n) % labels), rng.normal(size=(n, k))
+
+
+TAKE_LOGITS = {
+    "fit_temperature": rc.fit_temperature,
+    "decompose": lambda y, logits, **how: rc.decompose(y, logits=logits, **how),
+    "accuracy": lambda y, logits, **how: rc.metrics.accuracy(y, logits=logits, **how),
+    "evaluate": lambda y, logits, **how: rc.evaluation.evaluate(y, logits=logits, **how),
+    "monitor": lambda y, logits, **how: rc.select(y, logits=[logits] * 3, **how),
+}
+
+
+@pytest.mark.parametrize("take", TAKE_LOGITS)
+@pytest.mark.parametrize(("k", "labels", "first"), [(16, 4, 0), (30, 2, 0), (16, 4, 1), (4, 2, 0)])
+def test_features_are_told_from_logits(take, k, labels, first):
+    y, X = features(400, k, labels)
+    with pytest.warns(RuntimeWarning, match="Are these the features") as caught:
+        TAKE_LOGITS[take](y + first, X)
+    assert len(caught) == 1
+    assert f"logits has {k} columns" in str(caught[0].message)
+    TAKE_LOGITS[take](y + first, X, classes=range(k))
+
+
+@pytest.mark.parametrize("take", TAKE_LOGITS)
+@pytest.mark.parametrize(
+    ("n", "k", "labels"),
+    [
+        (500, 1000, 1000),
+        (40, 10_000, 10_000),
+        (60, 200, 50),
+        (400, 16, 12),
+        (300, 3, 2),
+        (30, 16, 4),
+    ],
+    ids=["images", "tokens", "sampled twice", "a few absent", "one absent", "few rows"],
+)
+def test_absent_classes_are_no_features(take, n, k, labels):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(n, k)).astype(np.float32)
+    y = rng.permutation(np.arange(n) % labels) if n > 60 else rng.integers(0, labels, n)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "logits has")
+        TAKE_LOGITS[take](y, logits)
+
+
+@pytest.mark.parametrize("take", TAKE_LOGITS)
+def test_logits_that_find_the_first_of_many_classes_are_no_features(take):
+    y, logits = features(400, 100, 4)
+    logits[np.arange(400), y] += 3  # right in about 60 % of the rows
+    TAKE_LOGITS[take](y, logits)
 
 
 @pytest.mark.parametrize("calibrator", ["temperature", "isotonic"])

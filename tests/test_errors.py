@@ -289,11 +289,9 @@ def test_shapes_of_labels(arguments, error, message):
 
 
 @refuses(
-    case(
-        r"y_true\[1\] sums to 2: each row of labels must sum to 1", y_true=[[0, 1], [1, 1], [0, 0]]
-    ),
-    case(r"y_true\[2\] sums to 0:", y_true=[[0, 1], [1, 0], [0, 0]]),
-    case(r"y_true\[0\] sums to 0\.9", y_true=[[0.4, 0.5], [1, 0], [0, 1]]),
+    case(r"y_true\[1\] marks 2 of the 2 classes.*multilabel", y_true=[[0, 1], [1, 1], [0, 0]]),
+    case(r"y_true\[2\] marks none of the 2 .*drop it", y_true=[[0, 1], [1, 0], [0, 0]]),
+    case(r"y_true\[0\] sums to 0\.9.*divide each by its sum", y_true=[[0.4, 0.5], [1, 0], [0, 1]]),
     case(r"y_true\[1, 0\] is -1.*0\.\.1", y_true=[[0, 1], [-1, 1], [1, -1]]),
     case(r"y_true\[1, 1\] is 1\.5.*0\.\.1", y_true=[[0, 1], [-0.0, 1.5], [0, 1]]),
     case(r"y_true\[1, 0\] is (nan|NaN|missing)", y_true=[[0, 1], [NAN, 1], [0, 1]]),
@@ -305,6 +303,37 @@ def test_shapes_of_labels(arguments, error, message):
 )
 def test_rows_of_labels(arguments, error, message):
     check(arguments, error, message)
+
+
+MANY = np.array([[1, 1, 0], [0, 0, 0], [0, 1, 0], [1, 0, 1]])  # several labels hold at once
+SHARES = np.array([[0.7, 0.6, 0.1], [0.1, 0.2, 0.1], [0.2, 0.9, 0.1], [0.8, 0.2, 0.6]])
+PAIRS = [np.stack([1 - p, p], axis=1) for p in SHARES.T]  # as scikit-learn's forests return them
+
+
+@pytest.mark.parametrize(
+    "function", [rc.decompose, rc.metrics.ece, rc.metrics.log_loss, rc.evaluation.evaluate]
+)
+@pytest.mark.parametrize("convert", [np.asarray, torch.tensor, pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("dtype", [int, bool, float])
+def test_several_labels_at_once_are_one_problem_each(function, convert, dtype):
+    with pytest.raises(ValueError, match=r"\(multilabel\).*y_true\[:, j\], probs\[:, j\]\)"):
+        function(convert(MANY.astype(dtype)), SHARES)
+
+
+def test_the_cure_for_several_labels_fits_the_predictions():
+    with pytest.raises(ValueError, match=r"labels\[:, j\], logits=logits\[:, j\]\)"):
+        rc.fit_temperature(MANY, np.log(SHARES))
+    with pytest.raises(ValueError, match=r"rc.decompose\(y_true\[:, j\], probs\[j\]\)"):
+        rc.decompose(MANY, PAIRS)
+    for j in range(3):
+        one, other = rc.decompose(MANY[:, j], SHARES[:, j]), rc.decompose(MANY[:, j], PAIRS[j])
+        assert one.risk == pytest.approx(other.risk)
+
+
+@pytest.mark.parametrize("y_true", [np.eye(3, dtype=int)[[0, 0, 1, 2]], [0, 0, 1, 2]])
+def test_scores_of_one_label_each_are_no_multilabel(y_true):
+    with pytest.raises(ValueError, match="divide each row by its sum"):
+        rc.decompose(y_true, SHARES)
 
 
 @refuses(
@@ -470,7 +499,9 @@ def test_every_door_names_its_own_arguments(door):
         call([0, 1], z)
     with pytest.raises(ValueError, match=rf"^{name} holds 3 different labels"):
         call(["a", "b", "c"], z)
-    with pytest.raises(ValueError, match=rf"^{name}\[0\] sums to 2"):
+    with pytest.raises(ValueError, match=rf"^{name}\[0\] sums to 1\.5"):
+        call([[0.5, 1]] * 3, z)
+    with pytest.raises(ValueError, match=rf"^{name}\[0\] marks 2 of the 2 classes"):
         call([[1, 1]] * 3, z)
     with pytest.raises(ValueError, match=r"^logits is empty"):
         call([], [])

@@ -31,6 +31,16 @@ def column_names(array: Any) -> list[Any] | None:
     return None if len(names) < 2 or names == list(range(len(names))) else names
 
 
+def category_order(array: Any) -> list[Any] | None:
+    """Return the categories of a pandas categorical or a polars Enum in their order, else ``None``."""
+    dtype = getattr(array, "dtype", None)
+    if dtype is None and hasattr(array, "columns"):  # a frame, of one column if it holds labels
+        dtype = next(iter(getattr(array, "dtypes", ())), None)
+    # A polars Categorical numbers its categories as they come: nobody has put these in order.
+    to_list = getattr(getattr(dtype, "categories", None), "to_list", None)
+    return None if to_list is None else list(to_list())
+
+
 def in_order(
     rows: Array, own: list[Any] | None, wanted: list[Any] | None, name: str, strict: bool = False
 ) -> Array:

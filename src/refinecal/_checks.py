@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from refinecal._arrays import (
     Array,
+    category_order,
     column_names,
     in_order,
     is_missing,
@@ -34,11 +35,13 @@ def check_sample(
     devices: bool = False,
     for_logits: str = "pass logits=",
     strict: bool = False,
+    quiet: bool = False,
 ) -> Sample:
     """Return the arguments of a public call as a ``Sample``, or say what is wrong with which of them.
 
     With ``devices``, torch tensors on another device than the CPU stay where they are; ``for_logits`` is
     the cure for those who have logits. With ``strict``, logits that look like probabilities are refused.
+    With ``quiet``, doubts about labels are not repeated.
     """
     if (probs is None) == (logits is None):
         found = "neither" if probs is None else "both"
@@ -51,10 +54,19 @@ def check_sample(
     if devices and is_on_device(given):
         from refinecal._torch import check_device_sample
 
-        return check_device_sample(y_true, given, name, sample_weight, classes, y_name)
-    scores, columns = check_scores(given, name, for_logits), column_names(given)
+        return check_device_sample(y_true, given, name, sample_weight, classes, y_name, quiet)
+    try:
+        scores, columns = check_scores(given, name, for_logits), column_names(given)
+    except ValueError:
+        rows = to_numpy(y_true, y_name)
+        if (
+            rows.ndim == 2
+        ):  # perhaps labels of which several hold, so that predictions sum to anything
+            listed = to_numpy(given, name).ndim == 3
+            _refuse_multilabel(to_floats(rows, y_name), y_name, name, listed)
+        raise
     n, k = scores.shape
-    labels, soft, names = check_labels(y_true, n, k, classes, y_name, name, columns)
+    labels, soft, names = check_labels(y_true, n, k, classes, y_name, name, columns, quiet)
     swapped = soft is not None and name == "probs" and np.ndim(given) == 1
     if swapped and np.isin(to_floats(given, name), (0, 1)).all():
         raise ValueError(
@@ -67,6 +79,8 @@ def check_sample(
             raise ValueError(PROBABILITIES_AS_LOGITS)
         if not strict:
             warn_if_probabilities(scores)
+        if soft is None and names is None and not quiet:
+            warn_if_features(labels, scores, y_name)
     return Sample(labels, scores, check_weights(sample_weight, n, name), soft, names, columns)
 
 
@@ -166,8 +180,12 @@ def check_labels(
     name: str,
     scores_name: str,
     columns: list[Any] | None = None,
+    quiet: bool = False,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None, Array | None]:
-    """Return labels in 0..k-1, the rows of soft labels if there are any, and the names of the classes."""
+    """Return labels in 0..k-1, the rows of soft labels if there are any, and the names of the classes.
+
+    Unless ``quiet``, categories whose order is not that of the columns are warned of.
+    """
     labels = to_numpy(given, name)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
@@ -184,7 +202,7 @@ def check_labels(
     if labels.ndim == 2:
         wanted = columns if names is None else names.tolist()
         labels = in_order(labels, column_names(given), wanted, name)
-        hard, soft = _soft_labels(labels, name)
+        hard, soft = _soft_labels(labels, name, scores_name)
         return hard, soft, names
     if labels.dtype.kind in "OT":
         labels = _plain(labels, name)
@@ -201,8 +219,36 @@ def check_labels(
                 f"{scores_name} has the columns {columns}, none of which is a label: pass classes=, "
                 f"the label of each column in order, such as classes={names.tolist()}"
             )
-        return _positions(labels, names, name), None, names
-    return _check_range(labels, k, name, scores_name), None, None
+        found = _positions(labels, names, name)
+    else:
+        found = _check_range(labels, k, name, scores_name)
+    order = None if quiet else category_order(given)
+    if order is not None:
+        _warn_of_order(order, labels, k, name, scores_name)
+    return found, None, names
+
+
+def _warn_of_order(order: list[Any], labels: Array, k: int, name: str, scores_name: str) -> None:
+    """Warn of categories in another order than the sorted one, which the columns are taken to have."""
+    if len(order) > k:
+        seen = set(labels.tolist())
+        order = [one for one in order if one in seen]
+    try:
+        ordered = sorted(order)
+    except TypeError:  # categories of several types, of which these labels have one
+        return
+    if order != ordered:
+        few, every = len(order) <= 8, f"({name}.dtype.categories)"
+        warn(
+            f"{name} has its categories in the order {_some(order)}, but the columns of {scores_name} are "
+            f"taken to be in sorted order. If they follow the categories, pass "
+            f"classes={order if few else f'list{every}'}; if they are sorted, pass "
+            f"classes={ordered if few else f'sorted{every}'}."
+        )
+
+
+def _some(labels: list[Any]) -> str:
+    return ", ".join(map(repr, labels[:5])) + (", ..." if len(labels) > 5 else "")
 
 
 def _check_range(labels: Array, k: int, name: str, scores_name: str) -> NDArray[np.int64]:
@@ -274,10 +320,9 @@ def _check_classes(classes: ArrayLike, k: int, scores_name: str) -> Array:
 def _infer_classes(labels: Array, k: int, name: str, scores_name: str) -> Array:
     found = np.unique(labels)
     if len(found) != k:
-        shown = ", ".join(repr(str(v)) for v in found[:5]) + (", ..." if len(found) > 5 else "")
         raise ValueError(
-            f"{name} holds {len(found)} different labels ({shown}), but {scores_name} has {k} "
-            "columns: pass classes=, the label of each column in order"
+            f"{name} holds {len(found)} different labels ({_some(found.tolist())}), but {scores_name} has "
+            f"{k} columns: pass classes=, the label of each column in order"
         )
     return found
 
@@ -300,7 +345,9 @@ def _positions(labels: Array, names: Array, name: str) -> NDArray[np.int64]:
     return positions
 
 
-def _soft_labels(rows: Array, name: str) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
+def _soft_labels(
+    rows: Array, name: str, scores_name: str
+) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
     """Return one-hot rows as labels, other rows that sum to 1 as soft labels."""
     soft = to_floats(rows, name).astype(np.float64)
     _refuse(
@@ -312,13 +359,33 @@ def _soft_labels(rows: Array, name: str) -> tuple[NDArray[np.int64], NDArray[np.
     sums = soft.sum(axis=1)
     bad = np.flatnonzero(np.abs(sums - 1) > 1e-3)
     if bad.size:
+        _refuse_multilabel(soft, name, scores_name)
         raise ValueError(
-            f"{name}[{bad[0]}] sums to {sums[bad[0]]:.6g}: each row of labels must sum to 1"
+            f"{name}[{bad[0]}] sums to {sums[bad[0]]:.6g}: each row of labels must sum to 1. If the rows are "
+            "class probabilities, divide each by its sum."
         )
     hard = soft.argmax(axis=1)
     if np.all((soft == 0) | (soft == 1)):
         return hard, None
     return hard, soft / sums[:, None]
+
+
+def _refuse_multilabel(rows: Array, name: str, scores_name: str, listed: bool = False) -> None:
+    """Raise for rows of 0 and 1 that do not have one 1 each; ``listed`` are predictions (k, n, 2)."""
+    if not ((rows == 0) | (rows == 1)).all():
+        return
+    marks = rows.sum(axis=1)
+    odd = np.flatnonzero(marks > 1) if marks.max() > 1 else np.flatnonzero(marks == 0)
+    if odd.size:
+        k, count = rows.shape[1], int(marks[odd[0]])
+        one = f"{scores_name}[j]" if listed else f"{scores_name}[:, j]"
+        one = f"logits={one}" if scores_name == "logits" else one
+        missing = "" if count else "If the row has no label, drop it. "
+        raise ValueError(
+            f"{name}[{odd[0]}] marks {count or 'none'} of the {k} classes: each row must mark one. {missing}"
+            "If several labels may hold at once (multilabel), each is a binary problem of its own: "
+            f"for j in range({k}): rc.decompose({name}[:, j], {one})"
+        )
 
 
 # ---- weights ---------------------------------------------------------------------------------------------
@@ -377,6 +444,46 @@ def look_like_probabilities(logits: Array) -> bool:
     sums = logits.sum(axis=1, dtype=np.float64)
     return bool(
         logits.min() >= 0 and np.abs(sums - 1).max() < 1e-3 and logits.max(axis=1).min() < 1
+    )
+
+
+MANY_ROWS = 20  # of each label: a class a quarter as common is absent less than once in 100 times
+
+
+def warn_if_features(labels: NDArray[np.int64], logits: Array, name: str) -> None:
+    """Warn of logits that are probably features: most columns are of classes that never occur.
+
+    In small samples of many classes some are absent by chance; but then others occur only once or twice, and
+    those that occur lie anywhere. (The share of rows with a label seen once estimates that of classes not
+    seen at all, by Good and Turing.) So there is doubt only if the labels are the first numbers without a
+    gap, each in many rows, and make up no more than half of the columns. Where the labels are really only
+    the first of many classes, a model's logits find them; features do no better than the commonest label.
+    Rows that sum to 1 are predictions, so probabilities are never doubted.
+    """
+    k = logits.shape[1]
+    if 2 * (labels[:64].max() + 1) > k:  # nearly always: no need to read all labels
+        return
+    low, high = int(labels.min()), int(labels.max())
+    if low > 1 or high == low or 2 * (high + 1) > k:
+        return
+    counts = np.bincount(labels)[low:]
+    if counts.min() < MANY_ROWS or np.sum(logits.argmax(axis=1) == labels) > counts.max():
+        return
+    warn(
+        f"logits has {k} columns, but {name} holds only labels from {low} to {high}, and the largest logit "
+        "finds them no better than always guessing the commonest. Are these the features? Pass what the "
+        f"model predicts for them. If the other classes are only absent, pass classes=range({k})."
+    )
+
+
+HARD = "All probabilities are 0 or 1: did you pass model.predict(X)? Pass model.predict_proba(X)."
+
+
+def is_hard(logits: Array) -> bool:
+    """Tell whether all probabilities were 0 or 1, as predicted classes are."""
+    return all(
+        bool(((logits[rows] == 0) | np.isneginf(logits[rows])).all())
+        for rows in row_slices(*logits.shape)
     )
 
 

@@ -125,7 +125,13 @@ class TorchReader:
 
 
 def check_device_sample(
-    y_true: Any, given: Any, name: str, sample_weight: Any, classes: ArrayLike | None, y_name: str
+    y_true: Any,
+    given: Any,
+    name: str,
+    sample_weight: Any,
+    classes: ArrayLike | None,
+    y_name: str,
+    quiet: bool,
 ) -> Sample:
     """Check logits or probabilities on their device; labels and weights are small and pass the CPU."""
     scores = given.detach()
@@ -141,7 +147,7 @@ def check_device_sample(
     elif name == "probs" and plain:
         scores = scores.log()
     n, k = scores.shape
-    labels, soft, names = check_labels(y_true, n, k, classes, y_name, name)
+    labels, soft, names = check_labels(y_true, n, k, classes, y_name, name, quiet=quiet)
     logits: Any = scores
     return Sample(labels, logits, check_weights(sample_weight, n, name), soft, names)
 

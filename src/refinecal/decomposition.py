@@ -10,7 +10,7 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._checks import check_sample, check_scores, warn
+from refinecal._checks import HARD, check_sample, check_scores, is_hard, warn
 from refinecal._readers import check_threads
 from refinecal._sample import Sample, on_cpu
 from refinecal._search import MAX_BETA
@@ -193,8 +193,8 @@ def decompose(
 
     References
     ----------
-    Berta, Holzmüller, Jordan, Bach, "Rethinking Early Stopping: Refine, Then Calibrate", theorem 4.1,
-    equation 3 and figure 2.
+    Berta, Holzmüller, Jordan, Bach, "Rethinking Early Stopping: Refine, Then Calibrate", theorem 3.4,
+    equation 4 and figure 2.
 
     Examples
     --------
@@ -261,7 +261,8 @@ def decompose_sample(
     risk = risk_of(sample, threads) if logarithmic else sample.mean(losses_at(sample, 1.0, loss))
     if math.isinf(risk) and not isinstance(fitted, TemperatureScaling):  # which warns by itself
         warn(
-            "the log loss is infinite: a label has probability 0; the calibrator may still mend it"
+            "the log loss is infinite: a label has probability 0; the calibrator may still mend it."
+            + (f" {HARD}" if is_hard(sample.logits) else "")
         )
     fitted._fit_sample(sample, threads, start)
     if cv is None:

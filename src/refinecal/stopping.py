@@ -195,7 +195,9 @@ class RefinementMonitor:
         try:
             if sample is None:
                 sample = check_sample(
-                    y_val, probs, logits, sample_weight, self.classes, "y_val", True, strict=True
+                    *(y_val, probs, logits, sample_weight, self.classes, "y_val", True),
+                    strict=True,
+                    quiet=bool(self.history),
                 )
         except ValueError:
             if not _has_diverged(probs if logits is None else logits):

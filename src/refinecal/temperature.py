@@ -12,7 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from refinecal import _twins
 from refinecal._calibrator import Calibrator
-from refinecal._checks import check_sample, warn, warn_if_probabilities
+from refinecal._checks import (
+    HARD,
+    check_sample,
+    is_hard,
+    warn,
+    warn_if_features,
+    warn_if_probabilities,
+)
 from refinecal._readers import NOTHING, KernelReader, check_threads, reader_of, solve
 from refinecal._sample import Sample, on_cpu
 from refinecal._search import MAX_BETA, Found, Reader
@@ -109,6 +116,7 @@ def fit_temperature(
             if SMALL_BETA < found.beta < 0.999 * MAX_BETA and math.isfinite(found.loss):
                 if found.beta > 1:  # probabilities taken for logits are never over-confident
                     warn_if_probabilities(logits)
+                warn_if_features(plain[0], logits, "labels")
                 return _report(found)
     sample = check_sample(labels, None, logits, sample_weight, classes, "labels", devices=True)
     return fit_sample(sample, start, threads)
@@ -145,7 +153,7 @@ def fit_sample(
         sample = replace(sample, logits=sample.logits.astype(np.float64))
         impossible = np.flatnonzero(np.isneginf(_twins.at_label(sample)))
         if impossible.size:
-            _warn_impossible(impossible.size, sample.n)
+            _warn_impossible(impossible.size, sample)
             return TemperatureFit(0.0, math.log(sample.k), found.n_reads, True)
         found = solve(reader_of(sample, threads), start)
     if found.beta == 0:
@@ -160,12 +168,16 @@ def _all_flat(sample: Sample) -> bool:
     return all((chunk.logits == chunk.logits[:, :1]).all() for _, chunk in sample.chunks())
 
 
-def _warn_impossible(count: int, n: int) -> None:
+def _warn_impossible(count: int, sample: Sample) -> None:
+    cure = (
+        "Clip the probabilities, for example p = np.clip(p, 1e-3, 1); p /= p.sum(axis=1, keepdims=True), "
+        "pass logits= if they were rounded to 0, or use calibrator='auto', which can do without temperature "
+        "scaling."
+    )
     warn(
-        f"the log loss is infinite: {count} of {n} labels have probability 0, which no temperature "
-        "mends, so beta is 0 and predictions become flat. Clip the probabilities, for example "
-        "p = np.clip(p, 1e-3, 1); p /= p.sum(axis=1, keepdims=True), pass logits= if they were "
-        "rounded to 0, or use calibrator='auto', which can do without temperature scaling."
+        f"the log loss is infinite: {count} of {sample.n} labels have probability 0, which no temperature "
+        "mends, so beta is 0 and predictions become flat. "
+        + (HARD if is_hard(sample.logits) else cure)
     )
 
 

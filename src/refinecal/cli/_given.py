@@ -62,9 +62,14 @@ def impossible(found: Predictions, path: Path) -> str:
     if not zero:
         return ""
     give = "gives its" if zero == 1 else "give their"
+    cure = "--clip 1e-6 shows what it would be if nothing were called impossible"
+    if ((found.probs == 0) | (found.probs == 1)).all():
+        cure = (
+            "all are 0 or 1, as predicted classes are. Take what predict_proba returns, not predict"
+        )
     return (
         f"{count(zero, 'row')} of {shown(path)} {give} label the probability 0, so the log loss is infinite: "
-        "--clip 1e-6 shows what it would be if nothing were called impossible"
+        f"{cure}"
     )
 
 

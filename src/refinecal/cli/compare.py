@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from refinecal._text import shown_beta
 from refinecal.cli._given import clip_note, clipped, impossible
 from refinecal.cli._options import (
     Clip,
@@ -100,7 +101,7 @@ def show(voice: Voice, found: Comparison) -> None:
                 f"{each.log.risk:.4f}",
                 f"{each.log.calibration:.4f}",
                 f"{each.log.refinement:.4f}",
-                "" if each.log.beta is None else f"{each.log.beta:.3g}",
+                shown_beta(each.log.beta, 3),
                 f"{each.brier.risk:.4f}",
                 f"{each.accuracy:.4f}",
                 f"{each.auroc:.4f}",

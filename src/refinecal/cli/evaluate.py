@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from refinecal._text import shown_beta
 from refinecal.cli._given import clip_note, clipped, impossible, read_as
 from refinecal.cli._options import (
     TABLE,
@@ -25,12 +26,13 @@ from refinecal.cli._options import (
 from refinecal.cli._outputs import check_report
 from refinecal.cli._voice import Voice, command, count, shown
 from refinecal.report.cells import number
-from refinecal.report.words import cautions, spaced, verdict
+from refinecal.report.words import IN_SAMPLE, cautions, spaced, verdict
 
 if TYPE_CHECKING:
     from refinecal.evaluation import Evaluation
 
 TERMS = ("risk", "calibration", "refinement", "sharpness", "uncertainty")
+FEW_ROWS = 1000  # on which the terminal, too, says how the calibration error was measured
 MOST_CLASSES = 30  # shown without -v
 
 
@@ -119,7 +121,8 @@ def show(voice: Voice, found: Evaluation, path: Path, by: str | None) -> None:
         f"Of the ECE, {found.overconfidence:.4f} is overconfidence, {found.underconfidence:.4f} "
         "underconfidence."
     )
-    for sentence in (verdict(found), *cautions(found)):
+    few = [IN_SAMPLE] if found.n < FEW_ROWS else []
+    for sentence in (verdict(found), *cautions(found), *few):
         voice.tell(sentence)
     hidden = 0 if voice.verbose else max(0, len(found.per_class) - MOST_CLASSES)
     shown_classes = per_class(found, len(found.per_class) - hidden)
@@ -139,7 +142,7 @@ def summary(found: Evaluation) -> dict[str, str]:
         "smooth ECE": f"{found.smooth_ece:.4f}",
     }
     if found.log.beta is not None:
-        values["beta"] = f"{found.log.beta:.4g}"
+        values["beta"] = shown_beta(found.log.beta)
     return values
 
 
@@ -172,7 +175,7 @@ def per_group(found: Evaluation, by: str) -> tuple[list[str], list[list[str]]]:
             f"{each.log.risk:.4f}",
             f"{each.log.calibration:.4f}",
             f"{each.log.refinement:.4f}",
-            "" if each.log.beta is None else f"{each.log.beta:.3g}",
+            shown_beta(each.log.beta, 3),
             f"{each.accuracy:.3f}",
             f"{each.ece:.4f}",
         ]

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from refinecal._arrays import category_order, to_numpy
 from refinecal._calibrator import Calibrator
 from refinecal._readers import check_threads
 from refinecal._scored import Scored, check_scored, rows_at
@@ -145,6 +146,8 @@ def compare_models(
             scored[name] = check_scored(y_true, probs, odds, sample_weight, classes, threads)
         except (TypeError, ValueError) as error:
             raise type(error)(f"predictions[{name!r}]: {error}") from error
+        if category_order(y_true) is not None:
+            y_true = to_numpy(y_true, "y_true")  # whose order has been warned of: once is enough
     _check_same(scored)
     titles = check_titles(names, next(iter(scored.values())))
     groups = {} if by is None else check_groups(by, next(iter(scored.values())).sample.n)

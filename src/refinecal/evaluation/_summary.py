@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from refinecal._json import plain
-from refinecal._text import fixed, shortened
+from refinecal._text import fixed, shortened, shown_beta
 from refinecal.decomposition import Decomposition
 
 __all__ = ["ClassSummary", "Evaluation"]
@@ -176,18 +176,18 @@ def _terms(found: Evaluation) -> list[str]:
 
 def _metrics(found: Evaluation) -> list[str]:
     values = {
-        "beta": found.beta,
         "accuracy": found.accuracy,
         "AUROC": found.auroc,
         "ECE": found.ece,
         "smooth ECE": found.smooth_ece,
     }
-    known = {name: value for name, value in values.items() if value is not None}
+    known = {} if found.beta is None else {"beta": shown_beta(found.beta)}
+    known |= {name: f"{value:.4g}" for name, value in values.items()}
     parts = (
         f"of the ECE, {found.overconfidence:.4g} is overconfidence, "
         f"{found.underconfidence:.4g} underconfidence"
     )
-    return ["  " + ", ".join(f"{name} {value:.4g}" for name, value in known.items()), f"  {parts}"]
+    return ["  " + ", ".join(f"{name} {value}" for name, value in known.items()), f"  {parts}"]
 
 
 def _table(

@@ -85,7 +85,7 @@ def lp_calibration_error(
 
     References
     ----------
-    Berta, Holzmüller, Jordan, Bach, "Rethinking Early Stopping: Refine, Then Calibrate", theorem 4.1, is the
+    Berta, Holzmüller, Jordan, Bach, "Rethinking Early Stopping: Refine, Then Calibrate", theorem 3.4, is the
     same for proper losses: calibration is the loss that the best g takes away.
 
     Examples

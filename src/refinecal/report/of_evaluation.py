@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import refinecal
+from refinecal._text import shown_beta
 from refinecal.report.cells import number
-from refinecal.report.page import Card, Cell, Column, Figure, Page, Section, Table
-from refinecal.report.words import BRIER, advice, spaced, tile, verdict
+from refinecal.report.page import Card, Cell, Column, Figure, Page, Section, Table, Written
+from refinecal.report.words import BRIER, advice, is_flat, spaced, tile, verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -213,7 +214,7 @@ def models_table(named: Mapping[str, Evaluation], title: str, first: str = "mode
             each.log.risk,
             each.log.calibration,
             each.log.refinement,
-            each.log.beta,
+            _beta(each.log.beta),
             each.brier.risk,
             each.accuracy,
             each.auroc,
@@ -222,6 +223,11 @@ def models_table(named: Mapping[str, Evaluation], title: str, first: str = "mode
         for name, each in named.items()
     ]
     return Table(title, columns, rows)
+
+
+def _beta(beta: float | None) -> Cell:
+    text = shown_beta(beta)
+    return Written(text, beta) if text.startswith(">") else beta
 
 
 def facts_of(**more: Any) -> dict[str, str]:
@@ -262,7 +268,11 @@ def page(
         )
     cards = [
         Card("log loss", tile(found.log.risk)),
-        Card("calibration error", tile(found.log.calibration), "removed by one number"),
+        Card(
+            "calibration error",
+            tile(found.log.calibration),
+            f"removed by {'equal probabilities' if is_flat(found) else 'one number'}",
+        ),
         Card("accuracy", spaced(f"{found.accuracy:.1%}")),
         Card("AUROC", tile(found.auroc)),
     ]

@@ -18,6 +18,11 @@ MORE = 1.5  # times the mean, which right probabilities hardly ever reach
 UNCALIBRATED = 0.05  # expected calibration error that more than chance explains, on many rows
 PERCENT = re.compile(r"(?<=\d) ?%(?=[\s.,;:)]|$)")  # not in a quoted name
 ONE = re.compile(r"(?<![\d.\u202f])1 (test )?rows\b")
+NOISE = 1.96  # standard errors, beyond which chance alone goes 5 times out of 100
+IN_SAMPLE = (
+    "How sure: calibration error is measured on the rows that the temperature was fitted to, so on few "
+    "rows it is a little too large."
+)
 BRIER = "Brier's score sums over all classes: for two classes it is twice that of scikit-learn."
 
 
@@ -56,6 +61,12 @@ def verdict(found: Evaluation) -> str:
         if found.ece > max(UNCALIBRATED, MORE * CHANCE / math.sqrt(found.n)):
             return f"No temperature helps ({little}), but the ECE of {found.ece:.2f} is not small."
         return f"The probabilities are calibrated: {little}."
+    if is_flat(found):
+        return _about_flat(found)
+    if _may_be_chance(found):
+        return spaced(
+            f"{share:.1%} of the log loss is calibration error, which may be chance on {found.n} rows."
+        )
     how = ""
     if share > WORTH_A_WORD and log.beta is not None and abs(log.beta - 1) > 0.05:
         how = ": the model is " + ("over-confident" if log.beta < 1 else "under-confident")
@@ -64,17 +75,58 @@ def verdict(found: Evaluation) -> str:
     )
 
 
+def is_flat(found: Evaluation) -> bool:
+    """Tell whether the best temperature makes all classes equally likely."""
+    return found.log.beta is not None and found.log.beta < 1e-12
+
+
+def _about_flat(found: Evaluation) -> str:
+    """Say what it means that the best temperature makes all classes equally likely."""
+    area, noise = found.auroc, NOISE * _auroc_error(found)
+    if area > 0.5 + noise:
+        return (
+            "No temperature helps: the best one makes all classes equally likely. But the predictions rank "
+            f"the rows (AUROC {area:.3f}): a calibrator with an intercept may correct their level."
+        )
+    how = "worse than" if area < 0.5 - noise else "no better than"
+    return (
+        f"The predictions are {how} chance (AUROC {area:.3f}): the best temperature makes all classes "
+        "equally likely."
+    )
+
+
+def _auroc_error(found: Evaluation) -> float:
+    """Return the standard error of the AUROC of predictions that know nothing.
+
+    That is Mann and Whitney's, (n + 1) / (12 a b) of a rows against b, n = a + b, without ties, which only
+    lessen it; of several classes the mean, as if their areas moved together, which is the most it can be.
+    """
+    counts = [(one.n, found.n - one.n) for one in found.per_class if not math.isnan(one.auroc)]
+    errors = [math.sqrt((found.n + 1) / (12 * a * b)) for a, b in counts if a and b]
+    return sum(errors) / len(errors) if errors else math.inf
+
+
+def _may_be_chance(found: Evaluation) -> bool:
+    """Tell whether a temperature fitted to these rows gains no more than it would on right probabilities.
+
+    Twice the gain in log-likelihood, 2 n times the calibration error, has then one degree of freedom.
+    """
+    return found.log.beta is not None and 2 * found.n * found.log.calibration < NOISE**2
+
+
 def cautions(found: Evaluation) -> list[str]:
     """Return what looks wrong: predictions of other classes, or worse than none."""
     log, points = found.log, []
-    if found.auroc < 0.5 or (log.beta == 0 and math.isfinite(log.risk)):
+    if found.auroc < 0.5 - NOISE * _auroc_error(found):
         points.append(
-            "The classes may be swapped: the predictions rank the rows no better than chance "
+            "The classes may be swapped: the predictions rank the rows worse than chance would "
             f"(AUROC {found.auroc:.3f}). Check which column is which class."
         )
     if log.uncertainty < log.risk < math.inf:
+        ever = ", even after the best temperature" if log.refinement >= log.uncertainty else ""
         points.append(
-            f"The predictions are worse than the class frequencies, whose log loss is {log.uncertainty:.4f}."
+            "The predictions are worse than the class frequencies, whose log loss is "
+            f"{log.uncertainty:.4f}{ever}."
         )
     return points
 
@@ -83,7 +135,8 @@ def advice(found: Evaluation) -> list[str]:
     """Return what to do about predictions."""
     log = found.log
     points = [f"Look twice: {text}" for text in cautions(found)]
-    if log.beta and math.isfinite(log.risk) and log.calibration > 0.02 * log.risk:
+    worth = log.calibration > 0.02 * log.risk and not _may_be_chance(found)
+    if log.beta and not is_flat(found) and math.isfinite(log.risk) and worth:
         points.append(
             f"What to do: multiply the logits by {log.beta:.3g} (temperature {1 / log.beta:.3g}), "
             "which refinecal.TemperatureScaling does; fit it on other rows than those you judge by."
@@ -92,8 +145,4 @@ def advice(found: Evaluation) -> list[str]:
         points.append(
             "What to do: nothing about calibration; a better model or more features would help."
         )
-    points.append(
-        "How sure: calibration error is measured on the rows that the temperature was fitted to, so on few "
-        "rows it is a little too large."
-    )
-    return points
+    return [*points, IN_SAMPLE]

@@ -36,8 +36,10 @@ def listed(names: Sequence[str], most: int = MOST_NAMES) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
-def check_column(name: str, names: Sequence[str], what: str, where: str = "the table") -> str:
-    """Return the name if there is such a column; else raise and suggest the nearest.
+def check_column(
+    name: str, names: Sequence[str], what: str, where: str = "the table", more: str = ""
+) -> str:
+    """Return the name if there is such a column; else raise, suggest the nearest, and say ``more``.
 
     >>> check_column("incom", ["age", "income"], "target")
     Traceback (most recent call last):
@@ -47,7 +49,9 @@ The columns are 'age', 'income'.
     """
     if name in names:
         return name
-    raise ValueError(f"{what} is {name!r}, but {where} has no such column.{hint(name, names)}")
+    raise ValueError(
+        f"{what} is {name!r}, but {where} has no such column.{hint(name, names)}{more}"
+    )
 
 
 def check_there(needed: Sequence[str], names: Sequence[str], unknown: Sequence[str]) -> None:

@@ -98,7 +98,7 @@ def _given(
         raise ValueError(
             f"columns has {len(columns)} names, but the target has {len(labels)} classes "
             f"({listed(labels)}): name one column for each class in this order, or columns that have the "
-            "classes in their names"
+            "classes in their names, and drop the rows of classes that the model does not know"
         )
     return Choice(tuple(labels), tuple(columns))
 
@@ -182,7 +182,8 @@ def _fail(
         lost = [label for label in labels if label not in some]
         raise ValueError(
             f"the target has the class {lost[0]!r}, but {where} has no column for it: there are "
-            f"{listed(list(some.values()))}. Name all columns of predictions with --columns."
+            f"{listed(list(some.values()))}. If the model does not know this class, drop its rows; if its "
+            "column has another name, name all columns of predictions with --columns."
         )
     raise ValueError(
         f"{where} has no column named after the classes {listed(labels)}, such as 'p_{labels[-1]}': name "

@@ -31,6 +31,11 @@ with needs_extra("cli", package="pyarrow"):
 
 __all__ = ["Predictions", "read_predictions", "read_same_rows"]
 
+LABELS = (
+    " The labels must be in the same table as the predictions: add them as a column. (`refinecal predict` "
+    "copies the target if the new rows have it.)"
+)
+
 
 @dataclass(frozen=True)
 class Predictions:
@@ -123,7 +128,7 @@ def read_predictions(
     roles = {"target": target, "weight": weight, "by": by}
     for role, name in roles.items():
         if name is not None:
-            check_column(name, source.names, role, where)
+            check_column(name, source.names, role, where, LABELS if role == "target" else "")
     table = _read(source, [name for name in dict.fromkeys(roles.values()) if name is not None])
     labels, known = labels_of(table[target], target, where)
     others = [name for name in source.names if name not in roles.values()]
