@@ -461,7 +461,7 @@ def warn_if_features(labels: NDArray[np.int64], logits: Array, name: str) -> Non
     Rows that sum to 1 are predictions, so probabilities are never doubted.
     """
     k = logits.shape[1]
-    if 2 * (labels[:64].max() + 1) > k:  # nearly always: no need to read all labels
+    if k < 4 or 2 * (labels[:64].max() + 1) > k:  # nearly always: no need to read all labels
         return
     low, high = int(labels.min()), int(labels.max())
     if low > 1 or high == low or 2 * (high + 1) > k:

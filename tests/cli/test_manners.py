@@ -308,6 +308,70 @@ def test_swapped_classes_and_useless_models_are_mentioned(scores):
     assert "may be swapped" in Path("s.html").read_text()
 
 
+def test_predicted_classes_are_not_called_probabilities(scores):
+    scores.assign(score=(scores["score"] > 0.5).astype(int)).to_csv("hard.csv", index=False)
+    _, err = run("evaluate", "hard.csv", "-t", "label")
+    assert "all are 0 or 1, as predicted classes are. Take what predict_proba returns" in err
+    assert "--clip" not in err
+    _, err = run("compare", "hard.csv", "scores.csv", "-t", "label")
+    assert "all are 0 or 1" in err
+    assert "--clip 1e-6" in err  # of the other file
+
+
+def test_random_predictions_are_neither_swapped_nor_overconfident(scores):
+    rng = np.random.default_rng(3)
+    scores.assign(score=rng.random(200)).to_csv("random.csv", index=False)
+    out, _ = run("evaluate", "random.csv", "-t", "label", "--report", "r.html")
+    text = " ".join(out.split())
+    assert "no better than chance (AUROC 0.4" in text
+    assert "worse than the class frequencies" in text
+    assert "even after the best temperature" in text
+    for said in (text, Path("r.html").read_text()):
+        assert "swapped" not in said
+        assert "over-confident" not in said
+        assert "one number removes" not in said
+        assert "removed by one number" not in said
+
+
+def test_predictions_that_rank_well_are_better_than_chance_at_any_level(scores):
+    rng = np.random.default_rng(0)
+    stay = (scores["label"] == "stay") & (rng.random(200) < 0.3)
+    odds = 6 + 2 * stay + rng.normal(size=200)  # all sure of what happens in one row out of seven
+    labels = np.where(stay, "stay", "leave")
+    scores.assign(label=labels, score=1 / (1 + np.exp(-odds))).to_csv("level.csv", index=False)
+    text = " ".join(run("evaluate", "level.csv", "-t", "label")[0].split())
+    assert "No temperature helps" in text
+    assert "But the predictions rank the rows (AUROC 0.9" in text
+
+
+def test_a_group_without_errors_has_no_beta_of_millions(scores):
+    wrong = (scores["score"] > 0.5) != (scores["label"] == "stay")
+    scores.assign(region=np.where(wrong, "wrong", "right")).to_csv("groups.csv", index=False)
+    options = ("groups.csv", "-t", "label", "--by", "region", "--clip", "1e-6")
+    out, _ = run("evaluate", *options, "--report", "g.html", columns=120)
+    assert "> 1e6" in out
+    assert "e+06" not in out
+    assert "&gt; 1e6" in Path("g.html").read_text()
+    found = json.loads(run("evaluate", *options, "--json")[0])
+    assert found["groups"]["right"]["beta"] > 1e6
+
+
+def test_few_rows_are_no_proof_of_calibration_error(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = pd.DataFrame(
+        [("yes", 0.75)] * 6 + [("no", 0.75)] * 3 + [("no", 0.25)] * 5 + [("yes", 0.25)] * 2,
+        columns=["label", "p_yes"],
+    )
+    rows.to_csv("few.csv", index=False)
+    text = " ".join(run("evaluate", "few.csv", "-t", "label")[0].split())
+    assert "calibration error, which may be chance on 16 rows." in text
+    assert "fitted to, so on few rows it is a little too large" in text
+    pd.concat([rows] * 100).to_csv("many.csv", index=False)
+    text = " ".join(run("evaluate", "many.csv", "-t", "label")[0].split())
+    assert "which one number removes: the model is over-confident." in text
+    assert "few rows" not in text
+
+
 def test_calibrated_probabilities_are_called_so(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [("yes", 0.75)] * 30 + [("no", 0.75)] * 10 + [("yes", 0.25)] * 10 + [("no", 0.25)] * 30

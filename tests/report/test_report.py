@@ -16,11 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_report import HOSTILE, LONG, bars, sample_page
 
+from refinecal.evaluation import evaluate
 from refinecal.plots._style import PALETTE
 from refinecal.report import Card, Column, Figure, Page, Section, Table, render, save_figures, write
 from refinecal.report.cells import GAP, LONGEST, MINUS, shorten, show, show_column
 from refinecal.report.figures import to_svg
 from refinecal.report.theme import DARK, DARK_PLOT, LIGHT, LIGHT_PLOT
+from refinecal.report.words import cautions, verdict
 
 NAN, INF = math.nan, math.inf
 BARS = Figure(bars, "Bars", "", "Three bars.")
@@ -52,6 +54,27 @@ class Reader(HTMLParser):
 
     def all(self, tag):
         return [attributes for name, attributes in self.elements if name == tag]
+
+
+# ---- what numbers mean -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_random_predictions_are_seldom_called_swapped(k):
+    """At 1.96 standard errors, no more than one time out of 40; swapped ones always."""
+    swapped, n = [], 60
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        y, probs = rng.integers(k, size=n), rng.dirichlet(np.ones(k), n)
+        swapped.append(any("swapped" in text for text in cautions(evaluate(y, probs))))
+    assert np.mean(swapped) <= 1 / 40 + 2 * math.sqrt(1 / 40 / 200)
+    mixed = 0.5 * np.eye(k)[(y + 1) % k] + 0.5 * probs
+    assert any("may be swapped" in text for text in cautions(evaluate(y, mixed)))
+
+
+def test_one_class_alone_has_no_area_to_speak_of():
+    said = verdict(evaluate([0] * 40, [0.9] * 40))
+    assert said.startswith("The predictions are no better than chance: the best temperature")
 
 
 # ---- the page --------------------------------------------------------------------------------------------

@@ -264,18 +264,20 @@ def test_what_was_written_is_evaluated_alike(data, tmp_path_factory):
             {"target": "labl"},
             r"target is 'labl', but .*p\.csv has no such column\. Did you mean 'label'\?",
         ),
+        ({"target": "churned"}, "target is 'churned', .* labels must be in the same table"),
         ({"weight": "wt"}, "weight is 'wt', but .* has no such column"),
         ({"by": "regoin"}, r"by is 'regoin', .* Did you mean 'region'\?"),
         ({"columns": ["p_a", "p_B"]}, r"columns is 'p_B', .* Did you mean 'p_b'\?"),
         ({"columns": ["p_a", "p_a"]}, "columns names a column twice"),
         (
             {"columns": ["p_a", "p_b"]},
-            r"columns has 2 names, but the target has 3 classes \('a', 'b', 'c'\)",
+            r"columns has 2 names, but the target has 3 classes \('a', 'b', 'c'\).*drop the rows",
         ),
         ({"columns": ["p_a"]}, "columns has one name, but the target has 3 classes"),
         (
             {},
-            r"the target has the class 'c', but .* has no column for it: there are 'p_a', 'p_b'.*--columns",
+            r"the target has the class 'c', but .* has no column for it: there are 'p_a', 'p_b'\. If the "
+            "model does not know this class, drop its rows; .*--columns",
         ),
         (
             {"target": "region"},

@@ -121,8 +121,9 @@ def show(voice: Voice, found: Evaluation, path: Path, by: str | None) -> None:
         f"Of the ECE, {found.overconfidence:.4f} is overconfidence, {found.underconfidence:.4f} "
         "underconfidence."
     )
-    few = [IN_SAMPLE] if found.n < FEW_ROWS else []
-    for sentence in (verdict(found), *cautions(found), *few):
+    said = verdict(found)
+    few = [IN_SAMPLE] if found.n < FEW_ROWS and "calibration error" in said else []
+    for sentence in (said, *cautions(found), *few):
         voice.tell(sentence)
     hidden = 0 if voice.verbose else max(0, len(found.per_class) - MOST_CLASSES)
     shown_classes = per_class(found, len(found.per_class) - hidden)

@@ -61,12 +61,12 @@ def verdict(found: Evaluation) -> str:
         if found.ece > max(UNCALIBRATED, MORE * CHANCE / math.sqrt(found.n)):
             return f"No temperature helps ({little}), but the ECE of {found.ece:.2f} is not small."
         return f"The probabilities are calibrated: {little}."
-    if is_flat(found):
-        return _about_flat(found)
     if _may_be_chance(found):
         return spaced(
             f"{share:.1%} of the log loss is calibration error, which may be chance on {found.n} rows."
         )
+    if is_flat(found):
+        return _about_flat(found)
     how = ""
     if share > WORTH_A_WORD and log.beta is not None and abs(log.beta - 1) > 0.05:
         how = ": the model is " + ("over-confident" if log.beta < 1 else "under-confident")
@@ -76,8 +76,12 @@ def verdict(found: Evaluation) -> str:
 
 
 def is_flat(found: Evaluation) -> bool:
-    """Tell whether the best temperature makes all classes equally likely."""
-    return found.log.beta is not None and found.log.beta < 1e-12
+    """Tell whether the best temperature makes all classes equally likely, but for chance.
+
+    The likelihood-ratio test of beta = 0, whose loss is log k, with one degree of freedom.
+    """
+    beta, gain = found.log.beta, math.log(found.k) - found.log.refinement
+    return beta is not None and (beta < 1e-12 or 2 * found.n * gain < NOISE**2)
 
 
 def _about_flat(found: Evaluation) -> str:
@@ -85,13 +89,14 @@ def _about_flat(found: Evaluation) -> str:
     area, noise = found.auroc, NOISE * _auroc_error(found)
     if area > 0.5 + noise:
         return (
-            "No temperature helps: the best one makes all classes equally likely. But the predictions rank "
-            f"the rows (AUROC {area:.3f}): a calibrator with an intercept may correct their level."
+            "No temperature helps: the best one makes all classes about equally likely. But the predictions "
+            f"rank the rows (AUROC {area:.3f}): a calibrator with an intercept may correct their level."
         )
     how = "worse than" if area < 0.5 - noise else "no better than"
+    known = "" if math.isnan(area) else f" (AUROC {area:.3f})"
     return (
-        f"The predictions are {how} chance (AUROC {area:.3f}): the best temperature makes all classes "
-        "equally likely."
+        f"The predictions are {how} chance{known}: the best temperature makes all classes about equally "
+        "likely."
     )
 
 
