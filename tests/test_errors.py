@@ -330,7 +330,10 @@ def test_the_cure_for_several_labels_fits_the_predictions():
         assert one.risk == pytest.approx(other.risk)
 
 
-@pytest.mark.parametrize("y_true", [np.eye(3, dtype=int)[[0, 0, 1, 2]], [0, 0, 1, 2]])
+@pytest.mark.parametrize(
+    "y_true",
+    [np.eye(3, dtype=int)[[0, 0, 1, 2]], [0, 0, 1, 2], [[0], [0], [1], [1]], np.empty((0, 3))],
+)
 def test_scores_of_one_label_each_are_no_multilabel(y_true):
     with pytest.raises(ValueError, match="divide each row by its sum"):
         rc.decompose(y_true, SHARES)

@@ -59,9 +59,7 @@ def check_sample(
         scores, columns = check_scores(given, name, for_logits), column_names(given)
     except ValueError:
         rows = to_numpy(y_true, y_name)
-        if (
-            rows.ndim == 2
-        ):  # perhaps labels of which several hold, so that predictions sum to anything
+        if rows.ndim == 2:  # of which several columns may hold, so that predictions sum to anything
             listed = to_numpy(given, name).ndim == 3
             _refuse_multilabel(to_floats(rows, y_name), y_name, name, listed)
         raise
@@ -372,7 +370,7 @@ def _soft_labels(
 
 def _refuse_multilabel(rows: Array, name: str, scores_name: str, listed: bool = False) -> None:
     """Raise for rows of 0 and 1 that do not have one 1 each; ``listed`` are predictions (k, n, 2)."""
-    if not ((rows == 0) | (rows == 1)).all():
+    if rows.shape[1] < 2 or not rows.size or not ((rows == 0) | (rows == 1)).all():
         return
     marks = rows.sum(axis=1)
     odd = np.flatnonzero(marks > 1) if marks.max() > 1 else np.flatnonzero(marks == 0)

@@ -131,7 +131,7 @@ def check_device_sample(
     sample_weight: Any,
     classes: ArrayLike | None,
     y_name: str,
-    quiet: bool,
+    quiet: bool = False,
 ) -> Sample:
     """Check logits or probabilities on their device; labels and weights are small and pass the CPU."""
     scores = given.detach()
