@@ -195,7 +195,13 @@ class RefinementMonitor:
         try:
             if sample is None:
                 sample = check_sample(
-                    *(y_val, probs, logits, sample_weight, self.classes, "y_val", True),
+                    y_val,
+                    probs,
+                    logits,
+                    sample_weight,
+                    self.classes,
+                    "y_val",
+                    devices=True,
                     strict=True,
                     quiet=bool(self.history),
                 )
