@@ -68,6 +68,7 @@ def test_classes_that_are_taken_for_each_other_are_told_apart():
     assert loss(new, auto.predict_proba_logits(given)) < best + 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [25, 60, 200])
 @pytest.mark.parametrize("k", [2, 5])
 def test_on_small_sets_it_does_little_harm_where_temperature_is_right(n, k):

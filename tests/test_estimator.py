@@ -47,18 +47,21 @@ def model(estimator=BOOSTING, **options):
     return RefineThenCalibrateClassifier(clone(estimator, safe=False), **options)
 
 
+@parametrize_with_checks([RefineThenCalibrateClassifier(LogisticRegression())])
+@pytest.mark.filterwarnings("ignore")  # those of tiny tables, which the checks are made of
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
 @parametrize_with_checks(
     [
         RefineThenCalibrateClassifier(estimator, max_steps=6)
-        for estimator in (
-            GradientBoostingClassifier(),
-            HistGradientBoostingClassifier(),
-            LogisticRegression(),
-        )
+        for estimator in (GradientBoostingClassifier(), HistGradientBoostingClassifier())
     ]
 )
-@pytest.mark.filterwarnings("ignore")  # those of tiny tables, which the checks are made of
-def test_scikit_learn_checks(estimator, check):
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learn_checks_with_steps(estimator, check):
     check(estimator)
 
 

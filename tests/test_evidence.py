@@ -43,6 +43,7 @@ def run(folder, *options):
     return [json.loads(line) for line in (folder / "out/evidence.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_it_runs_and_goes_on_where_it_stopped(folder):
     first = run(folder, "--only", "classes2")
     assert len(first) == 2 * len(evidence.REGIMES)

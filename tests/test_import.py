@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import refinecal as rc
 
 SOURCE = Path(rc.__file__).parent
@@ -43,6 +45,7 @@ def test_an_unknown_name_is_an_attribute_error():
     assert not hasattr(rc, "refine")
 
 
+@pytest.mark.slow
 def test_a_read_only_installation_works(tmp_path):
     """No folder to keep compiled code in: neither beside the source nor in the home folder."""
     package = tmp_path / "site" / "refinecal"
@@ -71,6 +74,7 @@ for _ in range(1000):
 """
 
 
+@pytest.mark.slow
 def test_compiled_now_or_read_from_the_cache_the_sums_are_equal_to_the_last_bit(tmp_path):
     compiled, cached = (run(SUMS, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(2))
     assert any(tmp_path.rglob("_kernels.read*.nbc"))

@@ -59,6 +59,7 @@ def error_of_correction(labels, logits, weights=None, loss="log"):
     return (found.refinement - inside) / (outside - inside) - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["log", "brier"])
 @pytest.mark.parametrize("k", [2, 3, 10])
 @pytest.mark.parametrize("confidence", [0.3, 1.0, 4.0])

@@ -11,7 +11,7 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib import style
 from matplotlib.figure import Figure
-from pictures import SIZES, assert_in_palette, assert_readable, blank
+from pictures import assert_in_palette, assert_readable, blank
 from strategies import drawn
 
 import refinecal as rc
@@ -113,7 +113,7 @@ PICTURES = {
 }
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [pytest.param("page", marks=pytest.mark.slow), "column"])
 @pytest.mark.parametrize("name", PICTURES)
 def test_pictures_are_readable_and_in_our_colours(name, size):
     ax = blank(size)
