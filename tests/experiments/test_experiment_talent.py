@@ -248,6 +248,17 @@ def test_other_objects_are_refused(tmp_path, value):
         read_array(tmp_path / "a.npy")
 
 
+@pytest.mark.parametrize("dtype", [object, float])
+def test_a_claim_of_exabytes_takes_no_memory(tmp_path, dtype):
+    path, shape = tmp_path / "a.npy", (1 << 60,)
+    header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False}
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header | {"shape": shape})
+        file.write(b"\x80\x04" + b"\x8d" + (1 << 60).to_bytes(8, "little") + b"text")  # BINUNICODE8
+    with pytest.raises(ValueError, match=r"a\.npy is not a NumPy array, or it is damaged"):
+        read_array(path)
+
+
 @examples(200)
 @given(st.data())
 def test_damaged_arrays_of_objects_fail_clearly(tmp_path_factory, data):

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -54,8 +55,11 @@ def read_array(path: Path) -> NDArray[Any]:
         if header is None:
             raise ValueError("its version is not known")
         shape, _, dtype = header(file)
+        rest = path.stat().st_size - file.tell()  # no claim of a damaged file takes more memory
         if dtype.kind == "O":
-            return _of_objects(file, shape)
+            return _of_objects(BytesIO(file.read(rest)), shape)
+        if math.prod(shape) * dtype.itemsize > rest:
+            raise ValueError(f"it is cut off after {rest} bytes of values")
         file.seek(0)
         return np.asarray(np.load(file, allow_pickle=False))
 
