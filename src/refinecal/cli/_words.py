@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 
-OPTIONS = (
-    "target|weight|group|by|drop|categorical|numeric|columns|calibrator|delimiter|folds|patience"
-)
+NAMING = "target|weight|group|by|drop|categorical|numeric"  # may stand before the name of a column
+OPTIONS = f"{NAMING}|columns|calibrator|delimiter|folds|patience"
 OF_FILES = (  # what the library says of files, and what that is on the command line
     (r"\bread it with check=False", "pass --no-check"),
     (r"\bget them with download\(.*\)$", "get them with --download"),
 )
 COMMANDS = (  # and of all else
-    (rf"^({OPTIONS}) (?=is\b|has\b|names\b|'|\")", r"--\1 "),
+    (rf"^({OPTIONS}) (?=is\b|has\b|names\b)", r"--\1 "),
+    (rf"^({NAMING}) (?='|\")", r"--\1 "),
+    (r"\bdelimiter=", "--delimiter "),
     (r"; if they are labels, pass model\.predict_proba\(X\).*$", "."),
     (r"\bpass logits=", "pass --logits"),
     (r"\blogits=", "--logits"),

@@ -70,7 +70,9 @@ ALIASES = (
     "histogram",
 )
 WRAPPED = tuple(f"{name}-{way}" for way in ("ovr", "ovo") for name in BINARY)
-FEW_COLUMNS = 10  # that are shown without -v
+FEW_COLUMNS = (
+    10  # that are shown without -v; one more takes no more room than to say that it is hidden
+)
 AGAIN = "May be given again."
 
 
@@ -257,7 +259,7 @@ def show_data(voice: Voice, path: Path, data: Data) -> None:
     categories = count(kinds.count("category"), "category", "categories")
     voice.say(f"{shown(path)}: {count(schema.n_rows, 'row')}, {numbers}, {categories}", "bold")
     rows = [list(row.values()) for row in schema.table_of_kinds()]
-    hidden = 0 if voice.verbose else max(0, len(rows) - FEW_COLUMNS)
+    hidden = 0 if voice.verbose or len(rows) <= FEW_COLUMNS + 1 else len(rows) - FEW_COLUMNS
     voice.table(
         ["column", "kind", "missing", "distinct", "note"],
         [[*map(_cell, row[:-1]), spaced(str(row[-1]))] for row in rows[: len(rows) - hidden]],

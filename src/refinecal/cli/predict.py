@@ -25,9 +25,10 @@ from refinecal.cli._voice import Voice, command, count, shown
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from refinecal.tabular._drift import NewRows
     from refinecal.tabular.run import Run
 
-MOST_SHOWN = 3  # unseen values of a column
+MOST_SHOWN = 3  # columns that are not used
 
 
 @command("refinecal predict churn-run new.csv -o predictions.csv --keep customer_id")
@@ -60,6 +61,8 @@ def predict(
     verbose: Verbose = False,
 ) -> None:
     """Write the class and the calibrated probabilities of each row. No code in RUN is ever run."""
+    from refinecal.tabular._drift import NewRows
+    from refinecal.tabular._names import shorten
     from refinecal.tabular.files import create_table, open_table
     from refinecal.tabular.run import Run
 
@@ -74,34 +77,33 @@ def predict(
         if unused:
             voice.note(_unused(unused, shown(table)))
         needed = list(dict.fromkeys([*(c.name for c in loaded.schema.features), *copied]))
-        n, unseen = 0, {column.name: Counter[str]() for column in loaded.schema.features}
+        new = NewRows(loaded.schema)
         with create_table(out) as writer:
             for part in source.chunks(needed, chunk):
-                for name, values in loaded.schema.unseen(part).items():
-                    unseen[name].update(values)
-                writer.write(predicted(loaded, part, copied, n + 1))
-                n += len(part)
-        for name, values in unseen.items():
-            if values:
-                voice.note(_unseen(name, values))
-    voice.say(f"{count(n, 'row')}: {shown(out)}")
+                writer.write(predicted(loaded, part, copied, new))
+        unseen, unlike = new.unseen, new.unlike()
+        notes = {name: _unseen(name, values) for name, values in unseen.items()} | unlike
+        for note in shorten({name: notes[name] for name in [*unlike, *notes]}):
+            voice.note(note)
+    voice.say(f"{count(new.n_rows, 'row')}: {shown(out)}")
     voice.result(
         {
-            "rows": n,
+            "rows": new.n_rows,
             "out": out,
             "classes": loaded.classes,
             "extra_columns": unused,
-            "unseen": {name: dict(values) for name, values in unseen.items() if values},
+            "unseen": {name: dict(values) for name, values in unseen.items()},
+            "unlike_training": unlike,
         }
     )
 
 
-def predicted(run: Run, part: pa.Table, copied: list[str], first_row: int) -> pa.Table:
+def predicted(run: Run, part: pa.Table, copied: list[str], new: NewRows) -> pa.Table:
     """Return the copied columns, the likeliest class, and the probability of each."""
     import numpy as np
     import pyarrow as pa
 
-    probs = run.predict_proba(part, first_row)
+    probs = run.predict_proba_part(part, new.n_rows + 1, new)
     columns: dict[str, Any] = {name: part.column(name) for name in copied}
     labels = np.array(run.classes, dtype=object)[probs.argmax(axis=1)]
     columns["prediction"] = pa.array(labels, type=pa.string())
@@ -141,10 +143,10 @@ def _unused(names: list[str], where: str) -> str:
 
 def _unseen(name: str, values: Counter[str]) -> str:
     """Say which values of a column were never seen in training."""
+    from refinecal.tabular._drift import examples
+
     total = sum(values.values())
-    most = ", ".join(repr(value) for value, _ in values.most_common(MOST_SHOWN))
-    more = "" if len(values) <= MOST_SHOWN else f" and {len(values) - MOST_SHOWN} more"
     return (
-        f"{count(total, 'row')} with a {name!r} that was never seen in training ({most}{more}): taken as "
-        "missing"
+        f"{count(total, 'row')} with a {name!r} that was never seen in training ({examples(values)}): "
+        "taken as missing"
     )

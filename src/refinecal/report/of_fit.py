@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from refinecal.tabular.units import Unit
 
 
+MOST_LEAKS = 5  # that are named at the top
+
+
 def writer(given: Order) -> Callable[[Finished, Path], None]:
     """Return what adds the report to the folder of a run."""
 
@@ -44,6 +47,9 @@ def page(finished: Finished, given: Order) -> Page:
     name = given.table.name
     title = f"Probabilities of {given.target} from {name}"
     sections = [training_section(fit)]
+    doubts = [
+        spaced(f"Look twice: {leak.message(given.target)}.") for leak in fit.data.leaks[:MOST_LEAKS]
+    ]
     facts = facts_of(
         table=name,
         model=fit.options.model,
@@ -58,7 +64,10 @@ def page(finished: Finished, given: Order) -> Page:
             title,
             f"The validation log loss after calibration is {fit.chosen.value:.4f}; without test rows it is a "
             "little too good.",
-            points=["What to do: pass --test or a --test-fraction to learn what was gained."],
+            points=[
+                *doubts,
+                "What to do: pass --test or a --test-fraction to learn what was gained.",
+            ],
             sections=[*sections, data_section(fit)],
             facts=facts,
         )
@@ -84,7 +93,7 @@ def page(finished: Finished, given: Order) -> Page:
         title,
         spaced(lead(judged)),
         cards=cards(judged),
-        points=[spaced(f"How sure: {how_sure(judged)}"), *advice, use],
+        points=[*doubts, spaced(f"How sure: {how_sure(judged)}"), *advice, use],
         sections=sections,
         facts=facts,
     )

@@ -10,6 +10,7 @@ import numpy as np
 
 from refinecal._optional import needs_extra
 from refinecal.tabular._days import DATE, days_of, looks_like_dates
+from refinecal.tabular._drift import Profile, profile_of_categories, profile_of_numbers
 from refinecal.tabular._values import (
     Mark,
     Numbers,
@@ -65,6 +66,8 @@ class Column:
     decimal : {",", ".", ""}
         What stands before decimals in files with semicolons, "" if that is not known. In other files it
         is a point.
+    profile : Profile or None
+        What tells whether values of other rows are like those seen; ``None`` if it is not known.
     """
 
     name: str
@@ -75,6 +78,7 @@ class Column:
     n_distinct: int = 0
     form: Form = "plain"
     decimal: Mark = ""
+    profile: Profile | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -144,6 +148,7 @@ def _from_text(
 
 def _number(name: str, numbers: Numbers, form: Form = "plain") -> Column:
     missing = numbers.missing
+    distinct, counts = np.unique(numbers.values[~missing], return_counts=True)
     notes = ["days since 1970-01-01"] if form == "date" else []
     if numbers.infinite:
         notes.append(f"infinite values count as missing ({numbers.infinite} rows)")
@@ -154,8 +159,9 @@ def _number(name: str, numbers: Numbers, form: Form = "plain") -> Column:
         "number",
         note="; ".join(notes),
         n_missing=int(missing.sum()),
-        n_distinct=len(np.unique(numbers.values[~missing])),
+        n_distinct=len(distinct),
         form=form,
+        profile=profile_of_numbers(distinct, counts),
     )
 
 
@@ -172,7 +178,8 @@ def _category(name: str, column: pa.ChunkedArray, forced: bool = False) -> Colum
     note = ""
     if n_distinct > MOST_CATEGORIES:
         note = f"the {MOST_CATEGORIES} most frequent of {n_distinct} categories; others as missing"
-    return replace(found, categories=_most_frequent(texts), note=note)
+    profile = profile_of_categories(texts.counts(), MOST_CATEGORIES)
+    return replace(found, categories=_most_frequent(texts), note=note, profile=profile)
 
 
 def _most_frequent(texts: Texts) -> tuple[str, ...]:
@@ -204,7 +211,7 @@ def _useful(column: Column, values: pa.ChunkedArray) -> Column:
         note = "every value is missing"
     elif column.n_distinct == 1 and column.n_missing == 0:
         note = f"always the same: {values[0].as_py()!s}"
-    return _unused(column, note) if note else column
+    return unused(column, note) if note else column
 
 
 def _is_id(column: Column, values: pa.ChunkedArray) -> bool:
@@ -219,11 +226,12 @@ def _is_id(column: Column, values: pa.ChunkedArray) -> bool:
 def _unused_id(column: Column) -> Column:
     option = "numeric" if column.kind == "number" else "categorical"
     note = f"nearly every row has another value, as a name has; to use it, list it in {option}"
-    return _unused(column, note)
+    return unused(column, note)
 
 
-def _unused(column: Column, note: str) -> Column:
-    return replace(column, kind="unused", categories=(), note=note, form="plain", decimal="")
+def unused(column: Column, note: str) -> Column:
+    """Return a column that is not used, with the reason."""
+    return Column(column.name, "unused", (), note, column.n_missing, column.n_distinct)
 
 
 def fail_number(

@@ -16,6 +16,7 @@ from typing import Any
 from refinecal._checks import warn
 from refinecal._optional import needs_extra
 from refinecal.tabular._decoding import decoded
+from refinecal.tabular._names import suspect_delimiter
 from refinecal.tabular._sources import Source, first_line
 from refinecal.tabular._values import DECIMAL_COMMA, MISSING
 
@@ -154,6 +155,7 @@ class TextSource(Source):
         )
         if row == 1 and values == names + 1:
             cure = "If the rows begin with their names, name that column in the first line too."
+        cure = suspect_delimiter(self.names) or cure
         return (
             f"{self.path}, row {row}: {_counted(values, 'value')}, but {_counted(names, 'name')} in the "
             f"first line, with {self.delimiter!r} between them; the row is {text!r}. {cure}"

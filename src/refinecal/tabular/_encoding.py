@@ -12,13 +12,13 @@ from refinecal._checks import warn
 from refinecal._optional import needs_extra
 from refinecal.tabular._columns import Column, fail_number
 from refinecal.tabular._days import days_of
+from refinecal.tabular._drift import REST
 from refinecal.tabular._values import Mark, numbers_by, texts_of
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa
 
 MOST_UNSEEN = 100  # different values that are told of a column
-REST = "…"  # stands for all others
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 MOST_NAMES = 12  # so many are shown in an error
+MOST_MESSAGES = 5  # about columns, one each
+DELIMITERS = {",": "','", ";": "';'", "\t": "'tab'", "|": "'|'"}  # and how to pass them
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
@@ -19,11 +21,29 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     return plain[found[0]] if found else None
 
 
-def hint(name: str, names: Sequence[str]) -> str:
-    """Return the end of an error about a name that is not there."""
-    near = nearest(name, names)
+def hint(name: str, names: Sequence[str], likely: Sequence[str] = ()) -> str:
+    """Return the end of an error about a name that is not there; ``likely`` are those that it may be."""
+    suspected = suspect_delimiter(names)
+    if suspected:
+        return f" The only column is {names[0]!r}. {suspected}"
+    near = nearest(name, likely or names)
     meant = "" if near is None else f" Did you mean {near!r}?"
     return f"{meant} The columns are {listed(names)}."
+
+
+def suspect_delimiter(names: Sequence[str]) -> str:
+    """Return what to do about a table whose only name looks like several, read with another delimiter.
+
+    >>> suspect_delimiter(["age;size;y"])
+    "Is ';' between its columns? Then pass delimiter=';'."
+    """
+    if len(names) != 1:
+        return ""
+    most = max(DELIMITERS, key=names[0].count)
+    if most not in names[0]:
+        return ""
+    what = "a tab" if most == "\t" else repr(most)
+    return f"Is {what} between its columns? Then pass delimiter={DELIMITERS[most]}."
 
 
 def listed(names: Sequence[str], most: int = MOST_NAMES) -> str:
@@ -34,6 +54,18 @@ def listed(names: Sequence[str], most: int = MOST_NAMES) -> str:
     """
     shown = ", ".join(map(repr, names[:most]))
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def shorten(messages: Mapping[str, str], most: int = MOST_MESSAGES) -> list[str]:
+    """Return messages about columns, the last of them about all others if there are many.
+
+    >>> shorten({"a": "'a' is empty", "b": "'b' is empty", "c": "'c' is empty"}, most=1)
+    ["'a' is empty", "and 2 more columns: 'b', 'c'"]
+    """
+    others = list(messages)[most:]
+    if len(others) < 2:
+        return list(messages.values())
+    return [*list(messages.values())[:most], f"and {len(others)} more columns: {listed(others)}"]
 
 
 def check_column(
@@ -61,7 +93,7 @@ def check_there(needed: Sequence[str], names: Sequence[str], unknown: Sequence[s
     Traceback (most recent call last):
     ...
     ValueError: the table lacks the column 'size', which the model needs. Did you mean 'Size'? \
-The columns are 'Size'.
+The columns are 'age', 'Size'.
     """
     given = set(names)
     absent = [name for name in needed if name not in given]
@@ -69,5 +101,5 @@ The columns are 'Size'.
         lacks = "column" if len(absent) == 1 else "columns"
         raise ValueError(
             f"the table lacks the {lacks} {listed(absent)}, which the model needs."
-            f"{hint(absent[0], unknown or names)}"
+            f"{hint(absent[0], names, unknown)}"
         )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from refinecal.tabular._columns import FORMS, KINDS, Column
+from refinecal.tabular._drift import Profile
 from refinecal.tabular._values import MARKS
 
 VERSION = 1  # of what is written
@@ -14,12 +16,20 @@ COLUMN_FIELDS = (
     *("name", "kind", "form", "decimal", "categories", "note"),
     *("n_missing", "n_distinct"),
 )
+PROFILE_FIELDS = ("n_mode", "n_rare", "bounds", "mode")
+LARGEST = sys.float_info.max  # JSON may hold larger whole numbers, infinity and NaN
 
 
 def write_schema(schema: Any) -> dict[str, Any]:
     """Return a schema as plain texts, numbers and lists, for JSON."""
-    columns = [_fields(column, COLUMN_FIELDS) for column in schema.columns]
+    columns = [_column_fields(column) for column in schema.columns]
     return {"version": VERSION, **_fields(schema, FIELDS), "columns": columns}
+
+
+def _column_fields(column: Column) -> dict[str, Any]:
+    known = column.profile
+    profile = {} if known is None else {"profile": _fields(known, PROFILE_FIELDS)}
+    return _fields(column, COLUMN_FIELDS) | profile
 
 
 def _fields(of: Any, names: tuple[str, ...]) -> dict[str, Any]:
@@ -74,7 +84,24 @@ def _column(state: Any) -> Column:
         _fail(f"column {name!r}", f"is a {kind} with {len(categories)} categories")
     n_missing, n_distinct = (_count(state.get(key), key) for key in ("n_missing", "n_distinct"))
     note, decimal = _text(state, "note"), _mark(state, "decimal")
-    return Column(name, kind, categories, note, n_missing, n_distinct, form, decimal)
+    profile = _profile(state.get("profile"), f"the profile of column {name!r}")
+    return Column(name, kind, categories, note, n_missing, n_distinct, form, decimal, profile)
+
+
+def _profile(state: Any, where: str) -> Profile | None:
+    """Return what is known of training values: nothing in schemas that do not say it."""
+    if state is None:
+        return None
+    if not isinstance(state, Mapping):
+        _fail(where, f"is {state!r}")
+    n_mode, n_rare = (_count(state.get(key), f"{where}, {key},") for key in ("n_mode", "n_rare"))
+    bounds, mode = _list(state, "bounds"), state.get("mode")
+    numbers = [*bounds, 0.0 if mode is None else mode]
+    if not all(type(each) in (int, float) and abs(each) <= LARGEST for each in numbers):
+        _fail(where, f"has the bounds {bounds!r} and the mode {mode!r}, which must be numbers")
+    if bounds and (len(bounds) != 2 or bounds[0] > bounds[1]):
+        _fail(where, f"has the bounds {bounds!r}, which must be two, the smaller first")
+    return Profile(n_mode, n_rare, tuple(map(float, bounds)), None if mode is None else float(mode))
 
 
 def _mark(state: Mapping[str, Any], key: str) -> Any:

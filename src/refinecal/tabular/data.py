@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from refinecal._checks import warn
 from refinecal._rows import Rows, content, hold_out, parts
+from refinecal.tabular._leakage import Leak, find_leaks
+from refinecal.tabular._names import shorten
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 SEEN = 0.05  # part of the test rows that may be in the training table by chance
 FEW_FEATURES = 3  # with so few, rows are often equal
+MOST_RARE = 3  # classes that are named
+LEAST_ROWS = 20  # with a label: fewer cannot be trained on, validated on and calibrated by
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ class Data:
     test: Rows | None
     test_places: NDArray[np.int64] | None  # of the test rows in their table
     key: str  # a digest of it all
+    leaks: tuple[Leak, ...] = ()  # columns that give the target away
 
     @property
     def k(self) -> int:
@@ -63,6 +68,12 @@ def prepare(
     groups. Up to ten equal rows stay together, and the order of the rows does not matter.
     """
     rows = _rows(table, schema).keyed()
+    if rows.n < LEAST_ROWS:
+        raise ValueError(
+            f"target {schema.target!r} has a value in {rows.n} rows, but at least {LEAST_ROWS} are needed to "
+            "train, validate and calibrate: collect more"
+        )
+    per_class = np.bincount(rows.y, minlength=len(schema.classes))
     places: NDArray[np.int64] | None = None
     test: Rows | None = None
     if test_table is not None:
@@ -74,7 +85,25 @@ def prepare(
         test, rows = rows.take(places), rows.take(kept)
     seed = options.seed + 1  # else the same draw would decide twice
     pairs = parts(rows, options.folds, options.validation_fraction, seed)
-    return Data(schema, pairs, rows.n, test, places, _digest(pairs, test))
+    _check_classes(schema, per_class, len(pairs))
+    leaks = find_leaks(rows)
+    for message in shorten({leak.column: leak.message(schema.target) for leak in leaks}):
+        warn(message)
+    return Data(schema, pairs, rows.n, test, places, _digest(pairs, test), leaks)
+
+
+def _check_classes(schema: Schema, per_class: NDArray[np.int64], folds: int) -> None:
+    """Refuse classes with fewer rows than there are folds: some models would never see or validate them."""
+    rare = np.flatnonzero(per_class < folds)
+    if folds == 1 or not rare.size:
+        return
+    few = [f"{schema.classes[i]!r} has {per_class[i]} rows" for i in rare[:MOST_RARE]]
+    more = [f"{len(rare) - MOST_RARE} more classes have too few"] * (len(rare) > MOST_RARE)
+    raise ValueError(
+        f"target {schema.target!r}: {', '.join(few + more)}, but {folds}-fold cross-validation needs at "
+        f"least {folds} rows of each class. Merge rare classes, drop their rows, collect more, or pass "
+        f"--folds {per_class.min()}."
+    )
 
 
 def _warn_if_seen(rows: Rows, test: Rows) -> None:

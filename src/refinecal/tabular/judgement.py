@@ -203,14 +203,18 @@ def what_to_do(fit: Fit, judged: Judgement) -> list[str]:
     ours, before, advice = judged.ours.log, judged.uncalibrated.log, []
     if judged.ours.n < FEW_ROWS:
         advice.append(
-            f"There are only {judged.ours.n} test rows: take every number here with a pinch of salt."
+            f"With only {judged.ours.n} test rows, take every number here with a pinch of salt."
         )
     if judged.gain < 0 and judged.is_sure:
         advice.append(
             "Here the usual way did better. On other rows that may turn: try another --seed, more validation "
             "rows, or --calibrator temperature if it was another."
         )
-    if before.calibration > NOTICEABLE * before.risk and before.beta is not None:
+    elif (
+        before.calibration > NOTICEABLE * before.risk
+        and ours.risk < before.risk
+        and before.beta is not None
+    ):
         how = "over-confident" if before.beta < 1 else "under-confident"
         advice.append(
             f"Use the calibrated probabilities, not the model's own: those are {how} "

@@ -17,9 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
+from refinecal._checks import warn
 from refinecal._json import write_json
 from refinecal._predictions import averaged, widened
 from refinecal.calibrators import from_dict
+from refinecal.tabular._drift import NewRows
+from refinecal.tabular._names import shorten
 from refinecal.tabular.fitting import Fit
 from refinecal.tabular.models import MODELS, get_model
 from refinecal.tabular.models._base import TableModel
@@ -101,6 +104,9 @@ class Run:
     ) -> NDArray[np.float64]:
         """Return calibrated probabilities, one column for each of ``classes``.
 
+        Warns of columns that are unlike those of the training rows: empty or constant, though they were not,
+        or with most values where training had few.
+
         Parameters
         ----------
         table : Arrow table or pandas DataFrame
@@ -119,7 +125,18 @@ class Run:
             table = (
                 pa.Table.from_pandas(table, preserve_index=False) if is_pandas else pa.table(table)
             )
+        new = NewRows(self.schema)
+        probs = self.predict_proba_part(table, first_row, new)
+        for message in shorten(new.unlike()):
+            warn(message)
+        return probs
+
+    def predict_proba_part(
+        self, table: pa.Table, first_row: int, new: NewRows
+    ) -> NDArray[np.float64]:
+        """Return the probabilities of some rows, which are counted among the new ones."""
         X = self.schema.encode(table, first_row=first_row)
+        new.add(X, self.schema.unseen(table))
         probs = [each.proba(X, len(self.classes)) for each in self.members]
         return averaged(probs, [each.known for each in self.members])
 
