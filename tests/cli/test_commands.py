@@ -1,5 +1,6 @@
 """The commands as people and programs use them: what is printed, written, and returned."""
 
+import html
 import json
 import os
 import re
@@ -20,7 +21,12 @@ from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, roc_auc_
 from typer.testing import CliRunner
 
 import refinecal as rc
+from refinecal.cli._voice import Voice
 from refinecal.cli.app import app
+from refinecal.cli.fit import show_data
+from refinecal.tabular.data import Options, prepare
+from refinecal.tabular.run import Run
+from refinecal.tabular.schema import Schema
 from refinecal.theory import BetaSpectrum, minimise
 
 FAST = ["--max-steps", "6", "--patience", "6", "--threads", "1"]
@@ -181,7 +187,7 @@ def test_groups_weights_and_dropped_columns(tmp_path):
     out, _ = fit(path, "--weight", "weight", "--group", "family", "--drop", "size", "-v")
     assert re.search(r"weight\s+weight", out)
     assert re.search(r"family\s+group", out)
-    assert re.search(r"size\s+unused", out)
+    assert re.search(r"size\s+unused\s+0\s+4\s+left out on request", out)
 
 
 # ---- tables that are not so simple -------------------------------------------------------------------------
@@ -257,7 +263,12 @@ def test_a_constant_target_is_refused():
 def test_a_class_of_one_row_is_learned_but_not_tested():
     rows = plain_rows()
     rows[5][1] = "maybe"
-    found = json.loads(fit_text(text_of(rows))[0])
+    _, err = fit_text(text_of(rows), code=1)
+    assert (
+        "--target 'y': 'maybe' has 1 row, but 5-fold cross-validation needs at least 5 rows" in err
+    )
+    assert "or pass --folds 1." in err
+    found = json.loads(fit_text(text_of(rows), "--folds", "1")[0])
     assert found["classes"] == ["maybe", "no", "yes"]
     run("predict", "table-run", "table.csv", "-o", "out.csv")
     out = pd.read_csv("out.csv")
@@ -265,10 +276,35 @@ def test_a_class_of_one_row_is_learned_but_not_tested():
     np.testing.assert_allclose(out.filter(like="p_").sum(axis=1), 1)
 
 
-def test_ten_rows_are_enough_or_refused():
-    _, err = fit_text(text_of(plain_rows(3)), code=1)
-    assert "error:" in err
-    fit_text(text_of(plain_rows(12)), "--overwrite")
+@pytest.mark.parametrize("n", [3, 12])
+def test_a_dozen_rows_are_refused(n):
+    _, err = fit_text(text_of(plain_rows(n)), code=1)
+    assert f"error: --target 'y' has a value in {n} rows, but at least 20 are needed" in err
+
+
+def test_a_column_that_holds_the_answer_is_pointed_out(tmp_path):
+    data = mixed(300, k=2).drop_columns(["weight", "family"])
+    answer = ["left" if each == "class 1" else "stays" for each in data["kind"].to_pylist()]
+    path = write_csv(data.append_column("its status", pa.array(answer)), tmp_path / "table.csv")
+    expected = (
+        "'its status' alone predicts 'kind' for every row: does it hold the answer? If it is not known at "
+        "prediction time, pass --drop 'its status'"
+    )
+    _, err = fit(path, "--json", "--folds", "1")
+    assert f"note: {expected}" in err
+    assert expected in html.unescape(Path("table-run/report.html").read_text())
+
+
+def test_no_column_is_hidden_by_the_line_that_says_so(capsys):
+    data = mixed(60).select(["x", "kind"])
+    for number in range(9):
+        data = data.append_column(f"more {number}", data["x"])
+    for shown, names in (
+        (data, "more 8"),
+        (data.append_column("last", data["x"]), "2 more columns"),
+    ):
+        show_data(Voice(), Path("a.csv"), prepare(shown, Schema.infer(shown, "kind"), Options()))
+        assert names in capsys.readouterr().out
 
 
 def test_a_missing_file_is_named():
@@ -301,7 +337,8 @@ def test_a_missing_column_is_refused_and_nothing_written(fitted):
         "new.csv", index=False
     )
     _, err = run("predict", "table-run", "new.csv", "-o", "out.csv", code=1)
-    assert "'colour'" in err
+    assert "lacks the columns 'z', 'colour'" in err
+    assert "Did you mean 'Z'? The columns are 'x', 'Z', 'size', 'kind'." in err
     assert not os.path.exists("out.csv")
 
 
@@ -316,6 +353,55 @@ def test_extra_columns_and_unseen_values_are_noted(fitted):
     found = json.loads(out)
     assert found["unseen"] == {"colour": {"mauve": 2}}
     assert found["extra_columns"] == ["surprise"]
+    assert found["unlike_training"] == {}
+    data.assign(another=2).to_csv("new.csv", index=False)
+    _, err = run("predict", "table-run", "new.csv", "-o", "out.csv")
+    assert "note: columns 'surprise' and 'another' of new.csv are not used" in err
+
+
+def test_columns_unlike_training_are_noted_once(predictions):
+    folder = predictions.parent
+    new = pd.read_parquet(folder / "new.parquet")
+    odd = new.assign(x=np.nan, colour="mauve", z=1000 * new["z"])
+    odd.to_csv("odd.csv", index=False)
+    out, err = run("predict", folder / "run", "odd.csv", "-o", "out.csv", "--json", "--chunk", "64")
+    filled = pd.read_parquet(folder / "train.parquet")["x"].notna().mean()
+    notes = err.replace("\u202f", "").splitlines()
+    assert [note.split(" lie ")[0] for note in notes] == [
+        f"note: 'x' is empty in every row, but {filled:.0%} of the training rows have a value",
+        "note: 98% of the values of 'z'",
+        "note: all values of 'colour' were never seen in training ('mauve'): they count as missing",
+    ]
+    assert list(json.loads(out)["unlike_training"]) == ["x", "z", "colour"]
+    loaded = Run.load(folder / "run")
+    with pytest.warns(RuntimeWarning) as caught:
+        loaded.predict_proba(odd)
+    assert [f"note: {each.message}" for each in caught] == notes
+    loaded.predict_proba(new)  # without a warning, which would be an error
+    loaded.predict_proba(new[:1])
+
+
+@pytest.mark.parametrize(("used", "passed"), [(",", ";"), (";", ","), ("|", "tab"), (",", "|")])
+def test_a_wrong_delimiter_is_suspected(predictions, used, passed):
+    actual = "\t" if passed == "tab" else passed
+    for name in ("new", "predictions"):
+        data = pd.read_parquet(predictions.parent / f"{name}.parquet")
+        data.to_csv(f"{name}.csv", index=False, sep=actual)
+    for command in (
+        ["fit", "new.csv", "--target", "kind", "-o", "new-run"],
+        ["predict", predictions.parent / "run", "new.csv", "-o", "out.csv"],
+        ["evaluate", "predictions.csv", "--target", "kind"],
+        ["compare", "predictions.csv", "new.csv", "--target", "kind"],
+    ):
+        _, err = run(*command, "--delimiter", used, code=1)
+        assert f"Then pass --delimiter '{passed}'." in err
+    run("evaluate", "predictions.csv", "--target", "kind", "--delimiter", passed)
+
+
+def test_a_wrong_delimiter_is_suspected_where_decimals_have_commas():
+    commas = [[a.replace(".", ","), b] for a, b in plain_rows()]
+    _, err = fit_text(text_of(commas, ";"), "--delimiter", ",", code=1)
+    assert "Is ';' between its columns? Then pass --delimiter ';'." in err
 
 
 def test_text_in_a_number_column_names_its_row(fitted):

@@ -233,11 +233,19 @@ def test_compare_fits_narrow_terminals(scores):
         ("If they are logits, pass logits=; if not", "pass --logits; if not"),
         ("probs[65, 0] is 1.05", "row 66, probability 1 is 1.05"),
         ("predictions['a']: wrong", "the predictions of 'a': wrong"),
+        ("weight 'w', row 3 is missing", "--weight 'w', row 3"),
+        ("columns names a column twice: 'a'", "--columns names"),
+        ("Then pass delimiter=';'.", "Then pass --delimiter ';'."),
         ("too few rows. Pass X_val= and y_val=.", "too few rows. Give more rows"),
     ],
 )
 def test_errors_speak_of_options(said, expected):
     assert expected in on_the_command_line(said)
+
+
+def test_notes_on_columns_are_no_option():
+    note = "columns 'a' and 'b' of new.csv are not used"
+    assert on_the_command_line(note) == note
 
 
 def test_errors_that_reach_the_user_name_options(scores):

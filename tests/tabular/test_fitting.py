@@ -1,5 +1,7 @@
 """Fitting a table: parts that do not overlap, choices that brute force makes too, resumed trainings."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,6 +11,7 @@ from made_tables import mixed
 from refinecal._predictions import averaged
 from refinecal.decomposition import decompose
 from refinecal.evaluation import row_losses
+from refinecal.report.words import spaced
 from refinecal.tabular.data import Options, prepare
 from refinecal.tabular.fitting import TRACKED, draw_candidates, fit, plan
 from refinecal.tabular.judgement import how_sure, judge, lead, what_to_do
@@ -119,18 +122,40 @@ def test_a_test_table_is_used_whole(tmp_path):
     assert found.chosen.after.shape == (100, 3)
 
 
+def with_rare(n_rare, n=200):
+    """Return a table with another class, of so many rows."""
+    labels = mixed(n)["kind"].to_pylist()
+    labels[7 : 7 + n_rare] = ["rare"] * n_rare
+    return mixed(n).set_column(6, "kind", pa.array(labels))
+
+
 def test_a_class_of_one_row_is_for_training_only(tmp_path):
-    table = mixed(200)
-    labels = table["kind"].to_pylist()
-    labels[7] = "rare"
-    table = table.set_column(6, "kind", pa.array(labels))
-    found = fitted(tmp_path, table, folds=3)
+    found = fitted(tmp_path, with_rare(1), folds=None)
     rare = found.data.schema.classes.index("rare")
     assert rare not in found.data.test.y
-    assert (
-        sum(rare in unit.known for unit in found.units) == 2
-    )  # not in the fold that lacks the row
+    assert rare in found.units[0].known
     np.testing.assert_allclose(found.chosen.after.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize(("folds", "needed"), [("auto", 5), (3, 3), (None, 1)])
+def test_a_class_needs_as_many_rows_as_there_are_folds(folds, needed):
+    def parts(n_rare):
+        table = with_rare(n_rare)
+        return prepare(table, Schema.infer(table, "kind"), Options(folds=folds)).pairs
+
+    assert len(parts(needed)) == (needed if needed > 1 else 1)
+    for few in range(1, needed):
+        with pytest.raises(
+            ValueError, match=f"'rare' has {few} rows.*at least {needed} rows.*--folds {few}"
+        ):
+            parts(few)
+
+
+def test_twenty_rows_are_needed():
+    table = mixed(20, k=2)
+    prepare(table, Schema.infer(table, "kind"), Options(folds=None))
+    with pytest.raises(ValueError, match="target 'kind' has a value in 19 rows, but at least 20"):
+        prepare(table.slice(0, 19), Schema.infer(table, "kind"), Options())
 
 
 def test_weights_count_as_repetitions():
@@ -228,6 +253,8 @@ def test_words_follow_numbers(tmp_path):
     assert f"{judged.ours.log.risk:.4f}" in lead(judged)
     assert f"{judged.log.standard_error:.4f}" in how_sure(judged)
     assert ("may be chance" in lead(judged)) == (not judged.is_sure and abs(judged.gain) >= 0.0005)
+    judged = replace(judged, ours=replace(judged.ours, n=1))
+    assert spaced(what_to_do(found, judged)[0]).startswith("With only 1 test row, take")
     if found.hit_the_end:
         assert any("--max-steps" in advice for advice in what_to_do(found, judged))
 
@@ -237,3 +264,15 @@ def test_without_test_rows_there_is_no_judgement(tmp_path):
     assert found.data.test is None
     assert judge(found) is None
     assert found.data.n_train == 400
+
+
+def test_advice_does_not_contradict_the_numbers(tmp_path):
+    found = fitted(tmp_path)
+    judged = judge(found)
+    ours, before = judged.ours.log, judged.uncalibrated.log
+    worse = replace(before, risk=ours.risk * 0.9, refinement=ours.risk * 0.6)
+    told = what_to_do(found, replace(judged, uncalibrated=replace(judged.uncalibrated, log=worse)))
+    assert not any("Use the calibrated" in advice for advice in told)
+    better = replace(before, risk=ours.risk * 1.5, refinement=ours.risk)
+    told = what_to_do(found, replace(judged, uncalibrated=replace(judged.uncalibrated, log=better)))
+    assert any("Use the calibrated" in advice for advice in told)

@@ -873,7 +873,7 @@ def test_the_table_for_people():
     assert [(row["name"], row["kind"], row["missing"], row["distinct"]) for row in rows] == [
         ("y", "target", 0, 2),
         ("w", "weight", "", ""),
-        ("x", "unused", 0, 0),
+        ("x", "unused", 1, 3),
         ("d", "date", 2, 2),
         ("k", "unused", 0, 1),
     ]
