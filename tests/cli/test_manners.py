@@ -165,6 +165,12 @@ except typer.Exit as done:
 """
 
 
+def test_sigterm_ends_a_command_as_ctrl_c_does():
+    code = SWALLOWED.format(what="raise").replace("SIGINT", "SIGTERM")
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (found.returncode, found.stderr) == (143, "terminated\n")
+
+
 @pytest.mark.parametrize("what", ["pass", "raise ImportError('no such thing') from None"])
 def test_an_interrupt_that_a_library_swallows_comes_again(what):
     started = time.time()

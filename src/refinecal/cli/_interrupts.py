@@ -1,7 +1,7 @@
-"""Ctrl-C at any moment: one word, exit code 130, nothing left behind.
+"""Ctrl-C or SIGTERM at any moment: one word, exit code 130 or 143, nothing left behind.
 
 While Python starts and loads the command line there is nothing to clear away, so the program ends at once.
-Later ctrl-C is a ``KeyboardInterrupt``, but a library that is just being imported may swallow it, or
+Later both are a ``KeyboardInterrupt``, but a library that is just being imported may swallow it, or
 take it for a missing package. So it waits until no import is under way, and comes again if it was swallowed.
 """
 
@@ -13,8 +13,7 @@ import sys
 import threading
 from types import FrameType
 
-CODE = 130  # what shells expect: 128 + SIGINT
-WORD = "interrupted"
+WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 AGAIN = 0.05  # seconds
 IMPORTER = "importlib._bootstrap"
 
@@ -23,40 +22,47 @@ class _State:
     """How far the program is, and whether it was interrupted."""
 
     running = False  # a command has begun: it may have something to clear away
-    asked = False  # ctrl-C was pressed while it ran
+    asked: int | None = None  # the signal that came first while it ran
     ended = False  # and the command has come to its end
 
 
 def install() -> None:
-    """Begin to watch for ctrl-C; called before anything that takes time."""
+    """Begin to watch for signals; called before anything that takes time."""
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, _pressed)
+        for number in WORDS:
+            signal.signal(number, _pressed)
         sys.unraisablehook = _unraisable
 
 
 def begin() -> None:
     """Tell that a command begins."""
-    _State.running, _State.asked, _State.ended = True, False, False
+    _State.running, _State.asked, _State.ended = True, None, False
 
 
 def end() -> bool:
     """Tell that the command is over, whatever came of it; return whether it was interrupted."""
     _State.ended = True
-    return _State.asked
+    return _State.asked is not None
 
 
 def word() -> str:
     """Return the word on a line of its own: a terminal shows ``^C`` before it."""
-    return f"\n{WORD}" if sys.stderr.isatty() else WORD
+    said = WORDS[signal.Signals(_State.asked or signal.SIGINT)]
+    return f"\n{said}" if sys.stderr.isatty() else said
+
+
+def code() -> int:
+    """Return the exit code that shells expect."""
+    return 128 + (_State.asked or signal.SIGINT)
 
 
 def _pressed(number: int, frame: FrameType | None) -> None:
-    if not _State.running:
-        os.write(2, f"{word()}\n".encode())
-        os._exit(CODE)
     if _State.ended:
         return
-    _State.asked = True
+    _State.asked = _State.asked or number  # the first; then it comes again as ctrl-C
+    if not _State.running:
+        os.write(2, f"{word()}\n".encode())
+        os._exit(code())
     _come_again()
     if not (_is_clearing_away() or _is_importing(frame)):
         raise KeyboardInterrupt

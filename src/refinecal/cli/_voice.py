@@ -121,14 +121,14 @@ def command(example: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
                 _interrupts.end()
                 more = f"; {error}" if str(error) else ""
                 typer.echo(f"{_interrupts.word()}{more}", err=True)
-                raise typer.Exit(_interrupts.CODE) from None
+                raise typer.Exit(_interrupts.code()) from None
             except BrokenPipeError:  # whoever read our output has had enough
                 sys.stderr.close()
                 raise typer.Exit(FAILED) from None
             except Exception as error:
                 if _interrupts.end():  # which somebody took for an error of theirs
                     typer.echo(_interrupts.word(), err=True)
-                    raise typer.Exit(_interrupts.CODE) from None
+                    raise typer.Exit(_interrupts.code()) from None
                 if not isinstance(error, EXPECTED):  # typer's own, and ours
                     raise
                 if options.get("verbose"):
