@@ -1,10 +1,17 @@
 """Files that are written whole or not at all."""
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+FULL = {  # what to say of a file that its disk did not take
+    errno.ENOSPC: "no space left on the disk of {}: free some and try again",
+    errno.EDQUOT: "no space left in the disk quota for {}: free some and try again",
+    errno.EFBIG: "no space left for {}: files may not grow so large here (see ulimit -f)",
+}
 
 
 @contextmanager

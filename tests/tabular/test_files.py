@@ -17,6 +17,7 @@ import pyarrow.csv as pacsv
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
+from full_disk import small_files
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -524,6 +525,17 @@ def test_an_error_leaves_nothing_behind_and_the_old_file_alone(tmp_path, ending)
     path = written(tmp_path / f"t{ending}", "old")
     with pytest.raises(KeyboardInterrupt):
         interrupt(path)
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == [path.name]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".parquet", ".feather"])
+def test_a_full_disk_leaves_nothing_behind_and_names_the_file(tmp_path, ending):
+    path = written(tmp_path / f"t{ending}", "old")
+    numbers = pa.table({"a": np.random.default_rng(0).random(10_000)})
+    with pytest.raises(OSError, match="File too large") as caught, small_files(1000):
+        write_all(path, numbers, numbers)
+    assert caught.value.filename == str(path)
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == [path.name]
 

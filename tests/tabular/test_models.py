@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 import torch
 import xgboost as xgb
+from full_disk import small_files
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import log_softmax
@@ -304,6 +305,16 @@ def test_the_default_mlp_is_the_papers():
 
 
 # ---- files ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_that_the_disk_does_not_take_leaves_nothing(name, tmp_path):
+    model = train(name, halves(*mixed(k=2)), max_steps=2)
+    path = tmp_path / model.file_name
+    with pytest.raises(OSError, match="File too large") as caught, small_files(100):
+        model.save(tmp_path)
+    assert caught.value.filename == str(path)
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("k", [2, 5])

@@ -16,6 +16,7 @@ from typing import Any, ParamSpec
 import typer
 
 from refinecal._json import plain
+from refinecal._whole import FULL
 from refinecal.cli import _interrupts, _tables
 from refinecal.cli._words import clean, on_the_command_line
 from refinecal.report.cells import GAP
@@ -149,7 +150,9 @@ def worded(error: BaseException) -> str:
     said = on_the_command_line(str(error))
     if isinstance(error, MemoryError) and not said:
         said = "there is not enough memory for this"
-    if isinstance(error, OSError) and error.strerror and error.filename:
+    if isinstance(error, OSError) and error.errno in FULL:
+        said = FULL[error.errno].format(error.filename or "the output")
+    elif isinstance(error, OSError) and error.strerror and error.filename:
         said = f"{error.filename}: {error.strerror}"
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
     return clean(spaced(said) + notes)

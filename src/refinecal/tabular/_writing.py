@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import secrets
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from refinecal._optional import needs_extra
+from refinecal._whole import whole
 from refinecal.tabular._values import is_text
 
 with needs_extra("cli", package="pyarrow"):
@@ -30,13 +31,17 @@ class Writer:
     def __init__(self, path: Path, kind: str, codec: str | None, delimiter: str) -> None:
         self.path = path
         self._kind, self._codec, self._delimiter = kind, codec, delimiter
-        self._target = Path(os.path.realpath(path))  # what a link leads to, not the link
-        self._part = self._target.with_name(f".{self._target.name}.{secrets.token_hex(4)}.part")
+        self._stack = ExitStack()
         self._schema: pa.Schema | None = None
+        self._file: Any = None
         self._sink: Any = None
         self._writer: Any = None
 
     def __enter__(self) -> Self:
+        is_link = self.path.is_symlink()  # what it leads to is replaced, not the link
+        target = Path(os.path.realpath(self.path)) if is_link else self.path
+        self._part = self._stack.enter_context(whole(target))
+        self._stack.push(self._finish)
         return self
 
     def write(self, table: pa.Table) -> None:
@@ -61,7 +66,8 @@ class Writer:
 
     def _open(self, schema: pa.Schema) -> None:
         # In a mode that never takes the place of another file, and with the usual permissions.
-        self._sink = pa.PythonFile(self._part.open("xb"), mode="w")
+        self._file = self._part.open("xb")
+        self._sink = pa.PythonFile(self._file, mode="w")
         if self._kind == "parquet":
             from pyarrow import parquet
 
@@ -83,25 +89,21 @@ class Writer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        try:
-            self._close()
-            if kind is None and self._schema is None:
-                raise ValueError(
-                    f"nothing was written to {self.path}: write a table, even without rows"
-                )
-            if kind is None:
-                os.replace(self._part, self._target)
-        finally:
-            self._part.unlink(missing_ok=True)
+        self._stack.__exit__(kind, error, trace)
+
+    def _finish(self, kind: type[BaseException] | None, *about: object) -> None:
+        self._close()
+        if kind is None and self._schema is None:
+            raise ValueError(
+                f"nothing was written to {self.path}: write a table, even without rows"
+            )
 
     def _close(self) -> None:
-        """Close what is open, the sink even if the writer fails to."""
-        try:
-            if self._writer is not None:
-                self._writer.close()
-        finally:
-            if self._sink is not None:
-                self._sink.close()
+        """Close what is open, the file even if the writer fails to."""
+        with ExitStack() as stack:
+            for each in (self._file, self._sink, self._writer):  # the last first
+                if each is not None:
+                    stack.callback(each.close)
 
 
 def _flat(table: pa.Table) -> pa.Table:

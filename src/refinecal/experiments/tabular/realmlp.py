@@ -135,7 +135,7 @@ class RealMLPModel(TableModel):
             self.network.net.load_state_dict(self.kept[step])
             return self.network.predict(self.network.prepare(self.columns.dataset(X, _pytabkit())))
 
-    def _save(self, path: Path, step: int) -> None:
+    def _to_bytes(self, step: int) -> bytes:
         _refuse()
 
     @classmethod

@@ -10,7 +10,7 @@ from refinecal._checks import fail_choice
 if TYPE_CHECKING:
     from refinecal.tabular.models._base import TableModel
 
-__all__ = ["MODELS", "get_model"]
+__all__ = ["FILES", "MODELS", "get_model"]
 
 _CLASSES = {
     "xgboost": ("xgboost", "XGBoostModel"),
@@ -21,6 +21,14 @@ _CLASSES = {
     "mlp": ("mlp", "MLPModel"),
 }
 MODELS = tuple(_CLASSES)
+FILES = {  # in which each is saved, known without importing its library
+    "xgboost": "model.ubj",
+    "lightgbm": "model.txt",
+    "catboost": "model.cbm",
+    "hist-gb": "model.npz",
+    "logistic": "model.npz",
+    "mlp": "model.safetensors",
+}
 
 
 def get_model(name: str) -> type[TableModel]:

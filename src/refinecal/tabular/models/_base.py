@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal._whole import whole
 from refinecal.stopping import RefinementMonitor
 
 if TYPE_CHECKING:
@@ -162,7 +163,9 @@ class TableModel(ABC):
 
     def save(self, folder: Path, step: int | None = None) -> None:
         """Write the model as it is at a step, by default :attr:`step`, to ``folder / file_name``."""
-        self._save(Path(folder) / self.file_name, self._check_step(step))
+        content = self._to_bytes(self._check_step(step))
+        with whole(Path(folder) / self.file_name) as part:  # so that the errors of disks are ours
+            part.write_bytes(content)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -214,7 +217,7 @@ class TableModel(ABC):
         return {step: self._logits(X, step) for step in steps}
 
     @abstractmethod
-    def _save(self, path: Path, step: int) -> None: ...
+    def _to_bytes(self, step: int) -> bytes: ...
 
     @classmethod
     @abstractmethod

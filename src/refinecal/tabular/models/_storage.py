@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -47,10 +48,11 @@ def reading(path: Path, what: str) -> Iterator[None]:
         ) from error
 
 
-def write_npz(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write arrays under their names."""
-    with path.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
+def to_npz(arrays: Mapping[str, Any]) -> bytes:
+    """Return the content of an ``.npz`` file with arrays under their names."""
+    content = io.BytesIO()
+    np.savez(content, allow_pickle=False, **arrays)
+    return content.getvalue()
 
 
 def read_npz(path: Path, like: Mapping[str, tuple[str, int]]) -> Arrays:

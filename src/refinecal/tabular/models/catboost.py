@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._optional import needs_extra
+from refinecal.tabular.models import FILES
 from refinecal.tabular.models._base import Job, TableModel, Weights
 from refinecal.tabular.models._inputs import category_mask, to_codes, to_numbers
 from refinecal.tabular.models._storage import check, reading
@@ -30,7 +31,7 @@ class CatBoostModel(TableModel):
 
     name = "catboost"
     extra = "catboost"
-    file_name = "model.cbm"
+    file_name = FILES[name]
 
     def __init__(self, model: CatBoost, n_classes: int, n_threads: int | None = None) -> None:
         self.model = model
@@ -63,10 +64,11 @@ class CatBoostModel(TableModel):
         )
         return np.asarray(margins)
 
-    def _save(self, path: Path, step: int) -> None:
+    def _to_bytes(self, step: int) -> bytes:
         model = self.model.copy()
         model.shrink(step)
-        model.save_model(path, format="cbm")
+        content: bytes = model._serialize_model()  # what save_model writes, as pickling has it too
+        return content
 
     @classmethod
     def _load(cls, path: Path) -> Self:

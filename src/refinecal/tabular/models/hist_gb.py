@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal.tabular.models import FILES
 from refinecal.tabular.models._base import Job, TableModel
 from refinecal.tabular.models._inputs import (
     category_mask,
@@ -16,7 +17,7 @@ from refinecal.tabular.models._inputs import (
     to_codes,
     to_numbers,
 )
-from refinecal.tabular.models._storage import check, read_npz, reading, write_npz
+from refinecal.tabular.models._storage import check, read_npz, reading, to_npz
 from refinecal.tabular.models._threads import limited
 from refinecal.tabular.models._trees import LIKE as TREES_LIKE
 from refinecal.tabular.models._trees import Trees
@@ -43,7 +44,7 @@ class HistGradientBoostingModel(TableModel):
     """
 
     name = "hist-gb"
-    file_name = "model.npz"
+    file_name = FILES[name]
 
     def __init__(
         self,
@@ -77,14 +78,14 @@ class HistGradientBoostingModel(TableModel):
         self.trees.add(rows, 0, step * len(self.baseline), out)
         return _squeezed(out)
 
-    def _save(self, path: Path, step: int) -> None:
+    def _to_bytes(self, step: int) -> bytes:
         own = {
             "is_category": self.is_category,
             "codes": np.concatenate([np.empty(0, np.int64), *self.known]),
             "code_starts": np.cumsum([0, *map(len, self.known)], dtype=np.int64),
             "baseline": self.baseline,
         }
-        write_npz(path, self.trees.first(step * len(self.baseline)).arrays | own)
+        return to_npz(self.trees.first(step * len(self.baseline)).arrays | own)
 
     @classmethod
     def _load(cls, path: Path) -> Self:

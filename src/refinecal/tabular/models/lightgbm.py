@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._optional import needs_extra
+from refinecal.tabular.models import FILES
 from refinecal.tabular.models._base import Job, TableModel
 from refinecal.tabular.models._inputs import category_mask, to_matrix
 from refinecal.tabular.models._native import check_lightgbm
@@ -31,7 +32,7 @@ class LightGBMModel(TableModel):
 
     name = "lightgbm"
     extra = "lightgbm"
-    file_name = "model.txt"
+    file_name = FILES[name]
 
     def __init__(self, booster: lgb.Booster, n_threads: int | None = None) -> None:
         self.booster = booster
@@ -62,9 +63,9 @@ class LightGBMModel(TableModel):
     def _logits(self, X: pd.DataFrame, step: int) -> NDArray[Any]:
         return _predict(self.booster, to_matrix(X), self.n_threads, 0, step)
 
-    def _save(self, path: Path, step: int) -> None:
-        text = self.booster.model_to_string(num_iteration=step)
-        path.write_text(text, encoding="utf-8", newline="\n")
+    def _to_bytes(self, step: int) -> bytes:
+        text: str = self.booster.model_to_string(num_iteration=step)
+        return text.encode()
 
     @classmethod
     def _load(cls, path: Path) -> Self:

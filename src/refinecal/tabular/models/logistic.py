@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._checks import fail_choice
+from refinecal.tabular.models import FILES
 from refinecal.tabular.models._base import Job, TableModel
 from refinecal.tabular.models._encoding import LIKE as ENCODING_LIKE
 from refinecal.tabular.models._encoding import SCALINGS, Encoding
-from refinecal.tabular.models._storage import check, read_npz, reading, write_npz
+from refinecal.tabular.models._storage import check, read_npz, reading, to_npz
 from refinecal.tabular.models._threads import limited
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class LogisticModel(TableModel):
 
     name = "logistic"
     step_name = "strength"
-    file_name = "model.npz"
+    file_name = FILES[name]
     default_steps = 30
     default_patience = None
 
@@ -74,10 +75,10 @@ class LogisticModel(TableModel):
         encoding = self.encoding
         return _predict(encoding.numbers(X), encoding.positions(X), *self.path[step - 1])
 
-    def _save(self, path: Path, step: int) -> None:
+    def _to_bytes(self, step: int) -> bytes:
         weights, intercepts = self.path[step - 1]
         own = {"weights": weights, "intercepts": intercepts}
-        write_npz(path, self.encoding.to_arrays() | own)
+        return to_npz(self.encoding.to_arrays() | own)
 
     @classmethod
     def _load(cls, path: Path) -> Self:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from refinecal._checks import fail_choice
 from refinecal._optional import needs_extra
+from refinecal.tabular.models import FILES
 from refinecal.tabular.models._base import Job, TableModel
 from refinecal.tabular.models._encoding import Encoding
 from refinecal.tabular.models._storage import check, check_arrays, reading
@@ -23,7 +24,7 @@ with needs_extra("mlp", package="torch"):
     import torch
     from torch.nn.functional import cross_entropy, embedding_bag, linear, relu
 with needs_extra("mlp", package="safetensors"):
-    from safetensors.numpy import load_file, save_file
+    from safetensors.numpy import load_file, save
 
 DEFAULTS = {  # the paper's table of default hyper-parameters
     "n_layers": 4,
@@ -49,7 +50,7 @@ class MLPModel(TableModel):
     name = "mlp"
     extra = "mlp"
     step_name = "epoch"
-    file_name = "model.safetensors"
+    file_name = FILES[name]
     default_steps = 256
     default_patience = 64
 
@@ -97,10 +98,11 @@ class MLPModel(TableModel):
             )
         return self.nets[step]
 
-    def _save(self, path: Path, step: int) -> None:
+    def _to_bytes(self, step: int) -> bytes:
         net = {f"net.{name}": w.numpy() for name, w in self._net(step).items()}
         stored = self.encoding.to_arrays() | net | {"epoch": np.array([step], np.int64)}
-        save_file({name: np.ascontiguousarray(each) for name, each in stored.items()}, path)
+        content: bytes = save({name: np.ascontiguousarray(each) for name, each in stored.items()})
+        return content
 
     @classmethod
     def _load(cls, path: Path) -> Self:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._optional import needs_extra
+from refinecal.tabular.models import FILES
 from refinecal.tabular.models._base import Job, TableModel, Weights
 from refinecal.tabular.models._inputs import category_mask, to_matrix
 from refinecal.tabular.models._native import check_xgboost
@@ -26,7 +27,7 @@ class XGBoostModel(TableModel):
 
     name = "xgboost"
     extra = "xgboost"
-    file_name = "model.ubj"
+    file_name = FILES[name]
 
     def __init__(self, booster: xgb.Booster, n_classes: int, n_threads: int | None = None) -> None:
         self.booster = booster
@@ -64,8 +65,8 @@ class XGBoostModel(TableModel):
             for step in steps
         }
 
-    def _save(self, path: Path, step: int) -> None:
-        self.booster[:step].save_model(path)
+    def _to_bytes(self, step: int) -> bytes:
+        return bytes(self.booster[:step].save_raw("ubj"))
 
     @classmethod
     def _load(cls, path: Path) -> Self:
