@@ -12,12 +12,14 @@ import sys
 import textwrap
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from refinecal._locks import lock
 from refinecal.cli.experiment_status import summary
 from refinecal.experiments import _pools
 from refinecal.experiments._unit_files import is_whole
@@ -511,17 +513,21 @@ def test_what_another_run_finished_meanwhile_is_not_computed_again(folder, tmp_p
     assert tally.read_text().split() == [key.name for key in keys[4:]]
 
 
-def test_to_ask_whether_a_run_is_running_does_not_stop_one_from_beginning(folder):
-    import fcntl
+@contextmanager
+def asked_for_a_moment(folder):
+    with (folder.path / "lock").open("a") as asking:
+        assert lock(asking.fileno())  # as is_running does
+        end = threading.Timer(0.05, asking.close)
+        end.start()
+        yield
+        end.join()
 
-    with (folder.path / "lock").open("a"), (folder.path / "lock").open("r") as asking:
-        fcntl.flock(asking, fcntl.LOCK_SH)  # as is_running does, for a moment
+
+def test_to_ask_whether_a_run_is_running_does_not_stop_one_from_beginning(folder):
+    with asked_for_a_moment(folder):
         assert not folder.is_running()  # two may ask
-        release = threading.Timer(0.05, fcntl.flock, (asking, fcntl.LOCK_UN))
-        release.start()
-        with folder.alone():
-            assert folder.is_running()
-        release.join()
+    with asked_for_a_moment(folder), folder.alone():
+        assert folder.is_running()
 
 
 def test_a_damaged_failure_is_still_a_failure(folder):

@@ -235,7 +235,7 @@ def test_killed_at_any_moment(server, tmp_path):
         download("svhn", tmp_path)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert names_in(tmp_path) == [part.name]
+    assert names_in(tmp_path) == [".download.lock", part.name]
     received = part.stat().st_size
     server.pause = 0.0
     server.asked.clear()

@@ -5,27 +5,26 @@ from __future__ import annotations
 import json
 import os
 import platform
-import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from refinecal._locks import in_use, is_locked, locked
 from refinecal._whole import whole
 from refinecal.experiments.rates import Rates
 from refinecal.experiments.tabular.plan import Plan
 from refinecal.experiments.vision.plan import VisionPlan
 
-__all__ = ["RunFolder", "failure_of", "locked", "versions"]
+__all__ = ["RunFolder", "failure_of", "versions"]
 
 PLAN, UNITS, FAILURES = "plan.json", "units", "failures"
 JOURNAL, LOCK, LOG = "journal.jsonl", "lock", "workers.log"
 ENDING = ".npz"
-LOOKS = (0.0, 0.1, 0.3)  # seconds before looks at the lock, which is_running holds for a moment
 PACKAGES = (
     *("refinecal", "numpy", "scipy", "scikit-learn", "pandas"),
     *("xgboost", "lightgbm", "catboost", "torch", "pytabkit"),
@@ -257,31 +256,22 @@ class RunFolder:
         """Return the file that takes what worker processes print."""
         return self.path / LOG
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> AbstractContextManager[None]:
         """Refuse to be two runs in one folder; a run that was killed does not count."""
-        with (self.path / LOCK).open("a") as file:
-            if not any(locked(file.fileno(), wait) for wait in LOOKS):
-                raise self._in_use()
-            yield
+        return locked(self.path / LOCK, self._doing)
 
     def check_idle(self) -> None:
         """Refuse a run at which another process is at work."""
         if self.is_running():
-            raise self._in_use()
+            raise in_use(self.path / LOCK, self._doing)
 
-    def _in_use(self) -> ValueError:
-        return ValueError(
-            f"another process is running the experiment in {self.path}: wait for it, or stop it first"
-        )
+    @property
+    def _doing(self) -> str:
+        return f"running the experiment in {self.path}"
 
     def is_running(self) -> bool:
         """Tell whether a process is at work in this folder now, as far as this machine can tell."""
-        try:
-            with (self.path / LOCK).open("r") as file:
-                return not locked(file.fileno(), shared=True)
-        except FileNotFoundError:
-            return False
+        return is_locked(self.path / LOCK)
 
     # ---- helpers -------------------------------------------------------------------------------------------
 
@@ -378,19 +368,3 @@ def _is_empty(folder: Path) -> bool:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def locked(descriptor: int, wait: float = 0.0, shared: bool = False) -> bool:
-    """Take the lock of an open file, which its process loses when it ends, however it ends."""
-    time.sleep(wait)
-    try:
-        import fcntl
-    except ModuleNotFoundError:  # Windows
-        return True
-    try:
-        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True
-    return True

@@ -13,13 +13,14 @@ import shutil
 import ssl
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
+from refinecal._locks import locked
 from refinecal._optional import needs_extra
 from refinecal.experiments.vision import _official
 from refinecal.experiments.vision._archives import check_file, md5_of
@@ -27,6 +28,7 @@ from refinecal.experiments.vision._official import Official
 
 Progress = Callable[[str, int, int], None]
 
+LOCK = ".download.lock"
 TIMEOUT = 60.0  # seconds without an answer
 MORE = 1 << 16  # bytes; an attempt that brings fewer was in vain
 WAITS = (1.0, 5.0, 20.0)  # seconds before each attempt that follows one in vain
@@ -74,7 +76,8 @@ def download(
     files = [_official.FILES[each] for each in _official.DOWNLOADS[name]]
     place = max((folder / name, folder), key=lambda place: _n_there(place, files))
     place.mkdir(parents=True, exist_ok=True)
-    with _alone(place), _shown(progress) as tell:
+    lock = locked(place / LOCK, f"downloading into {place}", remove=True)
+    with lock, _shown(progress) as tell:
         return [fetch(each, place, tell) for each in files]
 
 
@@ -193,28 +196,6 @@ def _unreached(official: Official, file: BinaryIO, why: str) -> ConnectionError:
         f"{official.address} was not downloaded ({why}).{rest} Without a network, get {official.name} "
         f"elsewhere and put it into {Path(file.name).parent}."
     )
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Refuse two downloads into one folder at once, where the system has locks for that."""
-    try:
-        import fcntl
-    except ModuleNotFoundError:  # Windows
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # of a file system without locks
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ValueError(
-                    f"another process is downloading into {folder}: wait for it, or stop it first"
-                ) from None
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _shown(progress: Progress | bool) -> AbstractContextManager[Progress]:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from refinecal.experiments.store import locked
+from refinecal._locks import lock
 from refinecal.experiments.vision.plan import Key, VisionPlan
 from refinecal.experiments.vision.under_way import CHECKPOINTS, Teller, checkpoint_of
 
@@ -72,7 +72,7 @@ class Work:
         while True:
             for place in places:
                 with (self.run / CHECKPOINTS / f"device-{place}.lock").open("a") as file:
-                    if locked(file.fileno()):
+                    if lock(file.fileno()):
                         yield self.devices[place]
                         return
             time.sleep(WAIT)
