@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 import refinecal as rc
 from refinecal.cli._voice import Voice
 from refinecal.cli.app import app
-from refinecal.cli.fit import show_data
+from refinecal.cli.fit import Progress, show_data
 from refinecal.tabular.data import Options, prepare
 from refinecal.tabular.run import Run
 from refinecal.tabular.schema import Schema
@@ -174,7 +174,19 @@ def test_a_run_is_not_overwritten_by_accident(table):
     fit(table)
     _, err = fit(table, code=1)
     assert "table-run exists: choose another --out, or pass --overwrite" in err
-    fit(table, "--overwrite")
+    assert "--target is 'nothing', but" in fit(table, code=1, target="nothing")[1]  # comes first
+    Path("table-run/notes.md").write_text("mine")
+    _, err = fit(table, "--overwrite")
+    assert "note: kept in table-run, since no fit wrote it: 'notes.md'" in err
+    assert Path("table-run/notes.md").read_text() == "mine"
+
+
+def test_the_table_itself_is_no_place_for_a_run(table):
+    _, err = fit(table, "-o", table, code=1)
+    assert "is a table that is read: name a folder" in err
+    Path("thesis").mkdir()
+    _, err = fit(table, "-o", "thesis", code=1)
+    assert "thesis exists and is not a run folder, so it is left alone: choose another --out" in err
 
 
 def test_v_shows_the_traceback(table):
@@ -535,10 +547,25 @@ def test_an_interrupted_run_is_resumed(tmp_path):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert re.search(r"\d+ finished trainings? kept: go on with --resume", err)
+    assert re.search(r"\d+ finished training runs? kept: continue with --resume", err)
     assert not (tmp_path / "table-run").exists()
     _, err = run("fit", path, *options[:-2], "--folds", 2, "--resume", code=1)
     assert re.search("was started with another (data and )?folds", err)
+
+
+def test_a_resumed_run_says_what_is_done(table, monkeypatch):
+    def interrupt(progress, number, total, max_steps):
+        if number == 3:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Progress, "training", interrupt)
+        patch.setattr(Progress, "step", lambda *about: None)
+        _, err = fit(table, code=130)
+    assert err == "interrupted; 2 finished training runs kept: continue with --resume\n"
+    assert "pass --resume to continue it, or --restart to discard it" in fit(table, code=1)[1]
+    assert "contradicts --resume" in fit(table, "--resume", "--restart", code=2)[1]
+    assert "resuming: 2 of 5 training runs are done" in fit(table, "--resume")[0]
 
 
 def test_help_loads_nothing_heavy():

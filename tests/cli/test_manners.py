@@ -423,7 +423,7 @@ def test_nothing_but_notes_on_stderr(fitted, tmp_path):
 def test_resume_says_if_there_is_nothing_to_resume(fitted, tmp_path):
     about = ["fit", fitted / "table.csv", "-t", "kind", *FAST, "--resume"]
     _, err = run(*about, "-o", fitted / "run", code=1)
-    assert "is finished: there is nothing to go on with" in err
+    assert "is finished: there is nothing to resume" in err
     _, err = run(*about, "-o", tmp_path / "new")
     assert "there is no unfinished run" in err
 

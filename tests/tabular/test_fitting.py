@@ -26,7 +26,10 @@ def fitted(tmp_path, table=None, test=None, watcher=None, resume=False, **option
     schema = Schema.infer(table, "kind", drop=["weight", "family"])
     options = Options(**(FAST | options))
     data = prepare(table, schema, options, test)
-    workshop = Workshop(tmp_path / "work", plan(data, options), resume)
+    workshop = Workshop(tmp_path / "work")
+    if resume:
+        workshop.check(plan(data, options))
+    workshop.open(plan(data, options), resume)
     return fit(data, options, workshop, watcher)
 
 
@@ -203,7 +206,7 @@ def test_an_interrupted_fit_is_gone_on_with(tmp_path):
 
 def test_resuming_something_else_is_refused(tmp_path):
     fitted(tmp_path, folds=2)
-    with pytest.raises(ValueError, match="--resume.*another (data and )?seed: start anew without"):
+    with pytest.raises(ValueError, match="--resume.*another (data and )?seed: pass the same"):
         fitted(tmp_path, folds=2, resume=True, seed=5)
     with pytest.raises(ValueError, match="another data"):
         fitted(tmp_path, mixed(seed=3), folds=2, resume=True)

@@ -1,23 +1,29 @@
 """Run folders: what was fitted is what predicts, nothing is half written, nothing in them is ever run."""
 
+import errno
 import io
 import json
+import os
 import pickle
 import shutil
 import zipfile
+from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from full_disk import small_files
 from made_tables import mixed, write_csv
 
 from refinecal.cli._voice import worded
+from refinecal.report.page import Page
+from refinecal.report.render import write
 from refinecal.tabular.data import Options
-from refinecal.tabular.job import Interrupted, Order, do
+from refinecal.tabular.job import Interrupted, Order, _write_test_rows, do
 from refinecal.tabular.models import MODELS
-from refinecal.tabular.run import Run
+from refinecal.tabular.run import Run, _others, publish
 
 STEPS = {"logistic": 5, "mlp": 2}
 OPTIONS = {"max_steps": 6, "patience": 6, "n_threads": 1}
@@ -57,6 +63,7 @@ def test_the_folder_holds_what_it_should(finished):
 def test_a_loaded_run_predicts_what_was_fitted(tmp_path, model, folds):
     found = do(order(tmp_path, model, options={"folds": folds}))
     run = Run.load(found.path)
+    assert _others(found.path) == []
     table = pq.read_table(tmp_path / "table.parquet").take(pa.array(found.fit.data.test_places))
     probs = run.predict_proba(table)
     np.testing.assert_allclose(probs, found.fit.chosen.after, rtol=1e-6, atol=1e-9)
@@ -181,9 +188,9 @@ class Breaks(Interrupts):
 def test_an_error_keeps_finished_trainings(tmp_path):
     with pytest.raises(OSError, match="No space left on device") as caught:
         do(order(tmp_path, options={"folds": 3}), Breaks(3))
-    assert caught.value.__notes__ == ["finished trainings are kept: go on with --resume"]
     assert worded(caught.value) == (
-        "/disk: No space left on device (finished trainings are kept: go on with --resume)"
+        f"no space left on the disk of {tmp_path / 'run'}: free some and try again "
+        "(2 finished training runs kept: continue with --resume)"
     )
     assert (tmp_path / ".run.unfinished").exists()
     do(order(tmp_path, options={"folds": 3}, resume=True))
@@ -192,11 +199,157 @@ def test_an_error_keeps_finished_trainings(tmp_path):
     assert not (tmp_path / ".other.unfinished").exists()
 
 
-def test_starting_anew_says_what_is_thrown_away(tmp_path):
+def test_finished_trainings_are_not_discarded_unasked(tmp_path):
     with pytest.raises(Interrupted):
         do(order(tmp_path, options={"folds": 3}), Interrupts(3))
-    with pytest.warns(RuntimeWarning, match="thrown away: --resume keeps them"):
+    with pytest.raises(ValueError, match="has 2 finished training runs: pass --resume .*--restart"):
         do(order(tmp_path, options={"folds": 3}))
+    with pytest.raises(
+        ValueError, match="another data and seed: pass the same options, or .*--restart"
+    ):
+        do(order(tmp_path, options={"folds": 3, "seed": 1}, resume=True))
+    with pytest.raises(Interrupted) as caught:  # which has one more
+        do(order(tmp_path, options={"folds": 4, "seed": 1}, restart=True), Interrupts(4))
+    assert caught.value.finished == 3
+    do(order(tmp_path, options={"folds": 4, "seed": 1}, resume=True))
+    assert sorted(os.listdir(tmp_path)) == ["run", "table.parquet"]
+
+
+def test_what_a_killed_run_had_not_finished_is_not_in_the_way(tmp_path):
+    unfinished = tmp_path / ".run.unfinished"
+    (unfinished / "under-way").mkdir(parents=True)  # before anything else was there
+    (tmp_path / ".run.lock").write_text("1 on nowhere since long ago")
+    do(order(tmp_path, options={"folds": None}, resume=True))
+    assert sorted(os.listdir(tmp_path)) == ["run", "table.parquet"]
+
+
+class Rivals(Interrupts):
+    """Begins another fit to the same folder, when a training is finished and one is under way."""
+
+    def step(self, number, record):
+        if (self.current, number) == (2, 2):
+            before = sorted(self.folder.rglob("*"))
+            with pytest.raises(
+                ValueError, match=f"fitting .*run .process {os.getpid()} on .* since"
+            ):
+                do(order(self.folder, options={"folds": 3}, overwrite=True, restart=True))
+            assert sorted(self.folder.rglob("*")) == before
+
+
+def test_two_fits_never_share_a_folder(tmp_path):
+    first = Rivals(0)
+    first.folder = tmp_path
+    found = do(order(tmp_path, options={"folds": 3}), first)
+    assert Run.load(found.path).classes == found.fit.data.schema.classes
+    assert sorted(os.listdir(tmp_path)) == ["run", "table.parquet"]
+
+
+class Fills(Interrupts):
+    def step(self, number, record):
+        if self.current == self.number:
+            self.limit.enter_context(small_files(1000))
+
+
+@pytest.mark.parametrize("model", ["xgboost", "logistic"])
+def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(tmp_path, model):
+    given = order(tmp_path, model, options={"folds": 3})
+    fills = Fills(3)
+    with pytest.raises(OSError, match="File too large") as caught, ExitStack() as fills.limit:
+        do(given, fills)
+    assert worded(caught.value) == (
+        f"no space left for {given.out}: files may not grow so large here (see ulimit -f) "
+        "(2 finished training runs kept: continue with --resume)"
+    )
+    kept = sorted(os.listdir(tmp_path / ".run.unfinished"))
+    assert kept == ["candidate-0-fold-0", "candidate-0-fold-1", "plan.json"]
+    do(replace(given, resume=True))
+    assert sorted(os.listdir(tmp_path)) == ["run", "table.parquet"]
+
+
+@pytest.mark.parametrize("largest", [2000, 5000, 20_000])  # models, JSON, report
+def test_a_disk_that_is_full_at_the_end(tmp_path, largest):
+    given, limit = order(tmp_path, "logistic", options={"folds": 2}), ExitStack()
+
+    class FillsLate(Interrupts):
+        def training(self, number, total, max_steps):
+            if number == total and (tmp_path / ".run.unfinished/candidate-0-fold-1").exists():
+                limit.enter_context(small_files(largest))
+
+    def write_report(finished, folder):
+        write(Page("A report", "x" * 10_000), folder / "report.html")
+
+    with pytest.raises(OSError, match="no report today"):
+        do(given, on_written=fail)
+    with pytest.raises(OSError, match="File too large") as caught, limit:
+        do(replace(given, resume=True), FillsLate(0), on_written=write_report)
+    assert caught.value.filename == str(given.out)
+    kept = sorted(os.listdir(tmp_path / ".run.unfinished"))
+    assert kept == ["candidate-0-fold-0", "candidate-0-fold-1", "plan.json"]
+
+
+def fail(finished, folder):
+    raise OSError("no report today")
+
+
+def test_a_disk_that_does_not_take_a_table(finished, tmp_path):
+    with pytest.raises(OSError, match="File too large") as caught, small_files(100):
+        _write_test_rows(finished.fit, tmp_path / "rows.parquet")
+    assert caught.value.errno == errno.EFBIG  # of pyarrow, too
+
+
+# ---- other files in the folder -----------------------------------------------------------------------------
+
+
+def test_files_that_no_fit_wrote_are_kept(copy, tmp_path):
+    run = copy
+    theirs = ["notes.md", "model.ubj", "fold-1/why.txt", "plots/a.png", "plots/.draft", "fold-3/x"]
+    for name in theirs:
+        (run / name).parent.mkdir(exist_ok=True)
+        (run / name).write_text(name)
+    (run / "empty").mkdir()
+    (run / "link").symlink_to("../table.parquet")
+    before = (run / "notes.md").stat()
+    with pytest.warns(
+        RuntimeWarning, match="kept in .*copy, since no fit wrote it: 'empty', 'fold-1"
+    ):
+        do(order(tmp_path, "logistic", options={"folds": None}, out=run, overwrite=True))
+    assert all((run / name).read_text() == name for name in theirs)
+    assert (run / "notes.md").stat().st_mtime == before.st_mtime
+    assert (run / "empty").is_dir()
+    assert (run / "link").is_symlink()
+    assert sorted(path.name for path in run.glob("fold-*/*")) == ["why.txt", "x"]
+    assert Run.load(run).model == "logistic"
+    assert sorted(os.listdir(tmp_path)) == ["copy", "table.parquet"]
+
+
+def test_a_run_has_no_other_files(copy):
+    assert _others(copy) == []
+    (copy / "calibrator.json").write_text("{")
+    assert _others(copy) == []
+
+
+def test_a_file_in_the_way_of_a_new_one_is_named_and_both_are_kept(copy, tmp_path):
+    mine = copy / "model.npz"
+    mine.write_text("mine")
+    with pytest.raises(ValueError, match=r"model\.npz is not of the older run, .*: move it away"):
+        do(order(tmp_path, "logistic", options={"folds": None}, out=copy, overwrite=True))
+    assert mine.read_text() == "mine"
+    assert Run.load(copy).model == "xgboost"
+
+
+def test_a_run_that_cannot_be_published_leaves_the_older_one(copy):
+    before = sorted(copy.rglob("*"))
+    with pytest.raises(FileNotFoundError):
+        publish(copy.parent / "nothing", copy)
+    assert sorted(copy.rglob("*")) == before
+
+
+def test_a_link_to_a_run_folder_stays_one(copy, tmp_path):
+    link = tmp_path / "latest"
+    link.symlink_to(copy)
+    do(order(tmp_path, "logistic", options={"folds": None}, out=link, overwrite=True))
+    assert Run.load(copy).model == "logistic"
+    assert sorted(os.listdir(tmp_path)) == ["copy", "latest", "table.parquet"]
 
 
 def test_reports_and_metrics_name_the_classes(finished):

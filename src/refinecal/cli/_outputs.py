@@ -38,8 +38,10 @@ def check_output(path: Path, inputs: Iterable[Path], option: str) -> None:
 
 
 def check_folder(path: Path, inputs: Iterable[Path]) -> None:
-    """Refuse a run folder that holds what is read: an older run is removed as a whole."""
+    """Refuse a run folder that is, or holds, what is read."""
     for given in inputs:
+        if path.exists() and given.exists() and os.path.samefile(given, path):
+            raise ValueError(f"--out {shown(path)} is a table that is read: name a folder")
         if path.is_dir() and _is_below(given, path):
             raise ValueError(
                 f"--out {shown(path)} holds {shown(given)}, which is read: name another folder"

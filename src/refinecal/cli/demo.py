@@ -40,7 +40,9 @@ def demo(
     table = write_digits(out)
     voice.say("1. Handwritten digits, 8 x 8 pixels, from scikit-learn: which of ten is it?", "bold")
     voice.say(f"   refinecal fit {shown(table)} --target digit --model {MODEL}\n")
-    order = Order(table, "digit", out / RUN, Options(MODEL, seed=seed), overwrite=True)
+    order = Order(
+        table, "digit", out / RUN, Options(MODEL, seed=seed), overwrite=True, restart=True
+    )
     with voice.listening(), Progress(voice, MODEL) as progress:
         show_it = partial(show_data, voice, table)
         finished = do(order, progress, show_it, writer(order))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -167,9 +166,14 @@ def fit(
         Path | None, file("--out", "-o", help="The run folder to write, instead of TABLE-run.")
     ] = None,
     resume: Annotated[
-        bool, flag("--resume", help="Go on with an interrupted run: finished trainings are kept.")
+        bool, flag("--resume", help="Continue an unfinished run: finished training runs are kept.")
     ] = False,
-    overwrite: Annotated[bool, flag("--overwrite", help="Replace the run that is there.")] = False,
+    restart: Annotated[
+        bool, flag("--restart", help="Discard the unfinished run and start over.")
+    ] = False,
+    overwrite: Annotated[
+        bool, flag("--overwrite", help="Replace the run that is there; other files are kept.")
+    ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -180,6 +184,8 @@ def fit(
     from refinecal.tabular.job import Interrupted, Order, do
 
     voice = Voice(as_json, quiet, verbose)
+    if resume and restart:
+        raise typer.BadParameter("contradicts --resume: pass one of them", param_hint="--restart")
     options = Options(
         model=model,
         calibrator=calibrator,
@@ -206,16 +212,23 @@ def fit(
         delimiter,
         resume,
         overwrite,
+        restart,
     )
     check_folder(order.out, [table, *([] if test is None else [test])])
-    _check_resume(voice, order)
+    done = _check_resume(voice, order)
+
+    def begin(data: Data) -> None:
+        show_data(voice, table, data)
+        if done:
+            total = count(tune * len(data.pairs), "training run")
+            voice.say(f"resuming: {done} of {total} are done")
+
     with voice.listening(), Progress(voice, model) as progress:
         try:
-            show_it = partial(show_data, voice, table)
-            finished = do(order, progress, show_it, writer(order))
+            finished = do(order, progress, begin, writer(order))
         except Interrupted as error:
-            kept = count(error.finished, "finished training")
-            raise KeyboardInterrupt(f"{kept} kept: go on with --resume") from None
+            kept = count(error.finished, "finished training run")
+            raise KeyboardInterrupt(f"{kept} kept: continue with --resume") from None
     show(voice, finished)
     if as_json:
         from refinecal.tabular.job import metrics
@@ -234,18 +247,21 @@ def _folds(given: str) -> int | str | None:
     return None if int(given) == 1 else int(given)
 
 
-def _check_resume(voice: Voice, order: Order) -> None:
-    """Say if there is nothing to go on with."""
-    from refinecal.tabular.fitting import unfinished
+def _check_resume(voice: Voice, order: Order) -> int:
+    """Return how many training runs are done of the run to resume; say if there are none."""
+    from refinecal.tabular.run import hidden
+    from refinecal.tabular.units import Workshop
 
-    if not order.resume or unfinished(order.out).exists():
-        return
+    done = Workshop(hidden(order.out, "unfinished")).n_finished if order.resume else 0
+    if not order.resume or done:
+        return done
     if order.out.exists() and not order.overwrite:
         raise ValueError(
-            f"--resume: {shown(order.out)} is finished: there is nothing to go on with; --overwrite makes it "
-            "anew"
+            f"--resume: {shown(order.out)} is finished: there is nothing to resume; pass --overwrite to "
+            "replace it"
         )
-    voice.note("--resume: there is no unfinished run, so this one begins at the beginning")
+    voice.note("--resume: there is no unfinished run, so this one starts from the beginning")
+    return 0
 
 
 # ---- what is shown -----------------------------------------------------------------------------------------

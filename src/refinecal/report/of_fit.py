@@ -19,8 +19,8 @@ from refinecal.report.of_evaluation import (
 from refinecal.report.page import Card, Column, Figure, Page, Section, Table
 from refinecal.report.render import write
 from refinecal.report.words import spaced
-from refinecal.tabular.job import REPORT
 from refinecal.tabular.judgement import calibrated_by, how_sure, lead, name_of, order, what_to_do
+from refinecal.tabular.run import REPORT
 
 if TYPE_CHECKING:
     from refinecal.tabular.fitting import Fit

@@ -23,8 +23,8 @@ def infer_fields(
     lists: Mapping[str, Sequence[str]],
 ) -> dict[str, Any]:
     """Return the fields of a schema; ``lists`` has the names of drop, categorical and numeric."""
-    roles = check_roles(table, target, weight, group)
-    forced = check_lists(table, roles, **lists)
+    roles = check_roles(table.column_names, target, weight, group)
+    forced = check_lists(table.column_names, roles, **lists)
     marks = marks_of(table)
     columns = tuple(
         infer_column(name, table[name], forced.get(name), marks.get(name))

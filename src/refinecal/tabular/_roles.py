@@ -17,14 +17,14 @@ with needs_extra("cli", package="pyarrow"):
 
 
 def check_roles(
-    table: pa.Table, target: str, weight: str | None, group: str | None
+    columns: Sequence[str], target: str, weight: str | None, group: str | None
 ) -> dict[str, str]:
     """Return which column has which role; no column has two."""
     roles: dict[str, str] = {}
     for role, name in (("target", target), ("weight", weight), ("group", group)):
         if name is None:
             continue
-        check_column(name, table.column_names, role)
+        check_column(name, columns, role)
         if name in roles:
             raise ValueError(f"{name!r} is both {roles[name]} and {role}: name two columns")
         roles[name] = role
@@ -32,7 +32,7 @@ def check_roles(
 
 
 def check_lists(
-    table: pa.Table,
+    columns: Sequence[str],
     roles: Mapping[str, str],
     drop: Sequence[str],
     categorical: Sequence[str],
@@ -44,7 +44,7 @@ def check_lists(
         if isinstance(names, str):
             raise TypeError(f"{what} is the text {names!r}: pass a list of names, [{names!r}]")
         for name in names:
-            check_column(name, table.column_names, what)
+            check_column(name, columns, what)
             other = roles.get(name, given.get(name, what))
             if other != what:
                 raise ValueError(f"{name!r} is both {other} and {what}: leave it out of {what}")

@@ -4,7 +4,6 @@ from __future__ import annotations  # so that help() shows types by name
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -278,8 +277,3 @@ class Chooser:
             before, after = (averaged(each, known) for each in zip(*found, strict=True))
         steps = [unit.choices[name].step for unit in units]
         return Outcome(name, units[0].candidate, steps, value, before, after)
-
-
-def unfinished(run: Path) -> Path:
-    """Return the hidden folder in which a run is made."""
-    return run.parent / f".{run.name}.unfinished"

@@ -15,25 +15,30 @@ from numpy.typing import NDArray
 import refinecal
 from refinecal._checks import warn
 from refinecal._json import write_json
+from refinecal._locks import locked
+from refinecal._whole import FULL
+from refinecal.tabular._roles import check_lists, check_roles
 from refinecal.tabular.data import Data, Options, prepare
-from refinecal.tabular.files import open_table
-from refinecal.tabular.fitting import Fit, Watcher, fit, plan, unfinished
+from refinecal.tabular.files import Source, open_table
+from refinecal.tabular.fitting import Fit, Watcher, fit, plan
 from refinecal.tabular.judgement import Judgement, judge
-from refinecal.tabular.run import check_free, publish, write_model
+from refinecal.tabular.run import (
+    HISTORY,
+    METRICS,
+    REPORT,
+    TEST_ROWS,
+    check_free,
+    hidden,
+    publish,
+    write_model,
+)
 from refinecal.tabular.schema import Schema
-from refinecal.tabular.units import Workshop
+from refinecal.tabular.units import RUN, Workshop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
-
-HISTORY, METRICS, REPORT, TEST_ROWS = (
-    "history.parquet",
-    "metrics.json",
-    "report.html",
-    "test_predictions.parquet",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,10 @@ class Order:
         The run folder to be written.
     options : Options
         How to fit.
+    resume, restart : bool
+        What to do with the finished trainings of an unfinished run: keep or discard them. One is needed.
+    overwrite : bool
+        Whether to take the place of a finished run.
     """
 
     table: Path
@@ -67,6 +76,7 @@ class Order:
     delimiter: str | None = None
     resume: bool = False
     overwrite: bool = False
+    restart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,48 +125,70 @@ def do(
     -------
     Finished
     """
-    check_free(order.out, order.overwrite)
     start = time.perf_counter()
-    data = read(order)
-    if on_data is not None:
-        on_data(data)
-    where = unfinished(order.out)
-    workshop = Workshop(where, plan(data, order.options), order.resume)
-    with _tidy(workshop):
-        found = fit(data, order.options, workshop, watcher)
-        finished = Finished(order.out, found, judge(found), time.perf_counter() - start)
-        folder = where / "run"
-        folder.mkdir(exist_ok=True)
-        _write(order, finished, folder)
-        if on_written is not None:
-            on_written(finished, folder)
-        check_free(order.out, order.overwrite)  # much may have happened meanwhile
-        publish(folder, order.out)
-    workshop.close()
+    source = open_table(order.table, order.delimiter)
+    roles = check_roles(source.names, order.target, order.weight, order.group)
+    check_lists(source.names, roles, order.drop, order.categorical, order.numeric)
+    order.out.parent.mkdir(parents=True, exist_ok=True)
+    with locked(hidden(order.out, "lock"), f"fitting {order.out}", remove=True):
+        check_free(order.out, order.overwrite)
+        workshop = Workshop(hidden(order.out, "unfinished"))
+        _check_unfinished(workshop, order)
+        data = read(order, source)
+        planned = plan(data, order.options)
+        if order.resume:
+            workshop.check(planned)
+        with _tidy(workshop, order.out):
+            workshop.open(planned, order.resume)
+            if on_data is not None:
+                on_data(data)
+            found = fit(data, order.options, workshop, watcher)
+            finished = Finished(order.out, found, judge(found), time.perf_counter() - start)
+            folder = workshop.new(RUN)
+            _write(order, finished, folder)
+            if on_written is not None:
+                on_written(finished, folder)
+            check_free(order.out, order.overwrite)  # much may have happened meanwhile
+            publish(folder, order.out)
+        workshop.close()
     return finished
 
 
+def _check_unfinished(workshop: Workshop, order: Order) -> None:
+    """Refuse to discard finished trainings unasked."""
+    n = workshop.n_finished
+    if n and not (order.resume or order.restart):
+        raise ValueError(
+            f"an unfinished run of {order.out} has {n} finished training run{'s' * (n > 1)}: pass "
+            "--resume to continue it, or --restart to discard it"
+        )
+
+
 @contextmanager
-def _tidy(workshop: Workshop) -> Iterator[None]:
+def _tidy(workshop: Workshop, out: Path) -> Iterator[None]:
     """Leave nothing behind when something goes wrong but trainings that are finished and may be of use."""
     try:
         yield
-    except KeyboardInterrupt:
-        if not workshop.n_finished:
-            workshop.close()
-            raise
-        raise Interrupted(workshop.n_finished) from None
     except BaseException as error:
-        if not workshop.n_finished:
-            workshop.close()
+        kept = workshop.n_finished
+        if kept:
+            workshop.tidy()
         else:
-            error.add_note("finished trainings are kept: go on with --resume")
+            workshop.close()
+        if isinstance(error, OSError) and error.errno in FULL:
+            error.filename = str(out)  # not of a file that nobody knows, or of none
+        if kept and isinstance(error, KeyboardInterrupt):
+            raise Interrupted(kept) from None
+        if kept:
+            error.add_note(
+                f"{kept} finished training run{'s' * (kept > 1)} kept: continue with --resume"
+            )
         raise
 
 
-def read(order: Order) -> Data:
+def read(order: Order, source: Source) -> Data:
     """Read the table, find out what its columns are, and cut it into parts."""
-    table = open_table(order.table, order.delimiter).read()
+    table = source.read()
     schema = Schema.infer(
         table,
         order.target,

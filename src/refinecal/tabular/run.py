@@ -22,9 +22,9 @@ from refinecal._json import write_json
 from refinecal._predictions import averaged, widened
 from refinecal.calibrators import from_dict
 from refinecal.tabular._drift import NewRows
-from refinecal.tabular._names import shorten
+from refinecal.tabular._names import listed, shorten
 from refinecal.tabular.fitting import Fit
-from refinecal.tabular.models import MODELS, get_model
+from refinecal.tabular.models import FILES, MODELS, get_model
 from refinecal.tabular.models._base import TableModel
 from refinecal.tabular.schema import Schema
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1  # of the folder
 SCHEMA, CALIBRATOR = "schema.json", "calibrator.json"
+METRICS, REPORT = "metrics.json", "report.html"
+HISTORY, TEST_ROWS = "history.parquet", "test_predictions.parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,29 +260,88 @@ def write_model(fit: Fit, folder: Path) -> None:
     write_json(folder / SCHEMA, fit.data.schema.to_dict())
 
 
+# ---- its place ---------------------------------------------------------------------------------------------
+
+
+def hidden(run: Path, what: str) -> Path:
+    """Return a hidden place beside a run folder: for its lock, or for a run that is unfinished or old."""
+    run = Path(os.path.realpath(run))
+    return run.parent / f".{run.name}.{what}"
+
+
 def check_free(run: Path, overwrite: bool) -> None:
     """Refuse to take the place of something, unless it is a run that may be overwritten."""
     if not run.exists():
-        if _old(run).exists():  # a crash at the worst moment
-            os.replace(_old(run), run)
-        else:
+        if not hidden(run, "old").exists():
             return
+        os.replace(hidden(run, "old"), os.path.realpath(run))  # a crash at the worst moment
+    if not (run / SCHEMA).exists():
+        raise ValueError(
+            f"{run} exists and is not a run folder, so it is left alone: choose another --out"
+        )
     if not overwrite:
         raise ValueError(f"{run} exists: choose another --out, or pass --overwrite")
-    if not (run / SCHEMA).exists():
-        raise ValueError(f"--overwrite: {run} is not a run folder, so it is left alone")
-
-
-def _old(run: Path) -> Path:
-    """Return where an older run is while a newer one takes its place."""
-    return run.parent / f".{run.name}.old"
 
 
 def publish(finished: Path, run: Path) -> None:
-    """Give a finished folder its name, in the place of an older run if there is one."""
-    old = _old(run)
-    if run.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        os.replace(run, old)
-    os.replace(finished, run)
+    """Give a finished folder its name, in the place of an older run if there is one.
+
+    The older run is complete, here or hidden, until the new one has its name. Files in it that no fit wrote
+    are in both.
+    """
+    place, old = os.path.realpath(run), hidden(run, "old")
+    if not run.exists():
+        os.replace(finished, place)
+        return
+    others = _others(run)
+    for path in others:
+        _share(run / path, finished / path)
     shutil.rmtree(old, ignore_errors=True)
+    os.replace(place, old)
+    try:
+        os.replace(finished, place)
+    except BaseException:
+        if not run.exists():
+            os.replace(old, place)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+    if others:
+        warn(f"kept in {run}, since no fit wrote it: {listed(list(map(str, others)), 5)}")
+
+
+def _others(run: Path) -> list[Path]:
+    """Return what is in a run folder but was not written by the fit: files, and folders as a whole."""
+    own = {Path(name) for name in (SCHEMA, CALIBRATOR, METRICS, REPORT, HISTORY, TEST_ROWS)}
+    try:
+        found = _read_json(run, CALIBRATOR)
+        folders = {
+            _inside(run, each["folder"]).relative_to(run.resolve()) for each in found["members"]
+        }
+        models = {FILES[found["model"]]}
+    except (OSError, ValueError, KeyError, TypeError):  # damaged: what any fit may have written
+        folders = {path.relative_to(run) for path in (run, *run.glob("fold-*")) if path.is_dir()}
+        models = set(FILES.values())
+    own |= {folder / name for folder in folders for name in models}
+    folders.add(Path())
+    inside = {path.relative_to(run) for each in folders for path in (run / each).glob("*")}
+    return sorted(inside - own - folders)
+
+
+def _share(path: Path, place: Path) -> None:
+    """Give a file, or all in a folder, a second name; or a copy where there are no such links."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.copytree(path, place, symlinks=True, copy_function=_link)
+    else:
+        place.parent.mkdir(exist_ok=True)
+        _link(path, place)
+
+
+def _link(path: str | Path, place: str | Path) -> None:
+    try:
+        os.link(path, place, follow_symlinks=False)
+    except FileExistsError:
+        raise ValueError(
+            f"{path} is not of the older run, but the new one has a file of that name: move it away"
+        ) from None
+    except (OSError, NotImplementedError):
+        shutil.copy2(path, place, follow_symlinks=False)

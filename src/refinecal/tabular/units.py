@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
-from refinecal._checks import warn
 from refinecal._predictions import Predictions, widened
+from refinecal._whole import whole
 from refinecal.calibrators import from_dict
+from refinecal.tabular.models._storage import to_npz
 
-DESCRIPTION, TEST = "unit.json", "test.npz"
+DESCRIPTION, TEST, PLAN = "unit.json", "test.npz", "plan.json"
+UNDER_WAY, RUN = "under-way", "run"  # what is being written
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Unit:
             for name, choice in self.choices.items()
             if choice.test_logits is not None
         }
-        np.savez(self.folder / TEST, **logits)
+        (self.folder / TEST).write_bytes(to_npz(logits))
         description = {
             "candidate": self.candidate,
             "fold": self.fold,
@@ -109,35 +111,33 @@ class Workshop:
     ----------
     folder : Path
         Hidden beside the run that will be.
-    plan : dict
-        What must be the same for finished trainings to be of use.
-    resume : bool
-        Whether to keep those that are there.
     """
 
-    def __init__(self, folder: Path, plan: dict[str, Any], resume: bool) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        if folder.exists() and resume:
-            self._check(plan)
-        elif folder.exists():
-            if self.n_finished:
-                warn(
-                    "the finished trainings of an interrupted run are thrown away: --resume keeps them"
-                )
-            shutil.rmtree(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
 
-    def _check(self, plan: dict[str, Any]) -> None:
+    def open(self, plan: dict[str, Any], resume: bool) -> None:
+        """Begin; with the finished trainings that are there if they are to be resumed."""
+        if resume and self.n_finished:
+            return
+        self.close()
+        self.folder.mkdir(parents=True)
+        with whole(self.folder / PLAN) as part:
+            part.write_text(json.dumps(plan), encoding="utf-8")
+
+    def check(self, plan: dict[str, Any]) -> None:
+        """Refuse to resume finished trainings that another plan has led to."""
+        if not self.n_finished:
+            return
         try:
-            found = json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
+            found = json.loads((self.folder / PLAN).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             found = {}
         changed = [name for name in plan if found.get(name) != plan[name]]
         if changed:
             raise ValueError(
                 f"--resume: the unfinished run in {self.folder} was started with another "
-                f"{' and '.join(changed)}: start anew without --resume, or with the same options"
+                f"{' and '.join(changed)}: pass the same options, or discard it with --restart"
             )
 
     def finished(self, candidate: int, fold: int) -> Unit | None:
@@ -145,9 +145,9 @@ class Workshop:
         folder = self._place(candidate, fold)
         return Unit.load(folder) if folder.exists() else None
 
-    def new(self) -> Path:
-        """Return an empty folder for a training under way."""
-        folder = self.folder / "under-way"
+    def new(self, name: str = UNDER_WAY) -> Path:
+        """Return an empty folder for a training under way, or for the run."""
+        folder = self.folder / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         return folder
@@ -166,6 +166,11 @@ class Workshop:
     def n_finished(self) -> int:
         """How many trainings are there."""
         return len(list(self.folder.glob("candidate-*")))
+
+    def tidy(self) -> None:
+        """Remove what is not complete."""
+        for name in (UNDER_WAY, RUN):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
 
     def close(self) -> None:
         """Throw the folder away."""
