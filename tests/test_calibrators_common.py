@@ -140,6 +140,18 @@ def test_the_order_of_classes_does_not_matter(name, k):
 
 
 @CASES
+@pytest.mark.filterwarnings("ignore:sample_weight sums to")
+@pytest.mark.parametrize(("power", "extreme"), [(-390, -1074), (390, 1018)])
+def test_weights_that_count_as_no_row_or_as_infinitely_many(name, k, power, extreme):
+    labels, logits = drawn(50, k, confidence=2.0)
+    weights = np.random.default_rng(1).integers(0, 4, size=50).astype(np.float64)
+    usual, scaled = (
+        make(name).fit_logits(logits, labels, np.ldexp(weights, p)) for p in (power, extreme)
+    )
+    same(name, usual, scaled, k, rtol=1e-6)
+
+
+@CASES
 def test_weights_mean_repetition_and_rows_of_weight_zero_are_gone(name, k):
     labels, logits, _ = data(k)
     weights = np.random.default_rng(1).integers(0, 4, size=len(labels))

@@ -579,6 +579,24 @@ def test_only_the_ratios_of_weights_matter(sample, factor, data):
     close(scaled[:3], terms(labels, logits=logits, sample_weight=weights)[:3])
 
 
+@quick
+@given(st.integers(-1074, 1021), st.sampled_from(["hard", "soft", "single"]))
+def test_powers_of_two_times_weights_change_no_bit(power, kind):
+    """The smallest is 5e-324, which has no digits to lose: only whole multiples of it exist."""
+    labels = PROBS[::-1] if kind == "soft" else LABELS
+    logits = LOGITS.astype(np.float32) if kind == "single" else LOGITS
+    weights = 2 * WEIGHTS
+    scaled = np.ldexp(weights, power)
+    assert np.all(np.ldexp(scaled, -power) == weights)
+    ours, theirs = (rc.fit_temperature(labels, logits, w) for w in (scaled, weights))
+    assert (ours.beta, ours.loss) == (theirs.beta, theirs.loss)
+    found = terms(labels, logits=logits, sample_weight=scaled)
+    np.testing.assert_array_equal(found, terms(labels, logits=logits, sample_weight=weights))
+    for metric in rc.metrics.auroc, rc.metrics.ece, rc.metrics.smooth_ece, rc.metrics.brier_score:
+        values = [metric(LABELS, logits=logits, sample_weight=w) for w in (scaled, weights)]
+        close(*values, 1e-12)
+
+
 @pytest.mark.parametrize(
     "convert",
     [

@@ -413,7 +413,6 @@ def test_names_of_columns(arguments, error, message):
     case(r"sample_weight\[1\] is nan", sample_weight=pd.Series([1, pd.NA, 1], dtype="Int64")),
     case(r"sample_weight\[1\] is nan", sample_weight=pl.Series([1, None, 1])),
     case(r"sample_weight is zero everywhere: at least one", sample_weight=[0, 0, 0]),
-    case(r"sample_weight .*(sum|large)", sample_weight=[1e308, 1e308, 1e308]),
     case(
         r"sample_weight has shape \(2,\), but probs has 3 rows: pass \(3,\)", sample_weight=[1, 1]
     ),

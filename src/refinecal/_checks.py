@@ -399,8 +399,15 @@ def warn_if_light(weights: NDArray[np.float64], who: str) -> None:
         )
 
 
+WEIGHTS = 2.0**-400, 2.0**400  # the largest lies between: no sum or product of two overflows
+
+
 def check_weights(given: Any, n: int, scores_name: str) -> NDArray[np.float64] | None:
-    """Return weights as float64, one per row, none negative, not all zero; ``None`` if none are given."""
+    """Return weights as float64, one per row, none negative, not all zero; ``None`` if none are given.
+
+    Weights that stand for as good as no row, or for as good as infinitely many, are multiplied by a power of
+    two: they still do, but nothing computed from them is infinite, or has lost its digits to rounding.
+    """
     if given is None:
         return None
     weights = to_floats(given, "sample_weight").astype(np.float64)
@@ -415,10 +422,12 @@ def check_weights(given: Any, n: int, scores_name: str) -> NDArray[np.float64] |
             f"sample_weight[{bad[0]}] is {weights[bad[0]]:.6g}: a weight says how often the row counts, "
             "so it must be a finite number of at least 0"
         )
-    if weights.max() > np.finfo(np.float64).max / n:
-        raise ValueError("sample_weight is too large to be summed: divide it by its largest")
-    if not weights.any():
+    largest = weights.max()
+    if largest == 0:
         raise ValueError("sample_weight is zero everywhere: at least one row must count")
+    nearest = np.clip(largest, *WEIGHTS)
+    if nearest != largest:
+        weights = np.ldexp(weights, np.frexp(nearest)[1] - np.frexp(largest)[1])
     return weights
 
 
