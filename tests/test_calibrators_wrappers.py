@@ -1,5 +1,6 @@
 """Calibrators made of others: one class against the rest, against each other, and smoothing."""
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from strategies import drawn, predictions
 
 import refinecal as rc
+from refinecal import TemperatureScaling
 from refinecal.calibrators import (
     IsotonicCalibration,
     LaplaceSmoothing,
@@ -20,6 +22,7 @@ from refinecal.calibrators import (
     from_json,
 )
 from refinecal.calibrators._coupling import couple
+from refinecal.calibrators._curves import evaluate
 
 BOTH = pytest.mark.parametrize("kind", [OneVsRest, OneVsOne])
 
@@ -71,6 +74,12 @@ def ratios_of(odds):
     return ratios
 
 
+def coupled(ratios):
+    """Couple matrices of pairwise probabilities."""
+    j, i = np.tril_indices(ratios.shape[-1], -1)
+    return couple(ratios[:, j, i], ratios[:, i, j])
+
+
 @given(st.integers(3, 6), st.integers(0, 10**6))
 def test_coupling_solves_the_problem_of_wu_lin_and_weng(k, seed):
     rng = np.random.default_rng(seed)
@@ -80,7 +89,7 @@ def test_coupling_solves_the_problem_of_wu_lin_and_weng(k, seed):
     def loss(p):
         return np.sum((r.T * p[:, None] - r * p[None, :]) ** 2) / 2
 
-    found = couple(r[None])[0]
+    found = coupled(r[None])[0]
     best = minimize(
         loss,
         np.full(k, 1 / k),
@@ -98,14 +107,38 @@ def test_coupling_solves_the_problem_of_wu_lin_and_weng(k, seed):
 def test_coupling_returns_probabilities_that_all_pairs_agree_on():
     logits = np.random.default_rng(0).normal(size=(50, 5)) * 4
     odds = logits[:, :, None] - logits[:, None, :]
-    np.testing.assert_allclose(couple(ratios_of(odds)), softmax(logits, axis=1), rtol=1e-7)
+    np.testing.assert_allclose(coupled(ratios_of(odds)), softmax(logits, axis=1), rtol=1e-12)
+
+
+def solved(odds):
+    """Return the solution of the linear system of Wu, Lin and Weng for one row, to 60 digits."""
+    k = len(odds)
+    with mpmath.workdps(60):
+        r = mpmath.matrix([[1 / (1 + mpmath.exp(-mpmath.mpf(o))) for o in row] for row in odds])
+        q = mpmath.matrix(k + 1)
+        for i in range(k):
+            for j in range(k):
+                q[i, j] = -r[i, j] * r[j, i]
+            q[i, i] = sum(r[s, i] ** 2 for s in range(k) if s != i)
+            q[i, k] = q[k, i] = 1
+        found = mpmath.lu_solve(q, mpmath.matrix([0] * k + [1]))
+        return [float(found[i]) for i in range(k)]
+
+
+@pytest.mark.parametrize(("k", "scale"), [(3, 15), (5, 1), (6, 8), (9, 3), (12, 1)])
+def test_coupling_is_exact_for_small_probabilities_too(k, scale):
+    rng = np.random.default_rng(k)
+    logits, noise = scale * rng.normal(size=(8, k, 1)), rng.normal(size=(8, k, k))
+    odds = logits - logits.transpose(0, 2, 1) + noise - noise.transpose(0, 2, 1)
+    expected = np.array([solved(row) for row in odds])
+    np.testing.assert_allclose(coupled(ratios_of(odds)), expected, rtol=1e-11)
 
 
 def test_coupling_of_certain_pairs():
     order = np.triu(np.ones((4, 4)), 1)  # each beats those after it
-    np.testing.assert_allclose(couple(order[None]), [[1, 0, 0, 0]])
+    np.testing.assert_allclose(coupled(order[None]), [[1, 0, 0, 0]])
     cycle = np.array([[[0.0, 1, 0], [0, 0, 1], [1, 0, 0]]])  # each beats one, and is beaten by one
-    np.testing.assert_allclose(couple(cycle), [[1 / 3, 1 / 3, 1 / 3]])
+    np.testing.assert_allclose(coupled(cycle), [[1 / 3, 1 / 3, 1 / 3]])
 
 
 def test_one_vs_one_fits_each_pair_on_its_own_rows():
@@ -119,8 +152,37 @@ def test_one_vs_one_fits_each_pair_on_its_own_rows():
             r[:, i, j] = iso(old, labels[own] == i, odds)
             r[:, j, i] = 1 - r[:, i, j]
     fitted = OneVsOne(IsotonicCalibration(laplace=False)).fit_logits(logits, labels)
-    np.testing.assert_allclose(fitted.predict_proba_logits(new), couple(r), atol=1e-9)
+    np.testing.assert_allclose(fitted.predict_proba_logits(new), coupled(r), atol=1e-9)
     assert len(fitted.calibrators_) == 3
+
+
+CURVES = (
+    *("affine", "quadratic", "beta", "isotonic", "centred-isotonic", "venn-abers", "spline"),
+    *("cross-venn-abers", "uniform-mass", "uniform-width", "scaling-binning", "temperature"),
+)
+
+
+@pytest.mark.parametrize("name", CURVES)
+@pytest.mark.parametrize("laplace", [False, True])
+def test_the_curves_of_all_pairs_are_what_their_calibrators_say(name, laplace):
+    labels, logits = drawn(300, 5, confidence=2.0)
+    logits[:9, 2] = -np.inf
+    labels[(labels == 3) | (logits[np.arange(300), labels] == -np.inf)] = 0  # class 3 has no rows
+    fitted = OneVsOne(rc.make_calibrator(name, laplace=laplace)).fit_logits(logits, labels)
+    new = np.concatenate([logits, 1e3 * logits, np.eye(5), np.zeros((1, 5))])
+    new[-5:, 3:] = -np.inf
+    odds = new[:, 1] - new[:, 0]
+    assert np.ptp(odds[np.isfinite(odds)]) > 1e3
+    found, expected = evaluate(fitted._curves(), new), fitted._ratios(new)
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-300)
+
+
+def test_calibrators_that_are_no_curves_are_asked_pair_by_pair(monkeypatch):
+    labels, logits = drawn(90, 4)
+    curves = OneVsOne("temperature").fit_logits(logits, labels)
+    whole = curves.predict_proba_logits(logits)
+    monkeypatch.setattr(TemperatureScaling, "_curve", lambda self: None)
+    np.testing.assert_allclose(curves.predict_proba_logits(logits), whole, rtol=1e-12)
 
 
 # ---- both ------------------------------------------------------------------------------------------------
@@ -241,8 +303,9 @@ def test_arrays_of_any_kind_and_many_rows(kind, monkeypatch):
     fitted = kind("isotonic").fit_logits(single, labels)
     whole = fitted.predict_proba_logits(single)
     np.testing.assert_array_equal(whole, fitted.predict_proba_logits(single.astype(np.float64)))
-    monkeypatch.setattr(wrappers, "NUMBERS", 70)  # a few rows at a time
-    np.testing.assert_allclose(fitted.predict_proba_logits(single), whole, rtol=1e-12)
+    for name in "NUMBERS", "NEAR":
+        monkeypatch.setattr(wrappers, name, 70)  # a few rows at a time
+    np.testing.assert_array_equal(fitted.predict_proba_logits(single), whole)
 
 
 @BOTH
@@ -287,6 +350,20 @@ def test_smoothing_is_that_of_the_calibrators_themselves():
         np.testing.assert_allclose(wrapped.predict_proba_logits(logits), own, rtol=1e-12)
     assert wrapped.n_parameters == wrapped.calibrator_.n_parameters
     assert "steps" in repr(wrapped)
+
+
+@pytest.mark.parametrize("name", ["isotonic", "beta", "spline"])
+def test_smoothing_says_which_calibrator_cannot_have_three_classes(name):
+    _, logits = drawn(20, 3)
+    wrapped = rc.make_calibrator("laplace", calibrator=name)
+    message = (
+        rf"^LaplaceSmoothing\(calibrator='{name}'\): {name} calibration is for 2 classes, found 3: "
+        f"use calibrator='{name}-ovr' "
+    )
+    with pytest.raises(ValueError, match=message):
+        wrapped.fit_logits(logits, np.arange(20) % 3)
+    wrapped.set_params(calibrator=f"{name}-ovr").fit_logits(logits, np.arange(20) % 3)
+    assert rc.make_calibrator("laplace").calibrator == "isotonic"
 
 
 def test_smoothing_of_a_users_object_with_weights():

@@ -5,7 +5,7 @@ from __future__ import annotations  # so that help() shows types by name
 import inspect
 import json
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,9 @@ from refinecal._arrays import column_names, in_order
 from refinecal._checks import check_sample, check_scores, warn_if_light
 from refinecal._readers import check_threads
 from refinecal._sample import Sample
+
+if TYPE_CHECKING:
+    from refinecal.calibrators._curves import Curve
 
 
 class Calibrator(ABC):
@@ -141,10 +144,21 @@ class Calibrator(ABC):
     def _mixed(self, probs: NDArray[Any]) -> NDArray[Any]:
         """Smooth probabilities, in place."""
         if self.laplace:
-            n, k = self.n_samples_, len(self.classes_)
-            probs *= n / (n + 1)
-            probs += 1 / ((n + 1) * k)
+            factor, added = self._mixture()
+            probs *= factor
+            probs += added
         return probs
+
+    def _mixture(self) -> tuple[float, float]:
+        """Return what smoothing multiplies probabilities by, and what it adds to each."""
+        if not self.laplace:
+            return 1.0, 0.0
+        n, k = self.n_samples_, len(self.classes_)
+        return n / (n + 1), 1 / ((n + 1) * k)
+
+    def _curve(self) -> Curve | None:
+        """Return the map of two classes as a curve in their log-odds, not smoothed, if it has that form."""
+        return None
 
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():

@@ -5,7 +5,7 @@ from __future__ import annotations  # so that help() shows types by name
 import math
 import numbers
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +24,9 @@ from refinecal._readers import NOTHING, KernelReader, check_threads, reader_of, 
 from refinecal._sample import Sample, on_cpu
 from refinecal._search import MAX_BETA, Found, Reader
 from refinecal._softmax import log_softmax, scaled
+
+if TYPE_CHECKING:
+    from refinecal.calibrators._curves import Curve
 
 __all__ = ["MAX_BETA", "TemperatureFit", "TemperatureScaling", "fit_temperature"]
 
@@ -291,6 +294,11 @@ class TemperatureScaling(Calibrator):
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         return log_softmax(scaled(logits, self.beta_))
+
+    def _curve(self) -> Curve:
+        from refinecal.calibrators._curves import polynomial
+
+        return polynomial(0.0, self.beta_)
 
     def _proba(self, logits: NDArray[Any]) -> NDArray[Any]:
         probs = np.exp(scaled(logits, self.beta_))

@@ -1,23 +1,33 @@
-"""Pairwise coupling: probabilities of many classes from those of each pair."""
+"""Pairwise coupling: probabilities of many classes from those of each pair.
+
+Pairs are in the order of ``pairs``: row j of a lower triangle has the pairs of class j with those before it.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal._kernels import FAST, _inlined, _jit
+
 Floats = NDArray[np.float64]
-SMALL = 1e-6  # probabilities below are computed again, to be exact beside themselves, not beside 1
+BLOCK = 4  # classes eliminated together: each number is then read and written a quarter as often
 
 
-def couple(ratios: Floats) -> Floats:
+def couple(up: Floats, down: Floats) -> Floats:
     r"""Return the probabilities that agree best with the probabilities of pairs.
 
-    They minimise :math:`\sum_{i<j} (r_{ji} p_i - r_{ij} p_j)^2 = p^T Q p` with :math:`\sum_i p_i = 1`: they
-    solve the linear system :math:`Q p = \lambda e, e^T p = 1`. It is never singular, since
+    With :math:`r_{ij}` the probability of class i if it is i or j, they minimize
+    :math:`\sum_{i<j} (r_{ji} p_i - r_{ij} p_j)^2 = p^T Q p` with :math:`\sum_i p_i = 1`: they solve the
+    linear system :math:`Q p = \lambda e, e^T p = 1`. It is never singular, since
     :math:`r_{ij} + r_{ji} = 1`, and its solution has no negative entries.
+
+    The class t that loses to others least is set to 1, which leaves
+    :math:`Q_{BB} p_B = -Q_{Bt} + \lambda e` for the others. Everything in it but the diagonal of Q has one
+    sign, and so has everything that elimination adds up: small probabilities are as exact as large ones.
 
     Parameters
     ----------
-    ratios : ndarray of shape (n, k, k)
-        ``ratios[:, i, j]`` is the probability of i if it is i or j, 0 if i is j.
+    up, down : ndarray of shape (n, k (k - 1) / 2)
+        For each pair of classes i < j, the probability of j and that of i, which sum to 1.
 
     Returns
     -------
@@ -27,20 +37,130 @@ def couple(ratios: Floats) -> Floats:
     ----------
     Wu, Lin, Weng, "Probability estimates for multi-class classification by pairwise coupling", 2004.
     """
-    n, k, _ = ratios.shape
-    opposite = ratios.transpose(0, 2, 1)
-    products = ratios * opposite
-    own = np.square(opposite).sum(axis=2)  # the diagonal of Q
-    system = np.ones((n, k + 1, k + 1))
-    system[:, :k, :k] = -products
-    system[:, range(k), range(k)] = own
-    system[:, k, k] = 0
-    right = np.zeros((n, k + 1, 1))
-    right[:, k] = 1
-    probs = np.maximum(np.linalg.solve(system, right)[:, :k, 0], 0)
-    gaps = opposite * probs[:, :, None] - ratios * probs[:, None, :]
-    multiplier = np.square(gaps).sum(axis=(1, 2)) / 2
-    with np.errstate(divide="ignore", invalid="ignore"):  # only where not needed
-        again = ((products @ probs[:, :, None])[:, :, 0] + multiplier[:, None]) / own
-    probs = np.where(probs < SMALL, again, probs)
-    return np.asarray(probs / probs.sum(axis=1, keepdims=True))
+    n, n_pairs = up.shape
+    k = (1 + int((1 + 8 * n_pairs) ** 0.5)) // 2
+    probs = np.empty((n, k))
+    _couple_rows(up, down, probs)
+    return probs
+
+
+@_jit(fastmath=FAST)
+def _couple_rows(up, down, probs):  # type: ignore[no-untyped-def]
+    n, k = probs.shape
+    shared, own = np.empty(up.shape[1]), np.empty(k)
+    with_top, fixed, slope = np.empty(k), np.empty(k), np.empty(k)
+    for row in range(n):
+        _system(up[row], down[row], shared, own)
+        top = np.argmin(own)
+        least = own[top]
+        _part_from(top, shared, own, with_top)
+        fixed[:], slope[:] = with_top, 1.0
+        slope[top] = 0.0
+        _eliminate(shared, own, fixed, slope)
+        _substitute(shared, own, fixed, slope)
+        fixed[top] = 1.0
+        rest, rise = (
+            least,
+            1.0,
+        )  # the equation of the top class itself gives lambda, but for rounding
+        for i in range(k):
+            if i != top:
+                rest -= with_top[i] * fixed[i]
+                rise += with_top[i] * slope[i]
+        multiplier = max(rest, 0.0) / rise
+        total = _fill(fixed, slope, multiplier, probs[row])
+        multiplier = _disagreement(up[row], down[row], probs[row]) / total  # as exact as each gap
+        total = _fill(fixed, slope, multiplier, probs[row])
+        for i in range(k):
+            probs[row, i] /= total
+
+
+@_inlined(fastmath=FAST)
+def _system(up, down, shared, own):  # type: ignore[no-untyped-def]
+    """Fill minus the triangle of Q, and its diagonal."""
+    own[:] = 0.0
+    for j in range(len(own)):
+        start = j * (j - 1) // 2
+        u, v, part = up[start : start + j], down[start : start + j], shared[start : start + j]
+        total = 0.0
+        for i in range(j):
+            part[i] = u[i] * v[i]
+            own[i] += u[i] * u[i]
+            total += v[i] * v[i]
+        own[j] = total
+
+
+@_inlined()
+def _part_from(top, shared, own, with_top):  # type: ignore[no-untyped-def]
+    """Move what the other classes share with one of them out of the triangle."""
+    own[top], with_top[top] = 1.0, 0.0
+    for i in range(len(own)):
+        if i != top:
+            at = top * (top - 1) // 2 + i if i < top else i * (i - 1) // 2 + top
+            with_top[i], shared[at] = shared[at], 0.0
+
+
+@_inlined(fastmath=FAST)
+def _eliminate(shared, own, fixed, slope):  # type: ignore[no-untyped-def]
+    """Eliminate the classes from the last on, from all before it, and from both right-hand sides."""
+    for stop in range(len(own), 0, -BLOCK):
+        first = max(stop - BLOCK, 0)
+        for c in range(stop - 1, first, -1):
+            row = shared[c * (c - 1) // 2 : c * (c + 1) // 2]
+            for i in range(first, c):
+                factor = row[i] / own[c]
+                other = shared[i * (i - 1) // 2 : i * (i + 1) // 2]
+                for j in range(i):
+                    other[j] += factor * row[j]
+                own[i] -= factor * row[i]
+                fixed[i] += factor * fixed[c]
+                slope[i] += factor * slope[c]
+        if first == 0:
+            break
+        a, b, c, d = first, first + 1, first + 2, first + 3
+        row_a, row_b = shared[a * (a - 1) // 2 :], shared[b * (b - 1) // 2 :]
+        row_c, row_d = shared[c * (c - 1) // 2 :], shared[d * (d - 1) // 2 :]
+        for i in range(first):
+            by_a, by_b = row_a[i] / own[a], row_b[i] / own[b]
+            by_c, by_d = row_c[i] / own[c], row_d[i] / own[d]
+            other = shared[i * (i - 1) // 2 : i * (i + 1) // 2]
+            for j in range(i):
+                other[j] += by_a * row_a[j] + by_b * row_b[j] + by_c * row_c[j] + by_d * row_d[j]
+            own[i] -= by_a * row_a[i] + by_b * row_b[i] + by_c * row_c[i] + by_d * row_d[i]
+            fixed[i] += by_a * fixed[a] + by_b * fixed[b] + by_c * fixed[c] + by_d * fixed[d]
+            slope[i] += by_a * slope[a] + by_b * slope[b] + by_c * slope[c] + by_d * slope[d]
+
+
+@_inlined(fastmath=FAST)
+def _substitute(shared, own, fixed, slope):  # type: ignore[no-untyped-def]
+    """Solve the triangular systems that are left."""
+    for c in range(len(own)):
+        row = shared[c * (c - 1) // 2 : c * (c + 1) // 2]
+        for i in range(c):
+            fixed[c] += row[i] * fixed[i]
+            slope[c] += row[i] * slope[i]
+        fixed[c] /= own[c]
+        slope[c] /= own[c]
+
+
+@_inlined(fastmath=FAST)
+def _fill(fixed, slope, multiplier, probs):  # type: ignore[no-untyped-def]
+    """Fill the solution for one multiplier, and return its sum."""
+    total = 0.0
+    for i in range(len(probs)):
+        probs[i] = fixed[i] + multiplier * slope[i]
+        total += probs[i]
+    return total
+
+
+@_inlined(fastmath=FAST)
+def _disagreement(up, down, probs):  # type: ignore[no-untyped-def]
+    """Return the sum of squares that is minimized."""
+    total = 0.0
+    for j in range(len(probs)):
+        start = j * (j - 1) // 2
+        u, v, own = up[start : start + j], down[start : start + j], probs[j]
+        for i in range(j):
+            gap = u[i] * probs[i] - v[i] * own
+            total += gap * gap
+    return total

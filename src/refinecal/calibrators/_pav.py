@@ -85,6 +85,24 @@ def interpolate(odds, corners, shares):  # type: ignore[no-untyped-def]
     return found
 
 
+@_jit()
+def add_steps(knots, levels, more_knots, more_levels):  # type: ignore[no-untyped-def]
+    """Return the sum of two step functions; each has a level before its first knot and one from each on."""
+    m, n = len(knots), len(more_knots)
+    both, sums = np.empty(m + n), np.empty(m + n + 1)
+    i, j = 0, 0
+    sums[0] = levels[0] + more_levels[0]
+    for at in range(m + n):
+        if j == n or (i < m and knots[i] <= more_knots[j]):
+            both[at] = knots[i]
+            i += 1
+        else:
+            both[at] = more_knots[j]
+            j += 1
+        sums[at + 1] = levels[i] + more_levels[j]
+    return both, sums
+
+
 # ---- Venn-Abers ------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from refinecal.calibrators._logistic import fit_logistic
 from refinecal.calibrators._newton import Advice
 from refinecal.calibrators._two import log_shares
 from refinecal.calibrators._two_classes import shares_of, two_classes
+
+if TYPE_CHECKING:
+    from refinecal.calibrators._curves import Curve
 
 LOG2 = float(np.log(2))
 POWERS = [Advice(f"{name} scaling", "raise ridge, say to 1") for name in ("affine", "quadratic")]
@@ -82,6 +85,11 @@ class AffineScaling(Calibrator):
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         return log_shares(self.intercept_ + self.slope_ * log_odds(logits, self.limit_))
 
+    def _curve(self) -> Curve:
+        from refinecal.calibrators._curves import polynomial
+
+        return polynomial(self.intercept_, self.slope_, limit=self.limit_)
+
 
 class QuadraticScaling(Calibrator):
     r"""Calibrate two classes by a parabola in the log-odds x.
@@ -148,6 +156,11 @@ class QuadraticScaling(Calibrator):
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         x = log_odds(logits, self.limit_)
         return log_shares(self.intercept_ + (self.slope_ + self.curve_ * x) * x)
+
+    def _curve(self) -> Curve:
+        from refinecal.calibrators._curves import polynomial
+
+        return polynomial(self.intercept_, self.slope_, self.curve_, limit=self.limit_)
 
 
 class BetaCalibration(Calibrator):
@@ -223,6 +236,14 @@ class BetaCalibration(Calibrator):
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         down, up = log_shares(log_odds(logits, self.limit_)).T
         return log_shares(self.shape_a_ * up - self.shape_b_ * down + self.intercept_)
+
+    def _curve(self) -> Curve:
+        """Return log p as min(x, 0) and log(1 - p) as -max(x, 0), less what bends them at 0."""
+        from refinecal.calibrators._curves import Curve
+
+        a, b = self.shape_a_, self.shape_b_
+        lines = np.array([[self.intercept_, a], [self.intercept_, b]])
+        return Curve(np.zeros(1), lines, limit=self.limit_, bend=b - a)
 
 
 def _fit_powers(sample: Sample, limit: float, degree: int, ridge: Any) -> list[float]:

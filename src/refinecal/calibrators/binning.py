@@ -3,7 +3,7 @@
 import numbers
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,10 @@ from refinecal._sample import Sample
 from refinecal.calibrators._features import ROUNDED, log_odds, settled
 from refinecal.calibrators._registry import make_calibrator
 from refinecal.calibrators._two_classes import shares_of, two_classes
+from refinecal.calibrators.binary import AffineScaling
+
+if TYPE_CHECKING:
+    from refinecal.calibrators._curves import Curve
 
 Floats = NDArray[np.float64]
 STRATEGIES = ("quantile", "uniform")
@@ -120,6 +124,11 @@ class HistogramBinning(_Binned):
             )
         return "mass" if self.strategy == "quantile" else "width"
 
+    def _curve(self) -> "Curve":
+        from refinecal.calibrators._curves import steps
+
+        return steps(np.nextafter(self.edges_, np.inf), self.shares_)  # an edge is of the bin below
+
 
 class ScalingBinning(_Binned):
     r"""Calibrate two classes by a scaling whose values are averaged in bins.
@@ -200,6 +209,17 @@ class ScalingBinning(_Binned):
 
     def _scores(self, logits: NDArray[Any]) -> Floats:
         return log_odds(self.scaling_._log_proba(logits), np.inf)
+
+    def _curve(self) -> "Curve | None":
+        """Return the edges before scaling, if that is a rising line."""
+        from refinecal.calibrators._curves import steps
+
+        line = self.scaling_
+        if not isinstance(line, AffineScaling) or line.laplace or not line.slope_ > 0:
+            return None
+        with np.errstate(over="ignore"):
+            edges = (self.edges_ - line.intercept_) / line.slope_
+        return steps(np.nextafter(edges, np.inf), self.shares_)._replace(limit=line.limit_)
 
 
 def quantile_edges(scores: Floats, weights: Floats | None, n_bins: int) -> Floats:

@@ -2,7 +2,7 @@
 
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from refinecal._readers import NOTHING, _frozen
 from refinecal._sample import Sample
 from refinecal.calibrators import _features
 from refinecal.calibrators._two_classes import shares_of, two_classes
+
+if TYPE_CHECKING:
+    from refinecal.calibrators._curves import Curve
 
 Floats = NDArray[np.float64]
 ROUNDING = _features.ROUNDING
@@ -42,10 +45,22 @@ class _Corners(Calibrator):
         self.shares_ = np.stack([levels, levels], axis=1)[kept]
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        if not 0 < len(self.log_odds_) == len(self.shares_):  # the compiled loop would not notice
-            raise ValueError("log_odds_ and shares_ must be equally long")
+        self._check_corners()
         corners = _frozen(self.log_odds_), _frozen(self.shares_)
         return logs_of(loops().interpolate(log_odds(logits), *corners))
+
+    def _curve(self) -> "Curve":
+        from refinecal.calibrators._curves import Curve
+
+        self._check_corners()
+        pieces = np.zeros((len(self.shares_) + 1, 2))
+        pieces[0, 0], pieces[1:, 0] = self.shares_[0], self.shares_
+        pieces[1:-1, 1] = np.diff(self.shares_)
+        return Curve(self.log_odds_, pieces, is_odds=False, limit=LARGEST)
+
+    def _check_corners(self) -> None:
+        if not 0 < len(self.log_odds_) == len(self.shares_):  # the compiled loop would not notice
+            raise ValueError("log_odds_ and shares_ must be equally long")
 
 
 class IsotonicCalibration(_Corners):

@@ -16,6 +16,7 @@ from refinecal.calibrators._two_classes import shares_of, two_classes
 from refinecal.calibrators.binning import rank
 
 if TYPE_CHECKING:
+    from refinecal.calibrators._curves import Curve
     from refinecal.calibrators._pieces import Rows
 
 Floats = NDArray[np.float64]
@@ -28,7 +29,6 @@ EXACT, CLOSE = 1e-12, 1e-9  # Newton decrements of the fit, and of those that on
 MARGIN = (
     0.5  # standard errors that a looser curve must gain: fewer did worse in simulations, and more
 )
-COUNTABLE = 2.0**53  # copies that are dealt one by one
 CLOSEST = 1e-9  # of the range: knots that are closer have no piece of curve between them
 
 
@@ -130,6 +130,11 @@ class SplineCalibration(Calibrator):
             )
         return int(self.n_knots), np.array([float(self.penalty)])
 
+    def _curve(self) -> "Curve":
+        from refinecal.calibrators._curves import Curve
+
+        return Curve(self.knots_, self.pieces_, limit=self.limit_)
+
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         if self.pieces_.shape != (len(self.knots_) + 1, 4):  # in a damaged file
             raise ValueError("pieces_ must have one row more than knots_, of four numbers")
@@ -212,8 +217,7 @@ def _folds(copies: Floats, rows: "Rows") -> Iterator[Floats]:
     pack = np.cumsum(new) - 1
     masses: Floats = np.bincount(pack, copies).astype(np.float64)
     several = masses >= 2
-    dealt = np.minimum(masses[several], COUNTABLE)
-    shares = at_random(dealt, N_FOLDS) / dealt[:, None]
+    shares = at_random(masses[several], N_FOLDS) / masses[several, None]
     row = several[pack]
     for fold in range(N_FOLDS):
         out = np.minimum(np.diff(rounds + np.clip(rest - fold, 0, 1)), copies)

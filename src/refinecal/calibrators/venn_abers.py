@@ -2,7 +2,7 @@
 
 import numbers
 from abc import abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from refinecal.calibrators.isotonic import (
     loops,
     scores_of,
 )
+
+if TYPE_CHECKING:
+    from refinecal.calibrators._curves import Curve
 
 MOST = 2.0**200  # total mass up to which products of masses are far from overflow
 
@@ -132,6 +135,18 @@ class VennAbers(_Intervals):
         upper = self.upper_shares_[loops().places(odds - margin, last)]
         return np.stack([lower, upper], axis=1)
 
+    def _curve(self) -> "Curve":
+        from refinecal.calibrators._curves import steps
+
+        low, high = self.lower_log_odds_, self.upper_log_odds_
+        if len(low) + 1 != len(self.lower_shares_) or len(high) + 1 != len(self.upper_shares_):
+            raise ValueError("shares must have one entry more than log_odds")  # in a damaged file
+        low = low - ROUNDING * np.maximum(1, np.abs(low))
+        high = high + ROUNDING * np.maximum(1, np.abs(high))
+        zeros, ones = -np.log1p(-self.lower_shares_), np.log(self.upper_shares_)
+        knots, levels = loops().add_steps(low, zeros, high, ones)
+        return steps(knots, levels, is_odds=True)
+
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         lower, upper = self._interval(logits).T
         logs = np.stack([np.log1p(-lower), np.log(upper)], axis=1)
@@ -219,6 +234,15 @@ class CrossVennAbers(_Intervals):
             ones = np.mean([np.log(part) for part in found], axis=0)
             zeros = np.mean([np.log1p(-part) for part in found], axis=0)
         return np.asarray(np.exp(ones - np.logaddexp(ones, zeros)))
+
+    def _curve(self) -> "Curve":
+        from refinecal.calibrators._curves import steps
+
+        parts = [member._curve() for member in self.calibrators_]
+        knots, levels = parts[0].knots, parts[0].pieces[:, 0]
+        for part in parts[1:]:
+            knots, levels = loops().add_steps(knots, levels, part.knots, part.pieces[:, 0])
+        return steps(knots, levels / len(parts), is_odds=True)
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         logs = np.mean([member._map(logits) for member in self.calibrators_], axis=0)

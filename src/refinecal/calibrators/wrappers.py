@@ -3,21 +3,26 @@
 from __future__ import annotations  # so that help() shows types by name
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
 from refinecal._ranking import log_odds
-from refinecal._sample import Sample, on_cpu, row_slices
+from refinecal._sample import Sample, on_cpu
 from refinecal._softmax import log_softmax
 from refinecal._user_calibrator import UserCalibrator, prepare
-from refinecal.calibrators._coupling import couple
+
+if TYPE_CHECKING:
+    from refinecal.calibrators._curves import Curves
 
 Floats = NDArray[np.float64]
 NUMBERS = 2**22  # worked on together: 32 MB
+NEAR = 2**19  # numbers that stay in a cache, 4 MB
+SEVERAL = 16  # rows that are worth a look at the curves of all pairs
 
 
 class _Wrapper(Calibrator):
@@ -115,7 +120,12 @@ class LaplaceSmoothing(_Wrapper):
         return self.calibrator_._summary()
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        self.calibrator_ = prepare(self.calibrator)._fit_sample(on_cpu(sample), threads, start)
+        try:
+            self.calibrator_ = prepare(self.calibrator)._fit_sample(on_cpu(sample), threads, start)
+        except ValueError as error:  # such as one about classes: of what is smoothed, not of this
+            raise ValueError(
+                f"LaplaceSmoothing(calibrator={self.calibrator!r}): {error}"
+            ) from error
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         return self.calibrator_._map(logits)
@@ -149,8 +159,8 @@ class _Binary(_Wrapper):
         """Return the binary problems that the rows make."""
 
     @abstractmethod
-    def _join(self, logits: Floats) -> Floats:
-        """Return the logarithms of the probabilities of some rows."""
+    def _joint(self) -> tuple[Callable[[Floats], Floats], int]:
+        """Return what gives the logarithms of the probabilities of some rows, and of how many at once."""
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         sample = on_cpu(sample).counted()
@@ -172,10 +182,10 @@ class _Binary(_Wrapper):
         if logits.shape[1] == 2:
             return self.calibrators_[0]._log_proba(logits)
         logs = np.empty(logits.shape)
-        step = max(1, NUMBERS // len(self.members_))
+        join, step = self._joint()
         for start in range(0, len(logits), step):
             rows = slice(start, start + step)
-            logs[rows] = self._join(logits[rows].astype(np.float64))
+            logs[rows] = join(logits[rows].astype(np.float64))
         return logs
 
     def _proba(self, logits: NDArray[Any]) -> NDArray[Any]:
@@ -240,6 +250,9 @@ class OneVsRest(_Binary):
             else:
                 yield _soft(logits, sample.soft[:, j], sample.weights)
 
+    def _joint(self) -> tuple[Callable[[Floats], Floats], int]:
+        return self._join, max(1, NUMBERS // len(self.members_))
+
     def _join(self, logits: Floats) -> Floats:
         odds = log_odds(logits)
         logs = [self._solve(j, _columns(odds[:, j]))[:, 1] for j in range(odds.shape[1])]
@@ -298,15 +311,44 @@ class OneVsOne(_Binary):
             weights = None if sample.weights is None else sample.weights[rows]
             yield Sample(labels, _two(sample.logits[rows], i, j), weights)
 
-    def _join(self, logits: Floats) -> Floats:
-        n, k = logits.shape
-        ratios, probs = np.zeros((k, k, n)), np.empty((n, k))
-        for problem, (i, j) in enumerate(_pairs(k)):
-            ratios[i, j], ratios[j, i] = np.exp(self._solve(problem, _two(logits, i, j))).T
-        for rows in row_slices(n, 8 * k * k):  # what stays in the cache
-            probs[rows] = couple(np.ascontiguousarray(ratios[:, :, rows].transpose(2, 0, 1)))
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(probs))
+    def _joint(self) -> tuple[Callable[[Floats], Floats], int]:
+        from refinecal.calibrators._coupling import couple
+        from refinecal.calibrators._curves import evaluate
+
+        curves, n_pairs = self._curves(), len(self.members_)
+        ratios = self._ratios if curves is None else partial(evaluate, curves)
+
+        def join(logits: Floats) -> Floats:
+            with np.errstate(divide="ignore"):
+                return np.asarray(np.log(couple(*ratios(logits))))
+
+        return join, max(1, NUMBERS // n_pairs if curves is None else max(SEVERAL, NEAR // n_pairs))
+
+    def _curves(self) -> Curves | None:
+        """Return the curves of all pairs; nothing if a calibrator has none."""
+        from refinecal.calibrators._curves import pack, polynomial
+
+        curves, mix, given = [], [], polynomial(0.0, 1.0)
+        for member, (first, second) in zip(self.members_, self.expected_, strict=True):
+            curve = self.calibrators_[member]._curve() if member >= 0 else given
+            if curve is None:
+                return None
+            curves.append(curve)
+            if member >= 0:
+                factor, added = self.calibrators_[member]._mixture()
+                mix.append((factor, added, added))
+            else:  # one of the labels is missing, if any
+                factor = 1 / (1 + first + second)
+                mix.append((factor, second * factor, first * factor))
+        return pack(curves, mix)
+
+    def _ratios(self, logits: Floats) -> tuple[Floats, Floats]:
+        """Return the probabilities of the second and of the first class of each pair, one pair at a time."""
+        up, down = np.empty((2, len(logits), len(self.members_)))
+        for problem, (i, j) in enumerate(_pairs(logits.shape[1])):
+            logs = self._solve(problem, _two(logits, i, j))
+            down[:, problem], up[:, problem] = np.exp(logs).T
+        return up, down
 
 
 def _pairs(k: int) -> list[tuple[int, int]]:
