@@ -6,6 +6,7 @@ With :math:`m_i = x_i \cdot \theta + o_i` and the share :math:`s_i` of class 1, 
 """
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -78,18 +79,10 @@ def fit_logistic(
         shift = rest @ columns + (shift if len(shift) else 0.0)
         columns, penalty = basis.T @ columns, basis.T @ penalty @ basis
 
-    def mean_loss(theta: NDArray[Any]) -> tuple[float, NDArray[Any], NDArray[Any]]:
-        gradient, hessian = np.zeros(len(theta)), np.zeros_like(penalty)
-        loss = read_logistic(columns, target, heavy, shift, theta, gradient, hessian)
-        away = theta - middle
-        pull = penalty @ away
-        return (
-            loss / n + 0.5 * float(away @ pull),
-            gradient / n + pull,
-            hessian / n + penalty,
-        )
-
-    found = minimise(mean_loss, np.zeros(basis.shape[1])).said(advice)
+    given = (
+        np.ascontiguousarray(part) for part in (columns, target, heavy, shift, penalty, middle)
+    )
+    found = minimise(partial(read_logistic, *given), np.zeros(basis.shape[1])).said(advice)
     return np.asarray((rest + basis @ found) / scale)
 
 
@@ -135,9 +128,10 @@ def well_scaled(data: NDArray[Any], penalty: NDArray[Any]) -> NDArray[Any]:
 
 
 @_jit(fastmath=FAST)
-def read_logistic(x, shares, weights, offset, theta, gradient, hessian):  # type: ignore[no-untyped-def]
-    """Return the sum of the losses; add theirs to gradient and Hessian. x has one row per feature."""
-    n = x.shape[1]
+def read_logistic(x, shares, weights, offset, penalty, middle, theta):  # type: ignore[no-untyped-def]
+    """Return the mean loss with its penalty, the gradient and the Hessian. x has one row per feature."""
+    d, n = x.shape
+    gradient, hessian = np.zeros(d), np.zeros((d, d))
     margin, rest = np.empty(BLOCK), np.empty(BLOCK)
     residual, curve = np.empty(BLOCK), np.empty(BLOCK)
     loss = 0.0
@@ -147,10 +141,17 @@ def read_logistic(x, shares, weights, offset, theta, gradient, hessian):  # type
         _margins(x, start, stop, offset[start:stop], theta, margin)
         loss += _losses(margin, own, heavy, rest, residual, curve)
         _gather(x, start, stop, residual, curve, margin, gradient, hessian)
-    for j in range(len(x)):
-        for i in range(j):
+    loss /= n
+    for j in range(d):
+        pull = 0.0
+        for i in range(d):
+            pull += penalty[j, i] * (theta[i] - middle[i])
+        loss += 0.5 * pull * (theta[j] - middle[j])
+        gradient[j] = gradient[j] / n + pull
+        for i in range(j + 1):
+            hessian[i, j] = hessian[i, j] / n + penalty[i, j]
             hessian[j, i] = hessian[i, j]
-    return loss
+    return loss, gradient, hessian
 
 
 @_inlined(fastmath=FAST)

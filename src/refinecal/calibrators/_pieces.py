@@ -66,16 +66,43 @@ def mean_loss(
     rows: Rows, maps: Floats, ridge: Floats, theta: Floats
 ) -> tuple[float, Floats, Floats]:
     """Return the mean log loss plus half the penalty, its gradient and its Hessian."""
-    pieces, _, m = maps.shape
-    slopes, bends = np.zeros((pieces, 4)), np.zeros((pieces, 7))
-    loss = read_pieces(*rows[:4], maps @ theta, slopes, bends)
-    hankel = bends[:, np.add.outer(np.arange(4), np.arange(4))]
-    flat = maps.reshape(-1, m)
-    hessian = flat.T @ (hankel @ maps).reshape(-1, m) / rows.total
-    hessian.flat[:: m + 1] += ridge
-    pull = ridge * theta
-    value = loss / rows.total + 0.5 * float(theta @ pull)
-    return value, flat.T @ slopes.ravel() / rows.total + pull, hessian
+    value, gradient, hessian = _mean_loss(*rows, maps, ridge, theta)
+    return value, gradient, hessian
+
+
+@_jit(fastmath=FAST)
+def _mean_loss(first, places, shares, weights, total, maps, ridge, theta):  # type: ignore[no-untyped-def]
+    n_pieces, _, m = maps.shape
+    pieces, slopes, bends = (
+        np.zeros((n_pieces, 4)),
+        np.zeros((n_pieces, 4)),
+        np.zeros((n_pieces, 7)),
+    )
+    for piece in range(n_pieces):
+        for power in range(4):
+            for i in range(m):
+                pieces[piece, power] += maps[piece, power, i] * theta[i]
+    value = _read_pieces(first, places, shares, weights, pieces, slopes, bends) / total
+    gradient, hessian, bent = np.zeros(m), np.zeros((m, m)), np.empty((4, m))
+    for piece in range(n_pieces):
+        own, slope, bend = maps[piece], slopes[piece], bends[piece]
+        for power in range(4):
+            for i in range(m):
+                gradient[i] += own[power, i] * slope[power]
+                low = bend[power] * own[0, i] + bend[power + 1] * own[1, i]
+                bent[power, i] = low + bend[power + 2] * own[2, i] + bend[power + 3] * own[3, i]
+        for i in range(m):
+            a, b, c, d, row = own[0, i], own[1, i], own[2, i], own[3, i], hessian[i]
+            for j in range(i + 1):
+                row[j] += a * bent[0, j] + b * bent[1, j] + c * bent[2, j] + d * bent[3, j]
+    for i in range(m):
+        pull = ridge[i] * theta[i]
+        value += 0.5 * theta[i] * pull
+        gradient[i] = gradient[i] / total + pull
+        for j in range(i + 1):
+            hessian[i, j] = hessian[i, j] / total + (ridge[i] if i == j else 0.0)
+            hessian[j, i] = hessian[i, j]
+    return value, gradient, hessian
 
 
 def row_losses(rows: Rows, pieces: Floats) -> Floats:
@@ -95,8 +122,8 @@ def take(rows: Rows, weights: Floats) -> Rows:
     return Rows(first, rows.places[kept], rows.shares[kept], heavy[:0] if once else heavy, total)
 
 
-@_jit(fastmath=FAST)
-def read_pieces(first, places, shares, weights, pieces, slopes, bends):  # type: ignore[no-untyped-def]
+@_inlined(fastmath=FAST)
+def _read_pieces(first, places, shares, weights, pieces, slopes, bends):  # type: ignore[no-untyped-def]
     """Return the sum of the losses; add residuals and curvatures times powers of u, piece by piece."""
     margin, rest = np.empty(BLOCK), np.empty(BLOCK)
     residual, curve = np.empty(BLOCK), np.empty(BLOCK)

@@ -13,7 +13,6 @@ from refinecal._sample import Sample
 from refinecal.calibrators._features import ROUNDED, log_odds, settled
 from refinecal.calibrators._registry import make_calibrator
 from refinecal.calibrators._two_classes import shares_of, two_classes
-from refinecal.calibrators.binary import AffineScaling
 
 if TYPE_CHECKING:
     from refinecal.calibrators._curves import Curve
@@ -213,6 +212,7 @@ class ScalingBinning(_Binned):
     def _curve(self) -> "Curve | None":
         """Return the edges before scaling, if that is a rising line."""
         from refinecal.calibrators._curves import steps
+        from refinecal.calibrators.binary import AffineScaling
 
         line = self.scaling_
         if not isinstance(line, AffineScaling) or line.laplace or not line.slope_ > 0:

@@ -13,7 +13,6 @@ from refinecal._sample import Sample, on_cpu
 from refinecal._softmax import log_softmax
 from refinecal.calibrators._columns import gap_columns
 from refinecal.calibrators._features import best_beta, even_weights, finite_gaps, gap_limit
-from refinecal.calibrators._newton import newton_step
 
 Array = NDArray[np.float64]
 
@@ -116,6 +115,8 @@ def mixture_weights(parts: Array, shares: Array) -> Array:
     negative becomes 0, and comes back by a step of its own if its slope is negative once the others are
     settled.
     """
+    from refinecal.calibrators._newton import newton_step
+
     weights = np.full(len(parts), 1 / len(parts))
     free = np.ones(len(parts), dtype=bool)
     mixed = weights @ parts

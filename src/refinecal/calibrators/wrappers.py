@@ -309,7 +309,7 @@ class OneVsOne(_Binary):
             rows = np.concatenate([own[i], own[j]])
             labels = np.repeat([0, 1], [len(own[i]), len(own[j])])
             weights = None if sample.weights is None else sample.weights[rows]
-            yield Sample(labels, _two(sample.logits[rows], i, j), weights)
+            yield Sample(labels, _two(sample.logits, i, j, rows), weights)
 
     def _joint(self) -> tuple[Callable[[Floats], Floats], int]:
         from refinecal.calibrators._coupling import couple
@@ -360,10 +360,11 @@ def _columns(odds: Floats) -> Floats:
     return np.stack([-np.maximum(odds, 0), np.minimum(odds, 0)], axis=1)
 
 
-def _two(logits: NDArray[Any], i: int, j: int) -> Floats:
-    """Return the logits of two classes; where both are impossible, they are equally so."""
-    pair = logits[:, [i, j]].astype(np.float64)
-    pair[np.isneginf(pair).all(axis=1)] = 0
+def _two(logits: NDArray[Any], i: int, j: int, rows: Any = slice(None)) -> Floats:
+    """Return the logits of two classes, i < j; where both are impossible, they are equally so."""
+    pair = np.array(logits[:, i : j + 1 : j - i][rows], dtype=np.float64, order="C")
+    if pair.min(initial=0) == -np.inf:
+        pair[np.isneginf(pair).all(axis=1)] = 0
     return pair
 
 
@@ -378,7 +379,7 @@ def _soft_pair(sample: Sample, soft: Floats, i: int, j: int) -> Sample:
     mass = soft[:, i] + soft[:, j]
     rows = np.flatnonzero(mass)
     weights = mass[rows] * (1 if sample.weights is None else sample.weights[rows])
-    return _soft(_two(sample.logits[rows], i, j), soft[rows, j] / mass[rows], weights)
+    return _soft(_two(sample.logits, i, j, rows), soft[rows, j] / mass[rows], weights)
 
 
 def _masses(problem: Sample) -> Floats:
