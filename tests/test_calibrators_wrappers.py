@@ -357,7 +357,7 @@ def test_smoothing_says_which_calibrator_cannot_have_three_classes(name):
     _, logits = drawn(20, 3)
     wrapped = rc.make_calibrator("laplace", calibrator=name)
     message = (
-        rf"^LaplaceSmoothing\(calibrator='{name}'\): {name} calibration is for 2 classes, found 3: "
+        rf"^LaplaceSmoothing of {name}: {name} calibration is for 2 classes, found 3: "
         f"use calibrator='{name}-ovr' "
     )
     with pytest.raises(ValueError, match=message):

@@ -123,9 +123,7 @@ class LaplaceSmoothing(_Wrapper):
         try:
             self.calibrator_ = prepare(self.calibrator)._fit_sample(on_cpu(sample), threads, start)
         except ValueError as error:  # such as one about classes: of what is smoothed, not of this
-            raise ValueError(
-                f"LaplaceSmoothing(calibrator={self.calibrator!r}): {error}"
-            ) from error
+            raise ValueError(f"LaplaceSmoothing of {self.calibrator}: {error}") from error
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         return self.calibrator_._map(logits)
