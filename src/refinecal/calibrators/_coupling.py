@@ -136,11 +136,11 @@ def _substitute(shared, own, fixed, slope):  # type: ignore[no-untyped-def]
     """Solve the triangular systems that are left."""
     for c in range(len(own)):
         row = shared[c * (c - 1) // 2 : c * (c + 1) // 2]
+        constant, rise = fixed[c], slope[c]
         for i in range(c):
-            fixed[c] += row[i] * fixed[i]
-            slope[c] += row[i] * slope[i]
-        fixed[c] /= own[c]
-        slope[c] /= own[c]
+            constant += row[i] * fixed[i]
+            rise += row[i] * slope[i]
+        fixed[c], slope[c] = constant / own[c], rise / own[c]
 
 
 @_inlined(fastmath=FAST)

@@ -102,20 +102,29 @@ def _evaluate(columns, begin, knots, pieces, powers, is_odds, limit, bend, mix, 
             _polynomials(x, own, table, powers[pair], at, place, value)
             if bend[pair] != 0.0:
                 _add_bend(x, bend[pair], place, rest, value)
-            factor, more_down, more_up = mix[pair]
             if is_odds[pair]:
-                for r in range(n):
-                    t = -abs(value[r]) * LOG2_E
-                    e = exp2(-1022.0 if t < -1022.0 else t)
-                    e = 0.0 if t < -1022.0 else e
-                    q = 1.0 / (1.0 + e)
-                    up[r, pair] = factor * (q if value[r] > 0 else e * q) + more_up
-                    down[r, pair] = factor * (e * q if value[r] > 0 else q) + more_down
+                _shares(value, rest)
             else:
                 for r in range(n):
-                    up[r, pair] = factor * value[r] + more_up
-                    down[r, pair] = factor * (1.0 - value[r]) + more_down
+                    rest[r] = 1.0 - value[r]
+            factor, more_down, more_up = mix[pair]
+            for r in range(n):
+                up[r, pair] = factor * value[r] + more_up
+                down[r, pair] = factor * rest[r] + more_down
             pair += 1
+
+
+@_inlined(fastmath=FAST)
+def _shares(value, rest):  # type: ignore[no-untyped-def]
+    """Turn log-odds into the probability of class 1, and fill that of class 0."""
+    for r in range(len(value)):
+        t = -abs(value[r]) * LOG2_E
+        e = exp2(-1022.0 if t < -1022.0 else t)
+        e = 0.0 if t < -1022.0 else e
+        likely = 1.0 / (1.0 + e)
+        above = value[r] > 0
+        value[r] = likely if above else e * likely
+        rest[r] = e * likely if above else likely
 
 
 @_inlined(fastmath=FAST)
