@@ -579,7 +579,6 @@ def test_only_the_ratios_of_weights_matter(sample, factor, data):
     close(scaled[:3], terms(labels, logits=logits, sample_weight=weights)[:3])
 
 
-@quick
 @given(st.integers(-1074, 1021), st.sampled_from(["hard", "soft", "single"]))
 def test_powers_of_two_times_weights_change_no_bit(power, kind):
     """The smallest is 5e-324, which has no digits to lose: only whole multiples of it exist."""
