@@ -5,10 +5,10 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def needs_extra(extra: str, package: str) -> Iterator[None]:
-    """Say how to get ``package`` if importing it inside the block fails because it is absent.
+def needs_extra(extra: str, package: str, *others: str) -> Iterator[None]:
+    """Say how to get ``package``, or one of the others, if importing it in the block fails for want of it.
 
-    A package that is there but broken shows its own error.
+    A package that is there but broken shows its own error; of blocks within blocks, the innermost is heard.
 
     >>> with needs_extra("nowhere", package="no_such_package"):
     ...     import no_such_package
@@ -19,9 +19,7 @@ def needs_extra(extra: str, package: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name != package:
-            raise
-        raise ModuleNotFoundError(
-            f"{package} is not installed; get it with: pip install 'refinecal[{extra}]'",
-            name=package,
-        ) from error
+        said = f"{error.name} is not installed; get it with: pip install "
+        if error.name in (package, *others) and not str(error).startswith(said):
+            error.msg = f"{said}'refinecal[{extra}]'"
+        raise

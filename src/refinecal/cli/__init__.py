@@ -2,6 +2,8 @@
 
 import sys
 
+from refinecal._optional import needs_extra
+
 PACKAGES = ("typer", "rich")
 
 
@@ -11,12 +13,12 @@ def main() -> None:
 
     _interrupts.install()
     try:
-        from refinecal.cli.app import app
+        with needs_extra("cli", *PACKAGES):
+            import rich  # noqa: F401  # which typer imports when it writes
+
+            from refinecal.cli.app import app
     except ModuleNotFoundError as error:
         if error.name not in PACKAGES:
             raise
-        sys.exit(
-            f"refinecal: {error.name} is not installed; get the command line with: "
-            "pip install 'refinecal[cli]'"
-        )
+        sys.exit(f"error: {error}")
     app(prog_name="refinecal")

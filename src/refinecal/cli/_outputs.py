@@ -22,6 +22,8 @@ def check_report(path: Path | None, inputs: Iterable[Path]) -> None:
             f"{path} does not end in .html: a report is an HTML page", param_hint="--report"
         )
     check_output(path, inputs, "--report")
+    import jinja2  # noqa: F401  # if it is missing, say so now and not after the work
+    import matplotlib  # noqa: F401
 
 
 def check_output(path: Path, inputs: Iterable[Path], option: str) -> None:

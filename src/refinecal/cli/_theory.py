@@ -202,6 +202,9 @@ def check_figure(path: Path | None, table: str) -> Path | None:
     beside = path.with_suffix(f".{table}")
     for each in (path, beside):
         check_output(each, (), "--out")
+    import matplotlib  # noqa: F401  # if it is missing, say so now and not after the work
+    import pyarrow  # noqa: F401
+
     if beside.exists() and not _is_ours(beside):
         raise ValueError(
             f"--out: the table beside the figure would take the place of {shown(beside)}, which is none of "

@@ -16,6 +16,7 @@ from typing import Any, ParamSpec
 import typer
 
 from refinecal._json import plain
+from refinecal._optional import needs_extra
 from refinecal._whole import FULL
 from refinecal.cli import _interrupts, _tables
 from refinecal.cli._words import clean, on_the_command_line
@@ -25,6 +26,7 @@ from refinecal.report.words import spaced
 P = ParamSpec("P")
 
 FAILED = 1
+PACKAGES = ("jinja2", "matplotlib", "pandas", "pyarrow")  # of the extra, beside typer and rich
 EXPECTED = (
     ValueError,
     OSError,
@@ -117,7 +119,8 @@ def command(example: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
         def run(*args: P.args, **options: P.kwargs) -> None:
             _interrupts.begin()
             try:
-                function(*args, **options)
+                with needs_extra("cli", *PACKAGES):
+                    function(*args, **options)
             except KeyboardInterrupt as error:
                 _interrupts.end()
                 more = f"; {error}" if str(error) else ""

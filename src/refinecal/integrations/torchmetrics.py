@@ -16,7 +16,7 @@ from refinecal._user_calibrator import prepare
 from refinecal.decomposition import Decomposition, check_cv, decompose_sample
 from refinecal.losses import ProperLoss, get_loss
 
-with needs_extra("torchmetrics", package="torchmetrics"):
+with needs_extra("torchmetrics", "torchmetrics", "torch"):
     import torch
     from torch import Tensor
     from torchmetrics import Metric

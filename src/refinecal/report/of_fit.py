@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from refinecal._optional import needs_extra
 from refinecal.report.cells import number
 from refinecal.report.of_evaluation import (
     SQUARE,
@@ -34,6 +35,9 @@ MOST_LEAKS = 5  # that are named at the top
 
 def writer(given: Order) -> Callable[[Finished, Path], None]:
     """Return what adds the report to the folder of a run."""
+    with needs_extra("cli", "jinja2", "matplotlib"):
+        import jinja2  # noqa: F401  # now, not after the training
+        import matplotlib  # noqa: F401
 
     def add(finished: Finished, folder: Path) -> None:
         write(page(finished, given), folder / REPORT)
