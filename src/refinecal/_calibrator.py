@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from refinecal._arrays import column_names, in_order
 from refinecal._checks import check_sample, check_scores, warn_if_light
+from refinecal._keywords import check_keywords
 from refinecal._readers import check_threads
 from refinecal._sample import Sample
 
@@ -227,6 +228,10 @@ class Calibrator(ABC):
                 "refinecal.calibrators.from_json, which returns whatever it is"
             )
         return found
+
+    def __init_subclass__(cls) -> None:
+        if "__init__" in cls.__dict__ and cls.__module__.startswith("refinecal."):
+            cls.__init__ = check_keywords()(cls.__init__)  # type: ignore[method-assign]
 
     # What scikit-learn asks of an estimator, without importing it.
 

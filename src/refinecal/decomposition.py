@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refinecal._checks import HARD, check_sample, check_scores, is_hard, warn
+from refinecal._keywords import check_keywords
 from refinecal._readers import check_threads
 from refinecal._sample import Sample, on_cpu
 from refinecal._search import MAX_BETA
@@ -130,6 +131,7 @@ def _verdict(beta: float, risk: float) -> str:
     return ": over-confident" if beta < 1 else ": under-confident"
 
 
+@check_keywords()
 def decompose(
     y_true: Any,
     probs: Any = None,
@@ -291,6 +293,7 @@ class Options(TypedDict, total=False):
     n_threads: int | None
 
 
+@check_keywords(Options)
 def refinement_error(y_true: Any, probs: Any = None, **options: Unpack[Options]) -> float:
     """Return the loss left after the best calibration.
 
@@ -313,6 +316,7 @@ def refinement_error(y_true: Any, probs: Any = None, **options: Unpack[Options])
     return decompose(y_true, probs, **options).refinement
 
 
+@check_keywords(Options)
 def calibration_error(y_true: Any, probs: Any = None, **options: Unpack[Options]) -> float:
     """Return the loss that calibration removes.
 

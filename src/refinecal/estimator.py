@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from refinecal._checks import warn
 from refinecal._inputs import check_known, check_rows, check_table
+from refinecal._keywords import check_keywords
 from refinecal._predictions import (
     averaged,
     is_frozen,
@@ -129,6 +130,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
     history_: list[dict[str, float]]
     classes_: NDArray[Any]
 
+    @check_keywords()
     def __init__(
         self,
         estimator: Any = None,

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from refinecal._arrays import to_numpy
 from refinecal._checks import fail_choice
+from refinecal._keywords import check_keywords
 from refinecal._stored import LABELS, Layout, Stage, read_stages
 from refinecal._text import fixed, shortened
 from refinecal.losses import ProperLoss
@@ -97,6 +98,7 @@ class PostMortem:
         return "\n".join(lines)
 
 
+@check_keywords()
 def post_mortem(
     files: str | PathLike[str] | Iterable[str | PathLike[str]],
     y_val: Any = None,

@@ -9,6 +9,7 @@ import numpy as np
 
 from refinecal._arrays import to_numpy
 from refinecal._checks import warn
+from refinecal._keywords import check_keywords
 from refinecal._predictions import mended, predictions_of
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 
@@ -85,6 +86,7 @@ class RefinementScorer:
         return True
 
 
+@check_keywords(RefinementMonitor)
 def refinement_scorer(**options: Unpack[MonitorOptions]) -> RefinementScorer:
     """Return a scorer for ``GridSearchCV(scoring=...)``, ``cross_val_score`` and Optuna objectives.
 

@@ -5,6 +5,7 @@ from __future__ import annotations  # so that help() shows types by name
 from collections.abc import Iterable, Mapping, Sized
 from typing import Any
 
+from refinecal._keywords import check_keywords
 from refinecal.stopping import RefinementMonitor
 
 __all__ = ["select"]
@@ -12,6 +13,7 @@ __all__ = ["select"]
 _MISSING = object()
 
 
+@check_keywords(RefinementMonitor)
 def select(
     y_val: Any,
     probs: Any = None,

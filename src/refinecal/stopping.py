@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from refinecal._arrays import to_floats
 from refinecal._calibrator import Calibrator
 from refinecal._checks import check_sample, fail_choice, warn
+from refinecal._keywords import check_keywords
 from refinecal._known import KnownLabels
 from refinecal._later import Later
 from refinecal._optional import needs_extra
@@ -66,6 +67,7 @@ class MonitorOptions(TypedDict, total=False):
     metric: Any
     also: Iterable[Any]
     min_delta: float
+    stop_on: Literal["metric", "all"] | Iterable[str]
     loss: str | ProperLoss
     calibrator: Any
     final: Any
@@ -129,6 +131,7 @@ class RefinementMonitor:
     Section 4 of the paper.
     """
 
+    @check_keywords()
     def __init__(
         self,
         metric: Any = "refinement",
@@ -147,7 +150,7 @@ class RefinementMonitor:
         if isinstance(also, str | Metric) or callable(also):
             also = (also,)
         self.metrics = _check_names(get_metrics([metric, *also]))
-        self.patience = _check_patience(patience)
+        self.patience = check_patience(patience)
         self.min_delta = _check_min_delta(min_delta)
         self.stop_on = stop_on
         self.followed = self._check_stop_on(stop_on)
@@ -529,12 +532,13 @@ def _has_diverged(given: Any) -> bool:
     return bool(np.isnan(values).any() or (columns > 1 and values.max() == np.inf))
 
 
-def _check_patience(patience: Any) -> int | None:
+def check_patience(patience: Any, name: str = "patience") -> int | None:
+    """Return a number of steps; ``name`` is what the caller's framework calls it."""
     if patience is None:
         return None
     if not isinstance(patience, numbers.Integral) or isinstance(patience, bool) or patience < 1:
         raise ValueError(
-            f"patience is {patience!r}: it must be a whole number of at least 1, or None to never stop"
+            f"{name} is {patience!r}: it must be a whole number of at least 1, or None to never stop"
         )
     return int(patience)
 

@@ -20,6 +20,7 @@ from refinecal._checks import (
     warn_if_features,
     warn_if_probabilities,
 )
+from refinecal._keywords import check_keywords
 from refinecal._readers import NOTHING, KernelReader, check_threads, reader_of, solve
 from refinecal._sample import Sample, on_cpu
 from refinecal._search import MAX_BETA, Found, Reader
@@ -61,6 +62,7 @@ class TemperatureFit:
         return 1 / self.beta if self.beta > 0 else math.inf
 
 
+@check_keywords()
 def fit_temperature(
     labels: Any,
     logits: Any,

@@ -352,8 +352,10 @@ def test_wrong_use():
         net.fit(X, y)
     with pytest.raises(ValueError, match="the history of net holds no calibrator: train it with"):
         calibrator_of(prepared()[0].initialize())
-    with pytest.raises(TypeError, match="pacience"):
-        prepared(callbacks=[RefinementStopping(pacience=3)])[0].initialize()
+    with pytest.raises(TypeError, match="'pacience'. Did you mean 'patience'"):
+        RefinementStopping(pacience=3)
+    with pytest.raises(TypeError, match="restore_best is called load_best here"):
+        RefinementStopping(restore_best=False)
     with pytest.raises(ValueError, match=r"outputs is 'scores'.*logits"):
         prepared(callbacks=[RefinementStopping(outputs="scores")])[0].initialize()
 

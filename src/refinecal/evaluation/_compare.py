@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from refinecal._arrays import category_order, to_numpy
 from refinecal._calibrator import Calibrator
+from refinecal._keywords import check_keywords
 from refinecal._readers import check_threads
 from refinecal._scored import Scored, check_scored, rows_at
 from refinecal._text import fixed, shortened
@@ -100,6 +101,7 @@ class Comparison:
         return f"{line}{shown:>18}{after.mean:>+14.4f}"
 
 
+@check_keywords()
 def compare_models(
     y_true: Any,
     predictions: Mapping[str, Any],

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from refinecal._arrays import to_floats
 from refinecal._checks import check_sample, check_weights
 from refinecal._json import plain
+from refinecal._keywords import check_keywords
 from refinecal._readers import check_threads
 from refinecal._scored import rows_at
 from refinecal.losses import BrierLoss, LogLoss, ProperLoss, get_loss
@@ -103,6 +104,7 @@ def row_losses(
     return losses_at(sample, beta, loss)
 
 
+@check_keywords()
 def paired_difference(
     losses_a: Any, losses_b: Any, sample_weight: Any = None, groups: Any = None
 ) -> Difference:

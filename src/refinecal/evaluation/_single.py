@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from refinecal._arrays import is_missing, to_numpy
 from refinecal._calibrator import Calibrator
+from refinecal._keywords import check_keywords
 from refinecal._ranking import mean_area
 from refinecal._readers import check_threads
 from refinecal._scored import Scored, check_scored, rows_at
@@ -31,6 +32,7 @@ MOST_GROUPS = 1000
 MISSING = "(missing)"
 
 
+@check_keywords()
 def evaluate(
     y_true: Any,
     probs: Any = None,

@@ -5,23 +5,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal.stopping import RefinementMonitor
-
-PATIENCE = ("patience", "rounds", "stopping_rounds", "early_stopping_rounds")
+from refinecal.stopping import MonitorOptions, RefinementMonitor, check_patience
 
 
-def new_monitor(options: Any, **patience: int | None) -> RefinementMonitor:
-    """Return an adapter's monitor; say which word it has for patience to who uses another framework's.
+def new_monitor(options: MonitorOptions, **patience: int | None) -> RefinementMonitor:
+    """Return an adapter's monitor, with its framework's word for patience.
 
-    >>> new_monitor({"patience": 50}, rounds=None)
+    >>> new_monitor({}, rounds=0)
     Traceback (most recent call last):
-    TypeError: patience is called rounds here: pass rounds=50
+    ValueError: rounds is 0: it must be a whole number of at least 1, or None to never stop
     """
     ((word, value),) = patience.items()
-    for other in PATIENCE:
-        if other in options:
-            raise TypeError(f"{other} is called {word} here: pass {word}={options[other]!r}")
-    return RefinementMonitor(patience=value, **options)
+    return RefinementMonitor(patience=check_patience(value, word), **options)
 
 
 def whole_numbers(labels: NDArray[Any]) -> NDArray[Any]:

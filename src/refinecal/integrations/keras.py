@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._arrays import to_numpy
+from refinecal._keywords import check_keywords
 from refinecal._optional import needs_extra
 from refinecal.integrations._shared import new_monitor
 from refinecal.stopping import MonitorOptions
@@ -78,6 +79,7 @@ class RefinementStopping(keras.callbacks.Callback):  # type: ignore[misc]  # Ker
     Section 4 of the paper.
     """
 
+    @check_keywords(MonitorOptions)
     def __init__(
         self,
         validation_data: Any,

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 from weakref import ref
 
 from refinecal._calibrator import Calibrator
+from refinecal._keywords import check_keywords
 from refinecal._optional import needs_extra
 from refinecal.calibrators import from_dict
 from refinecal.integrations._shared import new_monitor
@@ -81,6 +82,7 @@ class RefinementStopping(Callback):
     Section 4 of the paper.
     """
 
+    @check_keywords(MonitorOptions)
     def __init__(
         self,
         patience: int | None = None,

@@ -6,6 +6,7 @@ import math
 from typing import Any, Unpack
 
 from refinecal._calibrator import Calibrator
+from refinecal._keywords import check_keywords
 from refinecal._optional import needs_extra
 from refinecal.calibrators import from_dict
 from refinecal.stopping import MonitorOptions, RefinementMonitor
@@ -58,6 +59,7 @@ class TrialMonitor(RefinementMonitor):
     True
     """
 
+    @check_keywords(MonitorOptions)
     def __init__(
         self,
         trial: Any,

@@ -16,6 +16,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal._keywords import check_keywords
 from refinecal._predictions import is_frozen, is_pipeline, shown
 from refinecal._rows import Rows
 from refinecal._training.kinds import fresh, kind_of, last_of
@@ -61,6 +62,7 @@ class RefinementStopping:
     True
     """
 
+    @check_keywords(MonitorOptions)
     def __init__(
         self,
         X_val: Any,

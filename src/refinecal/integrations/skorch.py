@@ -9,17 +9,17 @@ from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
 from refinecal._checks import fail_choice, warn
+from refinecal._keywords import check_keywords
 from refinecal._optional import needs_extra
 from refinecal.calibrators import from_dict
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 
-with needs_extra("skorch", package="torch"):
+with needs_extra("skorch", "skorch", "torch"):
     import torch
-    from torch import nn
-with needs_extra("skorch", package="skorch"):
     from skorch import NeuralNetClassifier
     from skorch.callbacks import Callback
     from skorch.dataset import unpack_data
+    from torch import nn
 
 __all__ = ["RefinementStopping", "calibrator_of", "predict_proba"]
 
@@ -75,6 +75,7 @@ class RefinementStopping(Callback):  # type: ignore[misc]  # skorch has no types
     (150, 3)
     """
 
+    @check_keywords(MonitorOptions)
     def __init__(
         self,
         patience: int | None = None,

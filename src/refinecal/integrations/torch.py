@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import Any, Unpack
 
 from refinecal._checks import warn
+from refinecal._keywords import check_keywords
 from refinecal._optional import needs_extra
 from refinecal.integrations._shared import new_monitor
 from refinecal.stopping import MonitorOptions
@@ -62,6 +63,7 @@ class RefinementStopping:
     Section 4 of the paper.
     """
 
+    @check_keywords(MonitorOptions)
     def __init__(self, patience: int | None = None, **options: Unpack[MonitorOptions]) -> None:
         self.monitor = new_monitor(options, patience=patience)
         self.reset()

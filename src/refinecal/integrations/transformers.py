@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from refinecal._arrays import to_numpy
 from refinecal._calibrator import Calibrator
+from refinecal._keywords import check_keywords
 from refinecal._optional import needs_extra
 from refinecal.calibrators import from_dict
 from refinecal.integrations._shared import new_monitor
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 
-with needs_extra("transformers", package="transformers"):
+with needs_extra("transformers", "transformers", "safetensors", "torch"):
     from safetensors import safe_open
     from transformers.modeling_utils import PreTrainedModel
     from transformers.trainer_callback import TrainerCallback, TrainerControl, TrainerState
@@ -81,6 +82,7 @@ class RefinementStopping(TrainerCallback):
     Section 4 of the paper.
     """
 
+    @check_keywords(MonitorOptions)
     def __init__(self, *, patience: int | None = None, **options: Unpack[MonitorOptions]) -> None:
         self.monitor = new_monitor(options, patience=patience)
         calibrator = options.get("calibrator", "temperature")

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from refinecal._checks import fail_choice, warn_if_light
+from refinecal._keywords import check_keywords
 from refinecal._scored import N_BINS
 from refinecal.metrics._bins import bin_sums, check_bins
 from refinecal.metrics._shared import Floats, Given, Inputs, read
@@ -18,6 +19,7 @@ NORMS = ("l1", "l2", "max")
 LEAST = 2.0  # rows of a bin from which a variance can be told
 
 
+@check_keywords(Inputs)
 def ece(
     y_true: Any,
     probs: Any = None,
@@ -90,6 +92,7 @@ def ece(
     return binned_error(given, n_bins, strategy, kind, norm, debiased)
 
 
+@check_keywords(Inputs)
 def mce(
     y_true: Any,
     probs: Any = None,

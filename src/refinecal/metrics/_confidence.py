@@ -7,6 +7,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from refinecal._checks import fail_choice
+from refinecal._keywords import check_keywords
 from refinecal._scored import N_BINS
 from refinecal.metrics._bins import bin_sums, check_bins
 from refinecal.metrics._shared import Floats, Given, Inputs, read
@@ -17,6 +18,7 @@ KINDS = ("auto", "binary", "top-label")
 ROUNDING = 1e-12  # of a mean that is 1/2
 
 
+@check_keywords(Inputs)
 def overconfidence(
     y_true: Any,
     probs: Any = None,
@@ -62,6 +64,7 @@ def overconfidence(
     return confidence_parts(read(y_true, probs, **inputs), n_bins, strategy, kind)[0]
 
 
+@check_keywords(Inputs)
 def underconfidence(
     y_true: Any,
     probs: Any = None,

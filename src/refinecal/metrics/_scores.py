@@ -9,6 +9,7 @@ import numpy as np
 
 from refinecal._arrays import is_on_device
 from refinecal._checks import check_sample, fail_choice
+from refinecal._keywords import check_keywords
 from refinecal._ranking import areas_of_logits, mean_area
 from refinecal._readers import check_threads
 from refinecal._sample import Sample
@@ -28,6 +29,7 @@ __all__ = [
 AVERAGES = ("macro", "weighted", None)
 
 
+@check_keywords(Inputs)
 def log_loss(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
     """Return the mean of minus the log-probability of the label, without clipping.
 
@@ -52,6 +54,7 @@ def log_loss(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
     return read(y_true, probs, **inputs).loss(loops().LOG)
 
 
+@check_keywords(Inputs)
 def brier_score(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
     """Return the mean squared distance between prediction and label, summed over all classes.
 
@@ -76,6 +79,7 @@ def brier_score(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> flo
     return read(y_true, probs, **inputs).loss(loops().BRIER)
 
 
+@check_keywords(Inputs)
 def spherical_loss(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
     r"""Return the mean of :math:`1 - p_y / \|p\|_2`: one minus the cosine between prediction and label.
 
@@ -98,6 +102,7 @@ def spherical_loss(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> 
     return 1 - read(y_true, probs, **inputs).loss(loops().COSINE)
 
 
+@check_keywords(Inputs)
 def accuracy(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
     """Return the share of rows whose likeliest class is the label.
 
@@ -122,6 +127,7 @@ def accuracy(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
     return read(y_true, probs, **inputs).accuracy
 
 
+@check_keywords(Inputs)
 def error_rate(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
     """Return the share of rows whose likeliest class is not the label: 1 - :func:`accuracy`.
 
@@ -144,6 +150,7 @@ def error_rate(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> floa
     return 1 - accuracy(y_true, probs, **inputs)
 
 
+@check_keywords(Inputs)
 def auroc(
     y_true: Any, probs: Any = None, *, average: str | None = "macro", **inputs: Unpack[Inputs]
 ) -> Any:

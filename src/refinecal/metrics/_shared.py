@@ -2,9 +2,7 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple, TypedDict, Unpack
@@ -32,23 +30,8 @@ class Inputs(TypedDict, total=False):
     classes: ArrayLike | None
 
 
-def check_keywords(inputs: Mapping[str, Any]) -> None:
-    """Refuse keywords that no metric takes, which would be ignored."""
-    for name in inputs:
-        if name not in Inputs.__annotations__:
-            near = get_close_matches(
-                name, [*Inputs.__annotations__, "n_bins", "strategy", "kind"], 1
-            )
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise TypeError(
-                f"unexpected keyword argument {name!r}: every metric takes logits, sample_weight and "
-                f"classes, some take more.{hint}"
-            )
-
-
 def check(y_true: Any, probs: Any, threads: int, **inputs: Unpack[Inputs]) -> Scored:
     """Return the arguments of a metric, ready to be added up; logits only if they were given."""
-    check_keywords(inputs)
     logits, weights = inputs.get("logits"), inputs.get("sample_weight")
     return check_scored(
         y_true, probs, logits, weights, inputs.get("classes"), threads, needs_logits=False
@@ -138,7 +121,6 @@ def read(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> Given:
 
     The loop that seeks the likeliest class sees wrong ones; if there are, ``check_sample`` has the words.
     """
-    check_keywords(inputs)
     if probs is not None and inputs.get("logits") is None and not is_on_device(probs):
         given = to_floats(probs, "probs")
         if given.size and given.ndim in (1, 2):

@@ -7,6 +7,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal._keywords import check_keywords
 from refinecal._smoothing import CELLS, FINEST, Masses, Smoothed, fixed_point
 from refinecal.metrics._shared import Event, Inputs, read
 
@@ -15,6 +16,7 @@ __all__ = ["smooth_ece"]
 Floats = NDArray[np.float64]
 
 
+@check_keywords(Inputs)
 def smooth_ece(
     y_true: Any, probs: Any = None, *, kind: str = "auto", **inputs: Unpack[Inputs]
 ) -> float:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._checks import fail_choice, warn_if_light
+from refinecal._keywords import check_keywords
 from refinecal._sample import row_slices
 from refinecal.metrics._brownian import largest_tail, range_tail
 from refinecal.metrics._shared import Event, Given, Inputs, read
@@ -50,6 +51,7 @@ class CalibrationTest(NamedTuple):
 # ---- distances -------------------------------------------------------------------------------------------
 
 
+@check_keywords(Inputs)
 def ks_statistic(
     y_true: Any, probs: Any = None, *, kind: str = "auto", **inputs: Unpack[Inputs]
 ) -> float:
@@ -89,6 +91,7 @@ def ks_statistic(
     return float(np.mean([_largest(_walk(event)) / event.total for event in events]))
 
 
+@check_keywords(Inputs)
 def kuiper_statistic(
     y_true: Any, probs: Any = None, *, kind: str = "auto", **inputs: Unpack[Inputs]
 ) -> float:
@@ -127,6 +130,7 @@ def kuiper_statistic(
 # ---- tests -----------------------------------------------------------------------------------------------
 
 
+@check_keywords(Inputs)
 def ks_test(
     y_true: Any, probs: Any = None, *, kind: str = "auto", **inputs: Unpack[Inputs]
 ) -> CalibrationTest:
@@ -169,6 +173,7 @@ def ks_test(
     return CalibrationTest(statistic, largest_tail(statistic))
 
 
+@check_keywords(Inputs)
 def kuiper_test(
     y_true: Any, probs: Any = None, *, kind: str = "auto", **inputs: Unpack[Inputs]
 ) -> CalibrationTest:
@@ -209,6 +214,7 @@ def kuiper_test(
     return CalibrationTest(statistic, range_tail(statistic))
 
 
+@check_keywords(Inputs)
 def spiegelhalter(
     y_true: Any, probs: Any = None, *, kind: str = "all", **inputs: Unpack[Inputs]
 ) -> CalibrationTest:

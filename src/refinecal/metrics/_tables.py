@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from refinecal._json import plain
+from refinecal._keywords import check_keywords
 from refinecal._text import shortened
 from refinecal.metrics._shared import Inputs
 
@@ -84,6 +85,7 @@ def _aligned(cells: list[str], side: str) -> list[str]:
     return [f"{cell:{side}{width}}" for cell in cells]
 
 
+@check_keywords(Inputs)
 def per_class(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> MetricTable:
     """Return one row of numbers for each class: how often, how sure, how well told apart.
 
@@ -109,6 +111,7 @@ def per_class(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> Metri
     return MetricTable([_of_class(one) for one in _evaluation(y_true, probs, inputs).per_class])
 
 
+@check_keywords(Inputs)
 def per_group(y_true: Any, probs: Any = None, *, by: Any, **inputs: Unpack[Inputs]) -> MetricTable:
     """Return one row of numbers for each group of rows, such as hospitals, regions or months.
 

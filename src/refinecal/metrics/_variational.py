@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._checks import check_sample, fail_choice
+from refinecal._keywords import check_keywords
 from refinecal._ranking import log_odds
 from refinecal._readers import check_threads
 from refinecal._sample import Sample
@@ -30,6 +31,7 @@ MANY = 100  # classes: the calibrators, unless one is given, are for two, up to 
 OF_TWO, OF_MORE, OF_MANY = "venn-abers", "structured-matrix", "structured-vector"
 
 
+@check_keywords(Inputs)
 def lp_calibration_error(
     y_true: Any,
     probs: Any = None,
