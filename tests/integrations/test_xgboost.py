@@ -334,6 +334,35 @@ def test_early_stopping_of_xgboost_can_follow_the_logged_refinement():
     assert len(stopping.monitor.history) == stopping.best_iteration + 4 + 1
 
 
+@pytest.mark.parametrize("data_name", ["val", "watched"])
+def test_early_stopping_of_xgboost_before_the_callback_goes_on_with_its_own_metric(data_name):
+    dtrain, dval = matrices()
+    evals = {"evals": [(dtrain, "train"), (dval, "watched")]}
+    alone = train(BINARY, dtrain, early_stopping_rounds=4, **evals)
+    stopping, log = RefinementStopping(dval, data_name=data_name), {}
+    other = xgb.callback.EarlyStopping(rounds=4)
+    model = train(BINARY, dtrain, callbacks=[other, stopping], evals_result=log, **evals)
+    rounds = alone.num_boosted_rounds()
+    assert other.best_scores["watched"]["logloss"][-1] == alone.best_score
+    assert len(stopping.monitor.history) == rounds == alone.best_iteration + 4 + 1
+    losses = [refinement(dval.get_label(), z) for z in staged(alone, dval)]
+    assert model.best_iteration == stopping.best_iteration == np.argmin(losses)
+    assert log[data_name]["refinement_loss"] == pytest.approx(losses[:-1], rel=1e-6)
+    assert len(log["watched"]["logloss"]) == rounds
+
+
+def test_a_round_at_which_another_callback_stops_is_looked_at():
+    class Stop(xgb.callback.TrainingCallback):
+        def after_iteration(self, model, epoch, evals_log):
+            return epoch == 2
+
+    dtrain, dval = matrices()
+    stopping = RefinementStopping(dval)
+    model = train(BINARY, dtrain, callbacks=[Stop(), stopping])
+    assert model.best_iteration == stopping.best_iteration == 2
+    assert predict_proba(model, dval).shape == (300, 2)
+
+
 @pytest.mark.parametrize("calibrator", ["temperature", "isotonic"])
 @pytest.mark.parametrize("suffix", ["json", "ubj"])
 def test_the_calibrator_survives_saving(tmp_path, calibrator, suffix):
@@ -392,6 +421,8 @@ def test_models_that_cannot_be_followed(params, message):
 def test_patience_under_another_name():
     with pytest.raises(TypeError, match="patience is called rounds here: pass rounds=50"):
         RefinementStopping(matrices()[1], patience=50)
+    with pytest.raises(ValueError, match="rounds is 0: it must be a whole number of at least 1"):
+        RefinementStopping(matrices()[1], rounds=0)
 
 
 def test_several_targets():

@@ -8,11 +8,13 @@ from __future__ import annotations  # so that help() shows types by name
 
 import json
 import math
+from collections import OrderedDict
 from typing import Any, Unpack
 
 from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
+from refinecal._keywords import check_keywords
 from refinecal._optional import needs_extra
 from refinecal.calibrators import from_dict
 from refinecal.integrations._shared import new_monitor, whole_numbers
@@ -36,6 +38,8 @@ class RefinementStopping(xgb.callback.TrainingCallback):
     new tree each time, so the set need not be in ``evals`` or ``eval_set``. The values appear in
     ``evals_result`` and in XGBoost's printed log; silence the latter with ``verbose_eval=False`` or
     ``verbose=False``. Training that goes on from ``xgb_model`` looks at the rounds of that model first.
+    XGBoost's own ``EarlyStopping`` may stop too: behind this callback it follows the refinement, before it
+    the last metric of ``evals``, unless it is told what to follow.
 
     Parameters
     ----------
@@ -92,6 +96,7 @@ class RefinementStopping(xgb.callback.TrainingCallback):
     Section 4 of the paper.
     """
 
+    @check_keywords(MonitorOptions)
     def __init__(
         self,
         X_val: Any,
@@ -141,18 +146,26 @@ class RefinementStopping(xgb.callback.TrainingCallback):
         logs = self.monitor.logs()
         # Last, since XGBoost's own EarlyStopping follows the last metric of the last data set.
         logs["refinement_loss"] = logs.pop("refinement_loss")
-        record = evals_log.setdefault(self.data_name, {})
+        record = evals_log.setdefault(self.data_name, OrderedDict())
         for name, value in logs.items():
             record.setdefault(name, []).append(value)
+        if epoch == 0 and model.attr("best_iteration") == str(self.monitor.last_step):
+            # An EarlyStopping before us has chosen what it follows: let that stay last.
+            if len(record) == len(logs):  # no other metric of these data
+                evals_log.move_to_end(self.data_name, last=False)
+            for name in logs:
+                record.move_to_end(name, last=False)
         return self.monitor.should_stop
 
     def after_training(self, model: Any) -> Any:
         """Go back to the best round, and store its number, value and calibrator in the model."""
+        rounds = model.num_boosted_rounds()
+        if self.monitor.last_step == rounds - 2:  # the last was stopped by a callback before us
+            self._look(model, rounds - 1)
         self._dval = None
         best = self.monitor.best
         if best is None:
             return model
-        rounds = model.num_boosted_rounds()
         if best.step >= rounds:
             raise ValueError(
                 f"the best round is {best.step}, but another callback has cut the model to {rounds} "
