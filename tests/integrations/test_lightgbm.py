@@ -1,7 +1,9 @@
 """Trains real boosters; the best round is checked against staged predictions and a search by SciPy."""
 
+import copy
 import json
 import pickle
+from functools import partial
 
 import lightgbm as lgb
 import numpy as np
@@ -335,6 +337,35 @@ def test_the_calibrator_goes_with_the_model_and_beside_its_file(tmp_path, calibr
         calibrator_of(loaded)
 
 
+@pytest.mark.parametrize("keep", [False, True])
+def test_copies_keep_the_calibrator_and_the_best_round(keep):
+    stopping, (X, _) = RefinementStopping(5), validation(BINARY)
+    model = train(BINARY, stopping=stopping, keep_training_booster=keep)
+    assert isinstance(model, lgb.Booster)
+    for copied in (copy.copy(model), copy.deepcopy(model), copy.deepcopy(copy.deepcopy(model))):
+        assert calibrator_of(copied).to_dict() == stopping.calibrator.to_dict()
+        assert copied.best_iteration == model.best_iteration
+        assert np.array_equal(predict_proba(copied, X), predict_proba(model, X))
+
+
+def test_copies_of_a_classifier_keep_the_calibrator():
+    X, y = table()
+    model = fit(RefinementStopping(5), X, y, eval_X=X[N:], eval_y=y[N:])
+    copied = copy.deepcopy(model)
+    assert np.array_equal(predict_proba(copied, X), predict_proba(model, X))
+
+
+def test_labels_of_minus_1_and_1_need_classes():
+    X, y = table()
+    data = lgb.Dataset(X[:N], 2 * y[:N] - 1, params=BINARY)
+    valid = data.create_valid(X[N:], 2 * y[N:] - 1)
+    stopping = RefinementStopping(classes=[-1, 1])
+    lgb.train(BINARY, data, 3, valid_sets=[valid], callbacks=[stopping])
+    numbered = RefinementStopping()
+    train(BINARY, 3, numbered)
+    assert stopping.best_score == numbered.best_score
+
+
 def test_a_foreign_calibrator_stays_with_the_callback():
     stopping = RefinementStopping(calibrator=LogisticRegression())
     model = train(BINARY, 5, stopping)
@@ -351,7 +382,7 @@ def test_a_foreign_calibrator_stays_with_the_callback():
     [
         (BINARY | {"objective": "poisson"}, "objective is 'poisson'.*must be one of 'binary'"),
         (THREE | {"objective": "multiclassova"}, "objective is 'multiclassova'.*'multiclass'"),
-        (BINARY | {"early_stopping_round": 5}, "early_stopping_round is 5.*leave out"),
+        (BINARY | {"early_stopping_round": 5}, "early_stopping_round is 5.*leave it out"),
     ],
 )
 def test_models_that_cannot_be_followed(params, message):
@@ -359,11 +390,21 @@ def test_models_that_cannot_be_followed(params, message):
         train(params, stopping=RefinementStopping())
 
 
-def test_early_stopping_of_lightgbm_must_be_left_out():
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("way", ["train", "fit"])
+def test_early_stopping_of_lightgbm_must_be_left_out(way, order):
+    X, y = table()
+    given = {"callbacks": [RefinementStopping(), lgb.early_stopping(1, verbose=False)][::order]}
+    model = lgb.LGBMClassifier(n_estimators=3, n_jobs=1, verbose=-1)
+    call = partial(model.fit, X, y, eval_X=X, eval_y=y) if way == "fit" else partial(train, BINARY)
+    with pytest.raises(ValueError, match="callbacks holds lgb.early_stopping.*: leave out lgb.ear"):
+        call(**given)
+
+
+def test_early_stopping_of_lightgbm_that_is_switched_off_does_no_harm():
     stopping = RefinementStopping()
-    model = train(BINARY, stopping=stopping, callbacks=[lgb.early_stopping(1, verbose=False)])
-    with pytest.raises(ValueError, match="without lgb.early_stopping"):
-        predict_proba(model, table()[0])
+    model = train(BINARY, 3, stopping, callbacks=[lgb.early_stopping(0, verbose=False)])
+    assert calibrator_of(model).to_dict() == stopping.calibrator.to_dict()
 
 
 def test_unknown_metric():
@@ -374,6 +415,8 @@ def test_unknown_metric():
 def test_patience_under_another_name():
     with pytest.raises(TypeError, match="patience is called stopping_rounds here: pass stopping_r"):
         RefinementStopping(patience=50)
+    with pytest.raises(ValueError, match="stopping_rounds is 0: it must be a whole number"):
+        RefinementStopping(0)
 
 
 def test_cross_validation_is_refused():

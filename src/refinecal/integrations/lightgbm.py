@@ -8,12 +8,16 @@ its ``predict_proba`` then takes the probabilities of the loaded model.
 from __future__ import annotations  # so that help() shows types by name
 
 import math
+import pickle
+import sys
+from collections.abc import Collection
 from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
+from refinecal._keywords import check_keywords
 from refinecal._optional import needs_extra
 from refinecal.calibrators import from_dict
 from refinecal.integrations._shared import new_monitor, whole_numbers
@@ -52,8 +56,8 @@ class RefinementStopping:
     valid_name : str, optional
         The name of the validation set that counts; only needed if there are several.
     **options
-        ``metric``, ``also``, ``min_delta``, ``loss``, ``calibrator``, ``cv``, ``n_threads`` of
-        :class:`refinecal.RefinementMonitor`.
+        ``metric``, ``also``, ``min_delta``, ``loss``, ``calibrator``, ``cv``, ``classes``, ``n_threads`` of
+        :class:`refinecal.RefinementMonitor`. Only labels -1 and 1 of ``lgb.train`` need ``classes``.
 
     Attributes
     ----------
@@ -78,6 +82,7 @@ class RefinementStopping:
     Section 4 of the paper.
     """
 
+    @check_keywords(MonitorOptions)
     def __init__(
         self,
         stopping_rounds: int | None = None,
@@ -117,6 +122,7 @@ class RefinementStopping:
                 "each fold with a RefinementStopping of its own"
             )
         self._check(env.params)
+        _refuse_early_stopping(self)
         self._name, data = self._find_data(env.model)
         self._labels, self._weights = whole_numbers(data.get_label()), data.get_weight()
         self._returns_margins = env.params["objective"] == MARGINS
@@ -141,7 +147,7 @@ class RefinementStopping:
         if (params.get("early_stopping_round") or 0) > 0:
             raise ValueError(
                 f"early_stopping_round is {params['early_stopping_round']}, but RefinementStopping decides "
-                "when to stop: leave out early_stopping_round, and lgb.early_stopping too"
+                "when to stop: leave it out, and pass stopping_rounds= to RefinementStopping"
             )
 
     def _find_data(self, model: Any) -> tuple[str, Any]:
@@ -189,6 +195,7 @@ class RefinementStopping:
         if isinstance(best.calibrator, Calibrator):
             stored = {"calibrator": best.calibrator.to_dict(), "margins": self._returns_margins}
             model.refinecal = stored
+            model.__class__ = CalibratedBooster
         model.best_iteration = best.step + 1
         if best.step + 1 == env.end_iteration:
             return  # nothing to go back to, and the log of this round is wanted
@@ -214,13 +221,20 @@ class RefinementStopping:
         return self.monitor.calibrator
 
 
+class CalibratedBooster(lgb.Booster):
+    """A ``Booster`` whose copies keep the calibrator and the best round, which LightGBM's own lose."""
+
+    def __deepcopy__(self, *_: Any) -> Any:
+        return pickle.loads(pickle.dumps(self))
+
+
 def calibrator_of(model: Any) -> Calibrator:
     """Return the calibrator that was stored in a model trained with :class:`RefinementStopping`.
 
     Parameters
     ----------
     model : Booster or LGBMClassifier
-        As it came from training, perhaps by way of pickle; LightGBM's own files lose the calibrator.
+        As it came from training, perhaps copied or pickled; LightGBM's own files lose the calibrator.
 
     Returns
     -------
@@ -258,11 +272,26 @@ def _stored(model: Any) -> dict[str, Any]:
         stored: dict[str, Any] = _booster_of(model).refinecal
     except AttributeError:
         raise ValueError(
-            "model holds no calibrator: train it with callbacks=[RefinementStopping(...)], without "
-            "lgb.early_stopping. LightGBM's files and calibrators that are not of this package lose it; "
-            "RefinementStopping.calibrator has it."
+            "model holds no calibrator: train it with callbacks=[RefinementStopping(...)]. LightGBM's files "
+            "and calibrators that are not of this package lose it; RefinementStopping.calibrator has it."
         ) from None
     return stored
+
+
+def _refuse_early_stopping(stopping: RefinementStopping) -> None:
+    """Refuse LightGBM's own callback beside ours: one is not told of others, so the caller is asked."""
+    frame: Any = sys._getframe()
+    while frame is not None:
+        callbacks = frame.f_locals.get("callbacks")  # an argument of lgb.train
+        if isinstance(callbacks, Collection) and any(one is stopping for one in callbacks):
+            own = type(lgb.early_stopping(1, verbose=False))
+            if any(isinstance(one, own) and one.stopping_rounds > 0 for one in callbacks):
+                raise ValueError(
+                    "callbacks holds lgb.early_stopping, but RefinementStopping decides when to stop: leave "
+                    "out lgb.early_stopping, and pass stopping_rounds= to RefinementStopping"
+                )
+            return
+        frame = frame.f_back
 
 
 def _log_odds(probs: NDArray[np.float64], dtype: Any = np.float64) -> NDArray[Any]:
