@@ -101,6 +101,41 @@ def test_metric_and_shrink_agree():
     assert model.tree_count_ == kept
 
 
+CLASS_WEIGHTS = [
+    {"auto_class_weights": "Balanced"},
+    {"class_weights": [1, 5]},
+    {"scale_pos_weight": 3},
+]
+
+
+@pytest.mark.parametrize("weights", CLASS_WEIGHTS)
+def test_weights_of_classes_are_warned_of_and_can_be_left_out(weights):
+    X, y, X_val, y_val = data()
+
+    def trained(**options):
+        metric = RefinementLoss(**options)
+        model = classifier(iterations=5, eval_metric=metric, use_best_model=False, **weights)
+        return model.fit(X, y, eval_set=(X_val, y_val))
+
+    def logged(model):
+        return model.evals_result_["validation"]["RefinementLoss"]
+
+    with pytest.warns(RuntimeWarning, match="class_weights.*Pass RefinementLoss.use_weights=False"):
+        weighted = trained()
+    assert logged(weighted) == logged(trained(use_weights=True))  # without a word
+    model = trained(use_weights=False)
+    assert logged(model) != logged(weighted)
+    monitor = shrink_to_best(model, X_val, y_val)
+    assert logged(model) == pytest.approx([one["refinement"] for one in monitor.history])
+
+
+def test_weights_of_rows_are_not_warned_of():
+    X, y, X_val, y_val = data()
+    for weight in (np.arange(len(y_val)) % 3 + 1, np.full(len(y_val), 2.0)):
+        model = classifier(iterations=3, eval_metric=RefinementLoss())
+        model.fit(X, y, eval_set=Pool(X_val, y_val, weight=weight))
+
+
 def test_one_metric_object_serves_several_trainings():
     X, y, X_val, y_val = data()
     X3, y3, X3_val, y3_val = data(3)
@@ -262,6 +297,8 @@ def test_options_of_the_metric():
     assert np.allclose(model.evals_result_["validation"]["RefinementLoss"], expected)
     with pytest.raises(ValueError, match="calibrator"):
         RefinementLoss(calibrator="temprature")
+    with pytest.raises(TypeError, match="Did you mean 'use_weights'"):
+        RefinementLoss(use_weight=False)
     broken = np.array([0.0, np.inf, 1.0])
     assert metric.evaluate((broken,), np.array([0, 1, 1], np.float32), None)[0] == np.inf
 
@@ -281,6 +318,8 @@ def test_wrong_use():
         shrink_to_best(model, X_val, np.full(len(y_val), 7))
     with pytest.raises(ValueError, match="metric 'auroc' is NaN for every number of trees"):
         shrink_to_best(model, X_val, np.ones(len(y_val)), metric="auroc")
+    with pytest.raises(TypeError, match="rounds is called patience here: pass patience=3"):
+        shrink_to_best(model, X_val, y_val, rounds=3)
     three = classifier(iterations=3, loss_function="MultiClassOneVsAll").fit(X, y)
     with pytest.raises(ValueError, match="loss_function='MultiClassOneVsAll': it must give one"):
         shrink_to_best(three, X_val, y_val)

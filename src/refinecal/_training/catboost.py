@@ -91,7 +91,12 @@ def _stopping(params: dict[str, Any], task: Task) -> dict[str, Any]:
     )
     if not can_stop:
         return {}
-    metric = RefinementLoss(loss=monitor.loss, calibrator=monitor.family, cv=monitor.cv)
+    metric = RefinementLoss(
+        loss=monitor.loss,
+        calibrator=monitor.family,
+        cv=monitor.cv,
+        use_weights=task.val.weights is not None,  # else they could only be those of classes
+    )
     return {
         "eval_metric": metric,
         "od_type": "Iter",

@@ -24,6 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
+from refinecal._checks import warn
+from refinecal._keywords import check_keywords
 from refinecal._optional import needs_extra
 from refinecal.calibrators import from_dict
 from refinecal.decomposition import decompose
@@ -57,21 +59,32 @@ class RefinementLoss:
 
     Metrics in Python run on the CPU only. On a GPU, train without and call :func:`shrink_to_best`.
 
+    CatBoost multiplies the weights of validation rows by ``class_weights``, ``auto_class_weights`` and
+    ``scale_pos_weight``, while :func:`shrink_to_best` takes the rows as they are. With one of these, pass
+    ``use_weights=False``; if validation rows have weights of their own too, train all iterations without this
+    metric and call :func:`shrink_to_best`.
+
     Parameters
     ----------
     loss, calibrator, cv, n_threads
         As for :func:`refinecal.decompose`.
+    use_weights : bool, optional
+        Whether rows count by their weights, as for CatBoost's own metrics. By default they do, with a warning
+        if all rows of a class have the same weight, since that comes from weights of classes.
     """
 
     no_jit = True  # CatBoost would try to compile evaluate with numba, and warn that it cannot
 
+    @check_keywords()
     def __init__(
         self,
         loss: str | ProperLoss = "log",
         calibrator: Any = "temperature",
         cv: Any = None,
         n_threads: int | None = None,
+        use_weights: bool | None = None,
     ) -> None:
+        self._use_weights = use_weights
         self._options: Any = {
             "loss": loss,
             "calibrator": calibrator,
@@ -101,6 +114,14 @@ class RefinementLoss:
                 math.inf,
                 1.0,
             )  # never the best; CatBoost itself ends a training that has diverged
+        if self._use_weights is False:
+            weight = None
+        if self._use_weights is None and weight is not None and _is_of_classes(weight, target):
+            warn(
+                "all rows of a class have the same weight, as class_weights, auto_class_weights and "
+                "scale_pos_weight make it: RefinementLoss would measure other rows than shrink_to_best. Pass "
+                "RefinementLoss(use_weights=False), or use_weights=True if these weights are meant."
+            )
         parts = decompose(target, logits=logits, sample_weight=weight, **self._options)
         return parts.refinement, 1.0
 
@@ -109,6 +130,7 @@ class RefinementLoss:
         return error
 
 
+@check_keywords(RefinementMonitor)
 def shrink_to_best(
     model: Any,
     X_val: Any,
@@ -213,6 +235,13 @@ def _check_model(model: Any) -> None:
             f"model was trained with loss_function={loss!r}: it must give one probability per class that "
             "sum to 1, so train it with 'Logloss' or 'MultiClass'"
         )
+
+
+def _is_of_classes(weight: NDArray[Any], target: NDArray[Any]) -> bool:
+    """Tell whether rows of one class have the same weight, but not all rows."""
+    return bool(np.ptp(weight) > 0) and not any(
+        np.ptp(weight[target == label]) > 0 for label in np.unique(target)
+    )
 
 
 def _store(model: Any, calibrator: Any) -> None:
