@@ -14,10 +14,9 @@ from refinecal._keywords import check_keywords
 from refinecal._optional import needs_extra
 from refinecal.calibrators import from_dict
 from refinecal.integrations._shared import new_monitor
-from refinecal.integrations.torch import Batches, copy_state, warn_if_sigmoid
 from refinecal.stopping import MonitorOptions
 
-with needs_extra("lightning", package="lightning"):
+with needs_extra("lightning", "lightning", "torch"):
     if find_spec("lightning") is None and find_spec("pytorch_lightning") is not None:
         from pytorch_lightning import Callback
         from pytorch_lightning.utilities import CombinedLoader
@@ -26,6 +25,8 @@ with needs_extra("lightning", package="lightning"):
         from lightning.pytorch.utilities import CombinedLoader  # type: ignore[assignment]
     import torch
     from torch.utils.data import DistributedSampler
+
+    from refinecal.integrations.torch import Batches, copy_state, warn_if_sigmoid
 
 __all__ = ["RefinementStopping", "calibrator_of"]
 
