@@ -222,7 +222,10 @@ class RefinementStopping:
 
 
 class CalibratedBooster(lgb.Booster):
-    """A ``Booster`` whose copies keep the calibrator and the best round, which LightGBM's own lose."""
+    """A ``Booster`` whose copies keep the calibrator and the best round, which LightGBM's own lose.
+
+    Unpickling it needs this package; LightGBM's files hold a plain ``Booster``.
+    """
 
     def __deepcopy__(self, *_: Any) -> Any:
         return pickle.loads(pickle.dumps(self))
