@@ -1,7 +1,56 @@
-"""Commands run in this process: what they print, and with what code they end."""
+"""Commands run in this process or in one of their own: what they print, and with what code they end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
 
 from rich.cells import cell_len
 from typer.testing import CliRunner
+
+HANGING = 600  # seconds that nothing takes, however slow the machine: a test that hangs ends some day
+
+# Answers to ctrl-C, says so, and then is the command line; before that Python itself would answer.
+READY = (
+    "from refinecal.cli import _interrupts, main; _interrupts.install(); "
+    "print('ready', flush=True); main()"
+)
+
+# `refinecal experiment`, whose workers come to a halt in the midst of writing a file, as soon as there are
+# so many files that match a pattern: the first two arguments. However late it is stopped, it has not finished.
+HALTING = """
+import sys
+from refinecal.cli import _interrupts
+_interrupts.install()
+from refinecal.cli.experiment import experiment_app
+from refinecal.experiments import running
+from refinecal.experiments._pools import LocalPool
+
+def halting(function, least, pattern):
+    def unit(key, path):
+        import os, time
+        from pathlib import Path
+        from types import SimpleNamespace
+        from refinecal import _whole
+
+        def replace(part, target):
+            while len(list(Path(path).parents[1].glob(pattern))) >= least:
+                time.sleep(0.01)
+            os.replace(part, target)
+
+        _whole.os = SimpleNamespace(replace=replace)
+        function(key, path)
+
+    return unit
+
+def pool(function, *rest):
+    return LocalPool(halting(function, int(sys.argv[1]), sys.argv[2]), *rest)
+
+running.LocalPool = pool
+experiment_app(sys.argv[3:], prog_name="refinecal")
+"""
 
 
 def run_command(app, *arguments, code=0, columns=80):
@@ -17,3 +66,39 @@ def run_command(app, *arguments, code=0, columns=80):
     assert result.exit_code == code, result.output
     assert all(cell_len(line) <= columns for line in result.stdout.splitlines() if line[:1] != "{")
     return result.stdout, " ".join(result.stderr.replace("│", " ").split())
+
+
+@contextmanager
+def started(code, *arguments, **options):
+    """Give a process that runs the code, in a group of its own that does not outlive the block."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    with subprocess.Popen(command, start_new_session=True, **(pipes | options)) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def wait_for(condition, process=None):
+    """Wait until something is so, which a process brings about before it ends."""
+    end = time.monotonic() + HANGING
+    while not condition():
+        if process is not None and process.poll() is not None:
+            assert condition(), process.communicate()
+            return
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def interrupt(process):
+    """Press ctrl-C, as a terminal does: all processes of the group get it; return what they wrote."""
+    os.killpg(process.pid, signal.SIGINT)
+    return process.communicate(timeout=HANGING)
+
+
+def kill(process):
+    """End all processes of the group at once."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()

@@ -16,7 +16,7 @@ from pathlib import Path
 from refinecal._locks import locked
 with locked(Path(sys.argv[1]), "at work"):
     print("locked", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 

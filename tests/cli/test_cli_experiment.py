@@ -1,20 +1,17 @@
 """``refinecal experiment tabular`` and ``status``: small tables, trained, stopped, resumed, refused."""
 
+import itertools
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from functools import partial
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from command_runs import run_command
+from command_runs import HALTING, interrupt, kill, run_command, started, wait_for
 from rich.console import Console
 
 from refinecal.cli import _running
@@ -33,10 +30,7 @@ run = partial(run_command, experiment_app)
 
 SMALL = ("--data", "tables", "--min-rows", 100, "--splits", 2, "--max-steps", 5)
 ALONE = ("--processes", 1)
-PROGRAM = (
-    "from refinecal.cli import _interrupts; _interrupts.install(); "
-    "from refinecal.cli.experiment import experiment_app; experiment_app(prog_name='refinecal')"
-)
+RESULTS = "units/[!.]*.npz"
 
 
 @pytest.fixture(autouse=True)
@@ -126,58 +120,35 @@ def test_results_do_not_depend_on_the_number_of_processes():
 # ---- stopped and resumed -----------------------------------------------------------------------------------
 
 
-def begin(*arguments):
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *map(str, arguments)],
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def _wait_for(condition, process, seconds=120):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
-
-
-def finished(path):
-    units = Path(path) / "units"
-    return len(list(units.glob("[!.]*.npz"))) if units.is_dir() else 0
+def halted(path, least):
+    """Tell whether so many trainings of a run are finished, and both of its workers are writing another."""
+    finished, begun = (len(list(Path(path).glob(f"units/{each}.npz"))) for each in ("[!.]*", ".*"))
+    return finished >= least and begun == 2
 
 
 @pytest.mark.slow
-def test_three_kills_at_random_then_the_same_tables_as_without():
+def test_three_kills_then_the_same_tables_as_without():
     given = (*SMALL, "--configs", 2, "--methods", "xgboost,logistic", "--splits", 3)
     run("tabular", *given, "--out", "whole", "--processes", 2)
-    rng = np.random.default_rng(0)
-    for kill in range(3):
-        goes_on = ["--resume"] if kill else []
-        process = begin("tabular", *given, "--out", "killed", "--processes", 2, *goes_on)
-        _wait_for(lambda: finished("killed") >= 7 * (kill + 1), process)  # noqa: B023
-        time.sleep(rng.uniform(0, 0.2))
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        assert RunFolder("killed").missing()
+    command = ("tabular", *given, "--out", "killed", "--processes", 2)
+    for least, goes_on in ((7, []), (14, ["--resume"]), (21, ["--resume"])):
+        with started(HALTING, least, RESULTS, *command, *goes_on) as process:
+            wait_for(partial(halted, "killed", least), process)
+            kill(process)
     out, _ = run("status", "killed")
     assert "left" in out
     assert "Go on:   refinecal experiment tabular --out killed --resume" in out
     run("tabular", "--out", "killed", "--resume", "--processes", 2)
-    assert (
-        2 <= len(RunFolder("killed").sessions()) <= 4
-    )  # a kill may come before a beginning is noted
+    assert len(RunFolder("killed").sessions()) == 4
     assert tables("killed") == tables("whole")
 
 
 @pytest.mark.slow
 def test_an_interrupt_says_how_to_go_on():
-    process = begin("tabular", *SMALL, "--configs", 500, "--out", "run", "--processes", 2)
-    _wait_for(lambda: finished("run") >= 2, process)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
-    out, err = process.communicate(timeout=60)
+    command = ("tabular", *SMALL, "--configs", 2, "--out", "run", "--processes", 2)
+    with started(HALTING, 2, RESULTS, *command) as process:
+        wait_for(partial(halted, "run", 2), process)
+        out, err = interrupt(process)
     assert process.returncode == 130
     assert err.splitlines()[-1:] == [
         "interrupted; what is finished is kept; go on with: "
@@ -494,8 +465,8 @@ def test_a_failure_is_told_to_its_end():
 
 
 def test_a_line_a_minute_elsewhere(monkeypatch):
-    clock = iter(range(0, 1000, 25))  # looked at by every call, and after every line
-    monkeypatch.setattr(_running.time, "monotonic", lambda: next(clock))
+    clock = itertools.count(0, 25)  # looked at by every call, and after every line
+    monkeypatch.setattr(_running, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     voice, written = Voice(), StringIO()
     voice.err = Console(file=written, force_terminal=False, width=80)
     with Watch(voice) as watch:

@@ -2,17 +2,14 @@
 
 import json
 import os
-import signal
-import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import typer
-from command_runs import run_command
+from command_runs import READY, interrupt, run_command, started, wait_for
 
 from refinecal.cli.theory_check import check
 from refinecal.theory import BetaSpectrum, empirical
@@ -139,38 +136,32 @@ def test_help():
     assert "3 if there are too few draws" in " ".join(out.split())
 
 
-START = """
-import typer
-from refinecal.cli import _interrupts
-_interrupts.install()
-from refinecal.cli.theory_check import check
-if __name__ == "__main__":
-    app = typer.Typer(pretty_exceptions_enable=False)
-    app.command()(check)
-    app(["--n", "1000", "--seeds", "400", "--processes", "2", "-o", "check.png"])
+# The command, whose draws each leave a trace and take for ever.
+DRAWING = """
+from refinecal.theory import empirical
+
+def draw(*about):
+    import os, time
+    open(f"drawing/{os.getpid()}", "w").close()
+    time.sleep(600)
+
+empirical._draw = draw
 """
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_interrupted_it_says_so_and_leaves_nothing_behind(tmp_path):
-    Path("start.py").write_text(START)
-    process = subprocess.Popen(
-        [sys.executable, "start.py"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    time.sleep(6)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all processes
-    out, err = process.communicate(timeout=30)
+    Path("drawing").mkdir()
+    given = ("theory", "check", "--n", 100, "--processes", 2, "-o", "check.png")
+    with started(DRAWING + READY, *given) as process:
+        wait_for(lambda: len(os.listdir("drawing")) == 2, process)
+        out, err = interrupt(process)
     assert process.returncode == 130, err
     assert err.strip().splitlines()[-1] == "interrupted"
     assert "Traceback" not in err
-    assert out == ""
-    assert {each.name for each in tmp_path.iterdir()} == {"start.py"}
+    assert out == "ready\n"
+    assert os.listdir(tmp_path) == ["drawing"]
 
 
 def test_default_spectrum_is_the_papers():

@@ -1,18 +1,14 @@
 """``refinecal experiment vision``: a few images, trained, stopped in the middle, resumed, refused."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from functools import partial
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from command_runs import run_command
+from command_runs import HALTING, interrupt, run_command, started, wait_for
 from made_images import made, stored, write_images
 from rich.console import Console
 
@@ -26,6 +22,7 @@ from refinecal.experiments._worker import limited
 from refinecal.experiments.running import State
 from refinecal.experiments.store import RunFolder
 from refinecal.experiments.tabular.plan import Plan
+from refinecal.experiments.vision import under_way
 from refinecal.experiments.vision.analysis import Analysis
 from refinecal.experiments.vision.images import read_images
 from refinecal.experiments.vision.plan import AUGMENTATION, NO_AUGMENTATION, VisionPlan
@@ -42,10 +39,6 @@ run = partial(run_command, experiment_app)
 FEW = ("--data", "images", "--no-check", "--dataset", "fashion-mnist", "--model", "small")
 QUICK = (*FEW, "--batch", 32, "--threads", 1, "--precision", "float32", "--device", "cpu")
 GO_ON = ("--out", "run", "--resume", "--device", "cpu")
-PROGRAM = (
-    "from refinecal.cli import _interrupts; _interrupts.install(); "
-    "from refinecal.cli.experiment import experiment_app; experiment_app(prog_name='refinecal')"
-)
 
 
 @pytest.fixture(autouse=True)
@@ -102,10 +95,10 @@ def test_interrupted_and_made_larger_a_run_comes_to_what_one_planned_so_would_ha
     work = Work(whole.plan, whole.path.resolve(), ("cpu",))
     running.run(whole.missing(), work, whole, processes=1)  # in a process of its own, as below
     plain = ("--schedule", "cosine", "--weight-decay", 0, "--augment", "none")
-    process = begin("--epochs", 12, "--seeds", 1, "--limit", 60, *plain)
-    _wait_for((checkpoint_of(Path("run"), key) / "progress.json").exists, process)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
-    out, err = process.communicate(timeout=60)
+    command = ("vision", *QUICK, "--epochs", 12, "--seeds", 1, "--limit", 60, *plain, "--out", "run")
+    with started(HALTING, 1, "checkpoints/*/progress.json", *command) as process:
+        wait_for((checkpoint_of(Path("run"), key) / "progress.json").exists, process)
+        out, err = interrupt(process)
     assert process.returncode == 130, (out, err)
     assert "1 data set × 1 network × 1 seed = 1 training of 12 epochs" in out
     assert "On cpu, in float32, with 1 thread each" in out
@@ -128,16 +121,6 @@ def test_interrupted_and_made_larger_a_run_comes_to_what_one_planned_so_would_ha
     _check_status_of_what_is_finished()
 
 
-def begin(*options):
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "vision", *map(str, (*QUICK, *options)), "--out", "run"],
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def _check_status_of_what_is_under_way():
     out, _ = run("status", "run")
     assert "run: 0 of 1 training finished, 1 left: about" in out  # by the epochs that it had
@@ -155,14 +138,6 @@ def _check_status_of_what_is_finished():
         "small on fashion-mnist",
     ]
     assert all(each["mean_seconds"] > 0 for each in found["methods"])
-
-
-def _wait_for(condition, process, seconds=120):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
 
 
 def test_one_training_by_several_processes_is_done_once():
@@ -469,11 +444,13 @@ def test_downloads_come_from_the_official_addresses_and_say_if_there_is_no_netwo
 # ---- progress ----------------------------------------------------------------------------------------------
 
 
-def test_the_bar_counts_epochs():
+def test_the_bar_counts_epochs(monkeypatch):
     folder = begun(epochs=100, seeds=4)
     first, second, *_ = folder.missing()
     checkpoint_of(folder.path, second).mkdir(parents=True)
-    Teller(checkpoint_of(folder.path, second), clock=time.perf_counter() - 2)(25, 100)
+    with monkeypatch.context() as patch:
+        patch.setattr(under_way, "time", SimpleNamespace(perf_counter=lambda: 52.0))
+        Teller(checkpoint_of(folder.path, second), clock=50.0)(25, 100)
     state = State(4, finished=1, left={*folder.missing()} - {first}, rates=folder.rates())
     voice, written = Voice(), StringIO()
     voice.err = Console(file=written, force_terminal=True, width=120)

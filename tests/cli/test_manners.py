@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from command_runs import READY, interrupt, started
 from made_tables import mixed, write_csv
 from matplotlib.figure import Figure
 from rich.cells import cell_len
@@ -126,20 +126,16 @@ def test_a_folder_that_is_not_there_is_named(fitted, scores):
 # ---- ctrl-C ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("delay", [0.1, 0.3, 0.5, 0.8, 1.2, 1.8])
+@pytest.mark.parametrize(
+    "delay", [0, 1, *(pytest.param(each, marks=pytest.mark.slow) for each in (0.1, 0.3, 0.5, 1.8))]
+)
 def test_ctrl_c_at_any_moment_is_one_word(tmp_path, delay):
     write_csv(mixed(2000).drop_columns(["weight", "family"]), tmp_path / "table.csv")
     endless = ["--max-steps", "100000", "--patience", "100000", "--folds", "1"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "refinecal", "fit", "table.csv", "-t", "kind", *endless],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    time.sleep(delay)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    with started(READY, "fit", "table.csv", "-t", "kind", *endless, cwd=tmp_path) as process:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(delay)  # wherever it is then
+        _, err = interrupt(process)
     assert (process.returncode, err) == (130, "interrupted\n")
     assert os.listdir(tmp_path) == ["table.csv"]
 
@@ -156,7 +152,8 @@ def careless():
         time.sleep(1)
     except BaseException:
         {what}
-    time.sleep(20)
+    time.sleep(600)
+    print("slept")
 import typer
 try:
     careless()
@@ -173,12 +170,10 @@ def test_sigterm_ends_a_command_as_ctrl_c_does():
 
 @pytest.mark.parametrize("what", ["pass", "raise ImportError('no such thing') from None"])
 def test_an_interrupt_that_a_library_swallows_comes_again(what):
-    started = time.time()
     found = subprocess.run(
         [sys.executable, "-c", SWALLOWED.format(what=what)], capture_output=True, text=True
     )
-    assert (found.returncode, found.stderr) == (130, "interrupted\n")
-    assert time.time() - started < 15
+    assert (found.returncode, found.stdout, found.stderr) == (130, "", "interrupted\n")
 
 
 def test_clearing_away_is_not_interrupted(tmp_path):

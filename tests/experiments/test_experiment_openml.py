@@ -4,11 +4,11 @@ import gzip
 import hashlib
 import json
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import numpy as np
 import pytest
+from command_runs import HANGING
 from made_sets import ALL, same
 
 from refinecal.experiments.tabular import _openml
@@ -191,22 +191,26 @@ class Broken(Server):
         self.send_response(200)
         if "late" in self.path:
             self.end_headers()
-            time.sleep(1.0)
+            self.server.released.wait()
         else:
             self.send_header("Content-Length", "1000")
             self.end_headers()
             self.wfile.write(b"{")
 
 
-@pytest.mark.parametrize("which", ["late", "cut off"])
-def test_openml_lost_on_the_way(monkeypatch, which):
-    monkeypatch.setattr(_openml, "TIMEOUT", 0.2)
+@pytest.mark.parametrize(("which", "seconds"), [("late", 0.2), ("cut off", HANGING)])
+def test_openml_lost_on_the_way(monkeypatch, which, seconds):
+    monkeypatch.setattr(_openml, "TIMEOUT", seconds)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with HTTPServer(("127.0.0.1", 0), Broken) as running:
-        threading.Thread(target=running.handle_request).start()
+        running.released = threading.Event()
+        thread = threading.Thread(target=running.handle_request)
+        thread.start()
         monkeypatch.setattr(_openml, "SERVER", f"http://127.0.0.1:{running.server_port}")
         with pytest.raises(ConnectionError, match="not reached for the suite"):
             openml_sets(which)
+        running.released.set()
+        thread.join()
 
 
 def test_openml_out_of_reach(monkeypatch):

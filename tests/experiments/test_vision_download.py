@@ -3,15 +3,12 @@
 import hashlib
 import os
 import re
-import signal
-import subprocess
-import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
+from command_runs import HANGING, kill, started, wait_for
 from made_images import stored
 
 from refinecal.experiments.vision import _download, _official
@@ -34,7 +31,8 @@ class Server(ThreadingHTTPServer):
         self.lengths = True  # whether Content-Length is said
         self.codes = []  # answers to give first
         self.breaks = []  # after how many bytes to break off, request by request
-        self.pause = 0.0  # seconds after each 16 KB
+        self.most = None  # bytes after which it says nothing for as long as that is not released
+        self.released = threading.Event()
 
     @property
     def address(self):
@@ -69,7 +67,8 @@ class Handler(BaseHTTPRequestHandler):
         for at in range(start, min(stop, len(raw)), 1 << 14):
             self.wfile.write(raw[at : min(at + (1 << 14), stop)])
             self.wfile.flush()
-            time.sleep(server.pause)
+            if server.most is not None and at >= server.most:
+                server.released.wait()
         return None
 
     def log_message(self, *about):
@@ -86,7 +85,9 @@ def server(monkeypatch):
     offer(running, monkeypatch, NAME, rng.bytes(400_000))
     offer(running, monkeypatch, "test_32x32.mat", rng.bytes(70_000))
     monkeypatch.setattr(_download, "WAITS", (0.0, 0.0))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
     yield running
+    running.released.set()
     running.shutdown()
     thread.join()
     running.server_close()
@@ -218,26 +219,22 @@ def test_a_server_that_is_busy(server, tmp_path):
 
 
 def test_killed_at_any_moment(server, tmp_path):
-    server.pause = 0.02  # 25 pieces: half a second
+    server.most = 100_000
     code = f"""if True:
         from refinecal.experiments.vision import _download, _official
         _official.FILES[{NAME!r}] = _official.{_official.FILES[NAME]!r}
-        _download.PIECE = 1 << 12
+        _download.PIECE, _download.TIMEOUT = 1 << 12, {HANGING}
         _download.download("svhn", {str(tmp_path)!r})"""
-    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
     part = tmp_path / "svhn" / f".{NAME}.part"
-    deadline = time.monotonic() + 30
-    while not (part.exists() and part.stat().st_size > 50_000):
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.005)
-    with pytest.raises(ValueError, match=r"another process is downloading into"):
-        download("svhn", tmp_path)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    with started(code) as process:
+        wait_for(lambda: part.exists() and part.stat().st_size > 50_000, process)
+        with pytest.raises(ValueError, match=r"another process is downloading into"):
+            download("svhn", tmp_path)
+        kill(process)
     assert names_in(tmp_path) == [".download.lock", part.name]
     received = part.stat().st_size
-    server.pause = 0.0
+    assert 50_000 < received < 200_000
+    server.released.set()
     server.asked.clear()
     download("svhn", tmp_path)
     assert server.asked[0] == (NAME, received)

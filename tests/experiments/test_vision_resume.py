@@ -3,18 +3,14 @@
 import errno
 import json
 import os
-import random
 import shutil
-import signal
 import socket
-import subprocess
-import sys
-import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from command_runs import HANGING, kill, started, wait_for
 from made_images import pictures, write_images
 from made_vision import SMALL, assert_same
 from torch.nn.functional import cross_entropy
@@ -88,14 +84,30 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def start(folder, recipe, images, ranks=1, **environment):
+# The fourth checkpoint is written, but never takes the place of the third.
+HALTING = """
+import os, time
+from types import SimpleNamespace
+from refinecal import _whole
+replaced = []
+
+def replace(part, target):
+    replaced.append(target)
+    if len(replaced) == 4:
+        time.sleep(600)
+    os.replace(part, target)
+
+_whole.os = SimpleNamespace(replace=replace)
+"""
+
+
+def start(folder, recipe, images, ranks=1, before="", **environment):
     """Train in a process of its own, or in two of them."""
     parts = ("train_x", "train_y", "test_x", "test_y")
     np.savez(folder / "images.npz", **{part: getattr(images, part) for part in parts})
     known = os.environ | {"OMP_NUM_THREADS": "1"} | environment
-    given = (str(folder), json.dumps(recipe.to_dict()), str(ranks))
-    return subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, *given], env=known, stderr=subprocess.PIPE
+    return started(
+        before + SCRIPT, folder, json.dumps(recipe.to_dict()), ranks, env=known, stdout=None
     )
 
 
@@ -134,18 +146,13 @@ def test_killed_at_any_step_a_training_ends_as_it_would_have(tmp_path, monkeypat
 
 @pytest.mark.slow
 def test_killed_by_the_system_a_training_ends_as_it_would_have(tmp_path):
-    images, recipe = pictures(120, 21, 12), replace(SMALL, epochs=12)
-    process = start(tmp_path, recipe, images)
-    while not (tmp_path / "state" / NAME).exists():
-        assert process.poll() is None, process.stderr.read().decode()
-        time.sleep(0.01)
-    while CheckpointFile(tmp_path / "state")._read().epoch < 3:
-        time.sleep(0.005)
-    time.sleep(random.Random(8).uniform(0, 0.03))  # in the midst of something
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    before = CheckpointFile(tmp_path / "state")._read().epoch
-    assert 3 <= before < 12
+    images, recipe = pictures(120, 21, 12), replace(SMALL, epochs=5)
+    checkpoint = CheckpointFile(tmp_path / "state")
+    with start(tmp_path, recipe, images, before=HALTING) as process:
+        wait_for(lambda: checkpoint.path.exists() and checkpoint._read().epoch == 3, process)
+        wait_for(lambda: list(checkpoint.path.parent.glob(".*.part*")), process)
+        kill(process)
+    assert checkpoint._read().epoch == 3
     found = train(recipe, images, seed=4, device="cpu", checkpoint=tmp_path / "state")
     assert_same(found, train(recipe, images, seed=4, device="cpu"))
     assert found.seconds["training"] > 0
@@ -306,9 +313,9 @@ def test_two_processes_train_one_network(tmp_path):
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     images, recipe = pictures(73, 21, 16), replace(SMALL, epochs=2)
     run = made_run(tmp_path)
-    process = start(tmp_path, recipe, images, 2, **shared)
-    _, errors = process.communicate(timeout=100)
-    assert process.returncode == 0, errors.decode()
+    with start(tmp_path, recipe, images, 2, **shared) as process:
+        _, errors = process.communicate(timeout=HANGING)
+    assert process.returncode == 0, errors
     one, other = (VisionUnit.load(tmp_path / f"unit-{rank}.npz") for rank in range(2))
     assert_same(one, other)
     assert (one.n_train, one.n_val, one.n_test) == (66, 7, 21)  # 32 + 34, and odd numbers

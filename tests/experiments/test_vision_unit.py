@@ -326,7 +326,7 @@ def test_each_training_has_a_device_of_its_own(images, tmp_path):
             waiting = threading.Thread(target=lambda: _use(work, second, done))
             waiting.start()
             assert not done.wait(0.3)  # until one is free
-        waiting.join(5)
+        waiting.join()
         assert done.is_set()
 
 
