@@ -1,10 +1,13 @@
 """Set what has to be set before any test module is imported."""
 
 import os
+import random
+import sys
 
 os.environ.setdefault("KERAS_BACKEND", "torch")  # Keras has no backend of its own
 os.environ.setdefault("MPLBACKEND", "Agg")  # no windows
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -38,6 +41,11 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_runtest_setup(item):
+    """Let what draws without a seed of its own draw the same in any order, and look for Chromium."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002  # scikit-learn's default
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
     if item.get_closest_marker("browser"):
         from browser import find_chromium
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from rich.cells import cell_len
 from typer.testing import CliRunner
 
-HANGING = 600  # seconds that nothing takes, however slow the machine: a test that hangs ends some day
+HANGING = 600  # seconds, which nothing takes on however slow a machine: what hangs ends some day
 
 # Answers to ctrl-C, says so, and then is the command line; before that Python itself would answer.
 READY = (
@@ -18,8 +18,8 @@ READY = (
     "print('ready', flush=True); main()"
 )
 
-# `refinecal experiment`, whose workers come to a halt in the midst of writing a file, as soon as there are
-# so many files that match a pattern: the first two arguments. However late it is stopped, it has not finished.
+# `refinecal experiment`, whose workers come to a halt in the midst of writing a file, as soon as a number of
+# files match a pattern: the first two arguments. However late it is stopped, it has not finished.
 HALTING = """
 import sys
 from refinecal.cli import _interrupts

@@ -95,7 +95,8 @@ def test_interrupted_and_made_larger_a_run_comes_to_what_one_planned_so_would_ha
     work = Work(whole.plan, whole.path.resolve(), ("cpu",))
     running.run(whole.missing(), work, whole, processes=1)  # in a process of its own, as below
     plain = ("--schedule", "cosine", "--weight-decay", 0, "--augment", "none")
-    command = ("vision", *QUICK, "--epochs", 12, "--seeds", 1, "--limit", 60, *plain, "--out", "run")
+    few = ("--epochs", 12, "--seeds", 1, "--limit", 60)
+    command = ("vision", *QUICK, *few, *plain, "--out", "run")
     with started(HALTING, 1, "checkpoints/*/progress.json", *command) as process:
         wait_for((checkpoint_of(Path("run"), key) / "progress.json").exists, process)
         out, err = interrupt(process)

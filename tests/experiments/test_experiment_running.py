@@ -306,9 +306,7 @@ def begin(folder, least=1000):
 
 def halted(folder, least):
     """Tell whether so many units are finished, and both workers are in the midst of another."""
-    return (
-        len(folder.finished()) >= least and len(list(folder.path.glob("units/.*.part.npz"))) == 2
-    )
+    return len(folder.finished()) >= least and len(list(folder.path.glob("units/.*.part.npz"))) == 2
 
 
 def test_three_kills_and_the_same_files_as_without(tmp_path):
