@@ -152,6 +152,7 @@ def conditioned_optimum(features, labels, k, ridge):
     return best.fun, objective
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1e-6, 1e-4, 1e-3, 0.1])
 @pytest.mark.parametrize("shape", [(4, 3), (200, 3), (4, 12), (200, 12), (200, 20)])
 @pytest.mark.parametrize("name", ["matrix", "dirichlet"])

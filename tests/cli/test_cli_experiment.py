@@ -98,6 +98,7 @@ def test_the_result_for_programs():
     assert json.loads(status) == found
 
 
+@pytest.mark.slow
 def test_random_configurations_are_trained_beside_the_default():
     run("tabular", *SMALL, "--sets", "two", "--configs", 2, "--out", "run", *ALONE)
     finished = RunFolder("run").finished()
@@ -193,6 +194,7 @@ def test_sets_that_cannot_be_used_are_left_out_with_a_reason():
     assert not Path("other").exists()
 
 
+@pytest.mark.slow
 def test_status_remembers_which_sets_were_left_out():
     pq.write_table(made(2, n=50), "tables/tiny.parquet")
     pq.write_table(made(2).rename_columns(["a", "b", "c", "Target"]), "tables/other.parquet")
@@ -342,6 +344,7 @@ def test_a_result_that_is_cut_off_is_trained_again():
     assert tables("run") == expected
 
 
+@pytest.mark.slow
 def test_tables_that_moved_are_named_anew():
     begun()
     Path("tables").rename("moved")

@@ -48,6 +48,7 @@ def test_narrow_and_wide_terminals(run, columns, tmp_path, monkeypatch):
     assert ("Left out for want of room" in out) == (columns == 60)
 
 
+@pytest.mark.slow
 def test_json_is_one_object_with_every_comparison(run, tmp_path):
     out, _ = run_command(app, "report", run, "--json", "--min-rows", 2000, "-o", tmp_path / "large")
     found = json.loads(out)
@@ -100,6 +101,7 @@ def test_bad_input_is_refused_with_the_cure(run, arguments, match):
     assert match in err
 
 
+@pytest.mark.slow
 def test_several_runs_are_one_report(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made_run(tmp_path / "a", made_plan(2, splits=1))
@@ -149,6 +151,7 @@ def test_a_folder_that_cannot_be_written_is_refused_at_once(run, tmp_path, monke
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.slow
 def test_short_trainings_are_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(making, "STEPS", 2)

@@ -259,6 +259,7 @@ def test_a_table_of_the_user_is_never_replaced(command, kind):
     assert not Path("churn.png").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize("command", [("curve",), ("heatmap", *GRID)], ids=lambda words: words[0])
 def test_our_own_table_is(command, kind):

@@ -81,6 +81,7 @@ def test_nothing_is_said_of_it_where_nothing_diverged(tmp_path, monkeypatch):
     assert "early" not in out
 
 
+@pytest.mark.slow
 def test_a_real_run_that_diverges_ends_with_the_code_of_failures(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_images("images")

@@ -199,6 +199,7 @@ def test_a_scheduler_without_workers_and_then_none(tmp_path, plan):
     assert folder.failed() == {}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_workers_with_other_packages_are_told_of(tmp_path, cluster, plan, function):
     def know(packages):

@@ -147,6 +147,7 @@ def test_the_page_is_the_same_bytes_again_and_escapes_what_it_shows(analysis, wr
     assert "<b>too large</b>" not in written.read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_a_report_is_known_by_its_page(written, tmp_path):
     assert is_report(written.parent)
     assert not is_report(tmp_path)

@@ -241,6 +241,7 @@ def _until(pool):
 # ---- threads -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_threads_of_a_unit_are_limited(folder, n_threads):
     def unit(key, path):

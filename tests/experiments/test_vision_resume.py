@@ -263,11 +263,12 @@ def test_a_checkpoint_needs_a_place(tmp_path, monkeypatch, place):
 # ---- the networks of the paper ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "n", "batch", "precision"),
     [
         ("resnet18", 240, 64, "float32"),
-        pytest.param("wrn28-10", 240, 72, "auto", marks=pytest.mark.slow),
+        ("wrn28-10", 240, 72, "auto"),
     ],
 )
 def test_networks_of_the_paper_learn_and_resume(tmp_path, model, n, batch, precision):

@@ -310,6 +310,7 @@ def test_soft_labels():
 # ---- twice, and resumed ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_second_training_starts_afresh(tmp_path):
     used, new = RefinementStopping(), RefinementStopping()
     monitor = used.monitor
@@ -320,6 +321,7 @@ def test_a_second_training_starts_afresh(tmp_path):
     assert used.monitor is monitor
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restore", [False, True])
 def test_resumed_training_equals_training_in_one_go(restore, tmp_path):
     data = digits(tokens)

@@ -122,6 +122,7 @@ def test_pictures_are_readable_and_in_our_colours(name, size):
     assert_in_palette(ax.figure)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [3.6, 7.2])
 @pytest.mark.parametrize(
     ("given", "calibrated"), [((Y26, Z26), CAL26), ((Y26, Z26), None), ((Y3, Z3), CAL3)]

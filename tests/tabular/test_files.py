@@ -183,6 +183,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".csv", ".parquet", ".feather"])
 def test_memory_is_that_of_some_chunks(tmp_path, ending):
     """A table of 64 MB, or 150 MB of text, is read in less than 56 MB.
