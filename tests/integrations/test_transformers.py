@@ -458,7 +458,7 @@ def test_an_evaluation_set_that_is_not_there(tmp_path):
         (
             np.zeros((4, 3)),
             np.ones((4, 3)),
-            r"y_val\[0\] sums to 3: each row of labels must sum to 1",
+            r"y_val\[0\] marks 3 of the 3 classes",
         ),
         (np.zeros((4, 3)), (np.zeros(4), np.zeros(4)), "2 kinds of labels.*label_names"),
         (np.zeros((4, 3)), np.full(4, 3), r"y_val\[0\] is 3, but logits has 3 columns"),
