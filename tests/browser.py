@@ -4,6 +4,8 @@ import os
 import shutil
 from pathlib import Path
 
+from command_runs import HANGING
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 ARGUMENTS = [
     "--no-sandbox",  # which needs rights that containers lack
@@ -25,13 +27,14 @@ def find_chromium():
 
 def launch(playwright):
     return playwright.chromium.launch(
-        executable_path=find_chromium(), headless=True, args=ARGUMENTS
+        executable_path=find_chromium(), headless=True, args=ARGUMENTS, timeout=1000 * HANGING
     )
 
 
 def open_page(browser, path, width, **options):
     """Open a file in a window of its own; what goes wrong meanwhile is kept for :func:`problems`."""
     page = browser.new_page(viewport={"width": width, "height": 900}, **options)
+    page.set_default_timeout(1000 * HANGING)
     url = Path(path).resolve().as_uri()
     page.noticed = []
 
