@@ -189,6 +189,7 @@ def test_a_weight_says_how_often_a_row_counts(sample):
     assert same(found, repeated)
 
 
+@pytest.mark.slow
 @given(predictions(), st.integers(0, 1000))
 def test_a_soft_label_is_a_row_of_each_label(sample, seed):
     _, logits = sample

@@ -85,6 +85,7 @@ def test_a_run_and_its_status():
     assert "--resume" not in again
 
 
+@pytest.mark.slow
 def test_the_result_for_programs():
     out, _ = run("tabular", *SMALL, "--sets", "two", "--out", "run", "--json", *ALONE)
     found = json.loads(out)
@@ -232,6 +233,7 @@ def test_rows_that_are_dropped_are_told():
     assert "note: two: 9 of 300 rows dropped" in err
 
 
+@pytest.mark.slow
 def test_a_readme_is_no_table():
     Path("tables/readme.txt").write_text("These are tables.\n")
     _, err = run("tabular", *SMALL, "--splits", 1, "--out", "run", *ALONE)
@@ -406,6 +408,7 @@ def test_status_of_what_is_no_run():
     assert "tables has no plan.json, so it is no run" in err
 
 
+@pytest.mark.slow
 def test_status_tells_the_time_left_by_method():
     run("tabular", *SMALL, "--methods", "xgboost,logistic", "--out", "run", *ALONE)
     folder = RunFolder("run")

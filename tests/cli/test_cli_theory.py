@@ -70,6 +70,7 @@ def test_what_concerns_the_figure_alone_is_said_where_there_is_none():
     assert run("curve", "--lam-min", 0.01, "--points", 5, "-o", "c.svg")[1] == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
 def test_curve_draws_a_figure_with_its_numbers_beside_it(ending):
     out, _ = run("curve", "-o", f"curve.{ending}", "--points", 20)

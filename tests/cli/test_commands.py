@@ -91,6 +91,7 @@ def test_fit_as_json_is_one_object(table):
     assert found["report"] == "table-run/report.html"
 
 
+@pytest.mark.slow
 def test_fit_that_is_quiet_prints_nothing(table):
     assert fit(table, "--quiet") == ("", "")
 
@@ -230,6 +231,7 @@ def test_a_byte_order_mark_is_no_part_of_a_name():
     assert names == ["x"]
 
 
+@pytest.mark.slow
 def test_semicolons_and_decimal_commas():
     commas = [[a.replace(".", ","), b] for a, b in plain_rows()]
     found = json.loads(fit_text(text_of(commas, ";"), "-o", "commas")[0])

@@ -155,6 +155,7 @@ def test_a_report_is_known_by_its_page(written, tmp_path):
     assert not is_report(tmp_path)
 
 
+@pytest.mark.slow
 def test_tables_hold_what_the_page_says(analysis, written):
     with (written.parent / "summary.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

@@ -367,6 +367,7 @@ def test_the_command_shows_tables_and_names_files(run, told):
     assert (run / "report" / "means.csv").is_file()
 
 
+@pytest.mark.slow
 def test_the_command_for_programs(short, tmp_path):
     given = ("-o", tmp_path / "out", "--figures", "svg")
     found = json.loads(run_command(app, "report", short, "--json", *given)[0])
@@ -463,6 +464,7 @@ def test_help_tells_of_both_kinds_of_runs():
     assert "Of tables: splits that are judged at the same time" in out
 
 
+@pytest.mark.slow
 def test_what_several_runs_hold_is_told(short, tmp_path):
     made_run(tmp_path / "more", made_plan(("fashion-mnist",), seeds=3, epochs=5))
     out, err = run_command(

@@ -112,6 +112,7 @@ def test_patience_and_options():
     assert 0 < trial.user_attrs["auroc"] < 1
 
 
+@pytest.mark.slow
 def test_attributes_survive_a_database(tmp_path):
     url = f"sqlite:///{tmp_path / 'studies.db'}"
     search = study(storage=url, study_name="a")

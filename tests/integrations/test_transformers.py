@@ -397,6 +397,7 @@ def test_models_without_a_calibrator(tmp_path):
 # ---- wrong use -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "text"),
     [

@@ -681,6 +681,7 @@ def test_hostile_xgboost_models_are_refused(tmp_path):
 ODD = (0, 1, 2, 7, 31, 127, 128, 65_535, 99_999_999, 2**31 - 1, -1, -2, -5, -1000, -(2**31))
 
 
+@pytest.mark.slow
 def test_xgboost_models_with_one_wrong_number_never_crash(tmp_path):
     """Whatever is not refused can be walked."""
     data, rng, files = xgboost_file(3, tmp_path), np.random.default_rng(0), []
@@ -791,6 +792,7 @@ def test_hostile_lightgbm_models_are_refused(tmp_path):
         assert line.startswith("refused"), one
 
 
+@pytest.mark.slow
 def test_lightgbm_models_with_one_wrong_number_never_crash(tmp_path):
     text, rng, files = lightgbm_text(3), np.random.default_rng(0), []
     tree_lines = [

@@ -64,6 +64,7 @@ def test_minimisers_are_known_to_a_millionth(spectrum, name):
     assert np.abs(gaps[inside]).max() < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [*LOSSES, MyLog()], ids=[*LOSSES, "user"])
 @pytest.mark.parametrize("method", METHODS)
 def test_scipy_finds_nothing_lower(method, loss):

@@ -112,6 +112,7 @@ def test_deviations_of_what_theory_predicts_are_t_statistics():
         assert made.measured[name] + made.margin[name] == pytest.approx(high)
 
 
+@pytest.mark.slow
 def test_the_chance_is_uniform_if_theory_holds():
     """Scatter around the truth, with strong correlations; calibration is 0 in the middle strength."""
     rng = np.random.default_rng(1)

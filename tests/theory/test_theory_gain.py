@@ -240,6 +240,7 @@ def test_of_noise_nothing_is_claimed(n, p):
     assert taken_for_signal <= 2
 
 
+@pytest.mark.slow
 def test_what_goes_unseen_is_within_the_intervals():
     """A signal of about one standard error: in most sets its error rate lies between the ends."""
     n, p, held = 200, 50, []
@@ -326,6 +327,7 @@ def test_no_saving_goes_up(signal, prevalence, ratio, n):
     assert found.refinement_affine <= found.refinement <= found.risk_calibrated <= found.risk
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("standardize", [True, False])
 def test_intervals_of_strengths_hold_those_of_other_rows(standardize):
     """Rows left out move C, even where nothing depends on it, as with equal eigenvalues (standardised)."""
