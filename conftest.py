@@ -2,7 +2,9 @@
 
 import os
 import random
+import subprocess
 import sys
+from pathlib import Path
 
 os.environ.setdefault("KERAS_BACKEND", "torch")  # Keras has no backend of its own
 os.environ.setdefault("MPLBACKEND", "Agg")  # no windows
@@ -33,6 +35,19 @@ LONG = (
     "test_experiment_report.py",
     "test_transformers.py",
 )  # files that take longest
+
+
+def pytest_sessionstart(session):
+    """Compile the kernels once, while the workers still collect, and not in each of them."""
+    is_worker = hasattr(session.config, "workerinput")
+    if not is_worker and getattr(session.config.option, "numprocesses", None):
+        script = Path(__file__).parent / "tests" / "compile_kernels.py"
+        session.compiling = subprocess.Popen([sys.executable, script])
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session, "compiling"):
+        session.compiling.wait()
 
 
 def pytest_collection_modifyitems(items):

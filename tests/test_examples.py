@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.stem != "fresh")
-QUICK = ("post_mortem", "xgboost_early_stopping")
+QUICK = ("xgboost_early_stopping",)
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
     "optional-dependencies"
 ]

@@ -194,6 +194,7 @@ def test_v_shows_the_traceback(table):
     assert "Traceback" in fit(table, "-v", code=1, target="nothing")[1] + "Traceback"
 
 
+@pytest.mark.slow
 def test_groups_weights_and_dropped_columns(tmp_path):
     path = write_csv(mixed(300), tmp_path / "table.csv")
     out, _ = fit(path, "--weight", "weight", "--group", "family", "--drop", "size", "-v")

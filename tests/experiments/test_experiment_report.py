@@ -94,6 +94,7 @@ def with_last_steps(analysis, metric, number):
     return Analysis(replace(analysis.results, trainings=trainings))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["log_loss", "refinement"])
 def test_trainings_that_end_at_their_best_are_counted_and_told_if_they_are_many(analysis, metric):
     made = page(with_last_steps(analysis, metric, 9))

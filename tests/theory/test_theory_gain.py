@@ -429,6 +429,7 @@ def other_units(sd, mu, n=600):
     return X + np.where(y, 1, -1)[:, None] * mu, y, truth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("large", [10.0, 100.0, 1e4])
 @pytest.mark.parametrize("p", [120, 500])
 def test_one_large_column_does_not_hide_the_others(large, p):
