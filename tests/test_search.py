@@ -68,7 +68,7 @@ class Logistic:
         def slope(beta):
             return float(self.shares @ (-self.margins * expit(-beta * self.margins)))
 
-        if slope(0.0) >= 0:
+        if slope(0.0) >= -1e-15 * float(self.shares @ np.abs(self.margins)):  # 0 but for rounding
             return 0.0
         if slope(MAX_BETA) <= 0:
             return MAX_BETA
@@ -150,6 +150,7 @@ def test_a_minimum_without_curvature(root):
 @example([(1, 4, 0), (-1, 4, 0), (1, -4, 0)], 1e6, 1.0)
 @example([(2, 0, 4), (-2, -1, 0), (3, 0, 4)], 1e-6, 1e-9)  # it rises at the largest beta already
 @example([(9, 4, 6), (-1, -4, -6), (1, -4, 0)], 1.0, 1.0)
+@example([(-1, 0, -1), (2, 0, -1), (-1, 0, -1)], 1e-6, 1e-9)  # a slope at 0 of nothing but rounding
 @examples(400)
 def test_margins_of_any_scale(rows, scale, start):
     """Margins over eight powers of ten in one set, weights over twelve."""
