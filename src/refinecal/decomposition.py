@@ -263,7 +263,7 @@ def decompose_sample(
     risk = risk_of(sample, threads) if logarithmic else sample.mean(losses_at(sample, 1.0, loss))
     if math.isinf(risk) and not isinstance(fitted, TemperatureScaling):  # which warns by itself
         warn(
-            "the log loss is infinite: a label has probability 0; the calibrator may still mend it."
+            "the log loss is infinite: a label has probability 0; the calibrator may still correct it."
             + (f" {HARD}" if is_hard(sample.logits) else "")
         )
     fitted._fit_sample(sample, threads, start)

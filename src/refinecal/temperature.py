@@ -181,7 +181,7 @@ def _warn_impossible(count: int, sample: Sample) -> None:
     )
     warn(
         f"the log loss is infinite: {count} of {sample.n} labels have probability 0, which no temperature "
-        "mends, so beta is 0 and predictions become flat. "
+        "corrects, so beta is 0 and predictions become flat. "
         + (HARD if is_hard(sample.logits) else cure)
     )
 

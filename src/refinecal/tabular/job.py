@@ -58,7 +58,7 @@ class Order:
     options : Options
         How to fit.
     resume, restart : bool
-        What to do with the finished trainings of an unfinished run: keep or discard them. One is needed.
+        What to do with the finished training runs of an unfinished run: keep or discard them. One is needed.
     overwrite : bool
         Whether to take the place of a finished run.
     """
@@ -155,7 +155,7 @@ def do(
 
 
 def _check_unfinished(workshop: Workshop, order: Order) -> None:
-    """Refuse to discard finished trainings unasked."""
+    """Refuse to discard finished training runs unasked."""
     n = workshop.n_finished
     if n and not (order.resume or order.restart):
         raise ValueError(

@@ -117,7 +117,7 @@ class Workshop:
         self.folder = folder
 
     def open(self, plan: dict[str, Any], resume: bool) -> None:
-        """Begin; with the finished trainings that are there if they are to be resumed."""
+        """Begin, with the training runs that are finished if they are to be resumed."""
         if resume and self.n_finished:
             return
         self.close()
@@ -126,7 +126,7 @@ class Workshop:
             part.write_text(json.dumps(plan), encoding="utf-8")
 
     def check(self, plan: dict[str, Any]) -> None:
-        """Refuse to resume finished trainings that another plan has led to."""
+        """Refuse to resume training runs that belong to another plan."""
         if not self.n_finished:
             return
         try:
