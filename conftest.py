@@ -20,7 +20,7 @@ UNTIMED = {
     "database": None,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 }
-settings.register_profile("test", max_examples=15, derandomize=True, **UNTIMED)
+settings.register_profile("test", max_examples=10, derandomize=True, **UNTIMED)
 settings.register_profile("full", max_examples=50, derandomize=True, **UNTIMED)
 settings.register_profile("fuzz", max_examples=300, derandomize=False, print_blob=True, **UNTIMED)
 settings.load_profile("test")
@@ -68,3 +68,13 @@ def pytest_runtest_setup(item):
             pytest.fail(
                 "no Chromium is found: install one, or set REFINECAL_CHROMIUM", pytrace=False
             )
+
+
+@pytest.fixture(scope="module")
+def blank_figures():
+    """Leave the figures of reports empty in tests of all the rest; `make test-full` draws them."""
+    blank = '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1" viewBox="0 0 1 1"/>'
+    with pytest.MonkeyPatch.context() as patch:
+        if settings.get_current_profile_name() == "test":
+            patch.setattr("refinecal.report.figures._drawn", lambda *_: blank)
+        yield

@@ -12,6 +12,8 @@ from made_run import made_plan, made_run
 from refinecal.cli.app import app as every_command
 from refinecal.cli.experiment_report import report
 
+pytestmark = pytest.mark.usefixtures("blank_figures")
+
 app = typer.Typer()
 app.command(epilog=report.__epilog__)(report)
 app.callback()(lambda: None)

@@ -4,6 +4,7 @@ import html
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,8 @@ from refinecal.tabular.data import Options, prepare
 from refinecal.tabular.run import Run
 from refinecal.tabular.schema import Schema
 from refinecal.theory import BetaSpectrum, minimise
+
+pytestmark = pytest.mark.usefixtures("blank_figures")
 
 FAST = ["--max-steps", "6", "--patience", "6", "--threads", "1"]
 
@@ -330,9 +333,21 @@ def test_a_missing_file_is_named():
 # ---- predict -----------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory):
+    path = tmp_path_factory.mktemp("first") / "table.csv"
+    fit(
+        write_csv(mixed(300).drop_columns(["weight", "family"]), path),
+        "-q",
+        "-o",
+        path.with_name("table-run"),
+    )
+    return path.with_name("table-run")
+
+
 @pytest.fixture
-def fitted(table):
-    fit(table, "-q")
+def fitted(table, first_run):
+    shutil.copytree(first_run, "table-run")
     return table
 
 

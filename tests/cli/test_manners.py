@@ -22,6 +22,8 @@ from refinecal.cli import _tables
 from refinecal.cli._words import clean, on_the_command_line
 from refinecal.cli.app import app
 
+pytestmark = pytest.mark.usefixtures("blank_figures")
+
 FAST = ["--max-steps", "4", "--patience", "4", "--threads", "1", "--folds", "1"]
 LONG = "a very long name of a group, which no terminal has room for"
 

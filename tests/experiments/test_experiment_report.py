@@ -16,6 +16,8 @@ from refinecal.experiments.tabular.results import read_results
 from refinecal.experiments.tabular.words import cut_short, lead, sentence
 from refinecal.report import Figure, Page, Table, write
 
+pytestmark = pytest.mark.usefixtures("blank_figures")
+
 
 @pytest.fixture(scope="module")
 def analysis(tmp_path_factory):

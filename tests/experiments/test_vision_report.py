@@ -24,6 +24,8 @@ from refinecal.experiments.vision.words import lead, measured, sentence
 from refinecal.report import Figure, Page, Section, Table, Written, render
 from refinecal.report.cells import GAP
 
+pytestmark = pytest.mark.usefixtures("blank_figures")
+
 app = typer.Typer()
 app.command(epilog=report.__epilog__)(report)
 app.callback()(lambda: None)
