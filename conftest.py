@@ -1,9 +1,11 @@
 """Set what has to be set before any test module is imported."""
 
+import gc
 import os
 import random
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 os.environ.setdefault("KERAS_BACKEND", "torch")  # Keras has no backend of its own
@@ -20,7 +22,7 @@ UNTIMED = {
     "database": None,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 }
-settings.register_profile("test", max_examples=10, derandomize=True, **UNTIMED)
+settings.register_profile("test", max_examples=15, derandomize=True, **UNTIMED)
 settings.register_profile("full", max_examples=50, derandomize=True, **UNTIMED)
 settings.register_profile("fuzz", max_examples=300, derandomize=False, print_blob=True, **UNTIMED)
 settings.load_profile("test")
@@ -50,9 +52,37 @@ def pytest_sessionfinish(session):
         session.compiling.wait()
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection():
+    gc.disable()  # nothing of what collecting imports is garbage
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_collection_modifyitems(config, items):
     """Begin with the long files: two workers that take file by file then end at about the same time."""
     items.sort(key=lambda item: item.path.name not in LONG)
+    if is_quick():
+        kept = dict.fromkeys(thin_out(items))
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
+
+
+def is_quick():
+    return settings.get_current_profile_name() == "test"
+
+
+def thin_out(items):
+    """Give all tests, but of each sweep only every n-th case."""
+    cases = Counter()
+    for item in items:
+        sweep = item.get_closest_marker("sweep")
+        if sweep is None or cases[item.function] % sweep.args[0] == 0:
+            yield item
+        if sweep is not None:
+            cases[item.function] += 1
 
 
 def pytest_runtest_setup(item):
@@ -75,6 +105,6 @@ def blank_figures():
     """Leave the figures of reports empty in tests of all the rest; `make test-full` draws them."""
     blank = '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1" viewBox="0 0 1 1"/>'
     with pytest.MonkeyPatch.context() as patch:
-        if settings.get_current_profile_name() == "test":
+        if is_quick():
             patch.setattr("refinecal.report.figures._drawn", lambda *_: blank)
         yield

@@ -1,5 +1,6 @@
 """Commands run in this process or in one of their own: what they print, and with what code they end."""
 
+import functools
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import time
 from contextlib import contextmanager
 
 from rich.cells import cell_len
+from typer.main import get_command
 from typer.testing import CliRunner
 
 HANGING = 600  # seconds, which nothing takes on however slow a machine: what hangs ends some day
@@ -58,14 +60,22 @@ def run_command(app, *arguments, code=0, columns=80):
 
     It must end with the code, without an error that Python shows, and fit into the columns.
     """
-    result = CliRunner().invoke(
-        app, [str(each) for each in arguments], env={"COLUMNS": str(columns), "NO_COLOR": "1"}
-    )
+    out, err = invoke(app, *arguments, code=code, columns=columns)
+    assert all(cell_len(line) <= columns for line in out.splitlines() if line[:1] != "{")
+    return out, " ".join(err.replace("│", " ").split())
+
+
+def invoke(app, *arguments, code=0, columns=80):
+    """Run a command that must end with the code; return what it printed on stdout, and on stderr."""
+    runner, terminal = CliRunner(), {"COLUMNS": str(columns), "NO_COLOR": "1"}
+    result = super(CliRunner, runner).invoke(command_of(app), [*map(str, arguments)], env=terminal)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert result.exit_code == code, result.output
-    assert all(cell_len(line) <= columns for line in result.stdout.splitlines() if line[:1] != "{")
-    return result.stdout, " ".join(result.stderr.replace("│", " ").split())
+    return result.stdout, result.stderr
+
+
+command_of = functools.cache(get_command)  # which takes longer than many a command
 
 
 @contextmanager

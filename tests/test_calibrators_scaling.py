@@ -112,6 +112,7 @@ def test_vector_scaling_is_optimal(k, weighted, soft):
 
 @with_strengths([(1.0, 1.0), (0.0, 0.0), (5.0, 0.0)])
 @pytest.mark.parametrize("name", ["matrix", "dirichlet"])
+@pytest.mark.sweep(3)
 def test_matrix_scaling_is_optimal(name, strengths, k, weighted, soft):
     off, shift = strengths
     labels, logits, weights = sample(k, weighted, soft)

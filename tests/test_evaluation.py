@@ -63,6 +63,7 @@ def same(found, expected, **tolerance):
 @pytest.mark.parametrize("k", [2, 3, 10, 150])
 @pytest.mark.parametrize("use_weights", [False, True])
 @pytest.mark.parametrize("kind", ["probs", "logits"])
+@pytest.mark.sweep(3)
 def test_every_number_is_what_others_find(k, use_weights, kind):
     labels, logits = drawn(3000, k, confidence=2.0)
     probs = softmax(logits, axis=1)

@@ -71,6 +71,7 @@ def test_within_five_percent_of_the_true_correction(loss, k, confidence):
 
 @pytest.mark.parametrize("loss", ["log", "brier"])
 @pytest.mark.parametrize("k", [2, 3, 10])
+@pytest.mark.sweep(5)
 def test_accurate_models(loss, k):
     """About 97 % right: few rows decide."""
     for seed in range(3):

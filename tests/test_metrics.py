@@ -226,6 +226,7 @@ def test_auroc_tells_predictions_apart_at_every_scale(scale, dtype):
 @pytest.mark.parametrize("scale", 10.0 ** np.arange(-6, 4))
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.sweep(3)
 def test_auroc_of_dense_scores_is_scikit_learns(scale, dtype, k):
     rng = np.random.default_rng(0)
     labels = rng.integers(k, size=20_000)
@@ -404,6 +405,7 @@ def test_probabilities_of_logits_are_scipys(k, dtype):
 @pytest.mark.parametrize(
     "sharpness", [0.1, 3.0, 30.0, 300.0]
 )  # the last: most are 0 or 1 to the last bit
+@pytest.mark.sweep(5)
 def test_auroc_of_probabilities_is_scikit_learns(k, weighted, digits, sharpness):
     labels, logits = drawn(5000, k, seed=k, confidence=sharpness)
     probs = softmax(logits, axis=1)

@@ -319,6 +319,7 @@ def any_sample(n, k, dtype, weighted, soft):
 @pytest.mark.parametrize(
     ("weighted", "soft"), [(False, False), (True, False), (False, True), (True, True)]
 )
+@pytest.mark.sweep(3)
 def test_all_readers_find_the_same(dtype, k, weighted, soft, monkeypatch):
     sample = any_sample(300, k, dtype, weighted, soft)
     labels = sample.labels if sample.soft is None else sample.soft

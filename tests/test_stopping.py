@@ -151,6 +151,7 @@ def test_metrics_are_the_functions_of_that_name(k, use_weights):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("seed", range(20))
+@pytest.mark.sweep(5)
 def test_of_equal_steps_the_first_is_best(dtype, seed):
     """Rounding differs with the beta that a search starts from: it must not move the best step."""
     labels, logits = drawn(100 + seed, 3, seed, confidence=3.0)
@@ -677,19 +678,15 @@ def test_where_keys_are_equal_the_metric_that_decides_is_logged():
 
 
 @pytest.mark.filterwarnings("ignore:the log loss is infinite:RuntimeWarning")
-@pytest.mark.parametrize(
-    "monitor",
-    [
+def test_the_repr_fits_into_80_columns():
+    for monitor in (
         rc.RefinementMonitor(),
         rc.select(Y, [GOOD, BETTER, WORSE], also=BUILT_IN, patience=1),
         rc.select(Y, [GOOD], also=[Metric(lambda y, p: -1e12, "a_very_long_name_indeed" * 4)]),
         rc.select(Y, [GOOD], calibrator="isotonic", steps=[123_456_789]),
         rc.select([0, 1], logits=[[-1e9, 1e9]], also=["auroc"]),
-    ],
-    ids=range(5),
-)
-def test_the_repr_fits_into_80_columns(monitor):
-    assert max(map(len, repr(monitor).splitlines())) <= 80
+    ):
+        assert max(map(len, repr(monitor).splitlines())) <= 80
 
 
 def test_the_repr_names_what_was_chosen():

@@ -143,6 +143,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.sweep(2)
 def test_beta_to_nine_digits(name):
     labels, logits = CASES[name](np.random.default_rng(0))
     for scale in SCALES if logits.size < 1e5 else [1e-3, 1e6]:
@@ -153,6 +154,7 @@ def test_beta_to_nine_digits(name):
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.sweep(3)
 def test_float32_loss_to_six_digits(name):
     labels, logits = CASES[name](np.random.default_rng(1))
     for scale in SCALES if logits.size < 1e5 else [1.0]:
@@ -170,6 +172,7 @@ def test_float32_loss_to_six_digits(name):
 )
 @pytest.mark.parametrize("soft", [False, True])
 @pytest.mark.parametrize("spread", [0.5, 20.0])
+@pytest.mark.sweep(3)
 def test_weights_and_soft_labels_to_nine_digits(name, soft, spread):
     rng = np.random.default_rng(2)
     labels, logits = CASES[name](rng)
@@ -198,6 +201,7 @@ def test_only_ratios_of_weights_matter(factor):
 @pytest.mark.parametrize("k", [2, 3, 7])
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("margin", [1e-2, 1.0, 30.0])
+@pytest.mark.sweep(2)
 def test_beta_against_50_digits(k, scale, margin):
     """Ten rows drawn, ten that are right, one wrong by the margin."""
     labels, logits = drawn(21, k, seed=k)
@@ -282,6 +286,7 @@ def test_absurd_scales(k, scale):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("change", [0, 1e-15, 1e-12, 1e-7, -1e-7, 1e-4])
+@pytest.mark.sweep(3)
 def test_chance_up_to_rounding(dtype, change):
     """The slope at 0 vanishes but for rounding, which may point either way and differ from read to read."""
     for seed in range(40):

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer
+from command_runs import invoke
 from made_tables import mixed, write_csv
-from typer.testing import CliRunner
 
 from refinecal.cli.theory_gain import gain
 from refinecal.theory.gain import predict_gain
@@ -19,13 +19,7 @@ app.command(epilog=gain.__epilog__)(gain)
 
 def run(*arguments, code=0):
     """Run the command in this process; return what it printed on stdout, and on stderr."""
-    result = CliRunner().invoke(
-        app, [*map(str, arguments), "--draws", "4"], env={"COLUMNS": "80", "NO_COLOR": "1"}
-    )
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result.stdout, result.stderr
+    return invoke(app, *arguments, "--draws", "4", code=code)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,9 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
-from command_runs import READY, interrupt, started, wait_for
+from command_runs import READY, interrupt, invoke, started, wait_for
 from made_tables import mixed, write_csv
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, roc_auc_score
-from typer.testing import CliRunner
 
 import refinecal as rc
 from refinecal.cli._voice import Voice
@@ -34,15 +34,7 @@ pytestmark = pytest.mark.usefixtures("blank_figures")
 FAST = ["--max-steps", "6", "--patience", "6", "--threads", "1"]
 
 
-def run(*arguments, code=0, columns=80):
-    """Run a command in this process; return what it printed on stdout, and on stderr."""
-    result = CliRunner().invoke(
-        app, [str(each) for each in arguments], env={"COLUMNS": str(columns), "NO_COLOR": "1"}
-    )
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result.stdout, result.stderr
+run = partial(invoke, app)
 
 
 def fit(table, *more, code=0, target="kind"):

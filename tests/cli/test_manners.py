@@ -11,12 +11,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from command_runs import READY, interrupt, started
+from command_runs import READY, interrupt, invoke, started
 from made_tables import mixed, write_csv
 from matplotlib.figure import Figure
 from rich.cells import cell_len
 from sklearn.metrics import log_loss
-from typer.testing import CliRunner
 
 from refinecal.cli import _tables
 from refinecal.cli._words import clean, on_the_command_line
@@ -30,13 +29,8 @@ LONG = "a very long name of a group, which no terminal has room for"
 
 def run(*arguments, code=0, columns=80):
     """Run a command in this process; return what it printed on stdout, and on stderr, in one line each."""
-    result = CliRunner().invoke(
-        app, [str(each) for each in arguments], env={"COLUMNS": str(columns), "NO_COLOR": "1"}
-    )
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result.stdout, " ".join(result.stderr.replace("│", " ").split())
+    out, err = invoke(app, *arguments, code=code, columns=columns)
+    return out, " ".join(err.replace("│", " ").split())
 
 
 @pytest.fixture(scope="module")

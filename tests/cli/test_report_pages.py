@@ -1,12 +1,14 @@
 """The reports that commands write, looked at in a real browser."""
 
+from functools import partial
+
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from browser import WIDTHS, launch, open_page, problems
+from command_runs import invoke
 from made_tables import mixed
 from playwright.sync_api import sync_playwright
-from typer.testing import CliRunner
 
 from refinecal.cli.app import app
 
@@ -15,9 +17,7 @@ pytestmark = pytest.mark.browser
 FAST = ["--max-steps", "12", "--patience", "12", "--threads", "1", "--quiet"]
 
 
-def run(*arguments):
-    result = CliRunner().invoke(app, [str(each) for each in arguments])
-    assert result.exit_code == 0, result.output
+run = partial(invoke, app)
 
 
 def renamed(table, k):

@@ -241,6 +241,7 @@ class Hostile:
 @pytest.mark.parametrize("protocol", range(6))
 @pytest.mark.parametrize("how", ["system", "eval", "exec"])
 @pytest.mark.parametrize("where", ["all", "data", "labels", "filenames", "key"])
+@pytest.mark.sweep(7)
 def test_a_hostile_pickle_is_refused_and_not_run(tmp_path, tiny, protocol, how, where):
     mark = tmp_path / "it ran"
     hostile = Hostile(tmp_path / "it ran", how)

@@ -242,6 +242,7 @@ OWN_STOPPING = [
 
 @pytest.mark.parametrize(("make", "params"), OWN_STOPPING)
 @pytest.mark.parametrize("metric", ["refinement", "log_loss"])
+@pytest.mark.sweep(2)
 def test_their_own_stopping_is_switched_off(make, params, metric):
     options = {"max_steps": 40, "patience": 12, "metric": metric}
     fitted, monitor = trained(make(**params), CANCER, **options)

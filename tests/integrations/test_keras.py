@@ -103,6 +103,7 @@ def same_history(a, b, rtol=1e-9):
 
 
 @pytest.mark.parametrize("make", [make_model, from_logits, separate_softmax])
+@pytest.mark.sweep(3)
 def test_replay_without_the_callback_gives_the_same_model(make):
     data = digits()
     model = make()
@@ -124,6 +125,7 @@ def test_replay_without_the_callback_gives_the_same_model(make):
         (sigmoid, tumours, logs_of),
     ],
 )
+@pytest.mark.sweep(3)
 def test_best_epoch_is_where_refinement_is_smallest(make, load, to_logits):
     data = load()
     stopping, recorder = RefinementStopping(data[2:]), Recorder(data[2])
@@ -331,6 +333,7 @@ def test_values_are_logged_by_keras(tmp_path):
     ("make", "load"), [(make_model, digits), (from_logits, digits), (sigmoid, tumours)]
 )
 @pytest.mark.parametrize("laplace", [True, False])
+@pytest.mark.sweep(4)
 def test_calibrated_model_is_saved_and_loaded(make, load, laplace, tmp_path):
     data = load()
     model = make()

@@ -61,6 +61,7 @@ def fit(model, data, patience=5, max_steps=40, **options):
 
 @DATA
 @STAGED
+@pytest.mark.sweep(3)
 def test_boosting_is_cut_at_the_brute_force_minimum(model, data):
     fitted, monitor = fit(model, data, patience=None)
     X, y, X_val, y_val = data
@@ -310,6 +311,7 @@ def test_a_frozen_model_may_know_more_labels_than_there_are():
     ],
     ids=lambda model: type(model).__name__,
 )
+@pytest.mark.sweep(4)
 def test_the_estimator_given_is_left_alone_and_what_it_learned_plays_no_part(model):
     X, y, X_val, _ = cancer()
     used = clone(model).fit(X[:100], 1 - y[:100])
@@ -398,6 +400,7 @@ def gradient_boosting(n_estimators=60, **params):
 
 
 @DATA
+@pytest.mark.sweep(2)
 def test_the_callback_stops_and_restores(data):
     X, y, X_val, y_val = data
     stopping = RefinementStopping(X_val, y_val, patience=4)

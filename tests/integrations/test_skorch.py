@@ -105,6 +105,7 @@ def outputs(net, X):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.sweep(4)
 def test_best_epoch_is_found_and_restored(kind):
     stopping = RefinementStopping()
     net, X, y, X_val, y_val = prepared(kind)
@@ -188,6 +189,7 @@ def test_callback_object_used_twice():
 
 @pytest.mark.parametrize("load_best", [False, True])
 @pytest.mark.parametrize("way", ["partial_fit", "pickle", "files"])
+@pytest.mark.sweep(5)
 def test_resumed_training_equals_one_go(way, load_best, tmp_path):
     whole = RefinementStopping(load_best=load_best, also=["accuracy"])
     expected, X, y, X_val, _ = prepared(callbacks=[whole], max_epochs=10)

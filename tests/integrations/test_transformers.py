@@ -144,6 +144,7 @@ def predictions(trainer, rows):
 
 
 @pytest.mark.parametrize(("make", "form"), [(make_vit, pixels), (make_bert, tokens)])
+@pytest.mark.sweep(2)
 def test_replay_without_the_callback_gives_the_same_model(make, form, tmp_path):
     data = digits(form)
     stopping = RefinementStopping(patience=2)
@@ -163,6 +164,7 @@ def test_replay_without_the_callback_gives_the_same_model(make, form, tmp_path):
 
 
 @pytest.mark.parametrize("classes", [2, 10])
+@pytest.mark.sweep(2)
 def test_best_step_is_where_refinement_is_smallest(classes, tmp_path):
     data = digits(pixels, classes)
     stopping, recorder = RefinementStopping(), Recorder(data[1])

@@ -96,21 +96,22 @@ def test_predictions_of_two_classes_fill_the_strip(how):
 
 
 WORDS = [
-    (temperature(0.5), "temperature 2.00\nover-confident: probabilities pulled in"),
-    (temperature(2.0), "temperature 0.50\nunder-confident: probabilities pushed out"),
-    (temperature(1.01), "temperature 0.99\nhardly changed"),
-    (temperature(1e-3), "temperature 1e+03\nover-confident: probabilities pulled in"),
-    (temperature(0.0), "no better than chance:\nall classes equally likely"),
-    (temperature(rc.temperature.MAX_BETA), "never wrong: probabilities pushed to 0 and 1"),
-    (Maps(lambda p: 0.5 + 0.5 * (p - 0.5)), "over-confident: probabilities pulled in"),
-    (Maps(lambda p: (p > 0.5).astype(float)), "under-confident: probabilities pushed out"),
-    (Maps(lambda p: p), "hardly changed"),
-    (Maps(lambda p: np.clip(p + 0.05, 0, 1)), "probabilities shifted"),
+    (lambda: temperature(0.5), "temperature 2.00\nover-confident: probabilities pulled in"),
+    (lambda: temperature(2.0), "temperature 0.50\nunder-confident: probabilities pushed out"),
+    (lambda: temperature(1.01), "temperature 0.99\nhardly changed"),
+    (lambda: temperature(1e-3), "temperature 1e+03\nover-confident: probabilities pulled in"),
+    (lambda: temperature(0.0), "no better than chance:\nall classes equally likely"),
+    (lambda: temperature(rc.temperature.MAX_BETA), "never wrong: probabilities pushed to 0 and 1"),
+    (lambda: Maps(lambda p: 0.5 + 0.5 * (p - 0.5)), "over-confident: probabilities pulled in"),
+    (lambda: Maps(lambda p: (p > 0.5).astype(float)), "under-confident: probabilities pushed out"),
+    (lambda: Maps(lambda p: p), "hardly changed"),
+    (lambda: Maps(lambda p: np.clip(p + 0.05, 0, 1)), "probabilities shifted"),
 ]
 
 
-@pytest.mark.parametrize(("calibrator", "words"), WORDS)
-def test_words_say_what_happens(calibrator, words):
+@pytest.mark.parametrize(("make", "words"), WORDS)
+def test_words_say_what_happens(make, words):
+    calibrator = make()
     assert map_probabilities(calibrator).words == words
     display = CalibrationMapDisplay.from_calibrator(calibrator, ax=blank("column"))
     assert display.ax_.get_title(loc="left") == words

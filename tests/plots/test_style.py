@@ -115,6 +115,7 @@ PICTURES = {
 
 @pytest.mark.parametrize("size", [pytest.param("page", marks=pytest.mark.slow), "column"])
 @pytest.mark.parametrize("name", PICTURES)
+@pytest.mark.sweep(3)
 def test_pictures_are_readable_and_in_our_colours(name, size):
     ax = blank(size)
     PICTURES[name](ax)

@@ -215,6 +215,7 @@ def test_a_law_without_density_is_drawn_as_bars():
         (BetaSpectrum(1e12, 1e12, shift=0), "0.5"),
     ],
 )
+@pytest.mark.sweep(4)
 def test_a_law_of_one_eigenvalue_has_one_tick(law, tick):
     found = heatmap(law, ratios=[0.5, 1.0], bayes_errors=[0.1], processes=1)
     figure = Figure(figsize=(5.1, 8.4))

@@ -225,6 +225,7 @@ def _whole(column):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("k", [2, 4])
 @pytest.mark.parametrize("name", BOOSTING)
+@pytest.mark.sweep(3)
 def test_replay_without_a_monitor(name, k, weighted):
     data = halves(*mixed(k=k))
     weights = np.random.default_rng(5).uniform(0.2, 3, len(data[1])) if weighted else None
@@ -830,6 +831,7 @@ def test_lightgbm_models_with_one_wrong_number_never_crash(tmp_path):
     ],
 )
 @pytest.mark.parametrize("k", [2, 3, 26])
+@pytest.mark.sweep(5)
 def test_honest_models_of_all_kinds_pass(name, params, k, tmp_path):
     data = halves(*mixed(600, k=k))
     rows = odd_rows(data[2])
@@ -899,6 +901,7 @@ def tables():
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("kind", list(dict(tables())))
+@pytest.mark.sweep(5)
 def test_tables_of_all_kinds(name, kind, tmp_path):
     data = halves(dict(tables())[kind], mixed(300)[1])
     model = train(name, data, max_steps=3)

@@ -60,6 +60,7 @@ def test_the_folder_holds_what_it_should(finished):
 
 
 @pytest.mark.parametrize(("model", "folds"), [("xgboost", None), *((name, 2) for name in MODELS)])
+@pytest.mark.sweep(3)
 def test_a_loaded_run_predicts_what_was_fitted(tmp_path, model, folds):
     found = do(order(tmp_path, model, options={"folds": folds}))
     run = Run.load(found.path)

@@ -56,6 +56,7 @@ def slope_over_curvature(found, name, h=0.02):
 
 @pytest.mark.parametrize("name", ["risk", "refinement"])
 @pytest.mark.parametrize("spectrum", [UNIFORM, *paper_spectra()], ids=lambda law: law.label)
+@pytest.mark.sweep(3)
 def test_minimisers_are_known_to_a_millionth(spectrum, name):
     best = minimise(ratio=[0.2, 1.0, 5.0], bayes_error=[[0.01], [0.1]], spectrum=spectrum)
     inside = ~getattr(best, f"at_bound_{name}")

@@ -156,6 +156,7 @@ EXTREMES = [
 
 @BY_LOSS
 @pytest.mark.parametrize(("a", "s"), EXTREMES)
+@pytest.mark.sweep(2)
 def test_terms_have_ten_digits_even_where_tiny(loss, a, s):
     found = gaussian_decomposition(a, s, loss)
     calibration, refinement = exact_terms(loss, a, s)
@@ -373,6 +374,7 @@ def test_slopes_are_those_of_the_risk(loss, a, s):
     ("a", "s"), [(1e-6, 1e-8), (1e-6, 1e4), (14, 1e-3), (14, 14), (14, 1e4), (-2, 5)]
 )
 @BY_LOSS
+@pytest.mark.sweep(5)
 def test_slopes_have_nine_digits_at_extremes(loss, a, s):
     """Against E L' / 2 and E z L' with 40 digits."""
     with mp.workdps(40):

@@ -35,13 +35,8 @@ def points():
     return [*corners, *near_separable, *map(tuple, drawn)]
 
 
-@pytest.mark.parametrize(
-    ("number", "point"),
-    [
-        pytest.param(number, point, marks=pytest.mark.slow if number % 3 else ())
-        for number, point in enumerate(points())
-    ],
-)
+@pytest.mark.parametrize(("number", "point"), list(enumerate(points())))
+@pytest.mark.sweep(6)
 def test_an_independent_solution_agrees(number, point):
     ratio, bayes_error, lam = point
     shapes = SHAPES[number // 3 % 3]
