@@ -67,12 +67,18 @@ def run_command(app, *arguments, code=0, columns=80):
 
 def invoke(app, *arguments, code=0, columns=80):
     """Run a command that must end with the code; return what it printed on stdout, and on stderr."""
-    runner, terminal = CliRunner(), {"COLUMNS": str(columns), "NO_COLOR": "1"}
-    result = super(CliRunner, runner).invoke(command_of(app), [*map(str, arguments)], env=terminal)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result.stdout, result.stderr
+    runner, command = CliRunner(), command_of(app)
+    with runner.isolation(env={"COLUMNS": str(columns), "NO_COLOR": "1"}) as (out, err, both):
+        ended = None
+        try:
+            command.main([*map(str, arguments)], prog_name=runner.get_default_prog_name(command))
+        except SystemExit as end:
+            ended = end.code
+        sys.stdout.flush()
+        sys.stderr.flush()
+        printed, told, output = (stream.getvalue().decode() for stream in (out, err, both))
+    assert (ended or 0) == code, output
+    return printed, told
 
 
 command_of = functools.cache(get_command)  # which takes longer than many a command
