@@ -19,7 +19,7 @@ help:
 	@echo "make fuzz MINUTES=30  look for what breaks the properties, with random seeds"
 	@echo "make coverage  run the tests and say which lines and branches they reach"
 	@echo "make lint    check style and types"
-	@echo "make format  mend style"
+	@echo "make format  correct style"
 	@echo "make bench   race against the rivals: calibrators, metrics, stopping (about forty minutes)"
 	@echo "make examples  run each framework's example with that framework alone installed"
 	@echo "make evidence DATA=folder  compare ways to stop on Parquet tables (hours)"

@@ -219,7 +219,7 @@ def timed(action: Callable[[], object], repeats: int) -> float:
 
 
 def paces(repeats: int) -> list[Pace]:
-    """Time one point of the curve of figure 6: alone, among many, and from a neighbour."""
+    """Time one point of the curve of figure 7: alone, among many, and from a neighbour."""
     whole = logistic(LAMS, **FIGURE_6)
     some = LAMS[::16]
     near = logistic(1.1 * LAMS, **FIGURE_6)
@@ -366,7 +366,7 @@ def page(report: Report, stored: bool = False) -> str:
         "refinement nor calibration can lower. In the easiest cell of each map this is "
         f"{floors} of the smallest squeezed loss, so that what is saved is a small part of it.",
         "",
-        f"Figure 6 (Beta(1, 1), Bayes error 10 %, p/n = 0.5): {exact:.2f} % exact, {squeezed:.2f} % "
+        f"Figure 7 (Beta(1, 1), Bayes error 10 %, p/n = 0.5): {exact:.2f} % exact, {squeezed:.2f} % "
         "squeezed; the paper says 2 %.",
         "",
         "The minimisers of calibration and of refinement do not depend on the loss, nor does the map of "
@@ -375,7 +375,7 @@ def page(report: Report, stored: bool = False) -> str:
         "",
         "## Time",
         "",
-        "One point of figure 6's curve (λ from 1e-6 to 10), one thread, median of repeats:",
+        "One point of figure 7's curve (λ from 1e-6 to 10), one thread, median of repeats:",
         "",
         "| | ms for a point | largest relative error |",
         "| --- | ---: | ---: |",

@@ -1,6 +1,6 @@
 """Refine, then calibrate: better probabilities from any classifier.
 
-A mean loss is calibration error, which one number mends after training, plus refinement error, which
+A mean loss is calibration error, which one number corrects after training, plus refinement error, which
 is what the model cannot tell apart. ``decompose`` tells them apart; ``fit_temperature`` is the number;
 ``RefinementMonitor`` says when to stop training, ``RefineThenCalibrateClassifier`` does the whole job, and
 ``refinecal.integrations`` has the callbacks of each framework. Names are loaded when first used, so that

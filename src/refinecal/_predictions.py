@@ -196,7 +196,7 @@ def some_rows(X: Any) -> Any:
 
 
 def mended(found: Predictions, y: NDArray[Any], classes: NDArray[Any]) -> tuple[Predictions, int]:
-    """Smooth probabilities if a label has probability 0, which no temperature mends.
+    """Smooth probabilities if a label has probability 0, which no temperature corrects.
 
     Forests and neighbours vote, and a vote of none is not impossibility: with n rows,
     ``n / (n + 1) * p + 1 / (n + 1) / k``, as the paper does after calibration. Return n too, 0 if unneeded.

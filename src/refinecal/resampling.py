@@ -78,7 +78,7 @@ def _betas_without(sample: Sample, beta: float, derivatives: Sequence[Floats]) -
     weights = np.ones(sample.n) if sample.weights is None else sample.weights
     copies = np.minimum(weights, 1)  # how much of a row is dropped: one copy, or all there is
     _, a, b, c, _ = derivatives
-    endless = np.isinf(a)  # a label of probability 0, which only beta = 0 mends
+    endless = np.isinf(a)  # a label of probability 0, which only beta = 0 makes finite
     others_endless = weights @ endless > copies * endless
     a = np.where(endless, 0, a)
     slope, curvature, third = ((weights @ part) - copies * part for part in (a, b, c))

@@ -15,7 +15,7 @@ from refinecal.theory.spectrum import BetaSpectrum, PointSpectrum, UniformSpectr
 
 METHODS = ("logistic", "lda", "ridge")
 LOSSES = ("log", "brier", "spherical")
-UNIFORM = BetaSpectrum(1, 1)  # of the paper's figure 6
+UNIFORM = BetaSpectrum(1, 1)  # of the paper's figure 7
 FIGURE_6 = {"ratio": 0.5, "bayes_error": 0.1, "spectrum": UNIFORM}
 GRID = {"ratio": [0.1, 0.5, 4.0], "bayes_error": np.array([[0.01], [0.2]])}
 

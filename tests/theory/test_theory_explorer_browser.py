@@ -166,7 +166,7 @@ def test_the_normal_law_and_its_quantiles(window):
 
 
 def test_the_gain_of_the_paper(page):
-    """Figure 6: uniform variances, half as many features as rows, Bayes error 10 %: about 2 %."""
+    """Figure 7: uniform variances, half as many features as rows, Bayes error 10 %: about 2 %."""
     said = text(page, "#gain")
     gain = float(re.search(r"([\d.]+) % less log loss", said)[1])
     assert 1.5 < gain < 2.5

@@ -65,7 +65,7 @@ def test_progress_counts_cells(small):
 
 
 def test_the_largest_gains_are_where_informative_features_are_few():
-    """The paper's figure 7, a part of it: up to about 10 % with many of them, far more with few."""
+    """The paper's figure 8, a part of it: up to about 10 % with many of them, far more with few."""
     maps = heatmap(ratios=[0.25, 1.0], bayes_errors=[0.01, 0.2], processes=1)
     assert maps.spectra == paper_spectra()
     many, _, few = maps.grid("gain")

@@ -88,7 +88,7 @@ class AutoCalibrator(Calibrator):
 
     Examples
     --------
-    All log-odds are too high by 1, which no temperature mends:
+    All log-odds are too high by 1, which no temperature corrects:
 
     >>> import numpy as np
     >>> import refinecal as rc

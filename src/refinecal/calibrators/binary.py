@@ -28,7 +28,7 @@ class AffineScaling(Calibrator):
     r"""Calibrate two classes by an intercept and a slope: Platt scaling of the log-odds x.
 
     The probability of class 1 is :math:`\sigma(a + b x)`, with the smallest mean log loss plus
-    :math:`\frac{\rho}{n} (a^2 + (b - 1)^2)`. Unlike temperature scaling it can mend a wrong share of
+    :math:`\frac{\rho}{n} (a^2 + (b - 1)^2)`. Unlike temperature scaling it can correct a wrong share of
     class 1.
 
     Parameters

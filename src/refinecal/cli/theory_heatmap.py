@@ -1,4 +1,4 @@
-"""``refinecal theory heatmap``: many problems at once, as in the paper's figure 7."""
+"""``refinecal theory heatmap``: many problems at once, as in the paper's figure 8."""
 
 from __future__ import annotations
 

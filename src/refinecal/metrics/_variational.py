@@ -1,4 +1,4 @@
-"""Lp calibration errors by the variational route: what a calibrator finds to mend on rows new to it."""
+"""Lp calibration errors by the variational route: what a calibrator finds to correct on rows new to it."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -83,7 +83,7 @@ def lp_calibration_error(
     Returns
     -------
     float
-        Noise may make it negative where there is nothing to mend; a root is then 0.
+        Noise may make it negative where there is nothing to correct; a root is then 0.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Relative differences between ways to stop, with a dot per run: figure 4 of the paper."""
+"""Relative differences between ways to stop, with a dot per run: figure 5 of the paper."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -33,7 +33,7 @@ MARKS = ("o", "^", "s", "D", "v", "P")
 
 
 class RunDifferencesDisplay:
-    """Boxes of relative differences, in percent, one row per procedure and one dot per run (figure 4).
+    """Boxes of relative differences, in percent, one row per procedure and one dot per run (figure 5).
 
     A box ends at the quartiles of all runs, its line is the median, its whiskers end at the 10 % and 90 %
     quantiles; of fewer than 5 runs there is only the line. The axis is logarithmic beyond 0.1 % either side

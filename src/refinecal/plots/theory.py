@@ -1,4 +1,4 @@
-"""Figures of the theory: curves along a path of strengths (paper, figure 6), and heat maps (figure 7)."""
+"""Figures of the theory: curves along a path of strengths (paper, figure 7), and heat maps (figure 8)."""
 
 from __future__ import annotations  # so that help() shows types by name
 

@@ -1,4 +1,4 @@
-"""Theory against measurement (paper, figure 6): curves above, deviations in standard errors below."""
+"""Theory against measurement (paper, figure 7): curves above, deviations in standard errors below."""
 
 from __future__ import annotations  # so that help() shows types by name
 

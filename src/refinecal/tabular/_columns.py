@@ -245,7 +245,7 @@ def fail_number(
     """Raise for a value that is not the number, or the date, that it should be."""
     value = column[row].as_py()
     wanted = "a number" if form == "plain" else "a date such as 2024-12-31"
-    cure = "Mend it, or leave it empty if it is missing."
+    cure = "Correct it, or leave it empty if it is missing."
     if form == "plain" and isinstance(value, str) and re.fullmatch(r"\s*[+-]?[\d.,]+\s*", value):
         cure = CURES[mark]
     raise ValueError(f"column {name!r}, row {first_row + row}: {value!r} is not {wanted}. {cure}")

@@ -6,7 +6,7 @@
 :func:`predict_gain` asks all this of your own data. Names are loaded when first used.
 
 >>> from refinecal.theory import BetaSpectrum, minimise
->>> best = minimise(ratio=0.5, bayes_error=0.1, spectrum=BetaSpectrum(1, 1))  # the paper's figure 6
+>>> best = minimise(ratio=0.5, bayes_error=0.1, spectrum=BetaSpectrum(1, 1))  # the paper's figure 7
 >>> print(f"{best.gain:.1%} less log loss")
 2.2% less log loss
 """

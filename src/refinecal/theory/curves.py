@@ -146,7 +146,7 @@ def path(
     method: str = "logistic",
     loss: str | ProperLoss = "log",
 ) -> Solution:
-    """Return what is learnt along a path of strengths: the curves of the paper's figure 6.
+    """Return what is learnt along a path of strengths: the curves of the paper's figure 7.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def minimise(
 
     Examples
     --------
-    The paper's figure 6: the risk is smallest between the other two, where neither is.
+    The paper's figure 7: the risk is smallest between the other two, where neither is.
 
     >>> from refinecal.theory import BetaSpectrum, minimise
     >>> best = minimise(ratio=0.5, bayes_error=0.1, spectrum=BetaSpectrum(1, 1))

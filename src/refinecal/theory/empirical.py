@@ -4,7 +4,7 @@ Each draw has its own eigenvalues and class mean, as in section 7 of the paper, 
 are learnt from them have an expertise and a confidence, which need no test rows since :math:`\mu` and
 :math:`\Sigma` are known; :mod:`refinecal.theory.gaussian` makes risk, calibration and refinement of them.
 
-They are compared with theory twice. Against the *law* of the eigenvalues, as in the paper's figure 6: what is
+They are compared with theory twice. Against the *law* of the eigenvalues, as in the paper's figure 7: what is
 measured then varies with the eigenvalues as well (the mean of :math:`1/\sigma` over 1000 of them from
 0.001 + Beta(1, 1) varies by 14 %). And against the *draws*: each fit against the theory of its own
 eigenvalues and mean, which takes this noise away. It is the sharper one and decides: with n = 2000 and 50
@@ -224,7 +224,7 @@ def check(
 
     References
     ----------
-    Berta, Holzmüller, Jordan, Bach, "Rethinking Early Stopping: Refine, Then Calibrate", figure 6.
+    Berta, Holzmüller, Jordan, Bach, "Rethinking Early Stopping: Refine, Then Calibrate", figure 7.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The paper's figure 7 as a table: how far minimisers are apart and what is gained, on a grid of problems.
+"""The paper's figure 8 as a table: how far minimisers are apart and what is gained, on a grid of problems.
 
 Cells are independent, so they are dealt out to processes, always in the same pieces: the numbers are the same
 however many processes there are.
@@ -112,7 +112,7 @@ def heatmap(
     processes: int | None = None,
     progress: Progress | None = None,
 ) -> HeatMap:
-    """Return minimisers and gains on a grid: the maps of the paper's figure 7.
+    """Return minimisers and gains on a grid: the maps of the paper's figure 8.
 
     Parameters
     ----------

@@ -225,7 +225,7 @@ FEW = (
 
 
 def procedures_section(analysis: Analysis) -> Section:
-    """Return every procedure against log loss + TS (figures 5 and F.2 of the paper)."""
+    """Return every procedure against log loss + TS (figures 6 and F.2 of the paper)."""
     drawn = [figures.boxes(analysis, method, "log_loss") for method in analysis.methods]
     text = (
         "A procedure is what chooses the step, and for tuned models the configuration, with what calibrates "

@@ -220,7 +220,7 @@ def judge_files(paths: Sequence[Path], auto: bool = True) -> Judged:
 
 
 def _unit(path: Path) -> UnitResult:
-    """Return a training; of a file without its end, say what mends it."""
+    """Return a training; of a file without its end, say how to repair it."""
     from refinecal.experiments.tabular.unit import UnitResult
 
     if path.is_file() and not UnitResult.is_whole(path):

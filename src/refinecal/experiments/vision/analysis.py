@@ -191,7 +191,7 @@ class Analysis:
             return 100 * (self.values(group, procedure, score) - reference) / reference
 
     def procedures(self) -> list[Procedure]:
-        """Return what figure 4 shows: log loss without scaling, and the other choices with it."""
+        """Return what figure 5 shows: log loss without scaling, and the other choices with it."""
         known = {metric for group in self.groups for metric in self.metrics(group)}
         wanted = (Procedure("log_loss", False), *(Procedure(name) for name in WORTH_DRAWING))
         return [each for each in wanted if each.metric in known and each != REFERENCE]

@@ -110,7 +110,7 @@ def over_runs(analysis: Analysis, group: Group) -> Figure:
 
 
 def differences(analysis: Analysis) -> Figure:
-    """Return figure 4 of the paper: relative differences to log loss + TS, one dot per run."""
+    """Return figure 5 of the paper: relative differences to log loss + TS, one dot per run."""
     names = {
         group: (DATASET_WORDS.get(group[0], group[0]), MODEL_WORDS.get(group[1], group[1]))
         for group in analysis.groups
@@ -134,7 +134,7 @@ def differences(analysis: Analysis) -> Figure:
         lambda canvas: display.plot(canvas.add_subplot()),
         "Test log loss relative to log loss + TS",
         spaced(
-            f"As figure 4 of the paper, turned on its side. One dot per run. "
+            f"As figure 5 of the paper, turned on its side. One dot per run. "
             f"{_marks(max(each.size for each in display.values.values()))} Left of 0 is better than stopping "
             "by log loss and temperature scaling (TS). The axis is logarithmic beyond 0.1 %."
         ),

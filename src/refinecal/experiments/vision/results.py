@@ -277,7 +277,7 @@ def _check_any(path: str | os.PathLike[str], found: Sequence[Training]) -> None:
 
 
 def _unit(path: Path) -> VisionUnit:
-    """Return a training; of a file without its end, say what mends it."""
+    """Return a training; of a file without its end, say how to repair it."""
     if path.is_file() and not VisionUnit.is_whole(path):
         raise ValueError(f"{path} is damaged: resume the run, which trains this one again")
     unit = VisionUnit.load(path)

@@ -52,7 +52,7 @@ FEWER = (*COMPARED, "ece")  # of metrics that the paper's tables do not have
 
 
 def headline_section(analysis: Analysis) -> Section:
-    """Return refinement against log loss, and figure 4 of the paper."""
+    """Return refinement against log loss, and figure 5 of the paper."""
     columns: Columns = [
         GROUP_COLUMN,
         Column(

@@ -3,7 +3,7 @@ r"""Logistic regression along a path of penalties, from strong to weak.
 With rows on one scale, step s minimises
 :math:`\frac1n \sum_i \ell(z_i, y_i) + \frac{\lambda_s}{2} \|w\|^2` over weights w and intercepts, where
 :math:`\lambda_s` falls from 100 to :math:`10^{-6}`. Strong penalties give timid probabilities, which
-calibration mends: that is why refinement may prefer them where the loss does not.
+calibration corrects: that is why refinement may prefer them where the loss does not.
 """
 
 from __future__ import annotations
