@@ -192,7 +192,7 @@ def test_kinds_can_be_said():
     ]
     assert encoded(["1", "true", "0", "3"], numeric=["x"]) == [1, 1, 0, 3]
     assert kind_of([None] * 4, numeric=["x"]).note == "every value is missing"
-    with pytest.raises(ValueError, match=r"column 'x', row 3: 'two' is not a number\. Mend it"):
+    with pytest.raises(ValueError, match=r"column 'x', row 3: 'two' is not a number\. Correct it"):
         kind_of(["1", None, "two", "three"], numeric=["x"])
 
 
@@ -534,7 +534,7 @@ def test_every_unseen_value_is_counted(values):
     [
         (
             ["1", "2", "two"],
-            "column 'x', row 103: 'two' is not a number. Mend it, or leave it empty",
+            "column 'x', row 103: 'two' is not a number. Correct it, or leave it empty",
         ),
         (
             ["1", "2", "3,5"],
