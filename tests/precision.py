@@ -12,7 +12,7 @@ def settled(oracle):
     """Double the digits of an mpmath oracle until two results in a row agree to 20 digits.
 
     A sum that cancels loses more digits than a fixed precision allows for; then the oracle is wrong, not the
-    code that it judges.
+    code that it judges. If it cancels to 0, the most digits have to say so too.
     """
 
     @wraps(oracle)
@@ -21,7 +21,7 @@ def settled(oracle):
         for digits in DIGITS:
             with mpmath.workdps(digits):
                 value = oracle(*args, **kwargs)
-                if previous is not None and _agree(previous, value):
+                if previous is not None and _agree(previous, value, is_last=digits == DIGITS[-1]):
                     return value
             previous = value
         raise AssertionError(f"{oracle.__name__} does not settle with {digits} digits: {value}")
@@ -29,7 +29,7 @@ def settled(oracle):
     return with_enough_digits
 
 
-def _agree(one, other):
+def _agree(one, other, is_last):
     if isinstance(one, (list, tuple)):
-        return all(map(_agree, one, other))
-    return abs(one - other) <= AGREEMENT * abs(other)
+        return all(_agree(a, b, is_last) for a, b in zip(one, other, strict=True))
+    return abs(one - other) <= AGREEMENT * abs(other) and (other != 0 or is_last)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import log_softmax, softmax
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 from strategies import drawn
@@ -450,3 +450,28 @@ def test_the_examples_of_the_guide_print_what_it_shows():
 def test_the_table_of_the_guide_has_every_name_and_no_other():
     rows = re.findall(r"^\| `([a-z-]+)` \|", GUIDE.read_text(encoding="utf-8"), flags=re.M)
     assert sorted(rows) == sorted(KINDS)
+
+
+def test_other_bases_of_a_subclass_are_not_cut_off():
+    class Mixin:
+        def __init_subclass__(cls, key="", **options):
+            super().__init_subclass__(**options)
+            cls.key = key
+
+    class Mine(rc.TemperatureScaling, BaseEstimator, Mixin, key="a"):
+        pass
+
+    assert Mine.key == "a"
+    assert hasattr(Mine, "set_fit_request")
+
+
+@pytest.mark.parametrize("name", ["affine-ovo", "beta-ovo"])
+def test_it_does_not_matter_where_arrays_lie_in_memory(name):
+    """Compiled loops whose arrays may overlap look where they are, and have two ways to go."""
+    _, logits, _ = data(4)
+    rng, kept = np.random.default_rng(1), []
+    expected = fitted(name, 4).predict_proba_logits(logits)
+    for _ in range(300):
+        kept = [*kept[-60:], np.empty(rng.integers(1, 700))]
+        rng.shuffle(kept)
+        np.testing.assert_array_equal(fitted(name, 4).predict_proba_logits(logits), expected)

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from scipy.stats import entropy
@@ -238,6 +238,7 @@ def test_fewer_rows_than_classes(name):
 @pytest.mark.parametrize("name", ANY_K)
 @examples(25)
 @given(predictions())
+@example((np.array([0, 0, 1]), np.array([[0.0, 0, -1, -1], [0, 2, 1, 3], [0, -3, -1, 2]])))
 def test_fits_end_on_any_small_set(name, sample):
     labels, logits = sample
     fitted = fit(name, logits, labels)

@@ -354,14 +354,15 @@ def test_strings(convert):
 
 CATEGORIES = {
     "ordered": lambda order: pd.Categorical(TYPED, categories=order, ordered=True),
-    "unordered": lambda order: pd.Categorical(TYPED, categories=order),
-    "series": lambda order: pd.Series(pd.Categorical(TYPED, categories=order)),
-    "frame": lambda order: pd.DataFrame({"y": pd.Categorical(TYPED, categories=order)}),
+    "series": lambda order: pd.Series(pd.Categorical(TYPED, categories=order, ordered=True)),
+    "frame": lambda order: pd.DataFrame(
+        {"y": pd.Categorical(TYPED, categories=order, ordered=True)}
+    ),
     "Enum": lambda order: pl.Series(TYPED, dtype=pl.Enum(order)),
     "numbers": lambda order: pd.Categorical(
-        LABELS, categories=[sorted(NAMES).index(name) for name in order]
+        LABELS, categories=[sorted(NAMES).index(name) for name in order], ordered=True
     ),
-    "one too many": lambda order: pd.Categorical(TYPED, categories=["yak", *order]),
+    "one too many": lambda order: pd.Categorical(TYPED, categories=["yak", *order], ordered=True),
 }
 TAKERS = {
     "fit_temperature": (lambda y, **how: rc.fit_temperature(y, LOGITS, **how)),
@@ -406,7 +407,8 @@ def test_the_order_of_categories_is_warned_of_once(take):
 
 def test_categories_as_they_come_have_no_order():
     rc.decompose(pl.Series(TYPED, dtype=pl.Categorical), PROBS)
-    many = pd.Categorical([*"kjihgfedcba"], categories=[*"kjihgfedcba"])
+    rc.decompose(pd.Categorical(TYPED, categories=NAMES.tolist()), PROBS)
+    many = pd.Categorical([*"kjihgfedcba"], categories=[*"kjihgfedcba"], ordered=True)
     with pytest.warns(RuntimeWarning, match=r"pass classes=list\(y_true.dtype.categories\)"):
         rc.decompose(many, np.full((11, 11), 1 / 11))
 

@@ -725,3 +725,12 @@ def test_rows_of_a_group_count_once_in_the_error():
     copies = paired_difference(np.repeat(a, 5), np.repeat(b, 5), groups=np.repeat(np.arange(40), 5))
     assert copies.mean == pytest.approx(plain.mean)
     assert copies.standard_error == pytest.approx(plain.standard_error)
+
+
+def test_effective_rows():
+    evaluate = rc.evaluation.evaluate
+    y, p = np.arange(400) % 2, np.linspace(0.1, 0.9, 400)
+    assert evaluate(y, p).n_effective == 400
+    assert evaluate(y, p, sample_weight=np.full(400, 100.0)).n_effective == pytest.approx(400)
+    few = np.where(np.arange(400) < 20, 1.0, 0.0)
+    assert evaluate(y, p, sample_weight=few).n_effective == pytest.approx(20)

@@ -32,10 +32,12 @@ def column_names(array: Any) -> list[Any] | None:
 
 
 def category_order(array: Any) -> list[Any] | None:
-    """Return the categories of a pandas categorical or a polars Enum in their order, else ``None``."""
+    """Return the categories of an ordered pandas categorical or a polars Enum, else ``None``."""
     dtype = getattr(array, "dtype", None)
     if dtype is None and hasattr(array, "columns"):  # a frame, of one column if it holds labels
         dtype = next(iter(getattr(array, "dtypes", ())), None)
+    if not getattr(dtype, "ordered", True):  # of pandas; as they came out of a file, for instance
+        return None
     # A polars Categorical numbers its categories as they come: nobody has put these in order.
     to_list = getattr(getattr(dtype, "categories", None), "to_list", None)
     return None if to_list is None else list(to_list())

@@ -229,7 +229,8 @@ class Calibrator(ABC):
             )
         return found
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
         if "__init__" in cls.__dict__ and cls.__module__.startswith("refinecal."):
             cls.__init__ = check_keywords()(cls.__init__)  # type: ignore[method-assign]
 

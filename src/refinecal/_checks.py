@@ -113,7 +113,8 @@ def _logs_of_probs(probs: Array, name: str, tolerance: float, for_logits: str) -
         lambda p: (p < 0) | (p > 1 + margin),
         name,
         f"is not a probability: these must lie in 0..1. If they are logits or log-odds, {for_logits}; "
-        f"if they are labels, pass model.predict_proba(X), not model.predict(X), and {order}.",
+        "if they are labels or features, pass model.predict_proba(X), not model.predict(X) or X, and "
+        f"{order}.",
     )
     if probs.ndim == 1:
         with np.errstate(divide="ignore"):
@@ -382,7 +383,8 @@ def _refuse_multilabel(rows: Array, name: str, scores_name: str, listed: bool = 
         raise ValueError(
             f"{name}[{odd[0]}] marks {count or 'none'} of the {k} classes: each row must mark one. {missing}"
             "If several labels may hold at once (multilabel), each is a binary problem of its own: "
-            f"for j in range({k}): rc.decompose({name}[:, j], {one})"
+            f"pass {name}[:, j] with {one}, one j of 0..{k - 1} at a time, such as "
+            f"rc.decompose({name}[:, 0], {one.replace('j', '0')})"
         )
 
 

@@ -180,6 +180,7 @@ def test_the_table_itself_is_no_place_for_a_run(table):
     _, err = fit(table, "-o", table, code=1)
     assert "is a table that is read: name a folder" in err
     Path("thesis").mkdir()
+    Path("thesis", "chapter.tex").touch()
     _, err = fit(table, "-o", "thesis", code=1)
     assert "thesis exists and is not a run folder, so it is left alone: choose another --out" in err
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from pictures import assert_in_palette, assert_readable, blank
@@ -99,6 +99,7 @@ def test_the_last_step_is_on_the_axis(most):
     st.lists(st.tuples(st.floats(1e-4, 1e5), st.floats(-100, 100)), min_size=1, max_size=60),
     st.sampled_from(["page", "column"]),
 )
+@example([(0.00010000000000000002, 0.0), (0.0001, 0.0)], "page")
 def test_dependence_is_readable_whatever_the_values(pairs, size):
     x, values = np.array(pairs).T
     display = DependenceDisplay(x, values, "rows of the data set").plot(blank(size))

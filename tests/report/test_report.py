@@ -472,3 +472,28 @@ def test_figures_are_saved_by_title_each_with_its_own_name(tmp_path):
     with pytest.raises(ValueError, match="ending.*png"):
         save_figures(page, tmp_path / "z", "gif")
     assert not (tmp_path / "z").exists()
+
+
+def test_the_level_may_be_wrong_where_no_temperature_helps():
+    """Log-odds that are too low by 1.5: gross, and no chance, but a temperature changes little."""
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        odds = rng.normal(size=200)
+        y = (rng.random(200) < 1 / (1 + np.exp(-odds - 1.5))).astype(int)
+        found = evaluate(y, logits=odds)
+        assert found.ece > 0.1
+        assert "may be chance on" not in verdict(found)
+        assert "are calibrated" not in verdict(found)
+
+
+def test_weights_make_no_more_rows():
+    rng = np.random.default_rng(0)
+    y, p = rng.integers(2, size=10_000), np.full(10_000, 0.5) + 0.2 * (rng.random(10_000) - 0.5)
+    few = np.where(np.arange(10_000) < 20, 1.0, 1e-9)
+    assert verdict(evaluate(y, p, sample_weight=few)) != verdict(evaluate(y, p))
+    assert "one number removes" not in verdict(evaluate(y, p, sample_weight=few))
+
+
+def test_rows_that_are_all_right_tell_nothing_of_sureness():
+    said = verdict(evaluate(np.arange(100) % 2, 0.2 + 0.6 * (np.arange(100) % 2)))
+    assert "rank every row right" in said

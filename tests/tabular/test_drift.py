@@ -121,9 +121,11 @@ def test_most_values_must_be_new(schema):
 def test_the_verdict_is_that_of_the_whole_table(schema, rows):
     new = ordinary(100, seed=1)
     new = new.assign(income=new["income"] * 1000, city="A", children=np.nan)
-    new.loc[99, "children"] = 2.0  # a single value in the last chunk: not empty
+    new.loc[99, "children"] = 2.0  # a single value in the last chunk: not quite empty
     whole = unlike(schema, new)
-    assert list(whole) == ["income", "city"]
+    assert list(whole) == ["income", "children", "city"]
+    filled = "but all training rows have a value"
+    assert whole["children"] == f"'children' is empty in 99% of the rows, {filled}"
     assert unlike(schema, new, rows) == whole
 
 
@@ -189,3 +191,26 @@ def test_many_columns_are_named_in_one_line():
     assert shorten(messages)[-2:] == ["e is empty", "and 2 more columns: 'f', 'g'"]
     messages.pop("g")
     assert shorten(messages) == list(messages.values())  # a line either way
+
+
+def test_the_next_year_is_no_other_unit():
+    frame = pd.DataFrame({"year": 2015 + np.arange(400) % 10, "y": np.arange(400) % 2})
+    found = unlike(learn(frame), pd.DataFrame({"year": np.full(30, 2025)}))
+    assert found["year"].endswith("predictions extrapolate there")
+
+
+@pytest.mark.parametrize(("n", "rows"), [(40, "all 25 rows that have a value"), (25, "every row")])
+def test_a_constant_is_said_of_rows_that_have_a_value(n, rows):
+    frame = pd.DataFrame({"v": np.arange(2000) % 5 + 0.5, "y": np.arange(2000) % 2})
+    frame.loc[::2, "v"] = np.nan
+    new = pd.DataFrame({"v": np.full(n, np.nan)})
+    new.loc[:24, "v"] = 3.5
+    assert unlike(learn(frame), new) == {"v": f"'v' is 3.5 in {rows}, but varies in training"}
+
+
+def test_of_many_categories_an_unseen_one_is_no_constant():
+    rng = np.random.default_rng(0)
+    cities = [f"z{each}" for each in rng.integers(1500, size=6000)]
+    frame = pd.DataFrame({"zip": cities, "x": rng.random(6000), "y": np.arange(6000) % 2})
+    new = pd.DataFrame({"zip": ["z0"] * 25 + ["other"] * 175, "x": rng.random(200)})
+    assert "every row" not in unlike(learn(frame), new).get("zip", "")

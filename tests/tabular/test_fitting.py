@@ -154,6 +154,14 @@ def test_a_class_needs_as_many_rows_as_there_are_folds(folds, needed):
             parts(few)
 
 
+def test_a_class_that_some_model_would_never_see():
+    table = with_rare(8)
+    rare = table.slice(7, 1)  # equal rows stay together, so all are held out at once
+    table = pa.concat_tables([table.slice(0, 7), *[rare] * 8, table.slice(15)])
+    with pytest.raises(ValueError, match="'rare' has 8 rows, but 5-fold"):
+        prepare(table, Schema.infer(table, "kind"), Options(test_fraction=0))
+
+
 def test_twenty_rows_are_needed():
     table = mixed(20, k=2)
     prepare(table, Schema.infer(table, "kind"), Options(folds=None))

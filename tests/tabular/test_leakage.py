@@ -77,10 +77,17 @@ def test_columns_of_many_values_are_not_suspected(make):
 
 
 def test_few_rows_prove_nothing():
-    frame = labelled(status=lambda y, rng: y)
+    frame = labelled(score=lambda y, rng: y + 0.1 * rng.random(len(y)))
     few = pd.concat([part[:40] for _, part in frame.groupby("y")])
     assert leaks(few) == ()
     assert leaks(frame)
+
+
+@pytest.mark.parametrize(("n", "names"), [(5, []), (40, ["status"])])
+def test_a_copy_of_the_target_needs_few_rows(n, names):
+    frame = labelled(status=lambda y, rng: np.array(["open", "won", "lost"])[y % 3])
+    few = pd.concat([part[:n] for _, part in frame.groupby("y")])
+    assert [each.column for each in leaks(few)] == names
 
 
 def test_what_a_group_has_in_common_is_no_answer():

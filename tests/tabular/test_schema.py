@@ -948,3 +948,10 @@ def test_what_is_no_schema(state):
 
 def test_a_column_is_plain_data():
     assert Column("x", "number") == Column("x", "number", (), "", 0, 0, "plain", "")
+
+
+def test_a_column_that_is_left_out_is_not_looked_into():
+    odd = pa.array([2**62, None, 5], pa.timestamp("s"))
+    table = pa.table({"odd": odd, "lists": [[1], [2], [3]], "x": [1, 2, 3], "y": ["a", "b", "a"]})
+    dropped = Schema.infer(table, "y", drop=["odd", "lists"]).columns[0]
+    assert (dropped.kind, dropped.n_missing, dropped.n_distinct) == ("unused", 1, 2)

@@ -92,8 +92,10 @@ def fill_logs(u, out):  # type: ignore[no-untyped-def]
                 t = -1022.0 if t < -1022.0 else t
                 e = exp2(t)  # on a line of its own: else the loop does not become vector code
                 total[r] += e
-        for r in range(rows):
-            top[r] += math.log(total[r])
         for j in range(k):
             for r in range(rows):
                 out[start + r, j] = u[j, start + r] - top[r]
+        for r in range(rows):
+            log = math.log(total[r])
+            for j in range(k):  # apart from the above: u may be so large that this were lost
+                out[start + r, j] -= log

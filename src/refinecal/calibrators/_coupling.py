@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from refinecal._kernels import FAST, _inlined, _jit
 
 Floats = NDArray[np.float64]
+APART = 16  # unused numbers around each array that is worked on
 BLOCK = 4  # classes eliminated together: each number is then read and written a quarter as often
 
 
@@ -22,7 +23,7 @@ def couple(up: Floats, down: Floats) -> Floats:
 
     The class t that loses to others least is set to 1, which leaves
     :math:`Q_{BB} p_B = -Q_{Bt} + \lambda e` for the others. Everything in it but the diagonal of Q has one
-    sign, and so has everything that elimination adds up: small probabilities are as exact as large ones.
+    sign, and so has everything that elimination adds up: nothing cancels.
 
     Parameters
     ----------
@@ -47,8 +48,11 @@ def couple(up: Floats, down: Floats) -> Floats:
 @_jit(fastmath=FAST)
 def _couple_rows(up, down, probs):  # type: ignore[no-untyped-def]
     n, k = probs.shape
-    shared, own = np.empty(up.shape[1]), np.empty(k)
-    with_top, fixed, slope = np.empty(k), np.empty(k), np.empty(k)
+    apart = k + APART
+    work = np.empty(6 * apart + up.shape[1])
+    own, with_top = work[APART:apart], work[apart + APART : 2 * apart]
+    fixed, slope = work[2 * apart + APART : 3 * apart], work[3 * apart + APART : 4 * apart]
+    shared = work[5 * apart : 5 * apart + up.shape[1]]
     for row in range(n):
         _system(up[row], down[row], shared, own)
         top = np.argmin(own)

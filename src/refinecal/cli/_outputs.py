@@ -40,7 +40,12 @@ def check_output(path: Path, inputs: Iterable[Path], option: str) -> None:
 
 
 def check_folder(path: Path, inputs: Iterable[Path]) -> None:
-    """Refuse a run folder that is, or holds, what is read."""
+    """Refuse a run folder that is, or holds, what is read, or where the command is run."""
+    here = Path.cwd()
+    if path.is_dir() and (os.path.samefile(here, path) or _is_below(here, path)):
+        raise ValueError(
+            f"--out {shown(path)} is or holds the folder that you are in: run the command elsewhere"
+        )
     for given in inputs:
         if path.exists() and given.exists() and os.path.samefile(given, path):
             raise ValueError(f"--out {shown(path)} is a table that is read: name a folder")

@@ -14,7 +14,7 @@ COMMANDS = (  # and of all else
     (rf"^({OPTIONS}) (?=is\b|has\b|names\b)", r"--\1 "),
     (rf"^({NAMING}) (?='|\")", r"--\1 "),
     (r"\bdelimiter=", "--delimiter "),
-    (r"; if they are labels, pass model\.predict_proba\(X\).*$", "."),
+    (r"; if they are labels or features, pass model\.predict_proba\(X\).*$", "."),
     (r"\bpass logits=", "pass --logits"),
     (r"\blogits=", "--logits"),
     (r"calibrator=(['\"])([\w-]+)\1", r"--calibrator \2"),

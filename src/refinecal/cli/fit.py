@@ -181,7 +181,7 @@ def fit(
     """Train long, stop where refinement is best, calibrate, and write a run folder with a report."""
     from refinecal.report.of_fit import writer
     from refinecal.tabular.data import Options
-    from refinecal.tabular.job import Interrupted, Order, do
+    from refinecal.tabular.job import Interrupted, Order, do, resuming
 
     voice = Voice(as_json, quiet, verbose)
     if resume and restart:
@@ -228,7 +228,7 @@ def fit(
             finished = do(order, progress, begin, writer(order))
         except Interrupted as error:
             kept = count(error.finished, "finished training run")
-            raise KeyboardInterrupt(f"{kept} kept: continue with --resume") from None
+            raise KeyboardInterrupt(f"{kept} kept: continue with {resuming(order.out)}") from None
     show(voice, finished)
     if as_json:
         from refinecal.tabular.job import metrics

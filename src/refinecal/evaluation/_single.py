@@ -120,8 +120,14 @@ def evaluate_scored(
         underconfidence=under,
         smooth_ece=smooth_ece_of(Event(sums.scores, sums.happened, scored.weights)),
         per_class=_per_class(scored, titles, areas, errors),
+        n_effective=_effective(scored.weights) if scored.weights.size else n,
     )
     return found, fitted
+
+
+def _effective(weights: NDArray[np.float64]) -> float:
+    share = weights / weights.sum()
+    return float(1 / (share @ share))
 
 
 def _decompositions(

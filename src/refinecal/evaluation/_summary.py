@@ -2,6 +2,7 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -96,6 +97,8 @@ class Evaluation:
     per_class : tuple of ClassSummary
     groups : dict of str to Evaluation
         The same for each subgroup, each with a calibrator of its own.
+    n_effective : float
+        Rows of equal weight that would tell as much (Kish's effective sample size).
     """
 
     n: int
@@ -111,6 +114,7 @@ class Evaluation:
     smooth_ece: float
     per_class: tuple[ClassSummary, ...]
     groups: dict[str, Evaluation] = field(default_factory=dict)
+    n_effective: float = math.nan
 
     @property
     def beta(self) -> float | None:

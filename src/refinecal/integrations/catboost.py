@@ -117,6 +117,7 @@ class RefinementLoss:
         if self._use_weights is False:
             weight = None
         if self._use_weights is None and weight is not None and _is_of_classes(weight, target):
+            self._use_weights = True  # said once
             warn(
                 "all rows of a class have the same weight, as class_weights, auto_class_weights and "
                 "scale_pos_weight make it: RefinementLoss would measure other rows than shrink_to_best. Pass "

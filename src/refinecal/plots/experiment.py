@@ -243,7 +243,7 @@ class DependenceDisplay:
         proper = self.x[np.isfinite(self.x) & (self.x > 0)]
         low, high = float(proper.min()), float(proper.max())
         ax.set_xscale("log")
-        margin = (high / low) ** 0.06 if high > low else 2.0
+        margin = (high / low) ** 0.06 if high > 1.0001 * low else 2.0
         ax.set_xlim(low / margin, high * margin)
         _few_ticks(ax, low / margin, high * margin)
         ax.axhline(0, color=PALETTE["axis"], linewidth=0.8, zorder=1)

@@ -15,6 +15,7 @@ WORTH_A_WORD = 0.01  # part of the loss
 CALIBRATED = 0.005  # part of the loss: less calibration error is none
 CHANCE = 0.4 * math.sqrt(15)  # of right probabilities, about the largest mean ECE, times sqrt(n)
 MORE = 1.5  # times the mean, which right probabilities hardly ever reach
+SEPARATED = 1e-6  # part of the loss that is left where no row is wrong
 UNCALIBRATED = 0.05  # expected calibration error that more than chance explains, on many rows
 PERCENT = re.compile(r"(?<=\d) ?%(?=[\s.,;:)]|$)")  # not in a quoted name
 ONE = re.compile(r"(?<![\d.\u202f])1 (test )?rows\b")
@@ -56,14 +57,12 @@ def verdict(found: Evaluation) -> str:
             else "Every prediction is certain and right."
         )
     share = log.calibration / log.risk
-    if share < CALIBRATED:
-        little = f"a temperature would remove less than 0.5{GAP}% of the log loss"
-        if found.ece > max(UNCALIBRATED, MORE * CHANCE / math.sqrt(found.n)):
-            return f"No temperature helps ({little}), but the ECE of {found.ece:.2f} is not small."
-        return f"The probabilities are calibrated: {little}."
-    if _may_be_chance(found):
-        return spaced(
-            f"{share:.1%} of the log loss is calibration error, which may be chance on {found.n} rows."
+    if share < CALIBRATED or _may_be_chance(found):
+        return spaced(_about_little(found, share))
+    if log.refinement < SEPARATED * log.risk:
+        return (
+            "The predictions rank every row right, so that the surest would be the best: these rows cannot "
+            "tell how sure the model should be."
         )
     if is_flat(found):
         return _about_flat(found)
@@ -75,13 +74,27 @@ def verdict(found: Evaluation) -> str:
     )
 
 
+def _about_little(found: Evaluation, share: float) -> str:
+    """Say what it means that a temperature removes nothing, or no more than chance would."""
+    little = "a temperature would remove less than 0.5 % of the log loss"
+    if share >= CALIBRATED:
+        little = f"the best removes {share:.1%} of the log loss, which may be chance"
+    if found.ece > max(UNCALIBRATED, MORE * CHANCE / math.sqrt(found.n_effective)):
+        return f"No temperature helps ({little}), but the ECE of {found.ece:.2f} is not small."
+    if share < CALIBRATED:
+        return f"The probabilities are calibrated: {little}."
+    return (
+        f"{share:.1%} of the log loss is calibration error, which may be chance on {found.n} rows."
+    )
+
+
 def is_flat(found: Evaluation) -> bool:
     """Tell whether the best temperature makes all classes equally likely, but for chance.
 
     The likelihood-ratio test of beta = 0, whose loss is log k, with one degree of freedom.
     """
     beta, gain = found.log.beta, math.log(found.k) - found.log.refinement
-    return beta is not None and (beta < 1e-12 or 2 * found.n * gain < NOISE**2)
+    return beta is not None and (beta < 1e-12 or 2 * found.n_effective * gain < NOISE**2)
 
 
 def _about_flat(found: Evaluation) -> str:
@@ -107,7 +120,8 @@ def _auroc_error(found: Evaluation) -> float:
     lessen it; of several classes the mean, as if their areas moved together, which is the most it can be.
     """
     counts = [(one.n, found.n - one.n) for one in found.per_class if not math.isnan(one.auroc)]
-    errors = [math.sqrt((found.n + 1) / (12 * a * b)) for a, b in counts if a and b]
+    heavier = found.n / found.n_effective  # by what weights make the variance larger
+    errors = [math.sqrt(heavier * (found.n + 1) / (12 * a * b)) for a, b in counts if a and b]
     return sum(errors) / len(errors) if errors else math.inf
 
 
@@ -116,7 +130,7 @@ def _may_be_chance(found: Evaluation) -> bool:
 
     Twice the gain in log-likelihood, 2 n times the calibration error, has then one degree of freedom.
     """
-    return found.log.beta is not None and 2 * found.n * found.log.calibration < NOISE**2
+    return found.log.beta is not None and 2 * found.n_effective * found.log.calibration < NOISE**2
 
 
 def cautions(found: Evaluation) -> list[str]:

@@ -26,6 +26,7 @@ from refinecal.tabular._values import (
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa
+    import pyarrow.compute as pc
 
 Kind = Literal["number", "category", "unused"]
 Form = Literal["plain", "date"]
@@ -227,6 +228,15 @@ def _unused_id(column: Column) -> Column:
     option = "numeric" if column.kind == "number" else "categorical"
     note = f"nearly every row has another value, as a name has; to use it, list it in {option}"
     return unused(column, note)
+
+
+def drop_column(name: str, values: pa.ChunkedArray) -> Column:
+    """Return a column that is left out, whatever its values are."""
+    try:
+        n_distinct = pc.count_distinct(values).as_py()
+    except pa.ArrowException:  # of lists, for instance
+        n_distinct = 0
+    return Column(name, "unused", (), "left out on request", values.null_count, n_distinct)
 
 
 def unused(column: Column, note: str) -> Column:

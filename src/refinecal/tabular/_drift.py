@@ -116,6 +116,7 @@ class _NewColumn:
         self.n_known = 0  # numbers, or categories that were seen
         self.n_others = self.n_outside = 0  # numbers that are not the mode, and those out of bounds
         self.least, self.most = np.inf, -np.inf
+        self.is_whole = True
 
     def add(self, values: pd.Series, unseen: Mapping[str, int]) -> None:
         """Count more values."""
@@ -128,6 +129,7 @@ class _NewColumn:
         self.n_known += len(numbers)
         self.least = min(self.least, float(numbers.min()))
         self.most = max(self.most, float(numbers.max()))
+        self.is_whole = self.is_whole and bool((numbers % 1 == 0).all())
         if self.profile is None or not self.profile.bounds:
             return
         low, high = self.profile.bounds
@@ -144,18 +146,19 @@ class _NewColumn:
 
     def finding(self, n_rows: int) -> str:
         """Say how the column is unlike training; nothing if it is not."""
-        if not self.n_known and not self.unseen:
-            return self._empty(n_rows)
-        if self.profile is None:  # a run folder of an earlier version
-            return ""
-        return self._new_values(self.profile) or self._constant(self.profile)
+        empty = self._empty(n_rows)
+        if empty or self.profile is None:  # in a run folder of an earlier version
+            return empty
+        return self._new_values(self.profile) or self._constant(self.profile, n_rows)
 
     def _empty(self, n_rows: int) -> str:
         n_lost = 0 if self.profile is None or self.column.is_complete else self.profile.n_rare
-        if not is_odd(n_rows, n_rows, self.column.n_missing + n_lost, self.n_training):
+        n_empty = n_rows - self.n_known - self.unseen.total()
+        if not is_odd(n_empty, n_rows, self.column.n_missing + n_lost, self.n_training):
             return ""
         filled = _share(self.n_filled, self.n_training, "training rows")
-        return f"{self.column.name!r} is empty in every row, but {filled} have a value"
+        rows = "every row" if n_empty == n_rows else _share(n_empty, n_rows, "rows")
+        return f"{self.column.name!r} is empty in {rows}, but {filled} have a value"
 
     def _new_values(self, profile: Profile) -> str:
         name, n_unseen = self.column.name, self.unseen.total()
@@ -171,19 +174,29 @@ class _NewColumn:
         besides = "" if profile.mode is None else f" other than {self._shown(profile.mode)}"
         far = "far " if self.column.form == "date" else ""
         low, high = map(self._shown, profile.bounds)
+        span = profile.bounds[1] - profile.bounds[0]
+        is_near = self.least >= profile.bounds[0] - span and self.most <= profile.bounds[1] + span
+        meaning = "has its unit or meaning changed?"
+        if is_near and self.is_whole:  # such as the next year
+            meaning = "predictions extrapolate there"
         usual = _share(n_usual - profile.n_rare, n_usual, "training values")
         return (
             f"{_share(self.n_outside, self.n_others, 'values')} of {name!r}{besides} lie {far}outside {low} "
-            f"to {high}, the range of {usual}: has its unit or meaning changed?"
+            f"to {high}, the range of {usual}: {meaning}"
         )
 
-    def _constant(self, profile: Profile) -> str:
+    def _constant(self, profile: Profile, n_rows: int) -> str:
         n = self.n_known
+        if n < n_rows and self.column.kind == "category" and not self.column.is_complete:
+            return ""  # the others may have values that were not kept
         if self.unseen or self.least < self.most or n < FEW or self.column.form == "date":
             return ""  # a date may well be that of today in every row
         if not is_odd(n - 1, n - 1, profile.n_mode, self.n_filled):
             return ""
-        return f"{self.column.name!r} is {self._shown(self.least)} in every row, but varies in training"
+        rows = "every row" if n == n_rows else f"all {n} rows that have a value"
+        return (
+            f"{self.column.name!r} is {self._shown(self.least)} in {rows}, but varies in training"
+        )
 
     def _shown(self, number: float) -> str:
         """Return a value of the column for people."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refinecal._optional import needs_extra
-from refinecal.tabular._columns import Column, infer_column, unused
+from refinecal.tabular._columns import Column, drop_column, infer_column
 from refinecal.tabular._roles import check_lists, check_roles, groups_of, weights_of
 from refinecal.tabular._target import infer_classes
 from refinecal.tabular._values import Mark, has_decimal_comma, has_points, mark_of, texts_of
@@ -26,15 +26,13 @@ def infer_fields(
     roles = check_roles(table.column_names, target, weight, group)
     forced = check_lists(table.column_names, roles, **lists)
     marks = marks_of(table)
-    columns = tuple(
-        infer_column(name, table[name], forced.get(name), marks.get(name))
-        for name in table.column_names
-        if name not in roles
-    )
     dropped = set(lists["drop"])
     columns = tuple(
-        unused(column, "left out on request") if column.name in dropped else column
-        for column in columns
+        drop_column(name, table[name])
+        if name in dropped
+        else infer_column(name, table[name], forced.get(name), marks.get(name))
+        for name in table.column_names
+        if name not in roles
     )
     classes, counts = infer_classes(target, table[target])
     _check_features(columns, target)

@@ -85,16 +85,20 @@ def prepare(
         test, rows = rows.take(places), rows.take(kept)
     seed = options.seed + 1  # else the same draw would decide twice
     pairs = parts(rows, options.folds, options.validation_fraction, seed)
-    _check_classes(schema, per_class, len(pairs))
+    _check_classes(schema, per_class, pairs)
     leaks = find_leaks(rows)
     for message in shorten({leak.column: leak.message(schema.target) for leak in leaks}):
         warn(message)
     return Data(schema, pairs, rows.n, test, places, _digest(pairs, test), leaks)
 
 
-def _check_classes(schema: Schema, per_class: NDArray[np.int64], folds: int) -> None:
-    """Refuse classes with fewer rows than there are folds: some models would never see or validate them."""
-    rare = np.flatnonzero(per_class < folds)
+def _check_classes(
+    schema: Schema, per_class: NDArray[np.int64], pairs: list[tuple[Rows, Rows]]
+) -> None:
+    """Refuse classes with fewer rows than there are folds, or that some models would never see."""
+    folds = len(pairs)
+    seen = [np.bincount(rows.y, minlength=len(per_class)) > 0 for rows, _ in pairs]
+    rare = np.flatnonzero((per_class < folds) | ~np.all(seen, axis=0))
     if folds == 1 or not rare.size:
         return
     few = [f"{schema.classes[i]!r} has {per_class[i]} rows" for i in rare[:MOST_RARE]]

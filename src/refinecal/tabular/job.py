@@ -129,8 +129,9 @@ def do(
     source = open_table(order.table, order.delimiter)
     roles = check_roles(source.names, order.target, order.weight, order.group)
     check_lists(source.names, roles, order.drop, order.categorical, order.numeric)
-    order.out.parent.mkdir(parents=True, exist_ok=True)
-    with locked(hidden(order.out, "lock"), f"fitting {order.out}", remove=True):
+    lock = hidden(order.out, "lock")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with locked(lock, f"fitting {order.out}", remove=True):
         check_free(order.out, order.overwrite)
         workshop = Workshop(hidden(order.out, "unfinished"))
         _check_unfinished(workshop, order)
@@ -160,7 +161,7 @@ def _check_unfinished(workshop: Workshop, order: Order) -> None:
     if n and not (order.resume or order.restart):
         raise ValueError(
             f"an unfinished run of {order.out} has {n} finished training run{'s' * (n > 1)}: pass "
-            "--resume to continue it, or --restart to discard it"
+            f"{resuming(order.out)} to continue it, or --restart to discard it"
         )
 
 
@@ -181,9 +182,14 @@ def _tidy(workshop: Workshop, out: Path) -> Iterator[None]:
             raise Interrupted(kept) from None
         if kept:
             error.add_note(
-                f"{kept} finished training run{'s' * (kept > 1)} kept: continue with --resume"
+                f"{kept} finished training run{'s' * (kept > 1)} kept: continue with {resuming(out)}"
             )
         raise
+
+
+def resuming(out: Path) -> str:
+    """Return the options that continue an unfinished run."""
+    return "--resume --overwrite" if out.exists() else "--resume"
 
 
 def read(order: Order, source: Source) -> Data:

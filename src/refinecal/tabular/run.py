@@ -271,6 +271,8 @@ def hidden(run: Path, what: str) -> Path:
 
 def check_free(run: Path, overwrite: bool) -> None:
     """Refuse to take the place of something, unless it is a run that may be overwritten."""
+    if run.is_dir() and not any(run.iterdir()):
+        run.rmdir()  # nothing is there to be kept
     if not run.exists():
         if not hidden(run, "old").exists():
             return
