@@ -2,6 +2,7 @@
 
 import importlib
 import math
+from copy import copy
 from pathlib import Path
 
 import mpmath
@@ -342,3 +343,24 @@ def test_parts_whose_order_of_summing_is_free_are_compiled_into_their_callers():
             if isinstance(part, Dispatcher) and part.targetoptions.get("fastmath"):
                 inlined = part.targetoptions.get("forceinline")
                 assert inlined or part.targetoptions.get("inline") == "always", (caller, name)
+
+
+def test_processes_that_compile_at_once_do_not_take_each_others_code(tmp_path):
+    """Both find an empty index; one is done while the other is between its two files."""
+    one, other = (copy(_kernels.fill_exp2._cache._cache_file) for _ in range(2))
+    for files in (one, other):
+        files._cache_path = str(tmp_path)
+        files._index_path = str(tmp_path / "kernel.nbi")
+    save_index = one._save_index
+
+    def interrupted(overloads):
+        save_index(overloads)
+        other._load_index = dict
+        other.save("double", "code for doubles")
+        del other._load_index
+
+    one._save_index = interrupted
+    one.save("single", "code for singles")
+    assert other.load("single") in ("code for singles", None)
+    assert other.load("double") in ("code for doubles", None)
+    assert other.load("double") is not None

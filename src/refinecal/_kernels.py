@@ -19,6 +19,7 @@ NaN and infinities are not looked for: they make the sums non-finite, and ``temp
 import math
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from numba import njit
@@ -41,13 +42,27 @@ def _jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     def decorate(function: Callable[..., Any]) -> Any:
         try:
-            return njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+            return _apart(njit(cache=True, nogil=True, error_model="numpy", **options)(function))
         except RuntimeError as error:
             if "cannot cache" not in str(error):
                 raise
             return njit(nogil=True, error_model="numpy", **options)(function)
 
     return decorate
+
+
+def _apart(kernel: Any) -> Any:
+    """Give whatever is compiled a file of its own in the cache.
+
+    Numba numbers these files. Of two processes that compile the same kernel at once for other types, each
+    takes the same number, and one then loads and runs the code of the other: a crash, or wrong numbers
+    (numba/numba#4807).
+    """
+    files: Any = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
+    pattern = getattr(files, "_data_name_pattern", "")
+    if "{number:d}" in pattern:  # as in the versions that we know
+        files._data_name = lambda _: pattern.replace("{number:d}", uuid4().hex[:16])
+    return kernel
 
 
 def _inlined(**options: Any) -> Callable[[Callable[..., Any]], Any]:
