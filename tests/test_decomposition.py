@@ -304,3 +304,11 @@ def test_without_the_truth_there_is_no_grouping_loss():
 def test_wrong_true_probabilities_are_named(truth, message):
     with pytest.raises(ValueError, match=message):
         rc.decompose([0, 1, 1], [0.2, 0.6, 0.7], true_probs=truth)
+
+
+@pytest.mark.filterwarnings("ignore:the log loss is infinite:RuntimeWarning")
+def test_certain_predictions_that_are_mostly_right_are_better_than_chance():
+    labels = np.arange(400) % 2
+    said = np.where(np.arange(400) < 60, 1 - labels, labels)
+    assert "a label has probability 0" in repr(rc.decompose(labels, said, loss="brier"))
+    assert "no better than chance" in repr(rc.decompose(labels, 0.7 - 0.4 * labels, loss="brier"))

@@ -102,7 +102,7 @@ class Decomposition:
         part = "" if math.isnan(share) else f"   {share:.1%} of the risk"
         how = type(self.calibrator).__name__
         if self.beta is not None:
-            how += f", beta {self.beta:.4g}{_verdict(self.beta, self.risk)}"
+            how += f", beta {self.beta:.4g}{_verdict(self.beta, self.risk, self.sharpness)}"
         more = ""
         if self.irreducible is not None:
             more = (
@@ -118,9 +118,9 @@ class Decomposition:
         )
 
 
-def _verdict(beta: float, risk: float) -> str:
+def _verdict(beta: float, risk: float, sharpness: float) -> str:
     """Say what an inverse temperature tells of the model."""
-    if math.isinf(risk):
+    if math.isinf(risk) or (beta < 1e-12 and sharpness > 0):  # other losses do not mind
         return ": a label has probability 0"
     if beta < 1e-12:
         return ": no better than chance"
