@@ -86,8 +86,12 @@ command_of = functools.cache(get_command)  # which takes longer than many a comm
 
 @contextmanager
 def started(code, *arguments, **options):
-    """Give a process that runs the code, in a group of its own that does not outlive the block."""
+    """Give a process that runs the code, in a group of its own that does not outlive the block.
+
+    It is not among those whose coverage is measured: interrupted while it counts a line, it would hang.
+    """
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pipes["env"] = {k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")}
     command = [sys.executable, "-c", code, *map(str, arguments)]
     with subprocess.Popen(command, start_new_session=True, **(pipes | options)) as process:
         try:
