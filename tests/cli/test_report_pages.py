@@ -36,7 +36,7 @@ def reports(tmp_path_factory):
     found = {}
     for k, model in ((2, "xgboost"), (3, "logistic"), (26, "lightgbm")):
         table = folder / f"{k}.parquet"
-        pq.write_table(renamed(mixed(800, k), k), table)
+        pq.write_table(renamed(mixed(60 * k + 700, k), k), table)
         out = folder / f"run-{k}"
         run("fit", table, "-t", "kind", "-o", out, "-m", model, *FAST)
         predictions = folder / f"predictions-{k}.parquet"
