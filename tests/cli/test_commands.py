@@ -185,6 +185,23 @@ def test_the_table_itself_is_no_place_for_a_run(table):
     assert "thesis exists and is not a run folder, so it is left alone: choose another --out" in err
 
 
+@pytest.mark.parametrize("linked", [False, True])
+def test_an_empty_folder_is_a_place_for_a_run(table, linked):
+    Path("empty").mkdir()
+    if linked:
+        Path("link").symlink_to("empty")
+    fit(table, "-o", "link" if linked else "empty", "-q")
+    assert Path("empty", "report.html").exists()
+    assert Path("link").is_symlink() == linked
+
+
+def test_the_folder_that_one_is_in_is_no_place_for_a_run(table, monkeypatch):
+    Path("here").mkdir()
+    monkeypatch.chdir("here")
+    _, err = fit(table, "-o", ".", code=1)
+    assert "--out . is or holds the folder that you are in: run the command elsewhere" in err
+
+
 def test_v_shows_the_traceback(table):
     assert "Traceback" not in fit(table, code=1, target="nothing")[1]
     assert "Traceback" in fit(table, "-v", code=1, target="nothing")[1] + "Traceback"

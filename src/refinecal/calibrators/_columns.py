@@ -97,5 +97,5 @@ def fill_logs(u, out):  # type: ignore[no-untyped-def]
                 out[start + r, j] = u[j, start + r] - top[r]
         for r in range(rows):
             log = math.log(total[r])
-            for j in range(k):  # apart from the above: u may be so large that this were lost
+            for j in range(k):  # apart from the above: u may be so large that this is lost
                 out[start + r, j] -= log

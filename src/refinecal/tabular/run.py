@@ -271,9 +271,7 @@ def hidden(run: Path, what: str) -> Path:
 
 def check_free(run: Path, overwrite: bool) -> None:
     """Refuse to take the place of something, unless it is a run that may be overwritten."""
-    if run.is_dir() and not any(run.iterdir()):
-        run.rmdir()  # nothing is there to be kept
-    if not run.exists():
+    if _is_free(run):
         if not hidden(run, "old").exists():
             return
         os.replace(hidden(run, "old"), os.path.realpath(run))  # a crash at the worst moment
@@ -285,6 +283,11 @@ def check_free(run: Path, overwrite: bool) -> None:
         raise ValueError(f"{run} exists: choose another --out, or pass --overwrite")
 
 
+def _is_free(run: Path) -> bool:
+    """Tell whether nothing is there, or a folder with nothing in it."""
+    return not run.exists() or (run.is_dir() and not any(run.iterdir()))
+
+
 def publish(finished: Path, run: Path) -> None:
     """Give a finished folder its name, in the place of an older run if there is one.
 
@@ -292,7 +295,9 @@ def publish(finished: Path, run: Path) -> None:
     are in both.
     """
     place, old = os.path.realpath(run), hidden(run, "old")
-    if not run.exists():
+    if _is_free(run):
+        if run.exists():
+            os.rmdir(place)  # for systems where nothing takes the place of a folder
         os.replace(finished, place)
         return
     others = _others(run)
