@@ -161,30 +161,8 @@ def test_folds_are_stratified_and_hold_out_every_row_once(n, n_folds, seed):
             assert abs(np.count_nonzero(table.y[val] == label) - share) <= 1
 
 
-def copied(seed=0):
-    """Thirty rows, each there three times, in any order."""
-    return rows(30).take(np.random.default_rng(seed).permutation(np.repeat(np.arange(30), 3)))
-
-
-@pytest.mark.parametrize("fraction", [0.1, 0.3, 0.5])
-def test_copies_of_a_row_are_never_on_both_sides(fraction):
-    table = copied()
-    train, val = hold_out(table, fraction, 0)
-    assert not set(table.X[train, 0]) & set(table.X[val, 0])
-    for train, val in split_folds(table, 5, 0):
-        assert not set(table.X[train, 0]) & set(table.X[val, 0])
-
-
-def test_equal_features_stay_together_whatever_their_labels():
-    X = np.repeat(np.arange(40.0), 3)[:, None]
-    table = Rows(X, np.tile([0, 0, 1], 40)).keyed()
-    for train, val in [hold_out(table, 0.3, 0), *split_folds(table, 4, 0)]:
-        assert not set(X[train, 0]) & set(X[val, 0])
-        assert np.mean(table.y[val]) == pytest.approx(1 / 3)
-
-
 @pytest.mark.parametrize("seed", range(5))
-def test_many_equal_rows_are_observations_and_spread_over_all_parts(seed):
+def test_equal_rows_are_observations_and_spread_over_all_parts(seed):
     """With few distinct rows, what is held out has the same labels for each as the rest has."""
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 6, size=3000).astype(float)
@@ -194,16 +172,6 @@ def test_many_equal_rows_are_observations_and_spread_over_all_parts(seed):
             shares = [table.y[part][X[part] == value].mean() for part in (train, val)]
             assert abs(shares[0] - shares[1]) < 0.2  # more than 4 standard errors
             assert np.mean(X[val] == value) == pytest.approx(np.mean(value == X), abs=0.06)
-
-
-def test_no_class_is_lost_among_equal_rows():
-    """The only row of class 2 equals rows of class 3, which is rarer than all others but has more units."""
-    X = np.r_[np.arange(40.0), 100, 100, 101, 102][:, None]
-    y = np.r_[np.arange(40) % 2, 2, 3, 3, 3]
-    for seed in range(20):
-        train, val = hold_out(Rows(X, y).keyed(), 0.4, seed)
-        assert set(y[train]) == {0, 1, 2, 3}
-        assert sorted([*train, *val]) == list(range(44))
 
 
 def test_parts_that_cannot_be_learned_from_are_avoided():
@@ -216,11 +184,25 @@ def test_parts_that_cannot_be_learned_from_are_avoided():
         parts(table, 4, 0.2, 0)
 
 
-def test_a_weight_holds_out_what_copies_would():
-    weighted = rows(30, weights=np.full(30, 3.0))
-    for split in (lambda r: hold_out(r, 0.3, 1), lambda r: split_folds(r, 4, 1)[2]):
-        held = set(weighted.X[split(weighted)[1], 0])
-        assert held == set(copied().X[split(copied())[1], 0])
+def test_all_that_a_weight_stands_for_is_on_one_side():
+    table = rows(30, weights=np.full(30, 3.0))
+    for pair in (*parts(table, 4, 0.3, 1), *parts(table, None, 0.3, 1)):
+        train, val = pair
+        assert not set(train.X[:, 0]) & set(val.X[:, 0])
+        assert train.n + val.n == 90
+
+
+def test_folds_are_cut_anew_in_each_round():
+    table = rows(60)
+    found = parts(table, "auto", 0.2, 0, rounds=3)
+    assert (len(found), found.n_rounds) == (15, 3)
+    held_out = [set(val.places) for _, val in found]
+    for number in range(3):
+        assert set.union(*held_out[5 * number :][:5]) == set(range(60))
+    assert held_out[:5] != held_out[5:10] != held_out[10:]
+    once = parts(table, 5, 0.2, 0, rounds=3)  # a number of one's own
+    assert (len(once), once.n_rounds) == (5, 1)
+    assert [set(val.places) for _, val in once] == held_out[:5]
 
 
 def test_rows_of_weight_zero_are_on_no_side():
@@ -234,9 +216,9 @@ def test_too_few_rows():
     table = Rows(np.arange(3.0)[:, None], np.arange(3)).keyed()
     with pytest.raises(ValueError, match=r"n_samples=3 is too few to hold some out"):
         hold_out(table, 0.2, 0)
-    same = Rows(np.zeros((9, 1)), np.repeat(np.arange(3), 3)).keyed()  # taken for copies
-    with pytest.raises(ValueError, match=r"n_folds=5 is more than there are different rows"):
-        split_folds(same, 5, 0)
+    few = Rows(np.zeros((9, 1)), np.repeat(np.arange(3), 3)).keyed()
+    with pytest.raises(ValueError, match=r"n_folds=5 is more than there are rows in any class"):
+        split_folds(few, 5, 0)
 
 
 def test_a_class_of_one_row_is_for_training():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -225,29 +225,3 @@ def widened(probs: NDArray[Any], known: NDArray[Any], classes: NDArray[Any]) -> 
     wide = np.zeros((len(probs), len(classes)), dtype=probs.dtype)
     wide[:, np.searchsorted(classes, known)] = probs
     return wide
-
-
-def averaged(probs: Sequence[NDArray[Any]], known: Sequence[Any] | None = None) -> NDArray[Any]:
-    """Return the geometric mean of several models' probabilities ``(n, k)``, scaled to sum to 1.
-
-    It averages what models say on the scale of logits: an arithmetic mean of calibrated models is less
-    sure than each of them, and so no longer calibrated. ``known`` has the columns that each model knows; of
-    others, it has no say. Where models exclude all classes between them, the arithmetic mean is taken.
-    """
-    if len(probs) == 1:
-        return probs[0]
-    stacked = np.stack(probs)
-    has_say = np.ones((len(probs), 1, stacked.shape[2]), dtype=bool)
-    if known is not None:
-        has_say = np.zeros_like(has_say)
-        for mask, columns in zip(has_say, known, strict=True):
-            mask[0, columns] = True
-    with np.errstate(divide="ignore"):
-        logs = np.where(has_say, np.log(stacked), 0).sum(axis=0) / np.maximum(
-            has_say.sum(axis=0), 1
-        )
-    logs[:, ~has_say.any(axis=(0, 1))] = -np.inf
-    possible = np.isfinite(logs).any(axis=1)
-    means = np.mean(stacked, axis=0)
-    means[possible] = np.exp(log_softmax(logs[possible]))
-    return np.asarray(means)

@@ -1,14 +1,15 @@
 """Rows of a user's table: split for validation, repeated as weights say, ordered by what they hold.
 
-What is drawn at random is drawn among distinct rows, in an order that depends on their content alone. So
-neither the order of the table nor a row of weight 2 written as two rows changes a model, and a few copies
-of a row are never on both sides of a split.
+What is drawn at random is drawn from rows in an order that depends on their content alone, so that the order
+of the table does not change a model. Rows that are equal are drawn one by one: new rows may well equal old
+ones, too, and folds should be like them. A row of weight 2 is one row, on one side of a split.
 """
 
 from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
@@ -16,11 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-FEW_ROWS = 10_000  # below, "auto" takes folds
 AUTO_FOLDS = 5
-MOST_COPIES = (
-    10  # equal rows that are taken for copies, not for observations of the same few values
-)
 MOST_REPEATED = 4  # whole weights are repeated literally up to this many times the rows
 
 Indices = NDArray[np.int64]
@@ -28,13 +25,17 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Features, labels, weights and groups of the same rows; ``keys`` tell distinct features apart."""
+    """Features, labels, weights and groups of the same rows.
+
+    ``keys`` tell distinct features apart, ``places`` say where in its table a row is.
+    """
 
     X: Any
     y: NDArray[Any]
     weights: NDArray[np.float64] | None = None
     groups: NDArray[Any] | None = None
     keys: NDArray[np.uint64] | None = None
+    places: Indices | None = None
 
     @property
     def n(self) -> int:
@@ -55,11 +56,12 @@ class Rows:
             None if self.weights is None else self.weights[rows],
             None if self.groups is None else self.groups[rows],
             None if self.keys is None else self.keys[rows],
+            None if self.places is None else self.places[rows],
         )
 
     def keyed(self) -> Rows:
-        """Return the same rows with keys."""
-        return replace(self, keys=content(self.X))
+        """Return the same rows with keys and places."""
+        return replace(self, keys=content(self.X), places=np.arange(self.n))
 
     def in_order(self, repeat: bool) -> Rows:
         """Return the rows that count, ordered by content; weights as repetitions if ``repeat``."""
@@ -92,85 +94,57 @@ def _codes(y: NDArray[Any]) -> Indices:
 
 
 @dataclass(frozen=True, slots=True)
-class _Units:
-    """What is drawn: equal rows, whatever their labels. Each unit has a place in a random order of its class.
+class _Draw:
+    """The rows that count, each with a place in a random order of its class.
 
-    Rows that are there more than a few times are no copies but observations of the same few values: each is
-    a unit of its own. Else all that is known of some values would be on one side of a split. The class of
-    a unit is the rarest of its labels. Places lie in 0..1, so that those below a fraction have that fraction
-    of the mass of the class.
+    Places lie in 0..1, so that those below a fraction have that fraction of the mass of the class.
     """
 
-    of_row: Indices  # the unit of each row; -1 for rows of weight 0
+    rows: Indices
     places: NDArray[np.float64]
     ranks: Indices  # from 0 within the class
-    sizes: Indices  # how many units the class has
+    sizes: Indices  # how many rows the class has
 
     @classmethod
-    def drawn(cls, rows: Rows, seed: int) -> _Units:
+    def of(cls, rows: Rows, seed: int) -> _Draw:
+        assert rows.keys is not None, "keyed first"
         weights = np.ones(rows.n) if rows.weights is None else rows.weights
-        of_row, label, mass = _together(rows, weights)
-        order = np.random.default_rng(seed).permutation(len(mass))
+        labels = _codes(rows.y)
+        used = np.flatnonzero(weights)
+        used = used[np.lexsort([weights[used], labels[used], rows.keys[used]])]  # content alone
+        label, mass = labels[used], weights[used]
+        order = np.random.default_rng(seed).permutation(len(used))
         order = order[np.argsort(label[order], kind="stable")]
-        sizes = np.bincount(label)
-        firsts = np.cumsum(sizes) - sizes
-        totals = np.bincount(label, mass)
-        before = np.cumsum(totals) - totals
-        places, ranks = np.empty(len(mass)), np.empty(len(mass), dtype=np.int64)
+        sizes = np.bincount(label, minlength=labels.max() + 1)
+        totals = np.bincount(label, mass, minlength=len(sizes))
+        firsts, before = np.cumsum(sizes) - sizes, np.cumsum(totals) - totals
+        places, ranks = np.empty(len(used)), np.empty(len(used), dtype=np.int64)
         middle = np.cumsum(mass[order]) - mass[order] / 2
         places[order] = (middle - before[label[order]]) / totals[label[order]]
-        ranks[order] = np.arange(len(mass)) - firsts[label[order]]
-        return cls(of_row, places, ranks, sizes[label])
+        ranks[order] = np.arange(len(used)) - firsts[label[order]]
+        return cls(used, places, ranks, sizes[label])
 
     def sides(self, held_out: NDArray[np.bool_]) -> tuple[Indices, Indices]:
-        """Return the rows of the units that are not held out, and of those that are."""
-        used = self.of_row >= 0
-        chosen = held_out[self.of_row]
-        return np.flatnonzero(used & ~chosen), np.flatnonzero(used & chosen)
-
-
-def _together(
-    rows: Rows, weights: NDArray[np.float64]
-) -> tuple[Indices, Indices, NDArray[np.float64]]:
-    """Return the unit of each row, and the class and the mass of each unit."""
-    assert rows.keys is not None, "keyed first"
-    used = np.flatnonzero(weights)
-    keys, labels = rows.keys[used], _codes(rows.y)[used]
-    value = np.unique(keys, return_inverse=True)[1]
-    # A weight of 2 is two rows.
-    counts = np.bincount(value, weights[used] if rows.repeats() else None)
-    crowded = counts[value] > MOST_COPIES
-    order = np.lexsort([weights[used], labels, keys])  # of content alone
-    first = np.r_[True, keys[order][1:] != keys[order][:-1]] | crowded[order]
-    of_row: Indices = np.full(rows.n, -1, dtype=np.int64)
-    of_row[used[order]] = np.cumsum(first) - 1
-    by_rarity = np.argsort(np.bincount(labels, weights[used]), kind="stable")
-    rarity = np.argsort(by_rarity)
-    label = by_rarity[np.minimum.reduceat(rarity[labels[order]], np.flatnonzero(first))]
-    mass = np.bincount(of_row[used], weights[used]).astype(np.float64)
-    return of_row, label.astype(np.int64), mass
+        """Return the rows that are not held out, and those that are."""
+        return np.sort(self.rows[~held_out]), np.sort(self.rows[held_out])
 
 
 def hold_out(rows: Rows, fraction: float, seed: int) -> tuple[Indices, Indices]:
     """Return training and validation rows: about this fraction of each class, or of the groups.
 
-    Equal rows stay together, unless there are many. A class of one distinct row is for training only.
+    A class of one row is for training only.
     """
     if rows.groups is not None:
         return _hold_out_groups(rows, fraction, seed)
-    units = _Units.drawn(rows, seed)
-    held_out = (units.places < fraction) | (units.ranks == 0)
-    held_out &= units.ranks < units.sizes - 1  # the last is for training, and with it every class
+    draw = _Draw.of(rows, seed)
+    held_out = (draw.places < fraction) | (draw.ranks == 0)
+    held_out &= draw.ranks < draw.sizes - 1  # the last is for training, and with it every class
     if not held_out.any():
         raise ValueError(
-            f"n_samples={rows.n} is too few to hold some out for validation: a class needs two different "
-            "rows or more. Pass X_val= and y_val=."
+            f"n_samples={rows.n} is too few to hold some out for validation: a class needs two rows or "
+            "more. Pass X_val= and y_val=."
         )
-    train, val = units.sides(held_out)
-    lost = np.setdiff1d(rows.y[val], rows.y[train])  # among equal rows of a rarer class
-    if lost.size:
-        held_out[units.of_row[val[np.isin(rows.y[val], lost)]]] = False
-    return units.sides(held_out)
+    return draw.sides(held_out)
 
 
 def _hold_out_groups(rows: Rows, fraction: float, seed: int) -> tuple[Indices, Indices]:
@@ -206,15 +180,13 @@ def most_folds(rows: Rows, wanted: int) -> int | None:
     """Return how many folds there can be, at most ``wanted``; ``None`` if not even two."""
     grouped = rows.groups is not None
     most = (
-        len(np.unique(np.asarray(rows.groups)))
-        if grouped
-        else int(_Units.drawn(rows, 0).sizes.max())
+        len(np.unique(np.asarray(rows.groups))) if grouped else int(_Draw.of(rows, 0).sizes.max())
     )
     return min(wanted, most) if most >= 2 else None
 
 
 def split_folds(rows: Rows, n_folds: Any, seed: int) -> list[tuple[Indices, Indices]]:
-    """Return training and validation rows of each fold: stratified, equal rows and groups together.
+    """Return training and validation rows of each fold: stratified, groups together.
 
     A splitter of the user's gets the table as it is.
     """
@@ -227,61 +199,97 @@ def split_folds(rows: Rows, n_folds: Any, seed: int) -> list[tuple[Indices, Indi
         with warnings.catch_warnings():  # classes with fewer rows than folds are seen to below
             warnings.filterwarnings("ignore", "The least populated class", UserWarning)
             return list(splitter.split(np.zeros(rows.n), rows.y, rows.groups))
-    units = _Units.drawn(rows, seed)
-    fold = (units.places * n_folds).astype(np.int64)
+    draw = _Draw.of(rows, seed)
+    fold = (draw.places * n_folds).astype(np.int64)
     empty = np.setdiff1d(np.arange(n_folds), fold)
     if empty.size:
         raise ValueError(
-            f"n_folds={n_folds} is more than there are different rows in any class, with "
-            f"n_samples={rows.n}: use fewer folds"
+            f"n_folds={n_folds} is more than there are rows in any class, with n_samples={rows.n}: use "
+            "fewer folds"
         )
-    return [units.sides(fold == number) for number in range(n_folds)]
+    return [draw.sides(fold == number) for number in range(n_folds)]
 
 
-def parts(rows: Rows, n_folds: Any, fraction: float, seed: int) -> list[tuple[Rows, Rows]]:
-    """Return training and validation rows of each fold, or of the only split if ``n_folds`` is ``None``.
+@dataclass(frozen=True, slots=True)
+class Parts(Sequence[tuple[Rows, Rows]]):
+    """Training and validation rows of each fold, made when they are asked for.
 
-    "auto" takes five folds if there are few rows. What a fold's model cannot know, because a class has too
-    few rows, is not among its validation rows.
+    Folds are cut ``n_rounds`` times over: every row is held out once in each round. What a fold's model
+    cannot know, because a class has too few rows, is not among its validation rows.
     """
+
+    rows: Rows
+    splits: list[tuple[Indices, Indices]]
+    n_rounds: int = 1
+
+    def __len__(self) -> int:
+        return len(self.splits)
+
+    def __getitem__(self, number: Any) -> Any:
+        train_rows, val_rows = self._split(number)
+        repeat = self.rows.repeats()
+        return tuple(self.rows.take(each).in_order(repeat) for each in (train_rows, val_rows))
+
+    def _split(self, number: int) -> tuple[Indices, Indices]:
+        train, val = self.splits[number]
+        return train, val[np.isin(self.rows.y[val], self._labels(number))]
+
+    def _labels(self, number: int) -> NDArray[Any]:
+        """Return the classes that a fold's model learns."""
+        train = self.splits[number][0]
+        used = train if self.rows.weights is None else train[self.rows.weights[train] > 0]
+        return np.unique(self.rows.y[used])
+
+    def trouble(self) -> str | None:
+        """Say which part has nothing to learn or to look at; ``None`` if all are well."""
+        for number in range(len(self)):
+            val = self._split(number)[1]
+            if self.rows.weights is not None:
+                val = val[self.rows.weights[val] > 0]
+            if val.size and len(self._labels(number)) > 1:
+                continue
+            what = "a single class to train on" if val.size else "no validation row"
+            return f"part {number + 1} of {len(self)} has {what}"
+        return None
+
+    def know(self, n_classes: int) -> NDArray[np.bool_]:
+        """Tell of classes 0..n_classes-1 whether every fold's model knows them."""
+        labels = [self._labels(number) for number in range(len(self))]
+        knows = [np.isin(np.arange(n_classes), known) for known in labels]
+        return np.asarray(np.all(knows, axis=0))
+
+
+def parts(rows: Rows, n_folds: Any, fraction: float, seed: int, rounds: int = 1) -> Parts:
+    """Return the folds of a table, or the only split if ``n_folds`` is ``None``.
+
+    "auto" takes five folds, cut ``rounds`` times over, or as many as there can be.
+    """
+    if n_folds is None:
+        return _checked(Parts(rows, [hold_out(rows, fraction, seed)]))
     if not isinstance(n_folds, str):
-        return _checked(_parts(rows, n_folds, fraction, seed))
-    most = None if rows.n >= FEW_ROWS else most_folds(rows, AUTO_FOLDS)
-    for fewer in range(most or 1, 1, -1):
-        found = _parts(rows, fewer, fraction, seed)
-        if all(map(_can_learn, found)):
-            return found
-    return _checked(_parts(rows, None, fraction, seed))
+        return _checked(Parts(rows, split_folds(rows, n_folds, seed)))
+    for fewer in range(most_folds(rows, AUTO_FOLDS) or 1, 1, -1):
+        found = [_cut(rows, fewer, seed + number) for number in range(rounds)]
+        good = [splits for splits in found if splits]
+        if good:
+            return Parts(rows, [split for splits in good for split in splits], len(good))
+    return _checked(Parts(rows, [hold_out(rows, fraction, seed)]))
 
 
-def _parts(rows: Rows, n_folds: Any, fraction: float, seed: int) -> list[tuple[Rows, Rows]]:
-    splits = (
-        [hold_out(rows, fraction, seed)] if n_folds is None else split_folds(rows, n_folds, seed)
-    )
-    repeat = rows.repeats()
-    found = []
-    for train_rows, val_rows in splits:
-        ours = rows.take(train_rows).in_order(repeat)
-        theirs = rows.take(val_rows).in_order(repeat)
-        seen = np.isin(theirs.y, ours.y)
-        found.append((ours, theirs if seen.all() else theirs.take(np.flatnonzero(seen))))
+def _cut(rows: Rows, n_folds: int, seed: int) -> list[tuple[Indices, Indices]]:
+    """Return folds, or none if a draw leaves one without rows or a model with nothing to learn."""
+    try:
+        found = Parts(rows, split_folds(rows, n_folds, seed))
+    except ValueError:
+        return []
+    return [] if found.trouble() else found.splits
+
+
+def _checked(found: Parts) -> Parts:
+    trouble = found.trouble()
+    if trouble is not None:
+        raise ValueError(f"{trouble}: use fewer folds, other groups or more rows")
     return found
-
-
-def _can_learn(pair: tuple[Rows, Rows]) -> bool:
-    """Tell whether a part has two classes to learn, and rows to look at."""
-    train, val = pair
-    return len(np.unique(train.y)) > 1 and val.n > 0
-
-
-def _checked(pairs: list[tuple[Rows, Rows]]) -> list[tuple[Rows, Rows]]:
-    for number, pair in enumerate(pairs, start=1):
-        if not _can_learn(pair):
-            what = "no validation row" if pair[1].n == 0 else "a single class to train on"
-            raise ValueError(
-                f"part {number} of {len(pairs)} has {what}: use fewer folds, other groups or more rows"
-            )
-    return pairs
 
 
 # ---- tables ------------------------------------------------------------------------------------------------

@@ -589,7 +589,7 @@ def test_a_resumed_run_says_what_is_done(table, monkeypatch):
     assert err == "interrupted; 2 finished training runs kept: continue with --resume\n"
     assert "pass --resume to continue it, or --restart to discard it" in fit(table, code=1)[1]
     assert "contradicts --resume" in fit(table, "--resume", "--restart", code=2)[1]
-    assert "resuming: 2 of 5 training runs are done" in fit(table, "--resume")[0]
+    assert "resuming: 2 of 15 training runs are done" in fit(table, "--resume")[0]
 
 
 def test_help_loads_nothing_heavy():

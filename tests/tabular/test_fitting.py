@@ -5,16 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-import scipy.stats
+import scipy.special
 from made_tables import mixed
 
-from refinecal._predictions import averaged
 from refinecal.decomposition import decompose
 from refinecal.evaluation import row_losses
 from refinecal.report.words import spaced
 from refinecal.tabular.data import Options, prepare
 from refinecal.tabular.fitting import TRACKED, draw_candidates, fit, plan
-from refinecal.tabular.judgement import how_sure, judge, lead, what_to_do
+from refinecal.tabular.judgement import how_sure, is_sure, judge, lead, what_to_do
 from refinecal.tabular.schema import Schema
 from refinecal.tabular.units import Unit, Workshop
 
@@ -91,30 +90,66 @@ def test_each_metric_chooses_what_its_history_says(tmp_path, folds):
         assert per_candidate[outcome.candidate] == pytest.approx(outcome.value, rel=1e-6)
 
 
-def test_test_probabilities_are_geometric_means_of_models(tmp_path):
+def test_test_probabilities_are_means_of_models(tmp_path):
     found = fitted(tmp_path, folds=3)
     calibrated, plain = [], []
+    ensemble = found.chosen.ensemble
     for unit in found.units:
-        model = found.model.load(unit.folder)
-        logits = model.logits(found.data.test.X)
-        calibrated.append(unit.choices["refinement"].calibrator.predict_proba_logits(logits))
-        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-        plain.append(powers / powers.sum(axis=1, keepdims=True))
-    for probs, parts in ((found.chosen.after, calibrated), (found.chosen.before, plain)):
-        expected = scipy.stats.gmean(parts, axis=0)
-        expected /= expected.sum(axis=1, keepdims=True)
-        np.testing.assert_allclose(probs, expected, atol=1e-6)
+        logits = found.model.load(unit.folder).logits(found.data.test.X).astype(float)
+        plain.append(scipy.special.softmax(logits, axis=1))
+        calibrated.append(ensemble.calibrator.predict_proba_logits(np.log(plain[-1])))
+    np.testing.assert_allclose(found.chosen.before, np.mean(plain, axis=0), atol=1e-9)
+    expected = np.mean(calibrated, axis=0) ** ensemble.beta
+    expected /= expected.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found.chosen.after, expected, atol=1e-9)
+    assert ensemble.beta > 1
 
 
-def test_a_class_that_one_model_does_not_know_is_left_to_the_others():
-    one, other = np.array([[0.5, 0.5, 0.0]]), np.array([[0.2, 0.2, 0.6]])
-    expected = np.array([np.sqrt(0.1), np.sqrt(0.1), 0.6])
-    known = [[0, 1], [0, 1, 2]]
-    np.testing.assert_allclose(averaged([one, other], known)[0], expected / expected.sum())
-    np.testing.assert_allclose(averaged([one, other])[0], [0.5, 0.5, 0])  # else 0 means impossible
-    sure = [np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])]
-    np.testing.assert_array_equal(averaged(sure), [[0.5, 0.5]])
-    np.testing.assert_array_equal(averaged([one]), one)
+@pytest.mark.parametrize("refit", [True, False])
+def test_the_delivered_models_have_seen_all_rows(tmp_path, refit):
+    found = fitted(tmp_path, refit=refit)
+    data = found.data
+    assert len(found.units) == 5 * (1 if refit else 2)  # judged
+    assert len(found.delivered) == 10
+    assert data.n_delivered == data.n_train + (data.test.n if refit else 0)
+    if not refit:
+        assert found.delivered is found.units
+        assert found.ensemble is found.chosen.ensemble
+        return
+    seen = {place for unit in found.delivered for place in unit.places}
+    assert seen == set(
+        range(data.n_delivered)
+    )  # each row was held out of some, and taught the others
+    for number, unit in enumerate(found.delivered):
+        train, val = data.everything[number]
+        assert set(train.places) | set(val.places) == seen
+        assert unit.choices.keys() == {"refinement"}
+        assert (
+            unit.choices["refinement"].test_logits is None
+        )  # nobody may look at rows that it has seen
+
+
+def test_what_is_said_of_test_rows_is_of_models_that_have_not_seen_them(tmp_path):
+    found = fitted(tmp_path)
+    places = set(found.data.test_places)
+    for train, val in found.data.pairs:
+        assert not places & (set(train.places) | set(val.places))
+
+
+def test_the_outcome_is_the_same_with_and_without_refitting(tmp_path):
+    """What is judged is trained on the same rows."""
+    with_, without = (
+        fitted(tmp_path / str(refit), folds=3, refit=refit) for refit in (True, False)
+    )
+    np.testing.assert_array_equal(with_.chosen.after, without.chosen.after)
+
+
+def test_metrics_that_choose_the_same_share_their_outcome(tmp_path):
+    found = fitted(tmp_path)
+    for first in found.outcomes.values():
+        for second in found.outcomes.values():
+            if first.steps == second.steps:
+                assert first.ensemble is second.ensemble
 
 
 def test_a_test_table_is_used_whole(tmp_path):
@@ -154,14 +189,6 @@ def test_a_class_needs_as_many_rows_as_there_are_folds(folds, needed):
             parts(few)
 
 
-def test_a_class_that_some_model_would_never_see():
-    table = with_rare(8)
-    rare = table.slice(7, 1)  # equal rows stay together, so all are held out at once
-    table = pa.concat_tables([table.slice(0, 7), *[rare] * 8, table.slice(15)])
-    with pytest.raises(ValueError, match="'rare' has 8 rows, but 5-fold"):
-        prepare(table, Schema.infer(table, "kind"), Options(test_fraction=0))
-
-
 def test_twenty_rows_are_needed():
     table = mixed(20, k=2)
     prepare(table, Schema.infer(table, "kind"), Options(folds=None))
@@ -169,16 +196,25 @@ def test_twenty_rows_are_needed():
         prepare(table.slice(0, 19), Schema.infer(table, "kind"), Options())
 
 
-def test_weights_count_as_repetitions():
+def test_weights_count_as_repetitions_all_in_one_part():
     table = mixed(150)
-    weighted = prepare(table, Schema.infer(table, "kind", weight="weight"), Options())
-    rows = np.repeat(np.arange(150), table["weight"].to_numpy())
-    repeated = table.take(pa.array(rows))
-    repeated = prepare(repeated, Schema.infer(repeated, "kind", drop=["weight"]), Options())
-    for (a, b), (c, d) in zip(weighted.pairs, repeated.pairs, strict=True):
-        np.testing.assert_array_equal(a.y, c.y)
-        np.testing.assert_array_equal(b.y, d.y)
-        np.testing.assert_array_equal(a.X["x"], c.X["x"])
+    data = prepare(table, Schema.infer(table, "kind", weight="weight"), Options())
+    weights = table["weight"].to_numpy()
+    for train, val in data.pairs:
+        assert not set(train.places) & set(val.places)
+        for part in (train, val):
+            assert part.weights is None
+            places, counts = np.unique(part.places, return_counts=True)
+            np.testing.assert_array_equal(counts, weights[places])
+
+
+def test_test_rows_that_equal_training_rows_are_pointed_out():
+    table = mixed(200)
+    twice = pa.concat_tables([table, table])
+    with pytest.warns(
+        RuntimeWarning, match=r"\d+% of the test rows have the same features.*--group"
+    ):
+        prepare(twice, Schema.infer(twice, "kind"), Options())
 
 
 class Stops(Exception):
@@ -207,7 +243,7 @@ def test_an_interrupted_fit_is_gone_on_with(tmp_path):
         fitted(tmp_path / "cut", folds=2, tune=3, watcher=StopAt(4))
     rest = StopAt(0)
     resumed = fitted(tmp_path / "cut", folds=2, tune=3, watcher=rest, resume=True)
-    assert rest.trained == [4, 5, 6]
+    assert rest.trained == [4, 5, 6, 7, 8]  # and the delivered ones
     assert resumed.chosen.value == whole.chosen.value
     np.testing.assert_array_equal(resumed.chosen.after, whole.chosen.after)
 
@@ -227,13 +263,16 @@ def test_units_survive_being_stored(tmp_path):
     assert again.choices.keys() == unit.choices.keys()
     for name, choice in unit.choices.items():
         np.testing.assert_array_equal(again.choices[name].test_logits, choice.test_logits)
-        assert again.choices[name].calibrator.to_dict() == choice.calibrator.to_dict()
+        np.testing.assert_array_equal(again.choices[name].logits, choice.logits)
+        assert (again.choices[name].step, again.choices[name].value) == (choice.step, choice.value)
+    for name in ("y", "places", "known"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(unit, name))
 
 
 def test_the_first_candidate_is_the_default():
-    assert draw_candidates(Options(tune=1)) == [{}]
+    assert draw_candidates(Options(model="logistic")) == [{}]
     three = draw_candidates(Options(tune=3, seed=1))
-    assert three[0] == {}
+    assert three[0] == {"learning_rate": 0.1, "colsample_bynode": 0.6}
     assert three[1] != three[2]
     assert three == draw_candidates(Options(tune=3, seed=1))
 
@@ -246,9 +285,11 @@ def test_the_judgement_is_that_of_the_test_rows(tmp_path):
     judged = judge(found)
     y = found.data.test.y
     ours = -np.log(found.chosen.after[np.arange(len(y)), y])
-    usual = -np.log(found.usual.before[np.arange(len(y)), y])
+    singles = [scipy.special.softmax(u.test_logits("log_loss", 3), axis=1) for u in found.units]
+    usual = np.mean([-np.log(probs[np.arange(len(y)), y]) for probs in singles], axis=0)
     assert judged.ours.log.risk == pytest.approx(ours.mean())
-    assert judged.usual.log.risk == pytest.approx(usual.mean())
+    assert judged.level.standard_error == pytest.approx(ours.std(ddof=1) / np.sqrt(len(y)))
+    assert judged.usual == pytest.approx(usual.mean())
     assert judged.log.mean == pytest.approx((ours - usual).mean())
     assert judged.log.standard_error == pytest.approx((ours - usual).std(ddof=1) / np.sqrt(len(y)))
     assert judged.gain == pytest.approx(1 - ours.mean() / usual.mean())
@@ -258,12 +299,47 @@ def test_the_judgement_is_that_of_the_test_rows(tmp_path):
     assert judged.ours.brier.risk == pytest.approx(brier)
 
 
+@pytest.mark.parametrize("folds", [None, 3])
+def test_the_gain_is_split_into_its_parts(tmp_path, folds):
+    found = fitted(tmp_path, folds=folds)
+    judged, y = judge(found), found.data.test.y
+    stages = judged.stages
+    names = ["one model, stopped on log loss", "average of 3", "calibrated", "chosen by refinement"]
+    assert [stage.name for stage in stages] == ([names[0], *names[2:]] if folds is None else names)
+    probs = [found.usual.before, found.usual.after, found.chosen.after]
+    losses = [-np.log(each[np.arange(len(y)), y]) for each in probs][len(names) - len(stages) :]
+    assert [stage.loss for stage in stages[1:]] == pytest.approx([each.mean() for each in losses])
+    for before, after, stage in zip(losses, losses[1:], stages[2:], strict=False):
+        error = (after - before).std(ddof=1) / np.sqrt(len(y))
+        assert stage.change.standard_error == pytest.approx(error)
+    changes = [stage.change.mean for stage in stages[1:]]
+    assert sum(changes) == pytest.approx(judged.log.mean)  # nothing is left over
+    assert judged.by_refinement.mean == changes[-1]
+
+
+def test_what_is_said_of_choosing_by_refinement(tmp_path):
+    judged = judge(fitted(tmp_path))
+
+    def said(mean, error):
+        change = replace(judged.by_refinement, mean=mean, standard_error=error)
+        stages = [*judged.stages[:-1], replace(judged.stages[-1], change=change)]
+        return how_sure(replace(judged, stages=stages))
+
+    assert "gained 0.0100 ± 0.0010 of it." in said(-0.01, 0.001)
+    assert "cost 0.0100 ± 0.0010 here." in said(0.01, 0.001)
+    assert "gained 0.0100 ± 0.0200 of it: chance would explain that." in said(-0.01, 0.02)
+    assert "lost 0.0100 ± 0.0200 of it: chance would explain that." in said(0.01, 0.02)
+    assert "Refinement and loss chose the same." in said(0.0, 0.0)
+
+
 def test_words_follow_numbers(tmp_path):
     found = fitted(tmp_path)
     judged = judge(found)
     assert f"{judged.ours.log.risk:.4f}" in lead(judged)
     assert f"{judged.log.standard_error:.4f}" in how_sure(judged)
-    assert ("may be chance" in lead(judged)) == (not judged.is_sure and abs(judged.gain) >= 0.0005)
+    assert ("may be chance" in lead(judged)) == (
+        not is_sure(judged.log) and abs(judged.gain) >= 0.0005
+    )
     judged = replace(judged, ours=replace(judged.ours, n=1))
     assert spaced(what_to_do(found, judged)[0]).startswith("With only 1 test row, take")
     if found.hit_the_end:

@@ -17,6 +17,7 @@ import pytest
 from full_disk import small_files
 from made_tables import mixed, write_csv
 
+from refinecal._ensemble import all_classes
 from refinecal.cli._voice import worded
 from refinecal.report.page import Page
 from refinecal.report.render import write
@@ -62,7 +63,7 @@ def test_the_folder_holds_what_it_should(finished):
 @pytest.mark.parametrize(("model", "folds"), [("xgboost", None), *((name, 2) for name in MODELS)])
 @pytest.mark.sweep(3)
 def test_a_loaded_run_predicts_what_was_fitted(tmp_path, model, folds):
-    found = do(order(tmp_path, model, options={"folds": folds}))
+    found = do(order(tmp_path, model, options={"folds": folds, "refit": False}))
     run = Run.load(found.path)
     assert _others(found.path) == []
     table = pq.read_table(tmp_path / "table.parquet").take(pa.array(found.fit.data.test_places))
@@ -74,6 +75,23 @@ def test_a_loaded_run_predicts_what_was_fitted(tmp_path, model, folds):
     np.testing.assert_array_equal(stored["kind"].to_pylist(), table["kind"].to_pylist())
     columns = [stored[f"p_{label}"].to_numpy() for label in run.classes]
     np.testing.assert_array_equal(np.stack(columns, axis=1), found.fit.chosen.after)
+
+
+@pytest.mark.parametrize("folds", [None, 2])
+def test_what_is_delivered_is_the_models_of_all_rows(tmp_path, folds):
+    found = do(order(tmp_path, options={"folds": folds}))
+    run, fit = Run.load(found.path), found.fit
+    table = pq.read_table(tmp_path / "table.parquet")
+    X = fit.data.schema.encode(table)
+    folders = [found.path / (f"fold-{n + 1}" if folds else ".") for n in range(folds or 1)]
+    assert len(folders) == len(fit.delivered)
+    models = [fit.model.load(folder) for folder in folders]
+    logits = [all_classes(model.logits(X), np.arange(3), 3) for model in models]
+    assert [model.n_steps for model in models] == [
+        unit.choices["refinement"].step for unit in fit.delivered
+    ]
+    expected = fit.ensemble.predict_proba(logits)
+    np.testing.assert_allclose(run.predict_proba(table), expected, rtol=1e-6, atol=1e-9)
 
 
 def test_metrics_and_history_are_complete(finished):
@@ -146,7 +164,7 @@ def test_finished_trainings_are_kept_for_resuming(tmp_path):
             trained.append(self.current)
 
     resumed = do(order(tmp_path, options={"folds": 3}, resume=True), Counts(0))
-    assert set(trained) == {3}
+    assert set(trained) == {3, 4, 5, 6}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "table.parquet"]
     whole = do(order(tmp_path, options={"folds": 3}, out=tmp_path / "whole"))
     np.testing.assert_array_equal(resumed.fit.chosen.after, whole.fit.chosen.after)
@@ -273,7 +291,7 @@ def test_a_disk_that_is_full_at_the_end(tmp_path, largest):
 
     class FillsLate(Interrupts):
         def training(self, number, total, max_steps):
-            if number == total and (tmp_path / ".run.unfinished/candidate-0-fold-1").exists():
+            if number == total and (tmp_path / ".run.unfinished/delivered-fold-1").exists():
                 limit.enter_context(small_files(largest))
 
     def write_report(finished, folder):
@@ -285,7 +303,8 @@ def test_a_disk_that_is_full_at_the_end(tmp_path, largest):
         do(replace(given, resume=True), FillsLate(0), on_written=write_report)
     assert caught.value.filename == str(given.out)
     kept = sorted(os.listdir(tmp_path / ".run.unfinished"))
-    assert kept == ["candidate-0-fold-0", "candidate-0-fold-1", "plan.json"]
+    models = [f"{which}-fold-{fold}" for which in ("candidate-0", "delivered") for fold in (0, 1)]
+    assert kept == [*models, "plan.json"]
 
 
 def fail(finished, folder):
@@ -430,7 +449,7 @@ def edited(run, name, change):
     ("change", "message"),
     [
         (lambda d: d.pop("members"), "lacks format, model or members"),
-        (lambda d: d.update(format=99), "has format 99, this version reads 1"),
+        (lambda d: d.update(format=99), "has format 99, this version reads 2"),
         (lambda d: d.update(model="os.system"), "names the model 'os.system'"),
         (lambda d: d.update(members=[]), "lists no members"),
         (lambda d: d["members"][0].update(known=[0, 7]), "does not fit the 3 classes"),
@@ -440,14 +459,18 @@ def edited(run, name, change):
         (lambda d: d["members"][0].update(known=[0, 1]), "the files are of several runs"),
         (lambda d: d["members"][0].pop("folder"), "does not fit the 3 classes"),
         (
-            lambda d: d["members"][0]["calibrator"]["learned"].update(n_samples_=float("nan")),
+            lambda d: d["calibrator"]["learned"].update(n_samples_=float("nan")),
             "n_samples_.*finite",
         ),
         (lambda d: d["members"][0].update(folder="../.."), "outside of the run folder"),
         (
-            lambda d: d["members"][0]["calibrator"].update(kind="Popen"),
+            lambda d: d["calibrator"].update(kind="Popen"),
             "calibrator that cannot be read",
         ),
+        (lambda d: d.pop("calibrator"), "lacks a calibrator"),
+        (lambda d: d.update(beta=0), "its beta is no positive number"),
+        (lambda d: d.update(beta="1"), "its beta is no positive number"),
+        (lambda d: d.update(beta=float("nan")), "its beta is no positive number"),
     ],
 )
 def test_a_spoiled_description_is_refused(copy, change, message):
@@ -471,7 +494,7 @@ def test_a_calibrator_has_no_say_in_its_methods(copy, name):
     """Learned attributes are data: nothing of the object's own can be replaced by them."""
 
     def change(found):
-        learned = found["members"][0]["calibrator"]["learned"]
+        learned = found["calibrator"]["learned"]
         learned[name] = "os.system"
 
     edited(copy, "calibrator.json", change)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._calibrator import Calibrator
-from refinecal._predictions import Predictions, predictions_of, smoothed, widened
+from refinecal._ensemble import HeldOut, all_classes
+from refinecal._predictions import Predictions, predictions_of, smoothed
+from refinecal._rows import Rows
 from refinecal.stopping import RefinementMonitor
 
 
@@ -19,33 +20,32 @@ class Trained:
 
     estimator: Any
     monitor: RefinementMonitor
-    calibrator: Any
     known: NDArray[Any]  # the classes of its training rows
     like: Predictions  # how its predictions are had; without values
     smoothing: int  # see refinecal._predictions.mended
     params: dict[str, Any]
     n_steps: int
+    size: float  # of its validation rows
 
     @property
     def value(self) -> float:
         assert self.monitor.best_value is not None, "checked by _train"
         return self.monitor.best_value
 
-    def predictions(self, X: Any) -> Predictions:
-        return smoothed(predictions_of(self.estimator, X, self.like), self.smoothing)
+    def columns(self, classes: NDArray[Any]) -> NDArray[np.int64]:
+        """Return which of all classes the model knows."""
+        return np.searchsorted(classes, self.known)
 
     def logits(self, X: Any, classes: NDArray[Any]) -> NDArray[Any]:
-        """Return uncalibrated logits of all classes; -inf for a class that the model does not know."""
+        """Return uncalibrated log-probabilities of all classes."""
+        found = smoothed(predictions_of(self.estimator, X, self.like), self.smoothing)
+        if found.kind == "logits":
+            return all_classes(found.values, self.columns(classes), len(classes))
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(widened(self.predictions(X).probs, self.known, classes)))
+            logs = np.log(np.asarray(found.probs, dtype=np.float64))
+        return all_classes(logs, self.columns(classes), len(classes))
 
-    def proba(self, X: Any, classes: NDArray[Any]) -> NDArray[Any]:
-        """Return calibrated probabilities of all classes; 0 for a class that the model does not know."""
-        found = self.predictions(X)
-        if not isinstance(self.calibrator, Calibrator):
-            probs = np.asarray(self.calibrator.predict_proba(found.probs))
-        elif found.kind == "logits":
-            probs = self.calibrator.predict_proba_logits(found.values)
-        else:
-            probs = self.calibrator.predict_proba(found.values)
-        return widened(probs, self.known, classes)
+    def held_out(self, val: Rows, classes: NDArray[Any]) -> HeldOut:
+        """Return what the model says of its validation rows."""
+        places = np.arange(val.n) if val.places is None else val.places
+        return HeldOut(self.logits(val.X, classes), val.y, val.weights, places)

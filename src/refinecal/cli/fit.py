@@ -114,6 +114,14 @@ def fit(
             rich_help_panel=TABLE,
         ),
     ] = 0.2,
+    refit: Annotated[
+        bool,
+        typer.Option(
+            "--refit/--no-refit",
+            help="Once judged, train the models anew on all rows, test rows too; or deliver those judged.",
+            rich_help_panel=TABLE,
+        ),
+    ] = True,
     model: Annotated[
         str,
         named(
@@ -145,7 +153,8 @@ def fit(
         str,
         number(
             "--folds",
-            "Parts held out in turn, whose models are averaged; 1 holds out once. auto: 5 below 10 000 rows.",
+            "Parts held out in turn, whose models are averaged; 1 holds out once. auto: 5, cut twice over "
+            "for few rows.",
         ),
     ] = "auto",
     validation_fraction: Annotated[
@@ -195,6 +204,7 @@ def fit(
         folds=_folds(folds),
         validation_fraction=validation_fraction,
         test_fraction=test_fraction,
+        refit=refit,
         seed=seed,
         n_threads=threads,
     )
@@ -220,7 +230,8 @@ def fit(
     def begin(data: Data) -> None:
         show_data(voice, table, data)
         if done:
-            total = count(tune * len(data.pairs), "training run")
+            final = 0 if data.everything is None else len(data.everything)
+            total = count(tune * len(data.pairs) + final, "training run")
             voice.say(f"resuming: {done} of {total} are done")
 
     with voice.listening(), Progress(voice, model) as progress:
@@ -293,7 +304,7 @@ def _cell(cell: Any) -> str:
 
 def show(voice: Voice, finished: Finished) -> None:
     """Say what came of it, and what to do next."""
-    from refinecal.tabular.judgement import calibrated_by, how_sure, lead, what_to_do
+    from refinecal.tabular.judgement import calibrated_by, delivered, how_sure, lead, what_to_do
 
     judged, found = finished.judged, finished.fit
     if judged is None:
@@ -302,21 +313,23 @@ def show(voice: Voice, finished: Finished) -> None:
             "judge by."
         )
     else:
-        usual, ours = judged.ways["log_loss"], judged.ways["refinement"]
-        name = found.model.step_name
         rows = [
-            ["chosen by validation loss", _steps(usual.steps), f"{usual.before:.4f}"],
-            ["… then calibrated", "", f"{usual.after:.4f}"],
-            ["chosen by refinement", _steps(ours.steps), f"{ours.before:.4f}"],
-            ["… then calibrated", "", f"{ours.after:.4f}"],
+            [
+                f"{'' if stage.change is None else '… '}{stage.name}",
+                "" if stage.steps is None else _steps(stage.steps),
+                f"{stage.loss:.4f}",
+                "" if stage.change is None else f"{-stage.change.mean:+.4f}",
+                "" if stage.change is None else f"{stage.change.standard_error:.4f}",
+            ]
+            for stage in judged.stages
         ]
-        voice.table([f"test log loss ({count(judged.ours.n, 'row')})", name, "log loss"], rows)
-        if len(found.units) > 1 and any(min(way.steps) < max(way.steps) for way in (usual, ours)):
-            voice.tell(f"Each of {len(found.units)} folds chose a {name} of its own: from – to.")
+        title = f"test log loss ({count(judged.ours.n, 'row')})"
+        voice.table([title, found.model.step_name, "log loss", "gain", "± s.e."], rows)
         voice.tell(lead(judged), "bold")
         voice.tell(how_sure(judged))
         for advice in what_to_do(found, judged):
             voice.tell(f"- {advice}")
+    voice.tell(delivered(found))
     voice.tell(calibrated_by(found))
     if len(found.candidates) > 1:
         from refinecal.report.of_fit import configuration

@@ -20,7 +20,16 @@ from refinecal.report.of_evaluation import (
 from refinecal.report.page import Card, Column, Figure, Page, Section, Table
 from refinecal.report.render import write
 from refinecal.report.words import spaced
-from refinecal.tabular.judgement import calibrated_by, how_sure, lead, name_of, order, what_to_do
+from refinecal.tabular.judgement import (
+    calibrated_by,
+    delivered,
+    how_sure,
+    lead,
+    name_of,
+    order,
+    what_to_do,
+    with_error,
+)
 from refinecal.tabular.run import REPORT
 
 if TYPE_CHECKING:
@@ -60,6 +69,7 @@ def page(finished: Finished, given: Order) -> Page:
         calibrator=fit.options.calibrator,
         configurations=len(fit.candidates),
         folds=len(fit.units),
+        models=len(fit.delivered),
         seed=fit.options.seed,
         seconds=f"{finished.seconds:.0f}",
     )
@@ -81,6 +91,7 @@ def page(finished: Finished, given: Order) -> Page:
     labels = np.array(classes, dtype=object)[fit.data.test.y]
     weights = fit.data.test.weights
     sections = [
+        gain_section(fit, judged),
         stopping_section(fit, judged),
         *sections,
         terms_section({"before calibration": judged.uncalibrated, "after": judged.ours}, one=True),
@@ -97,7 +108,13 @@ def page(finished: Finished, given: Order) -> Page:
         title,
         spaced(lead(judged)),
         cards=cards(judged),
-        points=[*doubts, spaced(f"How sure: {how_sure(judged)}"), *advice, use],
+        points=[
+            *doubts,
+            spaced(f"How sure: {how_sure(judged)}"),
+            spaced(delivered(fit)),
+            *advice,
+            use,
+        ],
         sections=sections,
         facts=facts,
     )
@@ -105,10 +122,9 @@ def page(finished: Finished, given: Order) -> Page:
 
 def cards(judged: Judgement) -> list[Card]:
     """Return the numbers that matter most."""
-    usual, ours = judged.ways["log_loss"], judged.ways["refinement"]
     return [
-        Card("log loss", f"{ours.after:.4f}", "refine, then calibrate"),
-        Card("by validation loss", f"{usual.before:.4f}", "the usual way, not calibrated"),
+        Card("log loss", f"{judged.level.mean:.4f}", f"± {judged.level.standard_error:.4f}"),
+        Card("usual log loss", f"{judged.usual:.4f}", "one model, stopped on validation loss"),
         Card(
             "change",
             spaced(f"{-judged.gain:+.1%}".replace("-", "−")),
@@ -119,7 +135,36 @@ def cards(judged: Judgement) -> list[Card]:
 
 
 def _relative_error(judged: Judgement) -> float:
-    return judged.log.standard_error / judged.usual.log.risk if judged.usual.log.risk else 0.0
+    return judged.log.standard_error / judged.usual if judged.usual else 0.0
+
+
+def gain_section(fit: Fit, judged: Judgement) -> Section:
+    """Return where the gain comes from, one thing after the other."""
+    rows: list[list[Any]] = [
+        [
+            stage.name,
+            "" if stage.steps is None else float(np.median(stage.steps)),
+            stage.loss,
+            "" if stage.change is None else -stage.change.mean,
+            "" if stage.change is None else stage.change.standard_error,
+        ]
+        for stage in judged.stages
+    ]
+    columns: list[str | Column] = [
+        "",
+        Column(fit.model.step_name, digits=0),
+        Column("log loss", digits=4),
+        Column("gain", digits=4, help="By how much the log loss is lower than in the row before."),
+        Column("± s.e.", digits=4),
+    ]
+    note = "Each row adds one thing to the row before it; standard errors are over test rows."
+    table = Table("Test log loss, one thing at a time", columns, rows, note)
+    total = with_error(judged.level)
+    text = [
+        f"From one model that is stopped on validation loss to what is delivered: {total}.",
+        delivered(fit),
+    ]
+    return Section("Where the gain comes from", text, (table,))
 
 
 def stopping_section(fit: Fit, judged: Judgement) -> Section:
@@ -184,7 +229,7 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
         "All metrics were followed in the same trainings, on the same validation rows. Each chose its own "
         "moment to stop, and among configurations; the test rows played no part.",
     )
-    return Section("What was gained", text, (figure, table))
+    return Section("What each metric would have chosen", text, (figure, table))
 
 
 def training_section(fit: Fit) -> Section:
@@ -254,7 +299,7 @@ def candidates_table(fit: Fit) -> Table:
         [
             f"{candidate} (chosen)" if candidate == fit.chosen.candidate else str(candidate),
             *(float(value) for value in np.mean(list(folds.values()), axis=0)),
-            _parameters(fit.candidates[candidate]),
+            _parameters(fit.candidates[candidate]) if candidate else "the default",
         ]
         for candidate, folds in lowest.items()
     ]
@@ -270,8 +315,6 @@ def candidates_table(fit: Fit) -> Table:
 
 def _parameters(params: Mapping[str, Any]) -> str:
     """Return parameters as text."""
-    if not params:
-        return "the default"
     return ", ".join(
         f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in params.items()
@@ -281,8 +324,9 @@ def _parameters(params: Mapping[str, Any]) -> str:
 def configuration(fit: Fit) -> str:
     """Say which parameters were chosen."""
     params = fit.candidates[fit.chosen.candidate]
-    if not params:
-        return f"{fit.options.model} with its default parameters."
+    if fit.chosen.candidate == 0:
+        listed = f" ({_parameters(params)})" if params else ""
+        return f"{fit.options.model} with its default parameters{listed}."
     which = f"configuration {fit.chosen.candidate} (0 is the default, {len(fit.candidates) - 1} the last)"
     return f"{fit.options.model}, {which}: {_parameters(params)}."
 
@@ -291,10 +335,9 @@ def calibrator_section(fit: Fit, probs: Any) -> Section:
     """Return what the calibrator does to probabilities."""
     from refinecal.plots import CalibrationMapDisplay
 
-    calibrator = fit.units[0].choices["refinement"].calibrator
+    calibrator = fit.ensemble.calibrator
     beta = getattr(calibrator, "beta_", None)
-    known = fit.units[0].known
-    names = [fit.data.schema.classes[code] for code in known]
+    names = list(fit.data.schema.classes)
     text = [calibrated_by(fit)]
     if beta is not None:
         how = (
@@ -303,7 +346,7 @@ def calibrator_section(fit: Fit, probs: Any) -> Section:
         text.append(f"The temperature is {1 / max(beta, 1e-9):.3g}: calibration {how}.")
     figure = Figure(
         lambda canvas: CalibrationMapDisplay.from_calibrator(
-            calibrator, probs[:, known], class_names=names, ax=canvas.add_subplot()
+            calibrator, probs, class_names=names, ax=canvas.add_subplot()
         ),
         "The calibration map",
         "Probability before calibration, and after.",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._checks import warn
-from refinecal._rows import Rows, content, hold_out, parts
+from refinecal._rows import Parts, Rows, hold_out, parts
 from refinecal.tabular._leakage import Leak, find_leaks
 from refinecal.tabular._names import shorten
 
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from refinecal.tabular.schema import Schema
 
 
-SEEN = 0.05  # part of the test rows that may be in the training table by chance
+SEEN = 0.05  # part of the test rows of another table that may be in the training table by chance
+REPEATED = 0.2  # and of test rows of the same table
 FEW_FEATURES = 3  # with so few, rows are often equal
 MOST_RARE = 3  # classes that are named
+TWICE_BELOW = 20_000  # rows times classes; there is time to cut folds twice over
 LEAST_ROWS = 20  # with a label: fewer cannot be trained on, validated on and calibrated by
 
 
@@ -38,6 +40,7 @@ class Options:
     folds: int | str | None = "auto"
     validation_fraction: float = 0.2
     test_fraction: float = 0.2
+    refit: bool = True
     seed: int = 0
     n_threads: int | None = None
 
@@ -47,16 +50,23 @@ class Data:
     """A table cut into parts: to train on, to look at, to judge by."""
 
     schema: Schema
-    pairs: list[tuple[Rows, Rows]]
+    pairs: Parts  # without the test rows
     n_train: int  # rows that are not test rows
     test: Rows | None
     test_places: NDArray[np.int64] | None  # of the test rows in their table
     key: str  # a digest of it all
+    everything: Parts | None = None  # with the test rows, for the models that are delivered
     leaks: tuple[Leak, ...] = ()  # columns that give the target away
 
     @property
     def k(self) -> int:
         return len(self.schema.classes)
+
+    @property
+    def n_delivered(self) -> int:
+        """How many rows the delivered models have seen, between them."""
+        more = None if self.everything is None else self.test
+        return self.n_train + (0 if more is None else more.n)
 
 
 def prepare(
@@ -65,7 +75,7 @@ def prepare(
     """Cut a table into parts; rows without a label must be gone.
 
     Test rows are those of ``test_table``, or a part of the table: a fraction of each class, or of the
-    groups. Up to ten equal rows stay together, and the order of the rows does not matter.
+    groups. The order of the rows does not matter.
     """
     rows = _rows(table, schema).keyed()
     if rows.n < LEAST_ROWS:
@@ -76,29 +86,36 @@ def prepare(
     per_class = np.bincount(rows.y, minlength=len(schema.classes))
     places: NDArray[np.int64] | None = None
     test: Rows | None = None
+    whole, refit = rows, False
     if test_table is not None:
         test = _rows(test_table, schema, optional=True).keyed()
         places = np.arange(test.n)
-        _warn_if_seen(rows, test)
+        _warn_if_seen(rows, test, SEEN)
     elif options.test_fraction > 0:
         kept, places = _test_rows(rows, options)
         test, rows = rows.take(places), rows.take(kept)
-    seed = options.seed + 1  # else the same draw would decide twice
-    pairs = parts(rows, options.folds, options.validation_fraction, seed)
+        _warn_if_seen(rows, test, REPEATED)
+        refit = options.refit
+    few = whole.n * len(schema.classes) < TWICE_BELOW
+    rounds = 2 if few and options.tune == 1 else 1
+
+    def cut(rows: Rows, seed: int, rounds: int) -> Parts:
+        return parts(rows, options.folds, options.validation_fraction, seed, rounds)
+
+    # Another seed each time, else the same draw would decide twice.
+    pairs = cut(rows, options.seed + 1, 1 if refit else rounds)
     _check_classes(schema, per_class, pairs)
+    everything = cut(whole, options.seed + 2, rounds) if refit else None
     leaks = find_leaks(rows)
     for message in shorten({leak.column: leak.message(schema.target) for leak in leaks}):
         warn(message)
-    return Data(schema, pairs, rows.n, test, places, _digest(pairs, test), leaks)
+    return Data(schema, pairs, rows.n, test, places, _digest(rows, test), everything, leaks)
 
 
-def _check_classes(
-    schema: Schema, per_class: NDArray[np.int64], pairs: list[tuple[Rows, Rows]]
-) -> None:
+def _check_classes(schema: Schema, per_class: NDArray[np.int64], pairs: Parts) -> None:
     """Refuse classes with fewer rows than there are folds, or that some models would never see."""
-    folds = len(pairs)
-    seen = [np.bincount(rows.y, minlength=len(per_class)) > 0 for rows, _ in pairs]
-    rare = np.flatnonzero((per_class < folds) | ~np.all(seen, axis=0))
+    folds = len(pairs) // pairs.n_rounds
+    rare = np.flatnonzero((per_class < folds) | ~pairs.know(len(per_class)))
     if folds == 1 or not rare.size:
         return
     few = [f"{schema.classes[i]!r} has {per_class[i]} rows" for i in rare[:MOST_RARE]]
@@ -110,15 +127,15 @@ def _check_classes(
     )
 
 
-def _warn_if_seen(rows: Rows, test: Rows) -> None:
+def _warn_if_seen(rows: Rows, test: Rows, most: float) -> None:
     """Warn of test rows that are training rows too, on which every model looks good."""
     assert rows.keys is not None, "keyed"
     assert test.keys is not None, "keyed"
     seen = np.isin(test.keys, rows.keys) & (rows.X.shape[1] > FEW_FEATURES)
-    if seen.mean() > SEEN:
+    if seen.mean() > most:
         warn(
             f"{seen.mean():.0%} of the test rows have the same features as training rows: if they are the "
-            "same rows, the test is too easy"
+            "same rows and new ones will not be, the test is too easy; drop copies, or name them by --group"
         )
 
 
@@ -142,13 +159,13 @@ def _test_rows(rows: Rows, options: Options) -> tuple[NDArray[np.int64], NDArray
         ) from error
 
 
-def _digest(pairs: list[tuple[Rows, Rows]], test: Rows | None) -> str:
+def _digest(*parts: Rows | None) -> str:
     """Return a text that is another one if any row of any part is."""
     digest = blake2b(digest_size=16)
-    for part in [*(part for pair in pairs for part in pair), *([] if test is None else [test])]:
-        keys = content(part.X) if part.keys is None else part.keys
-        for values in (keys, part.y, part.weights):
+    for part in parts:
+        for values in () if part is None else (part.keys, part.y, part.weights, part.groups):
             if values is not None:
-                digest.update(np.ascontiguousarray(values).tobytes())
+                plain = values if values.dtype.kind in "biuf" else values.astype(str)
+                digest.update(np.ascontiguousarray(plain).tobytes())
         digest.update(b"next part")
     return digest.hexdigest()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 
 import refinecal
 from refinecal._checks import warn
-from refinecal._predictions import averaged
-from refinecal._rows import Rows
+from refinecal._ensemble import Ensemble, mean_of
+from refinecal._rows import Parts, Rows
+from refinecal._softmax import log_softmax
+from refinecal._training.parameters import DEFAULTS
+from refinecal.evaluation import row_losses
 from refinecal.metrics import get_metric
 from refinecal.stopping import RefinementMonitor
 from refinecal.tabular.data import Data, Options
@@ -46,7 +49,7 @@ class Nobody:
         """Do nothing."""
 
 
-# ---- training --------------------------------------------------------------------------------------------
+# ---- the whole ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +60,27 @@ class Outcome:
     candidate: int
     steps: list[int]
     value: float
-    before: (
-        NDArray[np.float64] | None
-    )  # test probabilities, averaged over folds, as the models give them
+    ensemble: Ensemble
+    single: dict[
+        str, NDArray[np.float64]
+    ]  # by loss, of each test row: the mean over models on their own
+    before: NDArray[np.float64] | None  # test probabilities: the mean of models as they are
     after: NDArray[np.float64] | None  # and calibrated
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A finished fit: the trainings that refinement chose, and what other metrics would have led to."""
+    """A finished fit: what metrics lead to, by the test rows, and the models that are delivered."""
 
     options: Options
     data: Data
     candidates: list[dict[str, Any]]
-    units: list[Unit]
+    units: list[Unit]  # of the chosen candidate
     outcomes: dict[str, Outcome]
     history: list[dict[str, float]]
     max_steps: int
+    delivered: list[Unit]  # the same, or models of all rows
+    ensemble: Ensemble  # of those
 
     @property
     def chosen(self) -> Outcome:
@@ -119,55 +126,128 @@ def fit(data: Data, options: Options, workshop: Workshop, watcher: Watcher | Non
     Fit
     """
     candidates = draw_candidates(options)
-    chooser = Chooser(data)
+    n_final = 0 if data.everything is None else len(data.everything)
+    trainer = Trainer(data, options, workshop, watcher, len(candidates) * len(data.pairs) + n_final)
+    best: dict[str, tuple[float, list[Unit]]] = {}
     history: list[dict[str, float]] = []
-    for trained in _trainings(data, options, candidates, workshop, watcher):
-        for unit in trained:
-            where = {"candidate": float(unit.candidate), "fold": float(unit.fold)}
-            history += [where | record for record in unit.history]
-        chooser.consider(trained)
-    return Fit(
-        options,
-        data,
-        candidates,
-        chooser.units,
-        chooser.outcomes,
-        history,
-        _max_steps(options),
-    )
-
-
-def draw_candidates(options: Options) -> list[dict[str, Any]]:
-    """Return the parameters to choose from: the model's own, then as many random ones as asked for."""
-    rng = np.random.default_rng(options.seed)
-    return [{}] + [draw(options.model, rng) for _ in range(options.tune - 1)]
-
-
-def _trainings(
-    data: Data,
-    options: Options,
-    candidates: list[dict[str, Any]],
-    workshop: Workshop,
-    watcher: Watcher | None,
-) -> Iterator[list[Unit]]:
-    """Train every candidate on every fold; one that cannot be trained is left out if there are others."""
-    watcher = Nobody() if watcher is None else watcher
-    total = len(candidates) * len(data.pairs)
     for number, params in enumerate(candidates):
-        units = []
         try:
-            for fold in range(len(data.pairs)):
-                watcher.training(number * len(data.pairs) + fold + 1, total, _max_steps(options))
-                unit = workshop.finished(number, fold)
-                if unit is None:
-                    unit = _train(data, options, params, number, fold, workshop, watcher)
-                units.append(unit)
+            units = [trainer.unit(data.pairs, params, number, i) for i in range(len(data.pairs))]
         except ValueError as error:
             if number == 0:  # the default parameters: something is wrong with the table
                 raise
             warn(f"configuration {number} is left out: {error}")
             continue
-        yield units
+        for unit in units:
+            where = {"candidate": float(number), "fold": float(unit.fold)}
+            history += [where | record for record in unit.history]
+        _consider(units, best)
+    outcomes = _outcomes(best, data, options)
+    units = best[CHOSEN_BY][1]
+    delivered, ensemble = units, outcomes[CHOSEN_BY].ensemble
+    if data.everything is not None:
+        params = candidates[outcomes[CHOSEN_BY].candidate]
+        delivered = [trainer.unit(data.everything, params, None, i) for i in range(n_final)]
+        ensemble = _ensemble(delivered, CHOSEN_BY, data, options, data.everything.n_rounds)
+        if len(units) > 1:  # on test rows, which none of the first models has seen
+            logits = [unit.test_logits(CHOSEN_BY, data.k) for unit in units]
+            disagreement = outcomes[CHOSEN_BY].ensemble.disagreement(logits)
+            ensemble = ensemble.sharpened(disagreement.sharpening(len(delivered)))
+    max_steps = _max_steps(options)
+    return Fit(options, data, candidates, units, outcomes, history, max_steps, delivered, ensemble)
+
+
+def draw_candidates(options: Options) -> list[dict[str, Any]]:
+    """Return the parameters to choose from: the default, then as many random ones as asked for."""
+    rng = np.random.default_rng(options.seed)
+    default = dict(DEFAULTS.get(options.model, {}))
+    return [default] + [draw(options.model, rng) for _ in range(options.tune - 1)]
+
+
+# ---- choosing ----------------------------------------------------------------------------------------------
+
+
+def _consider(units: list[Unit], best: dict[str, tuple[float, list[Unit]]]) -> None:
+    """Keep the trainings of a candidate for every metric by which it is the best so far, over folds."""
+    for name in (CHOSEN_BY, *TRACKED):
+        if not all(name in unit.choices for unit in units):
+            continue  # never a number, such as AUROC where there is one class
+        values, sizes = [unit.choices[name].value for unit in units], [unit.size for unit in units]
+        value = float(np.average(values, weights=sizes))
+        if name not in best or get_metric(name).better(value, best[name][0]):
+            best[name] = value, units
+
+
+def _outcomes(
+    best: dict[str, tuple[float, list[Unit]]], data: Data, options: Options
+) -> dict[str, Outcome]:
+    """Return what each metric leads to; metrics that chose the same share it."""
+    found: dict[str, Outcome] = {}
+    seen: dict[tuple[int, ...], Outcome] = {}
+    for name, (value, units) in best.items():
+        steps = [unit.choices[name].step for unit in units]
+        candidate = units[0].candidate
+        assert candidate is not None, "these are to choose from"
+        same = (candidate, *steps)
+        if same not in seen:
+            seen[same] = _outcome(name, units, data, options)
+        found[name] = replace(seen[same], metric=name, value=value)
+    return found
+
+
+def _outcome(name: str, units: list[Unit], data: Data, options: Options) -> Outcome:
+    ensemble = _ensemble(units, name, data, options, data.pairs.n_rounds)
+    single, before, after = {}, None, None
+    if data.test is not None:
+        logits = [unit.test_logits(name, data.k) for unit in units]
+        probs = [np.exp(log_softmax(each)) for each in logits]
+        for loss in ("log", "brier"):
+            about: dict[str, Any] = {"loss": loss, "classes": range(data.k)}
+            single[loss] = np.mean([row_losses(data.test.y, p, **about) for p in probs], axis=0)
+        before, after = mean_of(probs, ensemble.known), ensemble.predict_proba(logits)
+    steps = [unit.choices[name].step for unit in units]
+    return Outcome(name, units[0].candidate or 0, steps, 0.0, ensemble, single, before, after)
+
+
+def _ensemble(
+    units: list[Unit], metric: str, data: Data, options: Options, n_rounds: int
+) -> Ensemble:
+    """Return the models as one; how far they disagree is measured on test rows, if they have not seen any."""
+    held_out = [unit.held_out(metric, data.k) for unit in units]
+    has_test = units[0].choices[metric].test_logits is not None
+    new = [unit.test_logits(metric, data.k) for unit in units] if has_test else []
+    known = [unit.known for unit in units]
+    return Ensemble.fit(held_out, known, options.calibrator, range(data.k), n_rounds, new)
+
+
+# ---- training ----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Trainer:
+    """Trains models one by one, unless they are there from an unfinished run."""
+
+    data: Data
+    options: Options
+    workshop: Workshop
+    watcher: Watcher | None
+    total: int
+    number: int = 0
+
+    def unit(
+        self, pairs: Parts, params: Mapping[str, Any], candidate: int | None, fold: int
+    ) -> Unit:
+        """Return one training: of a candidate, or of a model that is delivered."""
+        watcher = Nobody() if self.watcher is None else self.watcher
+        self.number += 1
+        watcher.training(self.number, self.total, _max_steps(self.options))
+        found = self.workshop.finished(candidate, fold)
+        if found is not None:
+            return found
+        test = None if candidate is None else self.data.test
+        return _train(
+            pairs[fold], test, self.options, params, (candidate, fold), self.workshop, watcher
+        )
 
 
 def _max_steps(options: Options) -> int:
@@ -177,23 +257,23 @@ def _max_steps(options: Options) -> int:
 
 
 def _train(
-    data: Data,
+    pair: tuple[Rows, Rows],
+    test: Rows | None,
     options: Options,
     params: Mapping[str, Any],
-    number: int,
-    fold: int,
+    where: tuple[int | None, int],
     workshop: Workshop,
     watcher: Watcher,
 ) -> Unit:
-    """Train one candidate on one fold; keep the model at the step of smallest refinement."""
-    kind, (rows, val) = get_model(options.model), data.pairs[fold]
+    """Train one model; keep it at the step of smallest refinement."""
+    kind, (rows, val) = get_model(options.model), pair
     known = np.unique(rows.y)
+    is_final = where[0] is None
     monitor = RefinementMonitor(
         CHOSEN_BY,
-        also=TRACKED,
+        also=() if is_final else TRACKED,
         patience=kind.default_patience if options.patience is None else options.patience,
-        final=None if options.calibrator == "temperature" else options.calibrator,
-        stop_on=(CHOSEN_BY, USUAL),
+        stop_on=(CHOSEN_BY,) if is_final else (CHOSEN_BY, USUAL),
     )
     model = kind.train(
         rows.X,
@@ -206,7 +286,7 @@ def _train(
         params=params,
         weights=rows.weights,
         weights_val=val.weights,
-        seed=options.seed,
+        seed=options.seed + where[1],
         n_threads=_threads(options, rows),
         on_step=_reporter(monitor, watcher),
     )
@@ -217,8 +297,17 @@ def _train(
         )
     folder = workshop.new()
     model.save(folder, monitor.best.step)
-    choices = _choices(model, monitor, data.test)
-    return workshop.keep(Unit(number, fold, val.total, known, monitor.history, choices, folder))
+    steps = {best.step for best in monitor.bests.values()}
+    logits = model.logits_at(val.X, steps)
+    on_test = {} if test is None else model.logits_at(test.X, steps)
+    choices = {
+        name: Choice(best.step, best.value, logits[best.step], on_test.get(best.step))
+        for name, best in monitor.bests.items()
+    }
+    assert val.places is not None, "rows of a table"
+    candidate, fold = where
+    history, (y, weights, places) = monitor.history, (val.y, val.weights, val.places)
+    return workshop.keep(Unit(candidate, fold, known, history, choices, folder, y, weights, places))
 
 
 def _threads(options: Options, rows: Rows) -> int | None:
@@ -234,46 +323,3 @@ def _reporter(monitor: RefinementMonitor, watcher: Watcher) -> Callable[[int], N
         watcher.step(step, monitor.history[-1] if seen else None)
 
     return report
-
-
-def _choices(model: TableModel, monitor: RefinementMonitor, test: Rows | None) -> dict[str, Choice]:
-    """Return the best step by every metric, with what the model says of the test rows there."""
-    logits = {
-        step: None if test is None else model.logits(test.X, step)
-        for step in {best.step for best in monitor.bests.values()}
-    }
-    return {
-        name: Choice(best.step, best.value, best.calibrator, logits[best.step])
-        for name, best in monitor.bests.items()
-    }
-
-
-class Chooser:
-    """Keeps, for every metric, the best candidate so far: by its mean over folds."""
-
-    def __init__(self, data: Data) -> None:
-        self.data = data
-        self.outcomes: dict[str, Outcome] = {}
-        self.units: list[Unit] = []
-
-    def consider(self, units: list[Unit]) -> None:
-        """Look at the trainings of one candidate."""
-        for name in (CHOSEN_BY, *TRACKED):
-            if not all(name in unit.choices for unit in units):
-                continue  # never a number, such as AUROC where there is one class
-            sizes = [unit.size for unit in units]
-            value = float(np.average([unit.choices[name].value for unit in units], weights=sizes))
-            best = self.outcomes.get(name)
-            if best is None or get_metric(name).better(value, best.value):
-                self.outcomes[name] = self._outcome(name, units, value)
-                if name == CHOSEN_BY:
-                    self.units = units
-
-    def _outcome(self, name: str, units: list[Unit], value: float) -> Outcome:
-        before = after = None
-        if self.data.test is not None:
-            found = [unit.choices[name].test_probs(unit.known, self.data.k) for unit in units]
-            known = [unit.known for unit in units]
-            before, after = (averaged(each, known) for each in zip(*found, strict=True))
-        steps = [unit.choices[name].step for unit in units]
-        return Outcome(name, units[0].candidate, steps, value, before, after)

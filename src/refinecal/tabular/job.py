@@ -241,7 +241,7 @@ def metrics(order: Order, finished: Finished) -> dict[str, Any]:
     """Return all numbers of a run, as ``metrics.json`` holds them."""
     found = finished.fit
     chosen = found.chosen
-    calibrators = [unit.choices[chosen.metric].calibrator for unit in found.units]
+    calibrator = found.ensemble.calibrator
     return {
         "refinecal": refinecal.__version__,
         "table": order.table.name,
@@ -256,9 +256,15 @@ def metrics(order: Order, finished: Finished) -> dict[str, Any]:
             "candidate": chosen.candidate,
             "params": found.candidates[chosen.candidate],
             "steps": chosen.steps,
-            "calibrators": [each._summary() or type(each).__name__ for each in calibrators],
-            "beta": [getattr(each, "beta_", None) for each in calibrators],
             "validation_refinement": chosen.value,
+        },
+        "delivered": {
+            "models": len(found.delivered),
+            "rows": found.data.n_delivered,
+            "steps": [unit.choices[chosen.metric].step for unit in found.delivered],
+            "calibrator": calibrator._summary() or type(calibrator).__name__,
+            "beta": getattr(calibrator, "beta_", None),
+            "beta_of_the_average": found.ensemble.beta,
         },
         "test": None if finished.judged is None else finished.judged.to_dict(),
         "seconds": round(finished.seconds, 2),

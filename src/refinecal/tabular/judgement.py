@@ -44,55 +44,86 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """One of the things that lower the loss, on top of those before it."""
+
+    name: str
+    steps: list[int] | None  # where they change
+    loss: float
+    change: Difference | None  # per row: this minus the stage before
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers."""
+        change = None if self.change is None else self.change.to_dict()
+        return {"name": self.name, "log_loss": self.loss, "change": change}
+
+
+@dataclass(frozen=True, slots=True)
 class Judgement:
     """A fit, judged by its test rows.
 
     Attributes
     ----------
     ours : Evaluation
-        Chosen by refinement, then calibrated.
+        Chosen by refinement, then calibrated and averaged.
     uncalibrated : Evaluation
-        The same models before calibration.
-    usual : Evaluation
-        Stopped and chosen by validation log loss, not calibrated.
+        The mean of the same models before calibration.
+    by_loss : Evaluation
+        The mean of models stopped and chosen by log loss, not calibrated: plain averaging.
+    level : Difference
+        The log loss of ours, with its error.
+    stages : list of Stage
+        From one model that is stopped on log loss to ours, one thing at a time.
+    log, brier : Difference
+        Per row, ours minus one model that is stopped on log loss.
     ways : dict
         By metric, what choosing by it leads to.
-    brier : Difference
-        Per row, ours minus usual, in Brier's score; that in log loss is in ``ways``.
     """
 
     ours: Evaluation
     uncalibrated: Evaluation
-    usual: Evaluation
-    ways: dict[str, Way]
+    by_loss: Evaluation
+    level: Difference
+    stages: list[Stage]
+    log: Difference
     brier: Difference
+    ways: dict[str, Way]
 
     @property
-    def log(self) -> Difference:
-        """Per row, ours minus usual, in log loss."""
-        return self.ways[TRACKED[0]].difference
+    def usual(self) -> float:
+        """The log loss of one model that is stopped on log loss, neither averaged nor calibrated."""
+        return self.stages[0].loss
 
     @property
     def gain(self) -> float:
         """By what part of the usual log loss ours is lower."""
-        return -self.log.mean / self.usual.log.risk if self.usual.log.risk > 0 else 0.0
+        return -self.log.mean / self.usual if self.usual > 0 else 0.0
 
     @property
-    def is_sure(self) -> bool:
-        """Whether the difference is more than chance would explain."""
-        return abs(self.log.mean) > SURE * self.log.standard_error
+    def by_refinement(self) -> Difference:
+        """Per row, choosing by refinement minus choosing by log loss, all else alike."""
+        change = self.stages[-1].change
+        assert change is not None, "it is not the first"
+        return change
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain numbers."""
         return {
             "refine_then_calibrate": self.ours.to_dict(),
+            "log_loss": self.level.to_dict(),
             "before_calibration": self.uncalibrated.to_dict(),
-            "by_validation_loss": self.usual.to_dict(),
+            "by_validation_loss": self.by_loss.to_dict(),
             "relative_gain": self.gain,
             "difference_log_loss": self.log.to_dict(),
             "difference_brier": self.brier.to_dict(),
+            "stages": [stage.to_dict() for stage in self.stages],
             "stopping": [way.to_dict() for way in self.ways.values()],
         }
+
+
+def is_sure(difference: Difference) -> bool:
+    """Tell whether a difference is more than chance would explain."""
+    return abs(difference.mean) > SURE * difference.standard_error
 
 
 def judge(fit: Fit) -> Judgement | None:
@@ -107,9 +138,9 @@ def judge(fit: Fit) -> Judgement | None:
         "classes": columns,
         "names": fit.data.schema.classes,
     }
-    ours, usual = fit.chosen.after, fit.usual.before
+    ours, usual = fit.chosen.after, fit.usual
     log = row_losses(test.y, ours, classes=columns)
-    brier = [row_losses(test.y, probs, loss="brier", classes=columns) for probs in (ours, usual)]
+    brier = row_losses(test.y, ours, loss="brier", classes=columns)
 
     def way(outcome: Outcome) -> Way:
         before, after = (
@@ -129,10 +160,37 @@ def judge(fit: Fit) -> Judgement | None:
     return Judgement(
         evaluate(test.y, ours, **names),
         evaluate(test.y, fit.chosen.before, **names),
-        evaluate(test.y, usual, **names),
+        evaluate(test.y, usual.before, **names),
+        paired_difference(log, 0 * log, **about),
+        _stages(fit, log, about),
+        paired_difference(log, usual.single["log"], **about),
+        paired_difference(brier, usual.single["brier"], **about),
         {name: way(outcome) for name, outcome in fit.outcomes.items()},
-        paired_difference(*brier, **about),
     )
+
+
+def _stages(fit: Fit, ours: Any, about: dict[str, Any]) -> list[Stage]:
+    """Return the way from one model to the average that is calibrated and chosen by refinement."""
+    usual, test = fit.usual, fit.data.test
+    assert test is not None, "it was judged by them"
+    means, calibrated = (
+        row_losses(test.y, probs, classes=range(fit.data.k))
+        for probs in (usual.before, usual.after)
+    )
+    found: list[tuple[str, list[int] | None, Any]] = [
+        ("one model, stopped on log loss", usual.steps, usual.single["log"]),
+        (f"average of {len(fit.units)}", None, means),
+        ("calibrated", None, calibrated),
+        ("chosen by refinement", fit.chosen.steps, ours),
+    ]
+    if len(fit.units) == 1:
+        del found[1]
+    stages: list[Stage] = []
+    for number, (name, steps, losses) in enumerate(found):
+        change = paired_difference(losses, found[number - 1][2], **about) if number else None
+        loss = paired_difference(losses, 0 * losses, test.weights).mean
+        stages.append(Stage(name, steps, loss, change))
+    return stages
 
 
 # ---- in words ----------------------------------------------------------------------------------------------
@@ -140,62 +198,79 @@ def judge(fit: Fit) -> Judgement | None:
 
 def lead(judged: Judgement) -> str:
     """Return in one sentence what was gained."""
-    found, usual = judged.ours.log.risk, judged.usual.log.risk
+    found, usual = with_error(judged.level), judged.usual
     where = f"On {judged.ours.n:,} test rows".replace(",", "\u202f")
     if not math.isfinite(usual):
         return (
-            f"{where} the log loss is {found:.4f}; stopped on validation loss and not calibrated, the model "
-            "would have called something impossible that happened."
+            f"{where} the log loss is {found}; one model stopped on validation loss would have called "
+            "something impossible that happened."
         )
     change = f"{abs(judged.gain):.1%} {'lower' if judged.gain > 0 else 'higher'} than"
-    doubt = "" if judged.is_sure else ", which may be chance"
+    doubt = "" if is_sure(judged.log) else ", which may be chance"
     if abs(judged.gain) < SMALL:
         change, doubt = "about the same as", ""
-    versus = (
-        f"{change} the usual way, stopping on validation loss without calibrating ({usual:.4f})"
-    )
-    return f"{where} the log loss is {found:.4f}, {versus}{doubt}."
+    versus = f"{change} that of one model stopped on validation loss ({usual:.4f})"
+    return f"{where} the log loss is {found}, {versus}{doubt}."
+
+
+def with_error(difference: Difference, sign: str = "") -> str:
+    """Return a mean and its standard error, such as "0.4580 ± 0.0100"."""
+    return f"{difference.mean:{sign}.4f} ± {difference.standard_error:.4f}"
 
 
 def how_sure(judged: Judgement) -> str:
-    """Return how sure the difference is."""
-    difference = judged.log
-    if not math.isfinite(difference.mean) or math.isnan(difference.standard_error):
+    """Return how sure the gain is, and what choosing by refinement has to do with it."""
+    total, chosen = judged.log, judged.by_refinement
+    if not math.isfinite(total.mean) or math.isnan(total.standard_error):
         return (
             "The difference cannot be given an error: a loss is infinite, or there is one test row."
         )
-    gap = f"{-difference.mean:+.4f} ± {difference.standard_error:.4f}"
-    if judged.is_sure:
-        verdict = "more than chance would explain" if judged.gain > 0 else "a loss, beyond chance"
+    if is_sure(total):
+        verdict = "more than chance would explain" if total.mean < 0 else "a loss, beyond chance"
     else:
         verdict = "within what chance explains; more test rows would tell"
-    after = judged.ways[TRACKED[0]].difference_after
-    calibrated = f"{-after.mean:+.4f} ± {after.standard_error:.4f}"
-    return (
-        f"Gain per row in log loss: {gap} (standard error over test rows): {verdict}. Against the same, "
-        f"calibrated: {calibrated}."
-    )
+    gap = f"{-total.mean:+.4f} ± {total.standard_error:.4f}"
+    part = f"{abs(chosen.mean):.4f} ± {chosen.standard_error:.4f}"
+    way = "Choosing by refinement rather than by loss"
+    if chosen.mean == 0:
+        rest = "Refinement and loss chose the same."
+    elif not is_sure(chosen):
+        word = "gained" if chosen.mean < 0 else "lost"
+        rest = f"{way} {word} {part} of it: chance would explain that."
+    elif chosen.mean < 0:
+        rest = f"{way} gained {part} of it."
+    else:
+        rest = f"{way} cost {part} here."
+    return f"Gain per row in log loss: {gap} (standard error over test rows): {verdict}. {rest}"
+
+
+def delivered(fit: Fit) -> str:
+    """Say which rows the delivered models have seen, and what the estimate therefore means."""
+    m, n = len(fit.delivered), f"{fit.data.n_delivered:,}".replace(",", "\u202f")
+    models = f"the average of {m} models, each trained on a part of" if m > 1 else "a model of"
+    if fit.data.everything is not None:
+        rest = "the test rows too. What is said of test rows is of models that had not seen them"
+        return f"Delivered: {models} all {n} rows, {rest}; with more rows it should be no worse."
+    if fit.data.test is not None:
+        return f"Delivered: {models} {n} rows, none of them test rows."
+    return f"Delivered: {models} all {n} rows."
 
 
 def calibrated_by(fit: Fit) -> str:
-    """Say what calibrates the chosen models: one sentence, the mean over folds where they differ."""
-    found = [unit.choices[fit.chosen.metric].calibrator for unit in fit.units]
-    auto = [each for each in found if isinstance(each, AutoCalibrator)]
-    if auto:
-        parts: dict[str, float] = {}
-        for score in (score for each in auto for score in each.scores()):
-            parts[score.name] = parts.get(score.name, 0) + score.weight / len(auto)
-        shares = [f"{weight:.0%} {name}" for name, weight in parts.items() if weight >= 0.005]
-        folds = ", mean over folds" if len(found) > 1 else ""
+    """Say what calibrates the delivered models, and how much sharper their average is made."""
+    found, beta = fit.ensemble.calibrator, fit.ensemble.beta
+    how = f"Calibrated by {fit.options.calibrator}"
+    if isinstance(found, AutoCalibrator):
+        shares = [(score.name, score.weight) for score in found.scores() if score.weight >= 0.005]
+        listed = ", ".join(f"{weight:.0%} {name}" for name, weight in shares)
+        how = f"Calibrated by {listed} (weights by cross-validation)"
         if len(shares) == 1:
-            return f"Calibrated by {shares[0].split(' ', 1)[1]}, which cross-validation chose."
-        return f"Calibrated by {', '.join(shares)} (weights by cross-validation{folds})."
-    betas = [each.beta_ for each in found if isinstance(each, TemperatureScaling)]
-    if betas:
-        low, high = (f"{1 / max(beta, 1e-9):.3g}" for beta in (max(betas), min(betas)))
-        temperature = low if low == high else f"{low} to {high}, one for each fold"
-        return f"Calibrated by temperature scaling: temperature {temperature}."
-    return f"Calibrated by {fit.options.calibrator}."
+            how = f"Calibrated by {shares[0][0]}, which cross-validation chose"
+    elif isinstance(found, TemperatureScaling):
+        how = f"Calibrated by temperature scaling: temperature {1 / max(found.beta_, 1e-9):.3g}"
+    if len(fit.delivered) == 1:
+        return f"{how}."
+    return f"{how}; their average made sharper by {beta - 1:.1%}, as far as they disagree."
 
 
 def what_to_do(fit: Fit, judged: Judgement) -> list[str]:
@@ -205,10 +280,10 @@ def what_to_do(fit: Fit, judged: Judgement) -> list[str]:
         advice.append(
             f"With only {judged.ours.n} test rows, take every number here with a pinch of salt."
         )
-    if judged.gain < 0 and judged.is_sure:
+    if judged.gain < 0 and is_sure(judged.log):
         advice.append(
-            "Here the usual way did better. On other rows that may turn: try another --seed, more validation "
-            "rows, or --calibrator temperature if it was another."
+            "Here one model stopped on validation loss did better. On other rows that may turn: try another "
+            "--seed, or --calibrator temperature if it was another."
         )
     elif (
         before.calibration > NOTICEABLE * before.risk

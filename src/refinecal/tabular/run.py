@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
 from refinecal._checks import warn
+from refinecal._ensemble import Ensemble, all_classes
 from refinecal._json import write_json
-from refinecal._predictions import averaged, widened
 from refinecal.calibrators import from_dict
 from refinecal.tabular._drift import NewRows
 from refinecal.tabular._names import listed, shorten
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-FORMAT = 1  # of the folder
+FORMAT = 2  # of the folder
 SCHEMA, CALIBRATOR = "schema.json", "calibrator.json"
 METRICS, REPORT = "metrics.json", "report.html"
 HISTORY, TEST_ROWS = "history.parquet", "test_predictions.parquet"
@@ -43,13 +43,11 @@ class Member:
     """One of the models whose calibrated probabilities are averaged."""
 
     model: TableModel
-    calibrator: Calibrator
     known: NDArray[np.int64]  # codes of the classes that it knows
 
-    def proba(self, X: pd.DataFrame, k: int) -> NDArray[np.float64]:
-        logits = self.model.logits(X).astype(np.float64)
-        probs = self.calibrator.predict_proba_logits(logits)
-        return widened(probs, self.known, np.arange(k))
+    def logits(self, X: pd.DataFrame, k: int) -> NDArray[np.float64]:
+        """Return uncalibrated log-probabilities of all classes."""
+        return all_classes(self.model.logits(X), self.known, k)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +73,7 @@ class Run:
     model: str
     schema: Schema
     members: tuple[Member, ...]
+    ensemble: Ensemble
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -99,7 +98,17 @@ class Run:
         found = _read_json(path, CALIBRATOR)
         _check_description(found, path, len(schema.classes))
         members = tuple(_member(path, found["model"], each, schema) for each in found["members"])
-        return cls(path, found["model"], schema, members)
+        k = len(schema.classes)
+        calibrator = _calibrator(found["calibrator"], path)
+        if len(calibrator.classes_) != k:
+            raise ValueError(
+                f"{path / CALIBRATOR} has a calibrator of {len(calibrator.classes_)} classes, but {SCHEMA} "
+                f"names {k}: the files are of several runs"
+            )
+        known = tuple(each.known for each in members)
+        return cls(
+            path, found["model"], schema, members, Ensemble(calibrator, known, k, found["beta"])
+        )
 
     def predict_proba(
         self, table: pa.Table | pd.DataFrame, first_row: int = 1
@@ -139,8 +148,9 @@ class Run:
         """Return the probabilities of some rows, which are counted among the new ones."""
         X = self.schema.encode(table, first_row=first_row)
         new.add(X, self.schema.unseen(table))
-        probs = [each.proba(X, len(self.classes)) for each in self.members]
-        return averaged(probs, [each.known for each in self.members])
+        return self.ensemble.predict_proba(
+            [each.logits(X, len(self.classes)) for each in self.members]
+        )
 
 
 # ---- reading -----------------------------------------------------------------------------------------------
@@ -173,6 +183,12 @@ def _check_description(found: Any, path: Path, k: int) -> None:
             f"{where} has format {found['format']!r}, this version reads {FORMAT}: use the version of "
             "refinecal that wrote it"
         )
+    beta = found.get("beta")
+    is_number = isinstance(beta, (int, float)) and 0 < beta < np.inf
+    if "calibrator" not in found or not is_number:
+        raise ValueError(
+            f"{where} lacks a calibrator, or its beta is no positive number: it is not of a finished fit"
+        )
     if found["model"] not in MODELS:
         raise ValueError(f"{where} names the model {found['model']!r}: it must be one of {MODELS}")
     members = found["members"]
@@ -187,8 +203,8 @@ def _check_description(found: Any, path: Path, k: int) -> None:
 
 
 def _is_member(found: Any, k: int) -> bool:
-    """Tell whether an entry has a folder, a calibrator, and classes that are there, in order."""
-    if not isinstance(found, dict) or not {"folder", "known", "calibrator"} <= set(found):
+    """Tell whether an entry has a folder, and classes that are there, in order."""
+    if not isinstance(found, dict) or not {"folder", "known"} <= set(found):
         return False
     known = found["known"]
     if not isinstance(known, list) or not all(type(code) is int for code in known):
@@ -205,23 +221,22 @@ def _inside(run: Path, name: Any) -> Path:
 
 
 def _member(run: Path, name: str, found: Any, schema: Schema) -> Member:
-    """Read one model with its calibrator, and see that they fit together."""
+    """Read one model, and see that it fits its description."""
     kind, folder = get_model(name), _inside(run, found["folder"])
     _inside(run, Path(found["folder"]) / kind.file_name)  # which may be a link
     model = kind.load(folder)
-    calibrator = _calibrator(found["calibrator"], run)
     known = np.array(found["known"], dtype=np.int64)
-    if not len(known) == model.n_classes == len(calibrator.classes_):
+    if len(known) != model.n_classes:
         raise ValueError(
-            f"{folder} has a model of {model.n_classes} classes and a calibrator of "
-            f"{len(calibrator.classes_)}, but {CALIBRATOR} names {len(known)}: the files are of several runs"
+            f"{folder} has a model of {model.n_classes} classes, but {CALIBRATOR} names {len(known)}: the "
+            "files are of several runs"
         )
     if model.n_features != len(schema.features):
         raise ValueError(
             f"{folder} has a model of {model.n_features} columns, but {SCHEMA} names "
             f"{len(schema.features)}: the files are of several runs"
         )
-    return Member(model, calibrator, known)
+    return Member(model, known)
 
 
 def _calibrator(state: Any, run: Path) -> Calibrator:
@@ -239,23 +254,22 @@ def _calibrator(state: Any, run: Path) -> Calibrator:
 def write_model(fit: Fit, folder: Path) -> None:
     """Write the models, the calibrators and the schema of a fit into a folder."""
     members = []
-    for number, unit in enumerate(fit.units, start=1):
-        name = "." if len(fit.units) == 1 else f"fold-{number}"
+    for number, unit in enumerate(fit.delivered, start=1):
+        name = "." if len(fit.delivered) == 1 else f"fold-{number}"
         place = folder / name
         place.mkdir(exist_ok=True)
         for file in unit.folder.iterdir():
             if file.name.startswith("model."):
                 shutil.copy2(file, place / file.name)
-        choice = unit.choices["refinement"]
-        members.append(
-            {
-                "folder": name,
-                "known": unit.known.tolist(),
-                "step": choice.step,
-                "calibrator": choice.calibrator.to_dict(),
-            }
-        )
-    found = {"format": FORMAT, "model": fit.options.model, "members": members}
+        step = unit.choices["refinement"].step
+        members.append({"folder": name, "known": unit.known.tolist(), "step": step})
+    found = {
+        "format": FORMAT,
+        "model": fit.options.model,
+        "calibrator": fit.ensemble.calibrator.to_dict(),
+        "beta": fit.ensemble.beta,
+        "members": members,
+    }
     write_json(folder / CALIBRATOR, found)
     write_json(folder / SCHEMA, fit.data.schema.to_dict())
 

@@ -12,69 +12,70 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._calibrator import Calibrator
-from refinecal._predictions import Predictions, widened
+from refinecal._ensemble import HeldOut, all_classes
 from refinecal._whole import whole
-from refinecal.calibrators import from_dict
 from refinecal.tabular.models._storage import to_npz
 
-DESCRIPTION, TEST, PLAN = "unit.json", "test.npz", "plan.json"
+DESCRIPTION, ARRAYS, PLAN = "unit.json", "arrays.npz", "plan.json"
 UNDER_WAY, RUN = "under-way", "run"  # what is being written
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The best step by one metric, the calibrator fitted there, and what the model says of the test rows."""
+    """The best step by one metric, and what the model says there of its validation and of the test rows."""
 
     step: int
     value: float
-    calibrator: Calibrator
+    logits: NDArray[Any]
     test_logits: NDArray[Any] | None = None
-
-    def test_probs(self, known: NDArray[np.int64], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return test probabilities of all classes, before and after calibration."""
-        assert self.test_logits is not None, "there are test rows"
-        logits = self.test_logits.astype(np.float64)
-        before = Predictions("logits", logits, "predict").probs
-        after = self.calibrator.predict_proba_logits(logits)
-        return widened(before, known, np.arange(k)), widened(after, known, np.arange(k))
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
     """What one training went through, and what came of it."""
 
-    candidate: int
+    candidate: int | None  # None for a model that is delivered, trained on all rows
     fold: int
-    size: float  # of the validation rows
     known: NDArray[np.int64]  # codes of the classes of its training rows
     history: list[dict[str, float]]
     choices: dict[str, Choice]  # by metric
     folder: Path  # where the model is, cut to the step of smallest refinement
+    y: NDArray[np.int64]  # of the validation rows, like the rest
+    weights: NDArray[np.float64] | None
+    places: NDArray[np.int64]
+
+    @property
+    def size(self) -> float:
+        """The number of validation rows, each counted as often as its weight says."""
+        return float(len(self.y) if self.weights is None else self.weights.sum())
+
+    def held_out(self, metric: str, k: int) -> HeldOut:
+        """Return what the model says of its validation rows at the step that a metric chose."""
+        logits = all_classes(self.choices[metric].logits, self.known, k)
+        return HeldOut(logits, self.y, self.weights, self.places)
+
+    def test_logits(self, metric: str, k: int) -> NDArray[Any]:
+        """Return what it says of the test rows."""
+        logits = self.choices[metric].test_logits
+        assert logits is not None, "there are test rows"
+        return all_classes(logits, self.known, k)
 
     def save(self) -> None:
         """Write everything but the model, which is there already."""
-        choices = {
-            name: {
-                "step": choice.step,
-                "value": choice.value,
-                "calibrator": choice.calibrator.to_dict(),
-            }
-            for name, choice in self.choices.items()
-        }
-        logits: dict[str, Any] = {
-            name: choice.test_logits
-            for name, choice in self.choices.items()
-            if choice.test_logits is not None
-        }
-        (self.folder / TEST).write_bytes(to_npz(logits))
+        arrays: dict[str, Any] = {"y": self.y, "places": self.places}
+        if self.weights is not None:
+            arrays["weights"] = self.weights
+        for name, choice in self.choices.items():
+            arrays[f"validation {name}"] = choice.logits
+            if choice.test_logits is not None:
+                arrays[f"test {name}"] = choice.test_logits
+        (self.folder / ARRAYS).write_bytes(to_npz(arrays))
         description = {
             "candidate": self.candidate,
             "fold": self.fold,
-            "size": self.size,
             "known": self.known.tolist(),
             "history": self.history,
-            "choices": choices,
+            "choices": {name: [each.step, each.value] for name, each in self.choices.items()},
         }
         (self.folder / DESCRIPTION).write_text(json.dumps(description), encoding="utf-8")
 
@@ -82,25 +83,22 @@ class Unit:
     def load(cls, folder: Path) -> Unit:
         """Read what :meth:`save` wrote."""
         found = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
-        with np.load(folder / TEST, allow_pickle=False) as file:
-            logits: Mapping[str, NDArray[Any]] = dict(file.items())
+        with np.load(folder / ARRAYS, allow_pickle=False) as file:
+            arrays: Mapping[str, NDArray[Any]] = dict(file.items())
         choices = {
-            name: Choice(
-                choice["step"],
-                choice["value"],
-                from_dict(choice["calibrator"]),
-                logits.get(name),
-            )
-            for name, choice in found["choices"].items()
+            name: Choice(step, value, arrays[f"validation {name}"], arrays.get(f"test {name}"))
+            for name, (step, value) in found["choices"].items()
         }
         return cls(
             found["candidate"],
             found["fold"],
-            found["size"],
             np.array(found["known"], dtype=np.int64),
             found["history"],
             choices,
             folder,
+            arrays["y"],
+            arrays.get("weights"),
+            arrays["places"],
         )
 
 
@@ -140,7 +138,7 @@ class Workshop:
                 f"{' and '.join(changed)}: pass the same options, or discard it with --restart"
             )
 
-    def finished(self, candidate: int, fold: int) -> Unit | None:
+    def finished(self, candidate: int | None, fold: int) -> Unit | None:
         """Return a training that was finished before."""
         folder = self._place(candidate, fold)
         return Unit.load(folder) if folder.exists() else None
@@ -159,13 +157,14 @@ class Workshop:
         unit.folder.rename(place)
         return Unit.load(place)
 
-    def _place(self, candidate: int, fold: int) -> Path:
-        return self.folder / f"candidate-{candidate}-fold-{fold}"
+    def _place(self, candidate: int | None, fold: int) -> Path:
+        which = "delivered" if candidate is None else f"candidate-{candidate}"
+        return self.folder / f"{which}-fold-{fold}"
 
     @property
     def n_finished(self) -> int:
         """How many trainings are there."""
-        return len(list(self.folder.glob("candidate-*")))
+        return len(list(self.folder.glob("*-fold-*")))
 
     def tidy(self) -> None:
         """Remove what is not complete."""

@@ -1,0 +1,167 @@
+"""The results as Markdown: means over tables with intervals, calibration, promises, time, all losses."""
+
+from argparse import Namespace
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import xgboost as xgb
+from scipy import stats
+
+from benchmarks.machine import this_machine
+from benchmarks.one_command.contestants import CONTESTANTS, FOLDS, OURS, PATIENCE, ROUNDS
+
+Cases = list[dict[str, Any]]
+YARDSTICK = "five XGBoost lr 0.1"
+LARGE = 10_000  # training rows from which time is compared
+
+
+def names_of(done: Cases) -> list[str]:
+    """Return the contestants, ours first and their earlier versions behind them."""
+    found = {case["contestant"] for case in done}
+    earlier = sorted(found - set(CONTESTANTS))
+    order = [name for ours in OURS for name in [ours, *(e for e in earlier if e.startswith(ours))]]
+    return [name for name in [*order, *list(CONTESTANTS)[len(OURS) :]] if name in found]
+
+
+def by_table(done: Cases, name: str, value: Callable[[dict[str, Any]], float]) -> dict[str, float]:
+    """Return a value of a contestant on each table: the mean over its splits."""
+    found: dict[str, list[float]] = {}
+    for case in done:
+        if case["contestant"] == name:
+            found.setdefault(case["table"], []).append(value(case))
+    return {table: float(np.mean(values)) for table, values in found.items()}
+
+
+def loss_of(case: dict[str, Any]) -> float:
+    """Return the log loss divided by the entropy of the labels."""
+    return float(case["log_loss"] / case["entropy"])
+
+
+def differences(done: Cases, name: str, other: str) -> np.ndarray:
+    """Return the losses of one contestant minus those of another on the tables and splits that both saw."""
+    pairs: dict[str, list[float]] = {}
+    theirs = {
+        (case["table"], case["split"]): loss_of(case)
+        for case in done
+        if case["contestant"] == other
+    }
+    for case in done:
+        where = (case["table"], case["split"])
+        if case["contestant"] == name and where in theirs:
+            pairs.setdefault(case["table"], []).append(loss_of(case) - theirs[where])
+    return np.array([np.mean(values) for values in pairs.values()])
+
+
+def interval(values: np.ndarray) -> str:
+    """Return a mean with its 95 % interval (Student's t), in hundredths."""
+    if len(values) < 2:
+        return "–"
+    half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
+    mean = values.mean()
+    return f"{100 * mean:+.2f} ({100 * (mean - half):+.2f} to {100 * (mean + half):+.2f})"
+
+
+def summary(done: Cases) -> str:
+    """Return one line per contestant."""
+    lines = [
+        f"| | tables | loss | Brier | against {YARDSTICK} | better on | β within noise of 1 | promise kept | "
+        f"time, {LARGE:,} rows and more | time, fewer |",
+        "| --- |" + " ---: |" * 9,
+    ]
+    for name in names_of(done):
+        losses = by_table(done, name, loss_of)
+        brier = by_table(done, name, lambda case: case["brier"])
+        against = differences(done, name, YARDSTICK)
+        is_it = name == YARDSTICK
+        cells = [
+            name,
+            str(len(losses)),
+            f"{np.mean(list(losses.values())):.4f}",
+            f"{np.mean(list(brier.values())):.4f}",
+            "" if is_it else interval(against),
+            "" if is_it else f"{np.sum(against < 0)} of {len(against)}",
+            part(done, name, calibrated),
+            part(done, name, kept),
+            *(ratio(done, name, large) for large in (True, False)),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def calibrated(case: dict[str, Any]) -> bool | None:
+    """Tell whether the best inverse temperature for new rows is 1 within 1.96 standard errors."""
+    return bool(abs(case["beta"] - 1) <= 1.96 * case["beta_error"])
+
+
+def kept(case: dict[str, Any]) -> bool | None:
+    """Tell whether the promised loss is that on new rows, within 1.96 standard errors."""
+    promised = case["promised"]
+    if not np.isfinite(promised.get("error", np.nan)):
+        return None
+    error = np.hypot(promised["error"], case["log_loss_error"])
+    return bool(abs(promised["loss"] - case["log_loss"]) <= 1.96 * error)
+
+
+def part(done: Cases, name: str, holds: Callable[[dict[str, Any]], bool | None]) -> str:
+    """Return on what part of the cases something holds."""
+    found = [holds(case) for case in done if case["contestant"] == name]
+    known = [each for each in found if each is not None]
+    return f"{np.mean(known):.0%}" if known else "–"
+
+
+def ratio(done: Cases, name: str, large: bool) -> str:
+    """Return the median of fit times relative to the yardstick's, in processor time, and the longest fit."""
+    theirs = {
+        (case["table"], case["split"]): case["cpu"]["fit"]
+        for case in done
+        if case["contestant"] == YARDSTICK
+    }
+    ours = [
+        case
+        for case in done
+        if case["contestant"] == name
+        and (case["n_train"] >= LARGE) == large
+        and (case["table"], case["split"]) in theirs
+    ]
+    if not ours:
+        return "–"
+    ratios = [case["cpu"]["fit"] / theirs[case["table"], case["split"]] for case in ours]
+    return f"{np.median(ratios):.1f} × (most {max(ratios):.1f})"
+
+
+def details(done: Cases) -> str:
+    """Return the losses on every table."""
+    names = names_of(done)
+    tables = sorted({case["table"] for case in done})
+    losses = {name: by_table(done, name, loss_of) for name in names}
+    lines = [f"| | {' | '.join(names)} |", "| --- |" + " ---: |" * len(names)]
+    for table in tables:
+        values = [losses[name].get(table, np.nan) for name in names]
+        best = np.nanmin(values)
+        cells = ["" if np.isnan(v) else f"**{v:.4f}**" if v == best else f"{v:.4f}" for v in values]
+        lines.append(f"| {table} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def page(done: Cases, options: Namespace) -> str:
+    """Return everything as Markdown."""
+    tables = len({case["table"] for case in done})
+    machine = this_machine()
+    text = [
+        "# One command against its rivals",
+        f"`make one-command DATA=folder`: {tables} tables (larger ones cut to {options.rows:,} rows), three "
+        "quarters to fit to and one quarter of new rows, two splits (AutoGluon one). Loss is the log loss on "
+        "new rows divided by the entropy of their labels: 0 is perfect, 1 knows nothing. Differences are in "
+        "hundredths of that entropy, with a 95 % interval over tables (Student's t); negative is better. β "
+        "is the inverse temperature that would have been best for the new rows. A promise is the test loss "
+        "that a contestant reports together with an error: kept if the loss on new rows is within 1.96 "
+        "standard errors of both. Time is processor time of the fit relative to that of "
+        f"{YARDSTICK}: median and most; `refinecal fit` includes the start of Python, reading the file and "
+        f"writing the report. Plain boosters: {FOLDS} folds, at most {ROUNDS:,} rounds, early stopping after "
+        f"{PATIENCE}; 0.1 is LightGBM's default rate.",
+        summary(done),
+        details(done),
+        f"{machine.processor}; {machine.listed}, xgboost {xgb.__version__}.",
+    ]
+    return "\n\n".join(text) + "\n"
