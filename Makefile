@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BENCH := .venv-bench
+AUTOGLUON := .venv-autogluon
 DEMO := refinecal-demo
 WORKERS ?= 2
 PIP_QUIET := --quiet --disable-pip-version-check
@@ -10,7 +11,7 @@ MINUTES ?= 30
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup demo test test-full fuzz coverage lint format bench evidence gain predictions calibrators \
-	tabular vision examples clean
+	one-command averaging tabular vision examples clean
 
 help:
 	@echo "make demo    the whole job on data that comes with scikit-learn, with a report"
@@ -23,6 +24,8 @@ help:
 	@echo "make bench   race against the rivals: calibrators, metrics, stopping (about forty minutes)"
 	@echo "make examples  run each framework's example with that framework alone installed"
 	@echo "make evidence DATA=folder  compare ways to stop on Parquet tables (hours)"
+	@echo "make one-command DATA=folder  compare fit and the estimator with five-fold boosting, pytabkit, AutoGluon (hours)"
+	@echo "make averaging DATA=folder  compare ways to stop where models are averaged (hours)"
 	@echo "make gain DATA=folder  compare predicted with measured gains of logistic regression (ten minutes)"
 	@echo "make predictions DATA=folder  train models on Parquet tables, store what they say (an hour)"
 	@echo "make tabular DATA=folder  the paper's experiment on Parquet tables; goes on where it was stopped (hours)"
@@ -94,6 +97,20 @@ examples:
 evidence: setup
 	$(VENV)/bin/python -m benchmarks.evidence --data $(DATA)
 
+one-command: setup $(BENCH)/ready $(AUTOGLUON)/ready
+	$(VENV)/bin/python -m benchmarks.one_command --data $(DATA) --python pytabkit $(BENCH)/bin/python \
+		--python autogluon $(AUTOGLUON)/bin/python
+
+$(AUTOGLUON)/ready: benchmarks/one_command/autogluon.txt
+	@test -x $(AUTOGLUON)/bin/pip || $(PYTHON) -m venv --clear $(AUTOGLUON)
+	@echo "installing AutoGluon into $(AUTOGLUON) (a few minutes the first time)"
+	@$(AUTOGLUON)/bin/pip install $(PIP_QUIET) torch==2.13.0
+	@$(AUTOGLUON)/bin/pip install $(PIP_QUIET) -r $<
+	@touch $@
+
+averaging: setup
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m benchmarks.averaging --data $(DATA)
+
 # Predictions and the losses of their rows stay beside each other, outside of what is committed.
 PREDICTIONS ?= predictions
 JUDGED ?= $(PREDICTIONS)/judged
@@ -143,4 +160,4 @@ vision: setup
 	cp $(VISION_RUNS)/report/*.csv benchmarks/results/vision
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(DEMO) .venv-examples .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.*
+	rm -rf $(VENV) $(BENCH) $(AUTOGLUON) $(DEMO) .venv-examples .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.*

@@ -120,6 +120,8 @@ def by_refinement(
         candidates=grid,
         max_steps=options.rounds,
         patience=options.patience,
+        calibrator="temperature",
+        tuned_defaults=False,  # the same parameters for both
         random_state=0,
     )
     return model.fit(split.X, split.y, X_val=split.X_val, y_val=split.y_val)

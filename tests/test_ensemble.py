@@ -126,10 +126,10 @@ def test_logits_of_all_classes():
 # ---- models together ---------------------------------------------------------------------------------------
 
 
-def parts_of(odds, y, n_rounds, size=5):
+def parts_of(odds, y, n_models, size=5):
     """Return what each model says of its fold, and the labels there."""
     n, found = len(y), []
-    for number in range(n_rounds * size):
+    for number in range(n_models):
         order = np.random.default_rng(number // size).permutation(n)
         places = np.sort(order[number % size :: size])
         logits = all_classes(odds[number][places], np.array([0, 1]), 2)
@@ -137,13 +137,14 @@ def parts_of(odds, y, n_rounds, size=5):
     return found
 
 
-def test_rows_held_out_twice_show_how_far_models_disagree():
+@pytest.mark.parametrize("m", [7, 10])
+def test_rows_held_out_twice_show_how_far_models_disagree(m):
     """As new rows do, which all models have something to say of."""
-    y, odds = models(np.random.default_rng(3), n=20_000, m=10)
-    known, classes = [np.array([0, 1])] * 10, np.array([0, 1])
-    twice = Ensemble.fit(parts_of(odds, y, 2), known, "temperature", classes, n_rounds=2)
+    y, odds = models(np.random.default_rng(3), n=20_000, m=m)
+    known, classes = [np.array([0, 1])] * m, np.array([0, 1])
+    twice = Ensemble.fit(parts_of(odds, y, m), known, "temperature", classes, 5)
     new = [all_classes(each, np.array([0, 1]), 2) for each in odds]
-    shown = Ensemble.fit(parts_of(odds, y, 2), known, "temperature", classes, 2, new)
+    shown = Ensemble.fit(parts_of(odds, y, m), known, "temperature", classes, 5, new)
     assert twice.calibrator.beta_ == shown.calibrator.beta_
     assert twice.beta == pytest.approx(shown.beta, rel=0.04)
     assert twice.calibrator.n_samples_ == len(y)  # each row once
@@ -151,8 +152,28 @@ def test_rows_held_out_twice_show_how_far_models_disagree():
     assert rc.decompose(y, probs).beta == pytest.approx(1, abs=0.05)
 
 
+def test_weights_count_rows_held_out_twice():
+    """Rows of weight 0 are not looked at."""
+    y, odds = models(np.random.default_rng(5), n=2000, m=7)
+    known, classes = [np.array([0, 1])] * 7, np.array([0, 1])
+    weights = np.tile([1.0, 0.0], 1000)
+    wild = odds * np.where(weights > 0, 1, np.random.default_rng(6).normal(0, 9, odds.shape))
+
+    def fitted(odds, kept):
+        parts = [
+            HeldOut(p.logits[kept[p.places]], p.y[kept[p.places]], w, p.places[kept[p.places]])
+            for p in parts_of(odds, y, 7)
+            for w in [weights[p.places][kept[p.places]]]
+        ]
+        return Ensemble.fit(parts, known, "temperature", classes, 5)
+
+    all_rows, counted = fitted(wild, weights >= 0), fitted(odds, weights > 0)
+    assert all_rows.beta == pytest.approx(counted.beta)
+    assert all_rows.calibrator.beta_ == pytest.approx(counted.calibrator.beta_)
+
+
 def test_one_round_takes_what_is_typical():
     y, odds = models(np.random.default_rng(4), n=1000)
     known = [np.array([0, 1])] * 5
-    found = Ensemble.fit(parts_of(odds, y, 1), known, "temperature", np.array([0, 1]))
+    found = Ensemble.fit(parts_of(odds, y, 5), known, "temperature", np.array([0, 1]))
     assert 1.05 < found.beta < 1.09

@@ -192,16 +192,18 @@ def test_all_that_a_weight_stands_for_is_on_one_side():
         assert train.n + val.n == 90
 
 
-def test_folds_are_cut_anew_in_each_round():
+def test_some_folds_are_cut_anew():
     table = rows(60)
-    found = parts(table, "auto", 0.2, 0, rounds=3)
-    assert (len(found), found.n_rounds) == (15, 3)
+    found = parts(table, "auto", 0.2, 0, n_more=5)
+    assert (len(found), found.n_first) == (10, 5)
     held_out = [set(val.places) for _, val in found]
-    for number in range(3):
-        assert set.union(*held_out[5 * number :][:5]) == set(range(60))
-    assert held_out[:5] != held_out[5:10] != held_out[10:]
-    once = parts(table, 5, 0.2, 0, rounds=3)  # a number of one's own
-    assert (len(once), once.n_rounds) == (5, 1)
+    for some in (held_out[:5], held_out[5:]):
+        assert set.union(*some) == set(range(60))
+    assert held_out[:5] != held_out[5:]
+    fewer = parts(table, "auto", 0.2, 0, n_more=2)
+    assert [set(val.places) for _, val in fewer] == held_out[:7]
+    once = parts(table, 5, 0.2, 0, n_more=5)  # a number of one's own
+    assert (len(once), once.n_first) == (5, 5)
     assert [set(val.places) for _, val in once] == held_out[:5]
 
 

@@ -21,7 +21,8 @@ LIMIT = 3600  # seconds for one contestant
 def cut(file: Path, split: int, most_rows: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return three quarters of a table, of at most so many rows in all, and the quarter of new rows."""
     table = pd.read_parquet(file)
-    table = table.rename(columns={table.columns[-1]: TARGET})
+    names = [f"x{number}" for number in range(table.shape[1] - 1)]  # some libraries refuse others
+    table.columns = pd.Index([*names, TARGET])
     if len(table) > most_rows:
         table, _ = train_test_split(
             table, train_size=most_rows, stratify=table[TARGET], random_state=0
@@ -29,15 +30,17 @@ def cut(file: Path, split: int, most_rows: int) -> tuple[pd.DataFrame, pd.DataFr
     return train_test_split(table, test_size=0.25, stratify=table[TARGET], random_state=split)
 
 
-def run(file: Path, split: int, name: str, python: str, options: Any) -> dict[str, Any]:
+def run(
+    file: Path, split: int, name: str, python: str, most_rows: int, n_threads: int
+) -> dict[str, Any]:
     """Return what one contestant says of the new rows of one split, and the time it takes."""
-    train, new = cut(file, split, options.rows)
+    train, new = cut(file, split, most_rows)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         train.reset_index(drop=True).to_parquet(folder / "train.parquet")
         new.drop(columns=TARGET).reset_index(drop=True).to_parquet(folder / "new.parquet")
         script = Path(__file__).with_name("contestants.py")
-        command = [python, str(script), name, place, str(options.threads)]
+        command = [python, str(script), name, place, str(n_threads)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
         if done.returncode:
             raise RuntimeError(f"{name} on {file.stem}:\n{done.stderr[-3000:]}")

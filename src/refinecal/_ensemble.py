@@ -121,7 +121,7 @@ class Ensemble:
         known: Iterable[NDArray[np.int64]],
         calibrator: Any,
         classes: Any,
-        n_rounds: int = 1,
+        n_first: int | None = None,
         new: Sequence[Floats] = (),
     ) -> Ensemble:
         """Calibrate several models, and their mean.
@@ -129,23 +129,23 @@ class Ensemble:
         Parameters
         ----------
         held_out : sequence of HeldOut
-            Of each model, round by round.
+            Of each model.
         known : iterable of ndarray
             The columns that each model knows.
         calibrator
             As for :func:`decompose`.
         classes
             The labels, in the order of the columns.
-        n_rounds : int, default 1
-            How often each row was held out.
+        n_first : int, optional
+            The number of models of which each row was held out once; rows were held out of others again. By
+            default all.
         new : sequence of ndarray, default ()
             Logits ``(n, k)`` of each model for rows that none was trained on, if there are such rows.
         """
-        size = len(held_out) // n_rounds
-        fitted = fit_calibrator(held_out[:size], calibrator, classes)  # each row once
+        fitted = fit_calibrator(held_out[:n_first], calibrator, classes)  # each row once
         found = cls(fitted, tuple(known), len(classes))
         m = len(held_out)
-        return found.sharpened(found._disagreement(held_out, n_rounds, new).sharpening(m))
+        return found.sharpened(found._disagreement(held_out, n_first, new).sharpening(m))
 
     def sharpened(self, beta: float) -> Ensemble:
         """Return the same models with another inverse temperature of their mean."""
@@ -176,17 +176,16 @@ class Ensemble:
         return Disagreement.of([self.calibrated(each, known) for each, known in pairs])
 
     def _disagreement(
-        self, held_out: Sequence[HeldOut], n_rounds: int, new: Sequence[Floats]
+        self, held_out: Sequence[HeldOut], n_first: int | None, new: Sequence[Floats]
     ) -> Disagreement:
-        """Measure it on new rows, or on rows that a model of each of two rounds was not trained on."""
+        """Measure it on new rows, or on rows that were held out of two models."""
         if len(held_out) > 1 and len(new):
             return self.disagreement(new)
-        if n_rounds < 2:
+        if n_first is None or n_first == len(held_out):
             return TYPICAL
-        size = len(held_out) // n_rounds
         probs, places = [], []
-        for start in (0, size):
-            parts = list(zip(held_out, self.known, strict=True))[start : start + size]
+        for some in (slice(n_first), slice(n_first, None)):
+            parts = list(zip(held_out, self.known, strict=True))[some]
             probs.append(np.concatenate([self.calibrated(p.logits, known) for p, known in parts]))
             places.append(np.concatenate([part.places for part, _ in parts]))
         order = np.argsort(places[1], kind="stable")
@@ -195,9 +194,8 @@ class Ensemble:
         in_both = places[1][second] == places[0]
         weights = None
         if held_out[0].weights is not None:
-            weights = np.concatenate([np.asarray(part.weights) for part in held_out[:size]])[
-                in_both
-            ]
+            given = [np.asarray(part.weights) for part in held_out[:n_first]]
+            weights = np.concatenate(given)[in_both]
         return Disagreement.of([probs[0][in_both], probs[1][second[in_both]]], weights)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 AUTO_FOLDS = 5
+FEW = 20_000  # rows times classes: below, all folds are cut twice over
 MOST_REPEATED = 4  # whole weights are repeated literally up to this many times the rows
 
 Indices = NDArray[np.int64]
@@ -214,13 +215,13 @@ def split_folds(rows: Rows, n_folds: Any, seed: int) -> list[tuple[Indices, Indi
 class Parts(Sequence[tuple[Rows, Rows]]):
     """Training and validation rows of each fold, made when they are asked for.
 
-    Folds are cut ``n_rounds`` times over: every row is held out once in each round. What a fold's model
-    cannot know, because a class has too few rows, is not among its validation rows.
+    Every row is held out in one of the first ``n_first``; those that come after are of folds that were cut
+    anew. What a fold's model cannot know, because a class has too few rows, is not among its validation rows.
     """
 
     rows: Rows
     splits: list[tuple[Indices, Indices]]
-    n_rounds: int = 1
+    n_first: int
 
     def __len__(self) -> int:
         return len(self.splits)
@@ -240,8 +241,8 @@ class Parts(Sequence[tuple[Rows, Rows]]):
         used = train if self.rows.weights is None else train[self.rows.weights[train] > 0]
         return np.unique(self.rows.y[used])
 
-    def trouble(self) -> str | None:
-        """Say which part has nothing to learn or to look at; ``None`` if all are well."""
+    def check(self) -> None:
+        """Refuse a part that has nothing to learn or to look at."""
         for number in range(len(self)):
             val = self._split(number)[1]
             if self.rows.weights is not None:
@@ -249,8 +250,9 @@ class Parts(Sequence[tuple[Rows, Rows]]):
             if val.size and len(self._labels(number)) > 1:
                 continue
             what = "a single class to train on" if val.size else "no validation row"
-            return f"part {number + 1} of {len(self)} has {what}"
-        return None
+            raise ValueError(
+                f"part {number + 1} of {len(self)} has {what}: use fewer folds, other groups or more rows"
+            )
 
     def know(self, n_classes: int) -> NDArray[np.bool_]:
         """Tell of classes 0..n_classes-1 whether every fold's model knows them."""
@@ -259,36 +261,43 @@ class Parts(Sequence[tuple[Rows, Rows]]):
         return np.asarray(np.all(knows, axis=0))
 
 
-def parts(rows: Rows, n_folds: Any, fraction: float, seed: int, rounds: int = 1) -> Parts:
+def parts(rows: Rows, n_folds: Any, fraction: float, seed: int, n_more: int = 0) -> Parts:
     """Return the folds of a table, or the only split if ``n_folds`` is ``None``.
 
-    "auto" takes five folds, cut ``rounds`` times over, or as many as there can be.
+    "auto" takes five folds, or as many as there can be, and then ``n_more`` of folds that are cut anew.
     """
     if n_folds is None:
-        return _checked(Parts(rows, [hold_out(rows, fraction, seed)]))
+        return _checked(rows, [hold_out(rows, fraction, seed)])
     if not isinstance(n_folds, str):
-        return _checked(Parts(rows, split_folds(rows, n_folds, seed)))
+        return _checked(rows, split_folds(rows, n_folds, seed))
     for fewer in range(most_folds(rows, AUTO_FOLDS) or 1, 1, -1):
-        found = [_cut(rows, fewer, seed + number) for number in range(rounds)]
-        good = [splits for splits in found if splits]
-        if good:
-            return Parts(rows, [split for splits in good for split in splits], len(good))
-    return _checked(Parts(rows, [hold_out(rows, fraction, seed)]))
+        first = _cut(rows, fewer, seed)
+        if first:
+            more = _cut(rows, fewer, seed + 1)[:n_more] if n_more else []
+            return Parts(rows, first + more, fewer)
+    return _checked(rows, [hold_out(rows, fraction, seed)])
+
+
+def more_folds(n: int, k: int) -> int:
+    """Return how many folds to cut anew, so that rows held out twice show how far models disagree.
+
+    The more models, the better their average; but where there are many rows, time counts for more.
+    """
+    return 5 if n * k < FEW else 2
 
 
 def _cut(rows: Rows, n_folds: int, seed: int) -> list[tuple[Indices, Indices]]:
     """Return folds, or none if a draw leaves one without rows or a model with nothing to learn."""
     try:
-        found = Parts(rows, split_folds(rows, n_folds, seed))
+        return _checked(rows, split_folds(rows, n_folds, seed)).splits
     except ValueError:
         return []
-    return [] if found.trouble() else found.splits
 
 
-def _checked(found: Parts) -> Parts:
-    trouble = found.trouble()
-    if trouble is not None:
-        raise ValueError(f"{trouble}: use fewer folds, other groups or more rows")
+def _checked(rows: Rows, splits: list[tuple[Indices, Indices]]) -> Parts:
+    """Return parts that each have something to learn and something to look at."""
+    found = Parts(rows, splits, len(splits))
+    found.check()
     return found
 
 

@@ -22,7 +22,7 @@ from refinecal._ensemble import Ensemble
 from refinecal._inputs import check_known, check_rows, check_table
 from refinecal._keywords import check_keywords
 from refinecal._predictions import is_frozen, mended, predictions_of, shown
-from refinecal._rows import Parts, Rows, joined, parts
+from refinecal._rows import Parts, Rows, joined, more_folds, parts
 from refinecal._training.kinds import fresh, last_of
 from refinecal._training.parameters import unset_defaults
 from refinecal._training.trained import Trained
@@ -31,8 +31,6 @@ from refinecal.integrations.sklearn import refit as train_again
 from refinecal.stopping import RefinementMonitor
 
 __all__ = ["RefineThenCalibrateClassifier"]
-
-TWICE_BELOW = 100_000  # rows times classes; "auto" cuts folds twice over
 
 
 class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -67,9 +65,9 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         The part held out if it is done once, stratified by label, or whole groups if ``groups`` are given.
     n_folds : int, splitter, None or "auto", default "auto"
         Hold out each of so many folds in turn, and average the models so made; a splitter of scikit-learn
-        gets the rows in the order in which they came. ``None`` holds out once. "auto" takes 5 folds, and
-        cuts them twice over if rows times classes are fewer than 100 000: ten models. ``candidates`` are
-        compared on the first five.
+        gets the rows in the order in which they came. ``None`` holds out once. "auto" takes 5 folds, then 5
+        that are cut anew, or 2 if rows times classes are 20 000 or more: ten models, or seven.
+        ``candidates`` are compared on the first five.
     refit : bool, default False
         Train once more on all rows, for the chosen number of steps and with the chosen candidate, and
         predict with that one model.
@@ -206,18 +204,17 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         if X_val is None:
             pairs: Sequence[tuple[Rows, Rows]]
-            several = rows.n * len(classes) < TWICE_BELOW and not self.refit
-            rounds = 2 if several else 1
-            pairs = parts(rows, self.n_folds, self.validation_fraction, seed, rounds)
+            n_more = 0 if self.refit else more_folds(rows.n, len(classes))
+            pairs = parts(rows, self.n_folds, self.validation_fraction, seed, n_more)
             everything = rows.in_order(rows.repeats())
         else:
             val = check_rows(X_val, y_val, sample_weight_val, None, "_val").keyed()
             check_known(val.y, classes)
             pairs = [(rows.in_order(rows.repeats()), val.in_order(val.repeats()))]
             everything = joined(*pairs[0])
-        n_rounds = pairs.n_rounds if isinstance(pairs, Parts) else 1
-        models, vals, history = self._choose(pairs, n_rounds, seed)
-        ensemble = self._calibrate(models, vals, n_rounds, classes)
+        n_first = pairs.n_first if isinstance(pairs, Parts) else 1
+        models, vals, history = self._choose(pairs, n_first, seed)
+        ensemble = self._calibrate(models, vals, n_first, classes)
         if self.refit:
             models = [self._again(models, everything, classes, seed)]
             ensemble = Ensemble(ensemble.calibrator, (np.arange(len(classes)),), len(classes))
@@ -227,17 +224,16 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
     # ---- choosing ---------------------------------------------------------------------------------------
 
     def _choose(
-        self, pairs: Sequence[tuple[Rows, Rows]], n_rounds: int, seed: int
+        self, pairs: Sequence[tuple[Rows, Rows]], n_first: int, seed: int
     ) -> tuple[list[Trained], list[Rows], list[dict[str, float]]]:
         """Return the models of the candidate that is best on average, their validation rows, all records.
 
-        Candidates are compared on the folds of the first round; the chosen one is trained on all.
+        Candidates are compared on the first folds; the chosen one is trained on all.
         """
         best: list[Trained] = []
         best_value, winner = math.nan, 0
         history: list[dict[str, float]] = []
         vals: dict[int, Rows] = {}
-        size = len(pairs) // n_rounds
 
         def train(number: int, params: Mapping[str, Any], folds: range) -> list[Trained]:
             """Train a candidate on some folds."""
@@ -252,26 +248,26 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
 
         candidates = self._candidates()
         for number, params in enumerate(candidates):
-            models = train(number, params, range(size))
+            models = train(number, params, range(n_first))
             sizes = [model.size for model in models]
             value = float(np.average([model.value for model in models], weights=sizes))
             if not best or models[0].monitor.metric.better(value, best_value):
                 best, best_value, winner = models, value, number
-        best += train(winner, candidates[winner], range(size, len(pairs)))
+        best += train(winner, candidates[winner], range(n_first, len(pairs)))
         return best, [vals[fold] for fold in range(len(pairs))], history
 
     def _calibrate(
-        self, models: list[Trained], vals: list[Rows], n_rounds: int, classes: NDArray[Any]
+        self, models: list[Trained], vals: list[Rows], n_first: int, classes: NDArray[Any]
     ) -> Ensemble:
         """Return one calibrator for all models, and what makes their mean sharp enough."""
         known = [model.columns(classes) for model in models]
         if len(models) == 1 and len(known[0]) == len(classes):
             return Ensemble(models[0].monitor.calibrator, tuple(known), len(classes))
         if any(model.smoothing for model in models):
-            smoothing = sum(val.n for val in vals[: len(vals) // n_rounds])
+            smoothing = sum(val.n for val in vals[:n_first])
             models[:] = [replace(model, smoothing=smoothing) for model in models]
         held_out = [model.held_out(val, classes) for model, val in zip(models, vals, strict=True)]
-        return Ensemble.fit(held_out, known, self.calibrator, classes, n_rounds)
+        return Ensemble.fit(held_out, known, self.calibrator, classes, n_first)
 
     def _candidates(self) -> Sequence[dict[str, Any]]:
         given = {} if self.candidates is None else self.candidates

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._checks import warn
-from refinecal._rows import Parts, Rows, hold_out, parts
+from refinecal._rows import AUTO_FOLDS, Parts, Rows, hold_out, more_folds, parts
 from refinecal.tabular._leakage import Leak, find_leaks
 from refinecal.tabular._names import shorten
 
@@ -24,7 +24,6 @@ SEEN = 0.05  # part of the test rows of another table that may be in the trainin
 REPEATED = 0.2  # and of test rows of the same table
 FEW_FEATURES = 3  # with so few, rows are often equal
 MOST_RARE = 3  # classes that are named
-TWICE_BELOW = 20_000  # rows times classes; there is time to cut folds twice over
 LEAST_ROWS = 20  # with a label: fewer cannot be trained on, validated on and calibrated by
 
 
@@ -96,16 +95,19 @@ def prepare(
         test, rows = rows.take(places), rows.take(kept)
         _warn_if_seen(rows, test, REPEATED)
         refit = options.refit
-    few = whole.n * len(schema.classes) < TWICE_BELOW
-    rounds = 2 if few and options.tune == 1 else 1
+    n_more = more_folds(whole.n, len(schema.classes)) if options.tune == 1 else 0
 
-    def cut(rows: Rows, seed: int, rounds: int) -> Parts:
-        return parts(rows, options.folds, options.validation_fraction, seed, rounds)
+    def cut(rows: Rows, seed: int, n_more: int) -> Parts:
+        return parts(rows, options.folds, options.validation_fraction, seed, n_more)
 
     # Another seed each time, else the same draw would decide twice.
-    pairs = cut(rows, options.seed + 1, 1 if refit else rounds)
+    pairs = cut(rows, options.seed + 1, 0 if refit else n_more)
     _check_classes(schema, per_class, pairs)
-    everything = cut(whole, options.seed + 2, rounds) if refit else None
+    everything = None
+    if (
+        refit
+    ):  # on test rows the first models show how far they disagree, so that many rows need no more
+        everything = cut(whole, options.seed + 2, n_more if n_more == AUTO_FOLDS else 0)
     leaks = find_leaks(rows)
     for message in shorten({leak.column: leak.message(schema.target) for leak in leaks}):
         warn(message)
@@ -114,7 +116,7 @@ def prepare(
 
 def _check_classes(schema: Schema, per_class: NDArray[np.int64], pairs: Parts) -> None:
     """Refuse classes with fewer rows than there are folds, or that some models would never see."""
-    folds = len(pairs) // pairs.n_rounds
+    folds = pairs.n_first
     rare = np.flatnonzero((per_class < folds) | ~pairs.know(len(per_class)))
     if folds == 1 or not rare.size:
         return

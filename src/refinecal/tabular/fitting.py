@@ -148,7 +148,7 @@ def fit(data: Data, options: Options, workshop: Workshop, watcher: Watcher | Non
     if data.everything is not None:
         params = candidates[outcomes[CHOSEN_BY].candidate]
         delivered = [trainer.unit(data.everything, params, None, i) for i in range(n_final)]
-        ensemble = _ensemble(delivered, CHOSEN_BY, data, options, data.everything.n_rounds)
+        ensemble = _ensemble(delivered, CHOSEN_BY, data, options, data.everything.n_first)
         if len(units) > 1:  # on test rows, which none of the first models has seen
             logits = [unit.test_logits(CHOSEN_BY, data.k) for unit in units]
             disagreement = outcomes[CHOSEN_BY].ensemble.disagreement(logits)
@@ -196,7 +196,7 @@ def _outcomes(
 
 
 def _outcome(name: str, units: list[Unit], data: Data, options: Options) -> Outcome:
-    ensemble = _ensemble(units, name, data, options, data.pairs.n_rounds)
+    ensemble = _ensemble(units, name, data, options, data.pairs.n_first)
     single, before, after = {}, None, None
     if data.test is not None:
         logits = [unit.test_logits(name, data.k) for unit in units]
@@ -210,14 +210,14 @@ def _outcome(name: str, units: list[Unit], data: Data, options: Options) -> Outc
 
 
 def _ensemble(
-    units: list[Unit], metric: str, data: Data, options: Options, n_rounds: int
+    units: list[Unit], metric: str, data: Data, options: Options, n_first: int
 ) -> Ensemble:
     """Return the models as one; how far they disagree is measured on test rows, if they have not seen any."""
     held_out = [unit.held_out(metric, data.k) for unit in units]
     has_test = units[0].choices[metric].test_logits is not None
     new = [unit.test_logits(metric, data.k) for unit in units] if has_test else []
     known = [unit.known for unit in units]
-    return Ensemble.fit(held_out, known, options.calibrator, range(data.k), n_rounds, new)
+    return Ensemble.fit(held_out, known, options.calibrator, range(data.k), n_first, new)
 
 
 # ---- training ----------------------------------------------------------------------------------------------

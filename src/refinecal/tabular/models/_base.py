@@ -66,7 +66,7 @@ class TableModel(ABC):
     step_name: ClassVar[str] = "round"
     file_name: ClassVar[str]
     default_steps: ClassVar[int] = 1000
-    default_patience: ClassVar[int | None] = 100
+    default_patience: ClassVar[int | None] = 50
 
     n_classes: int
     n_features: int

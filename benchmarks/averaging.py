@@ -1,0 +1,228 @@
+"""What stopping by refinement is worth where models are averaged: ``python -m benchmarks.averaging``.
+
+Every table is split as for ``benchmarks.one_command``. Five folds of the training rows give five models,
+each stopped on log loss and on refinement in the same training. Both are judged on the new rows: the models
+one by one, and averaged, both calibrated the same way.
+"""
+
+import argparse
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from joblib import Parallel, delayed
+from scipy import stats
+
+from benchmarks.machine import this_machine
+from benchmarks.one_command.cases import cut, score
+from benchmarks.one_command.contestants import TARGET
+from refinecal._ensemble import Ensemble, HeldOut, all_classes, mean_of
+from refinecal._rows import Rows, parts
+from refinecal._softmax import log_softmax
+from refinecal._training.parameters import DEFAULTS
+from refinecal.stopping import RefinementMonitor
+from refinecal.tabular.models import get_model
+from refinecal.tabular.schema import Schema
+
+RESULTS = Path(__file__).parent / "results"
+REGIMES: dict[str, tuple[str, dict[str, Any]]] = {
+    "XGBoost, learning rate 0.1": ("xgboost", {"learning_rate": 0.1}),
+    "XGBoost, its own defaults": ("xgboost", {}),
+    "XGBoost, our defaults": ("xgboost", DEFAULTS["xgboost"]),
+    "LightGBM, its own defaults": ("lightgbm", {}),
+}
+METRICS = ("log_loss", "refinement")
+WAYS = ("one model", "average", "average, temperature", "average, auto")
+
+
+def run_case(file: Path, split: int, regime: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the losses on new rows of all ways, stopped by each metric."""
+    warnings.simplefilter("ignore")
+    train, new = (
+        pa.Table.from_pandas(part, preserve_index=False) for part in cut(file, split, options.rows)
+    )
+    schema = Schema.infer(train, TARGET)
+    rows = Rows(schema.encode(train), schema.labels(train)).keyed()
+    X_new, y_new, k = schema.encode(new), schema.labels(new), len(schema.classes)
+    kind, params = REGIMES[regime]
+    held_out: dict[str, list[HeldOut]] = {metric: [] for metric in METRICS}
+    on_new: dict[str, list[np.ndarray]] = {metric: [] for metric in METRICS}
+    steps: dict[str, list[int]] = {metric: [] for metric in METRICS}
+    known = []
+    for ours, val in parts(rows, 5, 0.2, split):
+        known.append(np.unique(ours.y))
+        y, y_val = (np.searchsorted(known[-1], part.y) for part in (ours, val))
+        monitor = RefinementMonitor(also=["log_loss"], patience=options.patience, stop_on="all")
+        model = get_model(kind).train(
+            ours.X,
+            y,
+            val.X,
+            y_val,
+            n_classes=len(known[-1]),
+            monitor=monitor,
+            max_steps=options.rounds,
+            params=params,
+            n_threads=1,
+        )
+        for metric in METRICS:
+            step = monitor.bests[metric].step
+            logits = [all_classes(model.logits(X, step), known[-1], k) for X in (val.X, X_new)]
+            held_out[metric].append(HeldOut(logits[0], val.y, None, val.places))
+            on_new[metric].append(logits[1])
+            steps[metric].append(step)
+    losses: dict[str, dict[str, float]] = {}
+    for metric in METRICS:
+        losses[metric] = judge(held_out[metric], on_new[metric], known, y_new, k)
+    entropy = score(y_new, np.full((len(y_new), k), 1 / k))["entropy"]
+    about = {"table": file.stem, "split": split, "regime": regime, "n_train": rows.n}
+    mean_steps = {metric: float(np.mean(found)) for metric, found in steps.items()}
+    return about | {"entropy": entropy, "losses": losses, "steps": mean_steps}
+
+
+def judge(
+    held_out: list[HeldOut],
+    on_new: list[np.ndarray],
+    known: list[np.ndarray],
+    y_new: np.ndarray,
+    k: int,
+) -> dict[str, float]:
+    """Return the log loss on new rows of each way to use the models; one model is calibrated, too."""
+
+    def loss(probs: np.ndarray) -> float:
+        return score(y_new, probs)["log_loss"]
+
+    fitted = {
+        name: Ensemble.fit(held_out, known, name, range(k)) for name in ("temperature", "auto")
+    }
+    singles = [
+        loss(Ensemble.fit([part], [cols], "temperature", range(k)).predict_proba([logits]))
+        for part, cols, logits in zip(held_out, known, on_new, strict=True)
+    ]
+    plain = mean_of([np.exp(log_softmax(each)) for each in on_new], known)
+    averaged = {
+        f"average, {name}": loss(each.predict_proba(on_new)) for name, each in fitted.items()
+    }
+    return {"one model": float(np.mean(singles)), "average": loss(plain), **averaged}
+
+
+# ---- what the cases show -----------------------------------------------------------------------------------
+
+
+def gains(done: list[dict[str, Any]], regime: str, way: str) -> dict[str, float]:
+    """Return by how much refinement changes the normalised loss, table by table."""
+    found: dict[str, list[float]] = {}
+    for case in done:
+        if case["regime"] == regime:
+            by = {metric: case["losses"][metric][way] for metric in METRICS}
+            change = (by["refinement"] - by["log_loss"]) / case["entropy"]
+            found.setdefault(case["table"], []).append(change)
+    return {table: float(np.mean(values)) for table, values in found.items()}
+
+
+def relative(done: list[dict[str, Any]], regime: str, way: str) -> float:
+    """Return the median over tables of the change relative to the loss by log loss."""
+    sums: dict[str, list[float]] = {}
+    for case in done:
+        if case["regime"] == regime:
+            by = [case["losses"][metric][way] for metric in METRICS]
+            old = sums.setdefault(case["table"], [0.0, 0.0])
+            sums[case["table"]] = [old[0] + by[0], old[1] + by[1]]
+    return float(np.median([after / before - 1 for before, after in sums.values()]))
+
+
+def summary(done: list[dict[str, Any]]) -> str:
+    """Return one line per regime and way."""
+    lines = [
+        "| regime | | tables | better on | mean change | 95 % interval | median, relative |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for regime in REGIMES:
+        for way in WAYS:
+            values = 100 * np.array(list(gains(done, regime, way).values()))
+            if len(values) < 2:
+                continue
+            half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
+            mean = values.mean()
+            lines.append(
+                f"| {regime} | {way} | {len(values)} | {np.sum(values < 0)} | {mean:+.3f} | "
+                f"{mean - half:+.3f} to {mean + half:+.3f} | {relative(done, regime, way):+.2%} |"
+            )
+    return "\n".join(lines)
+
+
+def details(done: list[dict[str, Any]]) -> str:
+    """Return the change on every table, averaged and calibrated by temperature."""
+    lines = [f"| | {' | '.join(REGIMES)} |", "| --- |" + " ---: |" * len(REGIMES)]
+    found = {regime: gains(done, regime, "average, temperature") for regime in REGIMES}
+    for table in sorted({case["table"] for case in done}):
+        cells = [f"{100 * found[regime].get(table, np.nan):+.3f}" for regime in REGIMES]
+        lines.append(f"| {table} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def page(done: list[dict[str, Any]], options: argparse.Namespace) -> str:
+    """Return everything as Markdown."""
+    machine = this_machine()
+    text = [
+        "# Stopping by refinement, where models are averaged",
+        f"`make averaging DATA=folder`: tables cut to {options.rows:,} rows at most, a quarter of which are "
+        "new, two splits. Five models, one per fold, each stopped on log loss and on refinement in the same "
+        f"training (at most {options.rounds:,} rounds, patience {options.patience}). Log loss on new rows "
+        "divided by the entropy of their labels; changes, refinement minus log loss, are in hundredths of "
+        "that: negative is in favour of refinement. Intervals are over tables (Student's t). One model is "
+        "calibrated by temperature, and the mean of five such losses is taken; an average is as it is, or "
+        "calibrated, both ways of stopping alike.",
+        summary(done),
+        "By table, averaged and calibrated by temperature:",
+        details(done),
+        f"{machine.processor}; {machine.listed}.",
+    ]
+    return "\n\n".join(text) + "\n"
+
+
+def main() -> None:
+    """Run what has not been run yet, one line of JSON per case, and write the page."""
+    parser = argparse.ArgumentParser("python -m benchmarks.averaging", description=__doc__)
+    add = parser.add_argument
+    add("--data", type=Path, required=True, help="folder of Parquet files, target last")
+    add("--only", nargs="+", help="names of tables")
+    add("--regimes", nargs="+", choices=REGIMES, default=list(REGIMES))
+    add("--splits", type=int, default=2)
+    add("--rows", type=int, default=20_000, help="larger tables are cut to this many rows")
+    add("--rounds", type=int, default=1000)
+    add("--patience", type=int, default=50)
+    add("--workers", type=int, default=-1, help="processes; by default all cores")
+    add("--out", type=Path, default=RESULTS, help="folder for averaging.jsonl and averaging.md")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    file = options.out / "averaging.jsonl"
+    done = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    seen = {(case["table"], case["split"], case["regime"]) for case in done}
+    tables = sorted(options.data.glob("*.parquet"), key=lambda path: path.stat().st_size)
+    todo = [
+        (table, split, regime)
+        for split in range(options.splits)
+        for regime in options.regimes
+        for table in tables
+        if (table.stem, split, regime) not in seen
+        and (not options.only or table.stem in options.only)
+    ]
+    workers = Parallel(n_jobs=options.workers, return_as="generator_unordered")
+    for case in workers(delayed(run_case)(*each, options) for each in todo):
+        with file.open("a") as lines:
+            lines.write(json.dumps(case) + "\n")
+        done.append(case)
+        change = {
+            way: case["losses"]["refinement"][way] - case["losses"]["log_loss"][way] for way in WAYS
+        }
+        shown = ", ".join(f"{way} {value:+.4f}" for way, value in change.items())
+        print(case["table"], case["split"], case["regime"], shown, flush=True)
+    (options.out / "averaging.md").write_text(page(done, options), encoding="utf-8")
+    print(summary(done))
+
+
+if __name__ == "__main__":
+    main()
