@@ -39,9 +39,14 @@ def demo(
     voice = Voice(as_json, quiet, verbose)
     table = write_digits(out)
     voice.say("1. Handwritten digits, 8 x 8 pixels, from scikit-learn: which of ten is it?", "bold")
-    voice.say(f"   refinecal fit {shown(table)} --target digit --model {MODEL}\n")
+    voice.say(f"   refinecal fit {shown(table)} --target digit --model {MODEL} --folds 5\n")
     order = Order(
-        table, "digit", out / RUN, Options(MODEL, seed=seed), overwrite=True, restart=True
+        table,
+        "digit",
+        out / RUN,
+        Options(MODEL, folds=5, seed=seed),
+        overwrite=True,
+        restart=True,
     )
     with voice.listening(), Progress(voice, MODEL) as progress:
         show_it = partial(show_data, voice, table)

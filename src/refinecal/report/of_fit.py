@@ -28,7 +28,6 @@ from refinecal.tabular.judgement import (
     name_of,
     order,
     what_to_do,
-    with_error,
 )
 from refinecal.tabular.run import REPORT
 
@@ -159,10 +158,9 @@ def gain_section(fit: Fit, judged: Judgement) -> Section:
     ]
     note = "Each row adds one thing to the row before it; standard errors are over test rows."
     table = Table("Test log loss, one thing at a time", columns, rows, note)
-    total = with_error(judged.level)
     text = [
-        f"From one model that is stopped on validation loss to what is delivered: {total}.",
-        delivered(fit),
+        "From one model that is stopped on validation loss, as is usual, to what is delivered: what each "
+        "thing adds, on the test rows."
     ]
     return Section("Where the gain comes from", text, (table,))
 

@@ -247,13 +247,15 @@ def how_sure(judged: Judgement) -> str:
 def delivered(fit: Fit) -> str:
     """Say which rows the delivered models have seen, and what the estimate therefore means."""
     m, n = len(fit.delivered), f"{fit.data.n_delivered:,}".replace(",", "\u202f")
-    models = f"the average of {m} models, each trained on a part of" if m > 1 else "a model of"
-    if fit.data.everything is not None:
-        rest = "the test rows too. What is said of test rows is of models that had not seen them"
-        return f"Delivered: {models} all {n} rows, {rest}; with more rows it should be no worse."
-    if fit.data.test is not None:
-        return f"Delivered: {models} {n} rows, none of them test rows."
-    return f"Delivered: {models} all {n} rows."
+    models = f"the average of {m} models trained on" if m > 1 else "one model trained on"
+    if fit.data.everything is None:
+        rest = "" if fit.data.test is None else ", none of them test rows"
+        return f"Delivered: {models} {n} rows{rest}."
+    judged = f"{len(fit.units)} models that had" if len(fit.units) > 1 else "a model that had"
+    return (
+        f"Delivered: {models} all {n} rows. The test loss is of {judged} not seen the test rows; with more "
+        "rows, expect no worse."
+    )
 
 
 def calibrated_by(fit: Fit) -> str:
