@@ -41,6 +41,9 @@ X_DIGITS, Y_DIGITS = (part[:700] for part in load_digits(return_X_y=True))
 BOOSTING = HistGradientBoostingClassifier(max_leaf_nodes=5, learning_rate=0.4)
 
 
+STEP = f"{type(BOOSTING).__name__.lower()}__random_state"
+
+
 def model(estimator=BOOSTING, **options):
     usual = {"max_steps": 100, "patience": 5, "random_state": 0, "n_folds": None}
     usual |= {"calibrator": "temperature"}
@@ -271,6 +274,21 @@ def test_folds_are_cut_twice_over_and_candidates_compared_on_the_first_five():
         for inner in fitted.estimators_
     )
     assert fitted.pool_beta_ > 1
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_each_model_has_a_seed_of_its_own():
+    """Else all would draw the same columns and rows, and err in common."""
+    own = clone(BOOSTING).set_params(random_state=7)
+    line = make_pipeline(StandardScaler(), own)
+    for estimator, name in ((own, "random_state"), (line, STEP)):
+        fitted = model(estimator, n_folds=3, max_steps=2).fit(X_CANCER, Y_CANCER)
+        assert [inner.get_params()[name] for inner in fitted.estimators_] == [7, 8, 9]
+    unset = model(n_folds=3, max_steps=2).fit(X_CANCER, Y_CANCER).estimators_
+    seeds = [inner.random_state for inner in unset]
+    assert seeds == [seeds[0], seeds[0] + 1, seeds[0] + 2]
+    free = model(n_folds=2, max_steps=2, random_state=None).fit(X_CANCER, Y_CANCER).estimators_
+    assert [inner.random_state for inner in free] == [None, None]
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -32,6 +32,8 @@ from refinecal.stopping import RefinementMonitor
 
 __all__ = ["RefineThenCalibrateClassifier"]
 
+SEEDS = ("random_state", "random_seed", "seed")
+
 
 class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Train long, keep the step of smallest refinement error, calibrate, average.
@@ -75,7 +77,8 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         Give ``XGBClassifier`` a learning rate of 0.1 and ``colsample_bynode=0.6``, if they are not set:
         better than the library's defaults on most of 49 tables. What is set is never changed.
     random_state : int, RandomState or None
-        For the split, and for the estimator if it has none of its own.
+        For the split, and for the estimator if it has none of its own. Each of several models gets a seed of
+        its own: the estimator's, or this one's, plus the number of its fold.
 
     Attributes
     ----------
@@ -240,7 +243,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             models = []
             for fold in folds:
                 rows, vals[fold] = pairs[fold]
-                model = self._train(params, rows, vals[fold], (seed + fold) % 2**31)
+                model = self._train(params, rows, vals[fold], seed, fold)
                 where = {"candidate": number} | ({} if len(pairs) == 1 else {"fold": fold})
                 history.extend(where | record for record in model.monitor.history)
                 models.append(model)
@@ -288,7 +291,9 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             )
         return found
 
-    def _train(self, params: Mapping[str, Any], rows: Rows, val: Rows, seed: int) -> Trained:
+    def _train(
+        self, params: Mapping[str, Any], rows: Rows, val: Rows, seed: int, fold: int
+    ) -> Trained:
         """Train one candidate on one fold, back to its best step."""
         monitor = RefinementMonitor(
             self.metric,
@@ -299,7 +304,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         base = last_of(self._base())
         monitor.classes = known = base.classes_ if is_frozen(base) else np.unique(rows.y)
         model = train(
-            self._new(params, seed),
+            self._new(params, seed, fold),
             rows.X,
             rows.y,
             val.X,
@@ -326,20 +331,22 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             size=val.total,
         )
 
-    def _new(self, params: Mapping[str, Any], seed: int) -> Any:
-        """Return a new estimator with these parameters, seeded if this one is."""
+    def _new(self, params: Mapping[str, Any], seed: int, fold: int = 0) -> Any:
+        """Return a new estimator with these parameters, seeded if this one is; another seed for each fold."""
         model = fresh(self._base())
         model.set_params(**{name: clone(value, safe=False) for name, value in params.items()})
         if self.tuned_defaults:
             last = last_of(model)
             last.set_params(**unset_defaults(last))
-        if self.random_state is not None and not is_frozen(last_of(model)):
-            unset = [
-                name
-                for name, value in model.get_params().items()
-                if value is None and (name == "random_state" or name.endswith("__random_state"))
-            ]
-            model.set_params(**dict.fromkeys(unset, seed))
+        if is_frozen(last_of(model)):
+            return model
+        for name, value in model.get_params().items():
+            if name.rsplit("__", 1)[-1] not in SEEDS:
+                continue
+            if isinstance(value, numbers.Integral):
+                model.set_params(**{name: (int(value) + fold) % 2**31})
+            elif value is None and self.random_state is not None and name.endswith("random_state"):
+                model.set_params(**{name: (seed + fold) % 2**31})
         return model
 
     def _base(self) -> Any:
