@@ -2,7 +2,8 @@
 
 Every table is split as for ``benchmarks.one_command``. Five folds of the training rows give five models,
 each stopped on log loss and on refinement in the same training. Both are judged on the new rows: the models
-one by one, and averaged, both calibrated the same way.
+one by one, and averaged, both calibrated the same way. For the models stopped on refinement, several ways to
+calibrate and to average them are compared.
 """
 
 import argparse
@@ -19,7 +20,15 @@ from scipy import stats
 from benchmarks.machine import this_machine
 from benchmarks.one_command.cases import cut, score
 from benchmarks.one_command.contestants import TARGET
-from refinecal._ensemble import Ensemble, HeldOut, all_classes, mean_of
+from refinecal._ensemble import (
+    TYPICAL,
+    Disagreement,
+    Ensemble,
+    HeldOut,
+    all_classes,
+    mean_of,
+    sharpened,
+)
 from refinecal._rows import Rows, parts
 from refinecal._softmax import log_softmax
 from refinecal._training.parameters import DEFAULTS
@@ -36,6 +45,7 @@ REGIMES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 METRICS = ("log_loss", "refinement")
 WAYS = ("one model", "average", "average, temperature", "average, auto")
+OURS = "one calibrator, mean, sharpened"
 
 
 def run_case(file: Path, split: int, regime: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -78,8 +88,9 @@ def run_case(file: Path, split: int, regime: str, options: argparse.Namespace) -
         losses[metric] = judge(held_out[metric], on_new[metric], known, y_new, k)
     entropy = score(y_new, np.full((len(y_new), k), 1 / k))["entropy"]
     about = {"table": file.stem, "split": split, "regime": regime, "n_train": rows.n}
+    pools = pool(held_out["refinement"], on_new["refinement"], known, y_new, k)
     mean_steps = {metric: float(np.mean(found)) for metric, found in steps.items()}
-    return about | {"entropy": entropy, "losses": losses, "steps": mean_steps}
+    return about | {"entropy": entropy, "losses": losses, "pools": pools, "steps": mean_steps}
 
 
 def judge(
@@ -106,6 +117,42 @@ def judge(
         f"average, {name}": loss(each.predict_proba(on_new)) for name, each in fitted.items()
     }
     return {"one model": float(np.mean(singles)), "average": loss(plain), **averaged}
+
+
+def pool(
+    held_out: list[HeldOut],
+    on_new: list[np.ndarray],
+    known: list[np.ndarray],
+    y_new: np.ndarray,
+    k: int,
+) -> dict[str, dict[str, float]]:
+    """Return what each way to calibrate and to average models comes to on new rows.
+
+    Sharpened by as much as they disagree there, as ``refinecal fit`` sees on test rows, or as is typical.
+    """
+    together = Ensemble.fit(held_out, known, "auto", range(k))
+    apart = [
+        Ensemble.fit([part], [cols], "auto", range(k))
+        for part, cols in zip(held_out, known, strict=True)
+    ]
+    probs = {
+        "one calibrator": [
+            together.calibrated(each, cols) for each, cols in zip(on_new, known, strict=True)
+        ],
+        "one each": [own.predict_proba([each]) for own, each in zip(apart, on_new, strict=True)],
+    }
+    found = {}
+    for name, each in probs.items():
+        mean, beta = mean_of(each, known), Disagreement.of(each).sharpening(len(each))
+        logs = np.mean([np.log(np.maximum(p, 1e-9)) for p in each], axis=0)
+        found[f"{name}, mean"] = mean
+        found[f"{name}, mean, sharpened"] = sharpened(mean, beta)
+        found[f"{name}, mean, sharpened as is typical"] = sharpened(
+            mean, TYPICAL.sharpening(len(each))
+        )
+        found[f"{name}, geometric mean"] = np.exp(log_softmax(logs))
+    names = ("log_loss", "beta", "beta_error")
+    return {name: {key: score(y_new, each)[key] for key in names} for name, each in found.items()}
 
 
 # ---- what the cases show -----------------------------------------------------------------------------------
@@ -153,6 +200,35 @@ def summary(done: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def pools(done: list[dict[str, Any]], regime: str) -> str:
+    """Return how ways to calibrate and average differ from ours in one regime."""
+    some = [case for case in done if case["regime"] == regime]
+    lines = [
+        f"| {regime} | better than ours on | mean difference | 95 % interval | β within noise of 1 |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for name in some[0]["pools"] if some else ():
+        by_table: dict[str, list[float]] = {}
+        for case in some:
+            ours, theirs = (case["pools"][way]["log_loss"] for way in (OURS, name))
+            by_table.setdefault(case["table"], []).append((theirs - ours) / case["entropy"])
+        values = 100 * np.array([np.mean(each) for each in by_table.values()])
+        half = (
+            stats.t.ppf(0.975, len(values) - 1) * stats.sem(values) if len(values) > 1 else np.nan
+        )
+        found = [case["pools"][name] for case in some]
+        within = np.mean([abs(p["beta"] - 1) <= 1.96 * p["beta_error"] for p in found])
+        mean = values.mean()
+        rest = f"{mean:+.3f} | {mean - half:+.3f} to {mean + half:+.3f}"
+        if name == OURS:
+            lines.append(f"| **{name}** | | | | {within:.0%} |")
+        else:
+            lines.append(
+                f"| {name} | {np.sum(values < 0)} of {len(values)} | {rest} | {within:.0%} |"
+            )
+    return "\n".join(lines)
+
+
 def details(done: list[dict[str, Any]]) -> str:
     """Return the change on every table, averaged and calibrated by temperature."""
     lines = [f"| | {' | '.join(REGIMES)} |", "| --- |" + " ---: |" * len(REGIMES)]
@@ -176,6 +252,11 @@ def page(done: list[dict[str, Any]], options: argparse.Namespace) -> str:
         "calibrated by temperature, and the mean of five such losses is taken; an average is as it is, or "
         "calibrated, both ways of stopping alike.",
         summary(done),
+        "How to calibrate and average five models stopped on refinement: one calibrator for all, fitted to "
+        "what each says of the rows held out of it, or one each; the mean of probabilities, as it is, "
+        "sharpened by as much as models disagree on the new rows (no label is used), sharpened as is "
+        "typical, or the geometric mean. Differences to ours are as above; negative is better than ours.",
+        *(pools(done, regime) for regime in REGIMES),
         "By table, averaged and calibrated by temperature:",
         details(done),
         f"{machine.processor}; {machine.listed}.",

@@ -63,6 +63,8 @@ def test_ways_to_stop_are_compared_where_models_are_averaged(folder):
     for case in found:
         for metric in averaging.METRICS:
             assert case["losses"][metric].keys() == set(averaging.WAYS)
+        assert averaging.OURS in case["pools"]
+        assert all(0 < pool["log_loss"] < 1.2 for pool in case["pools"].values())
     assert "| classes2 |" in (folder / "out/averaging.md").read_text(encoding="utf-8")
 
 
@@ -108,7 +110,7 @@ def made(table, split, name, loss, promised=None, beta=1.0, seconds=1.0):
         "brier": loss,
         "beta": beta,
         "beta_error": 0.1,
-        "cpu": {"fit": seconds},
+        "cpu": {"fit": seconds, "predict": 0.1},
         "promised": {} if promised is None else {"loss": promised, "error": 0.04},
     }
 

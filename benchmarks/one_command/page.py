@@ -66,8 +66,8 @@ def summary(done: Cases) -> str:
     """Return one line per contestant."""
     lines = [
         f"| | tables | loss | Brier | against {YARDSTICK} | better on | β within noise of 1 | promise kept | "
-        f"time, {LARGE:,} rows and more | time, fewer |",
-        "| --- |" + " ---: |" * 9,
+        f"time, {LARGE:,} rows and more | time, fewer | predict, s |",
+        "| --- |" + " ---: |" * 10,
     ]
     for name in names_of(done):
         losses = by_table(done, name, loss_of)
@@ -84,6 +84,7 @@ def summary(done: Cases) -> str:
             part(done, name, calibrated),
             part(done, name, kept),
             *(ratio(done, name, large) for large in (True, False)),
+            f"{np.median([c['cpu']['predict'] for c in done if c['contestant'] == name]):.2f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -157,9 +158,10 @@ def page(done: Cases, options: Namespace) -> str:
         "is the inverse temperature that would have been best for the new rows. A promise is the test loss "
         "that a contestant reports together with an error: kept if the loss on new rows is within 1.96 "
         "standard errors of both. Time is processor time of the fit relative to that of "
-        f"{YARDSTICK}: median and most; `refinecal fit` includes the start of Python, reading the file and "
-        f"writing the report. Plain boosters: {FOLDS} folds, at most {ROUNDS:,} rounds, early stopping after "
-        f"{PATIENCE}; 0.1 is LightGBM's default rate.",
+        f"{YARDSTICK}, median and most, and that of predicting the new rows, median; `refinecal fit` "
+        "includes the start of Python, reading the file and writing the report. Plain boosters: "
+        f"{FOLDS} folds, at most {ROUNDS:,} rounds, early stopping after {PATIENCE}; 0.1 is LightGBM's "
+        "default rate.",
         summary(done),
         details(done),
         f"{machine.processor}; {machine.listed}, xgboost {xgb.__version__}.",
