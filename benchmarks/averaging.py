@@ -21,13 +21,11 @@ from benchmarks.machine import this_machine
 from benchmarks.one_command.cases import cut, score
 from benchmarks.one_command.contestants import TARGET
 from refinecal._ensemble import (
-    TYPICAL,
     Disagreement,
     Ensemble,
     HeldOut,
     all_classes,
-    mean_of,
-    sharpened,
+    average,
 )
 from refinecal._rows import Rows, parts
 from refinecal._softmax import log_softmax
@@ -105,14 +103,16 @@ def judge(
     def loss(probs: np.ndarray) -> float:
         return score(y_new, probs)["log_loss"]
 
+    n = sum(len(part.y) for part in held_out)
     fitted = {
         name: Ensemble.fit(held_out, known, name, range(k)) for name in ("temperature", "auto")
     }
+    fitted = {name: each.sharpen(each.disagreement(on_new), n) for name, each in fitted.items()}
     singles = [
         loss(Ensemble.fit([part], [cols], "temperature", range(k)).predict_proba([logits]))
         for part, cols, logits in zip(held_out, known, on_new, strict=True)
     ]
-    plain = mean_of([np.exp(log_softmax(each)) for each in on_new], known)
+    plain = average([np.exp(log_softmax(each)) for each in on_new], known)
     averaged = {
         f"average, {name}": loss(each.predict_proba(on_new)) for name, each in fitted.items()
     }
@@ -128,7 +128,7 @@ def pool(
 ) -> dict[str, dict[str, float]]:
     """Return what each way to calibrate and to average models comes to on new rows.
 
-    Sharpened by as much as they disagree there, as ``refinecal fit`` sees on test rows, or as is typical.
+    Sharpened as far as they disagree there, as ``refinecal fit`` sees on test rows.
     """
     together = Ensemble.fit(held_out, known, "auto", range(k))
     apart = [
@@ -137,20 +137,20 @@ def pool(
     ]
     probs = {
         "one calibrator": [
-            together.calibrated(each, cols) for each, cols in zip(on_new, known, strict=True)
+            together.calibrate(each, cols) for each, cols in zip(on_new, known, strict=True)
         ],
         "one each": [own.predict_proba([each]) for own, each in zip(apart, on_new, strict=True)],
     }
+    n = sum(len(part.y) for part in held_out)
     found = {}
     for name, each in probs.items():
-        mean, beta = mean_of(each, known), Disagreement.of(each).sharpening(len(each))
-        logs = np.mean([np.log(np.maximum(p, 1e-9)) for p in each], axis=0)
+        mean, prior = average(each, known), np.log(together.frequencies)
+        beta = Disagreement.measure(each, together.frequencies).sharpening(len(each), n)
         found[f"{name}, mean"] = mean
-        found[f"{name}, mean, sharpened"] = sharpened(mean, beta)
-        found[f"{name}, mean, sharpened as is typical"] = sharpened(
-            mean, TYPICAL.sharpening(len(each))
+        found[f"{name}, mean, sharpened"] = np.exp(
+            log_softmax(beta * np.log(np.maximum(mean, 1e-300)) + (1 - beta) * prior)
         )
-        found[f"{name}, geometric mean"] = np.exp(log_softmax(logs))
+        found[f"{name}, geometric mean"] = average(each, known, None)
     names = ("log_loss", "beta", "beta_error")
     return {name: {key: score(y_new, each)[key] for key in names} for name, each in found.items()}
 
@@ -254,8 +254,8 @@ def page(done: list[dict[str, Any]], options: argparse.Namespace) -> str:
         summary(done),
         "How to calibrate and average five models stopped on refinement: one calibrator for all, fitted to "
         "what each says of the rows held out of it, or one each; the mean of probabilities, as it is, "
-        "sharpened by as much as models disagree on the new rows (no label is used), sharpened as is "
-        "typical, or the geometric mean. Differences to ours are as above; negative is better than ours.",
+        "sharpened as far as models disagree on the new rows (no label is used), or the "
+        "geometric mean. Differences to ours are as above; negative is better than ours.",
         *(pools(done, regime) for regime in REGIMES),
         "By table, averaged and calibrated by temperature:",
         details(done),

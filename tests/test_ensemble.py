@@ -1,23 +1,28 @@
 """Several models as one: their mean, and how sharp it should be."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit, log_softmax, softmax
+from scipy.stats import gmean
 
 import refinecal as rc
 from refinecal._ensemble import (
     MOST,
+    PRIOR_ROWS,
     Disagreement,
     Ensemble,
     HeldOut,
     all_classes,
-    mean_of,
-    sharpened,
+    average,
 )
 
 VARIANCES = st.floats(1e-6, 1e3)
+EVEN = np.array([0.5, 0.5])
+BOTH = np.array([0, 1])
 
 
 def models(rng, n=40_000, m=5, own=0.7, shared=0.3):
@@ -28,90 +33,108 @@ def models(rng, n=40_000, m=5, own=0.7, shared=0.3):
     return y.astype(int), truth + noise
 
 
+def two_columns(odds):
+    """Return the probabilities of two classes."""
+    return np.stack([expit(-odds), expit(odds)], axis=1)
+
+
 # ---- how sharp ---------------------------------------------------------------------------------------------
 
 
-@given(VARIANCES, VARIANCES, st.integers(1, 100))
-def test_the_mean_of_more_models_is_sharper_up_to_a_limit(common, own, m):
-    found = Disagreement(common, own)
+@given(VARIANCES, VARIANCES, st.integers(1, 100), st.floats(1, 1e6))
+def test_the_mean_of_more_models_is_sharper_up_to_a_limit(shared, own, m, n):
+    found = Disagreement(shared, own)
     beta = found.sharpening(m)
     assert 1 <= beta <= found.sharpening(m + 1) <= MOST
-    assert beta <= 1 + own / common + 1e-9
     if beta < MOST:  # what a calibrated model shrinks by, over what the mean has to be shrunk by
-        shrunk, shrunk_mean = common / (common + own), common / (common + own / m)
-        assert beta == pytest.approx(shrunk_mean / shrunk)
+        one, mean = shared / (shared + own), shared / (shared + own / m)
+        assert beta == pytest.approx(mean / one)
+    assert found.sharpening(m, n) - 1 == pytest.approx((beta - 1) * n / (n + PRIOR_ROWS))
 
 
 def test_models_that_agree_need_no_sharpening():
     probs = softmax(np.random.default_rng(0).normal(size=(50, 3)), axis=1)
-    assert Disagreement.of([probs] * 4).sharpening(4) == pytest.approx(1)
-    flat = np.full((50, 3), 1 / 3)
-    assert Disagreement.of([flat, flat]).sharpening(2) == 1  # neither common nor own
+    assert Disagreement.measure([probs] * 4, np.ones(3) / 3).sharpening(4) == pytest.approx(1)
+    shares = np.array([0.2, 0.3, 0.5])
+    same = np.tile(shares, (50, 1))
+    assert Disagreement.measure([same, same], shares).sharpening(2) == 1  # neither shared nor own
 
 
-@pytest.mark.parametrize("own", [0.3, 0.7, 1.2])
+@pytest.mark.parametrize("own", [0.3, 0.6, 0.9])
 @pytest.mark.parametrize("m", [2, 5, 10])
 def test_sharpening_is_what_labels_would_ask_for(own, m):
     """Without a label, about the inverse temperature that labels of many new rows call best."""
-    rng = np.random.default_rng(0)
-    y, odds = models(rng, m=m, own=own)
+    y, odds = models(np.random.default_rng(0), m=m, own=own)
     beta = rc.decompose(y, logits=odds[0]).beta  # of a single model
-    probs = [np.stack([expit(-beta * each), expit(beta * each)], axis=1) for each in odds]
-    mean = np.mean(probs, axis=0)
-    asked = rc.decompose(y, mean).beta
-    found = Disagreement.of(probs).sharpening(m)
+    probs = [two_columns(beta * each) for each in odds]
+    asked = rc.decompose(y, np.mean(probs, axis=0)).beta
+    found = Disagreement.measure(probs, EVEN).sharpening(m)
     assert abs(found - asked) < 0.25 * (asked - 1)
-    better = rc.metrics.log_loss(y, sharpened(mean, found))
-    assert better < rc.metrics.log_loss(y, mean)
 
 
 def test_disagreement_does_not_depend_on_how_many_models_show_it():
-    rng = np.random.default_rng(1)
-    _, odds = models(rng, m=20)
-    probs = [np.stack([expit(-each), expit(each)], axis=1) for each in odds]
-    two, all_ = Disagreement.of(probs[:2]), Disagreement.of(probs)
+    _, odds = models(np.random.default_rng(1), m=20)
+    probs = [two_columns(each) for each in odds]
+    two, all_ = Disagreement.measure(probs[:2], EVEN), Disagreement.measure(probs, EVEN)
     assert two.own == pytest.approx(all_.own, rel=0.2)  # the shares of classes are less sure
     assert two.sharpening(20) == pytest.approx(all_.sharpening(20), rel=0.05)
 
 
 def test_a_weight_is_a_repetition():
     rng = np.random.default_rng(2)
-    probs = softmax(rng.normal(size=(2, 30, 4)), axis=2)
+    probs, shares = softmax(rng.normal(size=(2, 30, 4)), axis=2), np.ones(4) / 4
     weights = rng.integers(0, 4, 30)
-    repeated = Disagreement.of(np.repeat(probs, weights, axis=1))
-    weighted = Disagreement.of(probs, weights.astype(float))
+    repeated = Disagreement.measure(np.repeat(probs, weights, axis=1), shares)
+    weighted = Disagreement.measure(probs, shares, weights.astype(float))
     assert weighted.own == pytest.approx(repeated.own)
-    assert weighted.common == pytest.approx(repeated.common)
+    assert weighted.shared == pytest.approx(repeated.shared)
 
 
 def test_probabilities_of_zero_do_not_break_it():
     probs = np.array([[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]])
-    beta = Disagreement.of([probs, probs[::-1]]).sharpening(2)
-    assert 1 <= beta <= MOST
+    assert 1 <= Disagreement.measure([probs, probs[::-1]], EVEN).sharpening(2) <= MOST
 
 
 # ---- the mean ----------------------------------------------------------------------------------------------
 
 
-def test_a_model_has_no_say_of_classes_that_it_does_not_know():
+def test_a_model_does_not_count_for_classes_that_it_does_not_know():
     probs = [np.array([[0.2, 0.3, 0.5]]), np.array([[0.6, 0.4, 0.0]])]
-    found = mean_of(probs, [np.arange(3), np.array([0, 1])])
-    expected = np.array([[0.4, 0.35, 0.5]]) / 1.25
-    assert found == pytest.approx(expected)
-    assert mean_of(probs, [np.arange(3)] * 2) == pytest.approx(np.array([[0.4, 0.35, 0.25]]))
+    some = [np.arange(3), BOTH]
+    assert average(probs, some) == pytest.approx(np.array([[0.4, 0.35, 0.5]]) / 1.25)
+    assert average(probs, [np.arange(3)] * 2) == pytest.approx(np.array([[0.4, 0.35, 0.25]]))
+    geometric = np.array([[np.sqrt(0.12), np.sqrt(0.12), 0.5]])
+    assert average(probs, some, None) == pytest.approx(geometric / geometric.sum())
 
 
-@given(st.integers(1, 5), st.integers(2, 6), st.floats(0.5, 2), st.integers(0, 2**32 - 1))
-def test_sharpened_probabilities_sum_to_one_in_the_same_order(n, k, beta, seed):
-    probs = softmax(3 * np.random.default_rng(seed).normal(size=(n, k)), axis=1)
-    found = sharpened(probs, beta)
-    assert found.sum(axis=1) == pytest.approx(1)
-    assert np.array_equal(np.argsort(found, axis=1), np.argsort(probs, axis=1))
-    assert found == pytest.approx(softmax(beta * np.log(probs), axis=1))
+class AsTheyAre:
+    """A calibrator of one's own, of models that are calibrated."""
+
+    def predict_proba(self, probs):
+        return probs
 
 
-def test_impossible_stays_impossible():
-    assert sharpened(np.array([[0.0, 0.25, 0.75]]), 2.0) == pytest.approx(np.array([[0, 0.1, 0.9]]))
+def ensemble(m, frequencies, beta):
+    return Ensemble(AsTheyAre(), (np.arange(len(frequencies)),) * m, frequencies, beta)
+
+
+@given(st.floats(1, MOST), st.integers(0, 2**32 - 1))
+def test_the_mean_is_sharpened_relative_to_the_class_frequencies(beta, seed):
+    rng = np.random.default_rng(seed)
+    shares = np.array([0.1, 0.3, 0.6])
+    logs = np.log(softmax(rng.normal(size=(4, 6, 3)), axis=2))
+    found = ensemble(4, shares, beta).predict_proba(logs)
+    mean = np.exp(logs).mean(axis=0)
+    expected = shares * (mean / shares) ** beta
+    assert found == pytest.approx(expected / expected.sum(axis=1, keepdims=True))
+    flat = np.log(np.tile(shares, (4, 2, 1)))  # a model that knows nothing stays so
+    assert ensemble(4, shares, beta).predict_proba(flat) == pytest.approx(np.exp(flat[0]))
+
+
+def test_models_are_taken_one_by_one():
+    logs = np.log(softmax(np.random.default_rng(0).normal(size=(3, 5, 2)), axis=2))
+    found = ensemble(3, EVEN, 1.2)
+    assert np.array_equal(found.predict_proba(iter(logs)), found.predict_proba(list(logs)))
 
 
 def test_logits_of_all_classes():
@@ -141,21 +164,19 @@ def parts_of(odds, y, n_models, size=5):
 def test_rows_held_out_twice_show_how_far_models_disagree(m):
     """As new rows do, which all models have something to say of."""
     y, odds = models(np.random.default_rng(3), n=20_000, m=m)
-    known, classes = [np.array([0, 1])] * m, np.array([0, 1])
-    twice = Ensemble.fit(parts_of(odds, y, m), known, "temperature", classes, 5)
-    new = [all_classes(each, np.array([0, 1]), 2) for each in odds]
-    shown = Ensemble.fit(parts_of(odds, y, m), known, "temperature", classes, 5, new)
-    assert twice.calibrator.beta_ == shown.calibrator.beta_
-    assert twice.beta == pytest.approx(shown.beta, rel=0.04)
-    assert twice.calibrator.n_samples_ == len(y)  # each row once
-    probs = twice.predict_proba(new)
+    found = Ensemble.fit(parts_of(odds, y, m), [BOTH] * m, "temperature", BOTH, 5)
+    assert found.calibrator.n_samples_ == len(y)  # each row once
+    assert found.frequencies == pytest.approx(np.bincount(y) / len(y))
+    new = [all_classes(each, BOTH, 2) for each in odds]
+    shown = found.sharpen(found.disagreement(new), len(y))
+    assert found.beta == pytest.approx(shown.beta, rel=0.04)
+    probs = found.predict_proba(new)
     assert rc.decompose(y, probs).beta == pytest.approx(1, abs=0.05)
 
 
 def test_weights_count_rows_held_out_twice():
     """Rows of weight 0 are not looked at."""
     y, odds = models(np.random.default_rng(5), n=2000, m=7)
-    known, classes = [np.array([0, 1])] * 7, np.array([0, 1])
     weights = np.tile([1.0, 0.0], 1000)
     wild = odds * np.where(weights > 0, 1, np.random.default_rng(6).normal(0, 9, odds.shape))
 
@@ -165,15 +186,44 @@ def test_weights_count_rows_held_out_twice():
             for p in parts_of(odds, y, 7)
             for w in [weights[p.places][kept[p.places]]]
         ]
-        return Ensemble.fit(parts, known, "temperature", classes, 5)
+        return Ensemble.fit(parts, [BOTH] * 7, "temperature", BOTH, 5)
 
     all_rows, counted = fitted(wild, weights >= 0), fitted(odds, weights > 0)
     assert all_rows.beta == pytest.approx(counted.beta)
     assert all_rows.calibrator.beta_ == pytest.approx(counted.calibrator.beta_)
+    assert all_rows.frequencies == pytest.approx(counted.frequencies)
 
 
-def test_one_round_takes_what_is_typical():
+def test_what_no_row_shows_is_left_to_the_geometric_mean():
     y, odds = models(np.random.default_rng(4), n=1000)
-    known = [np.array([0, 1])] * 5
-    found = Ensemble.fit(parts_of(odds, y, 5), known, "temperature", np.array([0, 1]))
-    assert 1.05 < found.beta < 1.09
+    found = Ensemble.fit(parts_of(odds, y, 5), [BOTH] * 5, "temperature", BOTH)
+    assert found.beta is None
+    logits = [all_classes(each, BOTH, 2) for each in odds]
+    by_hand = gmean([found.calibrator.predict_proba_logits(each) for each in logits], axis=0)
+    by_hand /= by_hand.sum(axis=1, keepdims=True)
+    assert found.predict_proba(logits) == pytest.approx(by_hand)
+    same = Ensemble.fit(parts_of(odds[[0] * 5], y, 5), [BOTH] * 5, "temperature", BOTH)
+    one = same.calibrator.predict_proba_logits(logits[0])
+    assert same.predict_proba([logits[0]] * 5) == pytest.approx(one)  # models that agree
+
+
+@pytest.mark.parametrize("n", [80, 300, 1500])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_labels_that_are_noise_make_nothing_sure(n):
+    """Models of noise disagree in all they say: sharpened, it must not cost much."""
+    from xgboost import XGBClassifier
+
+    worse = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(n, 5)), rng.integers(0, 2, n)
+        fitted = rc.RefineThenCalibrateClassifier(
+            XGBClassifier(n_jobs=1), calibrator="temperature", max_steps=40, random_state=0
+        ).fit(X, y)
+        new = rng.normal(size=(2000, 5))
+        probs = fitted.predict_proba(new)
+        fitted._ensemble = replace(fitted._ensemble, beta=1.0)
+        plain = fitted.predict_proba(new)
+        losses = [-np.log(each).mean() for each in (probs, plain)]  # of labels that are even
+        worse.append(losses[0] - losses[1])
+    assert np.mean(worse) < 0.01

@@ -1,16 +1,17 @@
-"""Several models as one: one calibrator for all, the mean of their probabilities, one temperature for it.
+"""Several models as one: one calibrator for all of them, the mean of their probabilities, sharpened.
 
-The mean of calibrated models is less sure than it may be: what they err in separately cancels. How much
-sharper it should be follows from how far they disagree on rows that none of them was trained on, without
-labels. Let the calibrated log-odds of each model be a common part and an error of its own. A calibrated
-model has shrunk its log-odds by common / (common + own), in variances; the mean of m models would have to be
-shrunk by common / (common + own / m) only. The quotient is the inverse temperature that the mean needs.
+The mean of calibrated models is under-confident: errors that they do not share cancel. How much sharper it
+should be follows from how far models disagree on rows that none of them was trained on; labels are not
+needed. Take the log-odds of a calibrated model, relative to the class frequencies, as a part that all models
+share, of variance c, and an error of its own, of variance o. To be calibrated, the model has shrunk them by
+c / (c + o); the mean of m models needs to be shrunk by c / (c + o / m) only. The quotient of the two is the
+inverse temperature that the mean needs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,10 @@ from refinecal.decomposition import decompose
 
 UNKNOWN = -30.0  # log-probability of a class that a model does not know, before calibration
 SMALLEST = 1e-9  # probability whose logarithm counts
-MOST = 2.0  # inverse temperature of a mean
+MOST = 1.5  # inverse temperature of a mean
+PRIOR_ROWS = (
+    300  # so many rows halve the sharpening: calibrators fitted to few are not to be relied on
+)
 
 Floats = NDArray[Any]
 
@@ -32,36 +36,37 @@ Floats = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """Variances of calibrated log-odds on new rows: what models have in common, and what each has alone."""
+    """Variances of calibrated log-odds on new rows: of what models share, and of what each has alone."""
 
-    common: float
+    shared: float
     own: float
 
     @classmethod
-    def of(cls, probs: Sequence[Floats], weights: Floats | None = None) -> Disagreement:
-        """Measure it on calibrated probabilities ``(n, k)`` of several models for the same new rows."""
-        logs = np.log(np.maximum(np.stack(probs), SMALLEST))
+    def measure(
+        cls, probs: Sequence[Floats], frequencies: Floats, weights: Floats | None = None
+    ) -> Disagreement:
+        """Compare the calibrated probabilities ``(n, k)`` of several models for the same new rows."""
+        prior = np.log(np.maximum(frequencies, SMALLEST))
+        logs = np.log(np.maximum(np.stack(probs), SMALLEST)) - prior
         mean = logs.mean(axis=0)
-        shares = np.exp(log_softmax(mean))
+        shares = np.exp(log_softmax(mean + prior))
 
         def variance(logs: Floats) -> float:
             """Return the mean over rows of the variance over classes, each with its share."""
-            centred = logs - np.sum(shares * logs, axis=1, keepdims=True)
-            return float(np.average(np.sum(shares * centred**2, axis=1), weights=weights))
+            centered = logs - np.sum(shares * logs, axis=1, keepdims=True)
+            return float(np.average(np.sum(shares * centered**2, axis=1), weights=weights))
 
         m = len(logs)
         own = float(np.mean([variance(each - mean) for each in logs])) * m / (m - 1)
-        return cls(variance(mean) - own / m, own)
+        return cls(max(variance(mean) - own / m, 0.0), own)
 
-    def sharpening(self, m: int) -> float:
-        """Return the inverse temperature that the mean of ``m`` models needs."""
-        common, rest = max(self.common, 0.0), self.own / m
-        if m == 1 or not common + rest > 0:
+    def sharpening(self, m: int, n: float = np.inf) -> float:
+        """Return the inverse temperature of the mean of ``m`` models, calibrated by ``n`` rows."""
+        rest = self.shared + self.own / m
+        if m == 1 or not rest > 0:
             return 1.0
-        return min((common + self.own) / (common + rest), MOST)
-
-
-TYPICAL = Disagreement(common=1.0, own=0.09)  # the median of tables, where it cannot be measured
+        asked = min((self.shared + self.own) / rest, MOST)
+        return float(1 + (asked - 1) / (1 + PRIOR_ROWS / n))
 
 
 # ---- what models say of rows that were held out ------------------------------------------------------------
@@ -90,29 +95,30 @@ def all_classes(logits: Floats, known: NDArray[np.int64], k: int) -> Floats:
     return wide
 
 
-def fit_calibrator(parts: Sequence[HeldOut], calibrator: Any, classes: Any) -> Any:
-    """Return one calibrator for all models: fitted to what each says of the rows held out of it."""
-    weights = [part.weights for part in parts if part.weights is not None]
-    return decompose(
-        np.concatenate([part.y for part in parts]),
-        logits=np.concatenate([part.logits for part in parts]),
-        calibrator=calibrator,
-        sample_weight=np.concatenate(weights) if weights else None,
-        classes=classes,
-    ).calibrator
-
-
 # ---- the models together -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """The calibrator of several models, the columns that each knows, and how sharp their mean is."""
+    """Several models, calibrated and averaged.
+
+    Attributes
+    ----------
+    calibrator
+        One for all of them.
+    known : tuple of ndarray
+        The columns of the classes that each model knows.
+    frequencies : ndarray of shape (k,)
+        Of the classes; the mean is sharpened relative to them.
+    beta : float or None
+        The inverse temperature of the mean. ``None`` if it is not known how far models disagree: then the
+        mean is the geometric one, which is sharper where they do.
+    """
 
     calibrator: Any
     known: tuple[NDArray[np.int64], ...]
-    k: int
-    beta: float = 1.0
+    frequencies: Floats
+    beta: float | None = 1.0
 
     @classmethod
     def fit(
@@ -122,71 +128,86 @@ class Ensemble:
         calibrator: Any,
         classes: Any,
         n_first: int | None = None,
-        new: Sequence[Floats] = (),
     ) -> Ensemble:
-        """Calibrate several models, and their mean.
+        """Calibrate models by what each says of the rows held out of it, and sharpen their mean.
 
         Parameters
         ----------
         held_out : sequence of HeldOut
             Of each model.
         known : iterable of ndarray
-            The columns that each model knows.
+            The columns of the classes that each model knows.
         calibrator
             As for :func:`decompose`.
         classes
             The labels, in the order of the columns.
         n_first : int, optional
-            The number of models of which each row was held out once; rows were held out of others again. By
-            default all.
-        new : sequence of ndarray, default ()
-            Logits ``(n, k)`` of each model for rows that none was trained on, if there are such rows.
+            Each row was held out of one of so many models, by default of one of all. If rows were held out
+            of later models too, they show how far models disagree.
         """
-        fitted = fit_calibrator(held_out[:n_first], calibrator, classes)  # each row once
-        found = cls(fitted, tuple(known), len(classes))
-        m = len(held_out)
-        return found.sharpened(found._disagreement(held_out, n_first, new).sharpening(m))
-
-    def sharpened(self, beta: float) -> Ensemble:
-        """Return the same models with another inverse temperature of their mean."""
-        return Ensemble(self.calibrator, self.known, self.k, beta)
-
-    def predict_proba(self, logits: Sequence[Floats]) -> Floats:
-        """Return probabilities from the logits ``(n, k)`` of each model."""
-        found = [
-            self.calibrated(each, known) for each, known in zip(logits, self.known, strict=True)
+        first = held_out[:n_first]
+        weights = [part.weights for part in first if part.weights is not None]
+        found = decompose(
+            np.concatenate([part.y for part in first]),
+            logits=np.concatenate([part.logits for part in first]),
+            calibrator=calibrator,
+            sample_weight=np.concatenate(weights) if weights else None,
+            classes=classes,
+        )
+        y = np.concatenate([part.y for part in first])
+        counts = [
+            np.sum(y == label) if not weights else np.concatenate(weights)[y == label].sum()
+            for label in classes
         ]
-        return sharpened(mean_of(found, self.known), self.beta)
+        models = tuple(known)
+        ensemble = cls(found.calibrator, models, np.array(counts) / np.sum(counts))
+        if len(held_out) == 1:
+            return ensemble
+        if len(first) == len(held_out):
+            return replace(ensemble, beta=None)
+        disagreement = ensemble._disagreement_of_two(held_out, len(first))
+        return ensemble.sharpen(disagreement, float(np.sum(counts)))
 
-    def calibrated(self, logits: Floats, known: NDArray[np.int64]) -> Floats:
+    def sharpen(self, disagreement: Disagreement, n: float) -> Ensemble:
+        """Return the same models with a mean as sharp as their disagreement allows, if n rows calibrate."""
+        return replace(self, beta=disagreement.sharpening(len(self.known), n))
+
+    def predict_proba(self, logits: Iterable[Floats]) -> Floats:
+        """Return probabilities from the logits ``(n, k)`` of each model, taken one by one."""
+        pairs = zip(logits, self.known, strict=True)
+        found = average(
+            (self.calibrate(each, known) for each, known in pairs), self.known, self.beta
+        )
+        if self.beta in (None, 1):
+            return found
+        beta, prior = float(self.beta or 1), np.log(np.maximum(self.frequencies, SMALLEST))
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.exp(log_softmax(beta * np.log(found) + (1 - beta) * prior)))
+
+    def calibrate(self, logits: Floats, known: NDArray[np.int64]) -> Floats:
         """Return the calibrated probabilities of one model; 0 for classes that it does not know."""
         if isinstance(self.calibrator, Calibrator):
             probs = self.calibrator.predict_proba_logits(logits)
         else:
             probs = np.asarray(self.calibrator.predict_proba(np.exp(log_softmax(logits))))
-        if len(known) == self.k:
+        if len(known) == len(self.frequencies):
             return probs
         kept = np.zeros_like(probs)
         kept[:, known] = probs[:, known]
         return np.asarray(kept / np.maximum(kept.sum(axis=1, keepdims=True), SMALLEST))
 
-    def disagreement(self, logits: Sequence[Floats]) -> Disagreement:
-        """Return how far the models disagree on rows that none of them was trained on."""
+    def disagreement(self, logits: Sequence[Floats], weights: Floats | None = None) -> Disagreement:
+        """Measure how far models disagree on rows that none of them was trained on."""
         pairs = zip(logits, self.known, strict=True)
-        return Disagreement.of([self.calibrated(each, known) for each, known in pairs])
+        probs = [self.calibrate(each, known) for each, known in pairs]
+        return Disagreement.measure(probs, self.frequencies, weights)
 
-    def _disagreement(
-        self, held_out: Sequence[HeldOut], n_first: int | None, new: Sequence[Floats]
-    ) -> Disagreement:
-        """Measure it on new rows, or on rows that were held out of two models."""
-        if len(held_out) > 1 and len(new):
-            return self.disagreement(new)
-        if n_first is None or n_first == len(held_out):
-            return TYPICAL
+    def _disagreement_of_two(self, held_out: Sequence[HeldOut], n_first: int) -> Disagreement:
+        """Measure it on the rows that were held out of one of the first models and of one of the others."""
         probs, places = [], []
         for some in (slice(n_first), slice(n_first, None)):
             parts = list(zip(held_out, self.known, strict=True))[some]
-            probs.append(np.concatenate([self.calibrated(p.logits, known) for p, known in parts]))
+            probs.append(np.concatenate([self.calibrate(p.logits, known) for p, known in parts]))
             places.append(np.concatenate([part.places for part, _ in parts]))
         order = np.argsort(places[1], kind="stable")
         found = np.searchsorted(places[1], places[0], sorter=order)
@@ -196,28 +217,26 @@ class Ensemble:
         if held_out[0].weights is not None:
             given = [np.asarray(part.weights) for part in held_out[:n_first]]
             weights = np.concatenate(given)[in_both]
-        return Disagreement.of([probs[0][in_both], probs[1][second[in_both]]], weights)
+        both = [probs[0][in_both], probs[1][second[in_both]]]
+        return Disagreement.measure(both, self.frequencies, weights)
 
 
-def mean_of(probs: Sequence[Floats], known: Sequence[NDArray[np.int64]]) -> Floats:
-    """Return the mean of several models' probabilities ``(n, k)``.
+def average(
+    probs: Iterable[Floats], known: Sequence[NDArray[np.int64]], beta: float | None = 1.0
+) -> Floats:
+    """Return the mean of several models' probabilities ``(n, k)``; the geometric one if beta is ``None``.
 
-    A model has no say of classes that it does not know.
+    A model does not count for classes that it does not know.
     """
-    if len(probs) == 1:
-        return probs[0]
-    has_say = np.zeros((len(probs), 1, probs[0].shape[1]), dtype=bool)
-    for mask, columns in zip(has_say, known, strict=True):
-        mask[0, columns] = True
-    if has_say.all():
-        return np.asarray(np.mean(probs, axis=0))
-    total = np.where(has_say, np.stack(probs), 0).sum(axis=0) / np.maximum(has_say.sum(axis=0), 1)
-    return np.asarray(total / total.sum(axis=1, keepdims=True))
-
-
-def sharpened(probs: Floats, beta: float) -> Floats:
-    """Return probabilities to the power beta, scaled to sum to 1."""
-    if beta == 1:
-        return probs
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.exp(log_softmax(beta * np.log(probs))))
+    total: Any = 0.0
+    count: Any = 0
+    for each, columns in zip(probs, known, strict=True):
+        if len(known) == 1:
+            return each
+        values = each if beta is not None else np.log(np.maximum(each, SMALLEST))
+        counts = np.isin(np.arange(each.shape[1]), columns)
+        total, count = total + np.where(counts, values, 0), count + counts
+    means = np.asarray(total / np.maximum(count, 1))
+    if beta is None:
+        return np.asarray(np.exp(log_softmax(np.where(count > 0, means, -np.inf))))
+    return np.asarray(means / means.sum(axis=1, keepdims=True))

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 AUTO_FOLDS = 5
-FEW = 20_000  # rows times classes: below, all folds are cut twice over
+FEW = 20_000  # rows times classes: below, folds are repeated
 MOST_REPEATED = 4  # whole weights are repeated literally up to this many times the rows
 
 Indices = NDArray[np.int64]
@@ -192,7 +192,9 @@ def split_folds(rows: Rows, n_folds: Any, seed: int) -> list[tuple[Indices, Indi
     A splitter of the user's gets the table as it is.
     """
     if hasattr(n_folds, "split"):
-        return list(n_folds.split(rows.X, rows.y, rows.groups))
+        everything = np.arange(rows.n)
+        splits = n_folds.split(rows.X, rows.y, rows.groups)  # of indices, lists or masks
+        return [(everything[np.asarray(a)], everything[np.asarray(b)]) for a, b in splits]
     if rows.groups is not None:
         from sklearn.model_selection import StratifiedGroupKFold
 
@@ -215,8 +217,8 @@ def split_folds(rows: Rows, n_folds: Any, seed: int) -> list[tuple[Indices, Indi
 class Parts(Sequence[tuple[Rows, Rows]]):
     """Training and validation rows of each fold, made when they are asked for.
 
-    Every row is held out in one of the first ``n_first``; those that come after are of folds that were cut
-    anew. What a fold's model cannot know, because a class has too few rows, is not among its validation rows.
+    Each row is held out in one of the first ``n_first``; those that come after hold rows out again. What a
+    fold's model cannot know, because a class has too few rows, is not among its validation rows.
     """
 
     rows: Rows
@@ -264,7 +266,7 @@ class Parts(Sequence[tuple[Rows, Rows]]):
 def parts(rows: Rows, n_folds: Any, fraction: float, seed: int, n_more: int = 0) -> Parts:
     """Return the folds of a table, or the only split if ``n_folds`` is ``None``.
 
-    "auto" takes five folds, or as many as there can be, and then ``n_more`` of folds that are cut anew.
+    "auto" takes five folds, or as many as there can be, and then ``n_more`` folds of another random cut.
     """
     if n_folds is None:
         return _checked(rows, [hold_out(rows, fraction, seed)])
@@ -273,17 +275,17 @@ def parts(rows: Rows, n_folds: Any, fraction: float, seed: int, n_more: int = 0)
     for fewer in range(most_folds(rows, AUTO_FOLDS) or 1, 1, -1):
         first = _cut(rows, fewer, seed)
         if first:
-            more = _cut(rows, fewer, seed + 1)[:n_more] if n_more else []
-            return Parts(rows, first + more, fewer)
+            held_out = {val.tobytes() for _, val in first}
+            others = _cut(rows, fewer, seed + 1) if n_more else []
+            # Few groups may make the same folds again, and the same models.
+            more = [split for split in others if split[1].tobytes() not in held_out][:n_more]
+            return _checked(rows, first + more)
     return _checked(rows, [hold_out(rows, fraction, seed)])
 
 
-def more_folds(n: int, k: int) -> int:
-    """Return how many folds to cut anew, so that rows held out twice show how far models disagree.
-
-    The more models, the better their average; but where there are many rows, time counts for more.
-    """
-    return 5 if n * k < FEW else 2
+def is_small(n: int, k: int) -> bool:
+    """Tell whether n rows of k classes leave time for twice as many models."""
+    return n * k < FEW
 
 
 def _cut(rows: Rows, n_folds: int, seed: int) -> list[tuple[Indices, Indices]]:
@@ -296,9 +298,21 @@ def _cut(rows: Rows, n_folds: int, seed: int) -> list[tuple[Indices, Indices]]:
 
 def _checked(rows: Rows, splits: list[tuple[Indices, Indices]]) -> Parts:
     """Return parts that each have something to learn and something to look at."""
-    found = Parts(rows, splits, len(splits))
+    found = Parts(rows, splits, _n_first(splits))
     found.check()
     return found
+
+
+def _n_first(splits: list[tuple[Indices, Indices]]) -> int:
+    """Return how many of the splits hold out each row once, if those after them hold out no others."""
+    seen: set[int] = set()
+    for number, (_, val) in enumerate(splits):
+        rows = set(val.tolist())
+        if rows & seen:
+            rest = {row for _, later in splits[number:] for row in later.tolist()}
+            return number if rest <= seen else len(splits)
+        seen |= rows
+    return len(splits)
 
 
 # ---- tables ------------------------------------------------------------------------------------------------

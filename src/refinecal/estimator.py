@@ -22,10 +22,10 @@ from refinecal._ensemble import Ensemble
 from refinecal._inputs import check_known, check_rows, check_table
 from refinecal._keywords import check_keywords
 from refinecal._predictions import is_frozen, mended, predictions_of, shown
-from refinecal._rows import Parts, Rows, joined, more_folds, parts
+from refinecal._rows import AUTO_FOLDS, Parts, Rows, is_small, joined, parts
 from refinecal._training.kinds import fresh, last_of
 from refinecal._training.parameters import unset_defaults
-from refinecal._training.trained import Trained
+from refinecal._training.trained import Seen, Trained
 from refinecal.integrations.sklearn import is_iterative, train
 from refinecal.integrations.sklearn import refit as train_again
 from refinecal.stopping import RefinementMonitor
@@ -38,13 +38,13 @@ SEEDS = ("random_state", "random_seed", "seed")
 class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Train long, keep the step of smallest refinement error, calibrate, average.
 
-    A fifth of the rows is held out, in five turns. Each time the estimator is trained step by step
+    The rows are cut into folds, and each is held out in turn. The estimator is trained step by step
     (boosting rounds, or passes of models with ``partial_fit``) while the refinement error on the held-out
-    part is followed, and goes back to its best step. Of several ``candidates``, such as regularisation
-    strengths, the one with the smallest refinement error is kept. All models are calibrated together, by
-    what each says of the rows held out of it, and averaged; since what models err in separately cancels,
-    the average is sharpened by as much as they disagree on rows that were held out of two of them. The
-    result does not depend on the order of the rows.
+    fold is followed, and goes back to its best step. Of several ``candidates``, such as regularisation
+    strengths, the one with the smallest refinement error is kept. One calibrator is fitted to what each
+    model says of the rows held out of it, and the calibrated probabilities are averaged. Since errors that
+    models do not share cancel, the mean is then sharpened, as far as models disagree on rows that were held
+    out of two of them. The result does not depend on the order of the rows.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         The part held out if it is done once, stratified by label, or whole groups if ``groups`` are given.
     n_folds : int, splitter, None or "auto", default "auto"
         Hold out each of so many folds in turn, and average the models so made; a splitter of scikit-learn
-        gets the rows in the order in which they came. ``None`` holds out once. "auto" takes 5 folds, then 5
-        that are cut anew, or 2 if rows times classes are 20 000 or more: ten models, or seven.
-        ``candidates`` are compared on the first five.
+        gets the rows in the order in which they came. ``None`` holds out a part once. "auto" is repeated
+        5-fold cross-validation: 10 models, or 7 (5 folds and 2 more) if rows times classes are 20,000 or
+        more. ``candidates`` are compared on the first 5 folds.
     refit : bool, default False
         Train once more on all rows, for the chosen number of steps and with the chosen candidate, and
         predict with that one model.
@@ -77,8 +77,8 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         Give ``XGBClassifier`` a learning rate of 0.1 and ``colsample_bynode=0.6``, if they are not set:
         better than the library's defaults on most of 49 tables. What is set is never changed.
     random_state : int, RandomState or None
-        For the split, and for the estimator if it has none of its own. Each of several models gets a seed of
-        its own: the estimator's, or this one's, plus the number of its fold.
+        For the split, and for the estimator if it has none of its own. Each of several models gets another
+        seed: the number of its fold is added.
 
     Attributes
     ----------
@@ -87,7 +87,8 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
     calibrator_ : Calibrator
         Fitted on the held-out rows: one for all models.
     pool_beta_ : float
-        The inverse temperature of the average: 1 for a single model, above 1 for several.
+        The inverse temperature of the mean: 1 for a single model, more for models that disagree. ``None``
+        if rows are held out once only, which does not show how far they do: then the mean is geometric.
     best_step_ : int
         How many steps ``estimator_`` was trained for, counted from 1; 1 for models that are fitted once.
     best_params_ : dict
@@ -205,22 +206,25 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
                 f"y holds one class only, {shown(classes[0])}: there is nothing to learn"
             )
         seed = check_random_state(self.random_state).randint(2**31 - 1)
+        is_one = self.refit or is_frozen(last_of(self._base()))  # model in the end
+        pairs: Sequence[tuple[Rows, Rows]]
         if X_val is None:
-            pairs: Sequence[tuple[Rows, Rows]]
-            n_more = 0 if self.refit else more_folds(rows.n, len(classes))
+            n_more = AUTO_FOLDS if is_small(rows.n, len(classes)) else 2
+            n_more = 0 if is_one else n_more
             pairs = parts(rows, self.n_folds, self.validation_fraction, seed, n_more)
-            everything = rows.in_order(rows.repeats())
         else:
             val = check_rows(X_val, y_val, sample_weight_val, None, "_val").keyed()
             check_known(val.y, classes)
             pairs = [(rows.in_order(rows.repeats()), val.in_order(val.repeats()))]
-            everything = joined(*pairs[0])
         n_first = pairs.n_first if isinstance(pairs, Parts) else 1
-        models, vals, history = self._choose(pairs, n_first, seed)
-        ensemble = self._calibrate(models, vals, n_first, classes)
+        models, seen, history = self._choose(pairs, n_first, seed)
+        ensemble = self._calibrate(models, seen, n_first, classes)
         if self.refit:
+            everything = rows.in_order(rows.repeats()) if X_val is None else joined(*pairs[0])
             models = [self._again(models, everything, classes, seed)]
-            ensemble = Ensemble(ensemble.calibrator, (np.arange(len(classes)),), len(classes))
+        if is_one:
+            models = models[:1]
+            ensemble = replace(ensemble, known=(models[0].columns(classes),), beta=1.0)
         self._publish(models, ensemble, history, classes)
         return self
 
@@ -228,49 +232,49 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
 
     def _choose(
         self, pairs: Sequence[tuple[Rows, Rows]], n_first: int, seed: int
-    ) -> tuple[list[Trained], list[Rows], list[dict[str, float]]]:
-        """Return the models of the candidate that is best on average, their validation rows, all records.
+    ) -> tuple[list[Trained], list[Seen], list[dict[str, float]]]:
+        """Return the models of the candidate that is best on average, what they predict, and all records.
 
         Candidates are compared on the first folds; the chosen one is trained on all.
         """
-        best: list[Trained] = []
+        best: list[tuple[Trained, Seen]] = []
         best_value, winner = math.nan, 0
         history: list[dict[str, float]] = []
-        vals: dict[int, Rows] = {}
 
-        def train(number: int, params: Mapping[str, Any], folds: range) -> list[Trained]:
+        def train(number: int, params: Mapping[str, Any], folds: range) -> list[Any]:
             """Train a candidate on some folds."""
-            models = []
+            found = []
             for fold in folds:
-                rows, vals[fold] = pairs[fold]
-                model = self._train(params, rows, vals[fold], seed, fold)
+                rows, val = pairs[fold]
+                found.append(self._train(params, rows, val, seed, fold))
                 where = {"candidate": number} | ({} if len(pairs) == 1 else {"fold": fold})
-                history.extend(where | record for record in model.monitor.history)
-                models.append(model)
-            return models
+                history.extend(where | record for record in found[-1][0].monitor.history)
+            return found
 
         candidates = self._candidates()
         for number, params in enumerate(candidates):
-            models = train(number, params, range(n_first))
+            found = train(number, params, range(n_first))
+            models = [model for model, _ in found]
             sizes = [model.size for model in models]
             value = float(np.average([model.value for model in models], weights=sizes))
             if not best or models[0].monitor.metric.better(value, best_value):
-                best, best_value, winner = models, value, number
+                best, best_value, winner = found, value, number
         best += train(winner, candidates[winner], range(n_first, len(pairs)))
-        return best, [vals[fold] for fold in range(len(pairs))], history
+        return [model for model, _ in best], [seen for _, seen in best], history
 
     def _calibrate(
-        self, models: list[Trained], vals: list[Rows], n_first: int, classes: NDArray[Any]
+        self, models: list[Trained], seen: list[Seen], n_first: int, classes: NDArray[Any]
     ) -> Ensemble:
-        """Return one calibrator for all models, and what makes their mean sharp enough."""
+        """Return one calibrator for all models, and how sharp their mean is."""
         known = [model.columns(classes) for model in models]
-        if len(models) == 1 and len(known[0]) == len(classes):
-            return Ensemble(models[0].monitor.calibrator, tuple(known), len(classes))
         if any(model.smoothing for model in models):
-            smoothing = sum(val.n for val in vals[:n_first])
+            smoothing = sum(len(each.y) for each in seen[:n_first])
             models[:] = [replace(model, smoothing=smoothing) for model in models]
-        held_out = [model.held_out(val, classes) for model, val in zip(models, vals, strict=True)]
-        return Ensemble.fit(held_out, known, self.calibrator, classes, n_first)
+        held_out = [each.held_out(model, classes) for model, each in zip(models, seen, strict=True)]
+        found = Ensemble.fit(held_out, known, self.calibrator, classes, n_first)
+        if len(models) == 1 and len(known[0]) == len(classes):  # fitted to the very same
+            return replace(found, calibrator=models[0].monitor.calibrator)
+        return found
 
     def _candidates(self) -> Sequence[dict[str, Any]]:
         given = {} if self.candidates is None else self.candidates
@@ -293,7 +297,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
 
     def _train(
         self, params: Mapping[str, Any], rows: Rows, val: Rows, seed: int, fold: int
-    ) -> Trained:
+    ) -> tuple[Trained, Seen]:
         """Train one candidate on one fold, back to its best step."""
         monitor = RefinementMonitor(
             self.metric,
@@ -318,21 +322,22 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         if is_iterative(model) and monitor.best_step == self.max_steps:
             message = f"the best step is the last of {self.max_steps}: raise max_steps"
             warn(message, ConvergenceWarning)
-        like = predictions_of(model, val.X)
-        _, smoothing = mended(like, val.y, known)
-        return Trained(
+        predictions = predictions_of(model, val.X)
+        _, smoothing = mended(predictions, val.y, known)
+        trained = Trained(
             estimator=model,
             monitor=monitor,
             known=known,
-            like=like._replace(values=np.empty(0)),
+            like=predictions._replace(values=np.empty(0)),
             smoothing=smoothing,
             params=dict(params),
             n_steps=monitor.best_step,
             size=val.total,
         )
+        return trained, Seen(predictions, val.y, val.weights, val.places)
 
     def _new(self, params: Mapping[str, Any], seed: int, fold: int = 0) -> Any:
-        """Return a new estimator with these parameters, seeded if this one is; another seed for each fold."""
+        """Return a new estimator with these parameters, and a seed of its own for each fold."""
         model = fresh(self._base())
         model.set_params(**{name: clone(value, safe=False) for name, value in params.items()})
         if self.tuned_defaults:
@@ -341,12 +346,11 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         if is_frozen(last_of(model)):
             return model
         for name, value in model.get_params().items():
-            if name.rsplit("__", 1)[-1] not in SEEDS:
-                continue
-            if isinstance(value, numbers.Integral):
-                model.set_params(**{name: (int(value) + fold) % 2**31})
-            elif value is None and self.random_state is not None and name.endswith("random_state"):
+            word = name.rsplit("__", 1)[-1]
+            if value is None and word == "random_state":
                 model.set_params(**{name: (seed + fold) % 2**31})
+            elif fold and word in SEEDS and isinstance(value, numbers.Integral):
+                model.set_params(**{name: (int(value) + fold) % 2**31})
         return model
 
     def _base(self) -> Any:

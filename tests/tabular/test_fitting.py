@@ -13,7 +13,15 @@ from refinecal.evaluation import row_losses
 from refinecal.report.words import spaced
 from refinecal.tabular.data import Options, prepare
 from refinecal.tabular.fitting import TRACKED, draw_candidates, fit, plan
-from refinecal.tabular.judgement import how_sure, is_sure, judge, lead, what_to_do
+from refinecal.tabular.judgement import (
+    calibrated_by,
+    delivered,
+    how_sure,
+    is_sure,
+    judge,
+    lead,
+    what_to_do,
+)
 from refinecal.tabular.schema import Schema
 from refinecal.tabular.units import Unit, Workshop
 
@@ -99,7 +107,9 @@ def test_test_probabilities_are_means_of_models(tmp_path):
         plain.append(scipy.special.softmax(logits, axis=1))
         calibrated.append(ensemble.calibrator.predict_proba_logits(np.log(plain[-1])))
     np.testing.assert_allclose(found.chosen.before, np.mean(plain, axis=0), atol=1e-9)
-    expected = np.mean(calibrated, axis=0) ** ensemble.beta
+    shares = np.bincount(np.concatenate([unit.y for unit in found.units]))
+    shares = shares / shares.sum()
+    expected = shares * (np.mean(calibrated, axis=0) / shares) ** ensemble.beta
     expected /= expected.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(found.chosen.after, expected, atol=1e-9)
     assert ensemble.beta > 1
@@ -116,17 +126,88 @@ def test_the_delivered_models_have_seen_all_rows(tmp_path, refit):
         assert found.delivered is found.units
         assert found.ensemble is found.chosen.ensemble
         return
-    seen = {place for unit in found.delivered for place in unit.places}
-    assert seen == set(
-        range(data.n_delivered)
-    )  # each row was held out of some, and taught the others
-    for number, unit in enumerate(found.delivered):
-        train, val = data.everything[number]
-        assert set(train.places) | set(val.places) == seen
+    taught = [set(train.places) for train, _ in data.everything]
+    assert set.union(*taught) == set(range(data.n_delivered))
+    for unit, train in zip(found.delivered, taught, strict=True):
+        assert not train & set(unit.places)
+        assert len(train) + len(unit.places) == data.n_delivered
         assert unit.choices.keys() == {"refinement"}
         assert (
             unit.choices["refinement"].test_logits is None
         )  # nobody may look at rows that it has seen
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "the average of 10 models trained on all 400 rows. The test loss is of 5 models that"),
+        (
+            {"folds": 3},
+            "the average of 3 models trained on all 400 rows. The test loss is of 3 models",
+        ),
+        ({"folds": None}, "one model trained on 320 of 400 rows. The test loss is of a model that"),
+        (
+            {"refit": False},
+            "the average of 10 models trained on all 320 rows, none of them test rows.",
+        ),
+        ({"test_fraction": 0.0}, "the average of 10 models trained on all 400 rows."),
+        ({"tune": 2}, "the average of 10 models trained on all 400 rows. The test loss is of 5"),
+    ],
+    ids=str,
+)
+def test_what_is_delivered_is_said(tmp_path, options, expected):
+    assert f"Delivered: {expected}" in delivered(fitted(tmp_path, **options))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"calibrator": "temperature"}, "Calibrated by temperature scaling: temperature "),
+        ({"calibrator": "temperature", "folds": None}, "Calibrated by temperature scaling: temp"),
+        (
+            {"calibrator": "structured-matrix"},
+            "Calibrated by structured-matrix; the average of the",
+        ),
+        ({"folds": 3, "test_fraction": 0.0}, "; the models are averaged on the scale of log-odds."),
+    ],
+    ids=str,
+)
+def test_what_calibrates_is_said(tmp_path, options, expected):
+    found = fitted(tmp_path, **options)
+    said = calibrated_by(found)
+    assert expected in said
+    sharper = f"is sharpened by {(found.ensemble.beta or 1) - 1:.1%}, since they disagree."
+    assert (sharper in said) == (len(found.delivered) > 1 and found.ensemble.beta is not None)
+
+
+def test_the_loss_of_validation_rows(tmp_path):
+    found = fitted(tmp_path, folds=3, test_fraction=0.0)
+    losses = []
+    for unit in found.units:
+        probs = found.ensemble.calibrator.predict_proba_logits(
+            unit.held_out("refinement", 3).logits
+        )
+        losses.append(-np.log(probs[np.arange(len(unit.y)), unit.y]))
+    assert found.validation_loss == pytest.approx(np.concatenate(losses).mean())
+
+
+def test_weights_of_test_rows_count_where_models_are_compared(tmp_path):
+    """Rows of weight 0 may say what they like."""
+    table, test = mixed(300), mixed(100, seed=9)
+    schema = Schema.infer(table, "kind", weight="weight", drop=["family"])
+    zeros = mixed(80, seed=5).set_column(
+        table.schema.get_field_index("weight"), "weight", pa.array(np.zeros(80))
+    )
+    weight = test.schema.get_field_index("weight")
+    ones = test.set_column(weight, "weight", pa.array(np.ones(100)))
+    betas = []
+    for number, each in enumerate([ones, pa.concat_tables([ones, zeros])]):
+        options = Options(**FAST, folds=3)
+        data = prepare(table, schema, options, each)
+        workshop = Workshop(tmp_path / str(number))
+        workshop.open(plan(data, options), resume=False)
+        betas.append(fit(data, options, workshop).ensemble.beta)
+    assert betas[0] == pytest.approx(betas[1])
 
 
 def test_what_is_said_of_test_rows_is_of_models_that_have_not_seen_them(tmp_path):
@@ -145,11 +226,11 @@ def test_the_outcome_is_the_same_with_and_without_refitting(tmp_path):
 
 
 def test_metrics_that_choose_the_same_share_their_outcome(tmp_path):
-    found = fitted(tmp_path)
-    for first in found.outcomes.values():
-        for second in found.outcomes.values():
-            if first.steps == second.steps:
-                assert first.ensemble is second.ensemble
+    found = fitted(tmp_path, max_steps=1).outcomes  # there is but one step to choose
+    first = found["refinement"]
+    assert all(other.ensemble is first.ensemble for other in found.values())
+    assert [other.metric for other in found.values()] == ["refinement", *TRACKED]
+    assert len({other.value for other in found.values()}) > 1
 
 
 def test_a_test_table_is_used_whole(tmp_path):
@@ -237,15 +318,17 @@ class StopAt:
             raise Stops
 
 
-def test_an_interrupted_fit_is_gone_on_with(tmp_path):
+@pytest.mark.parametrize("stop", [4, 8], ids=["judged", "delivered"])
+def test_an_interrupted_fit_is_gone_on_with(tmp_path, stop):
     whole = fitted(tmp_path / "whole", folds=2, tune=3)
     with pytest.raises(Stops):
-        fitted(tmp_path / "cut", folds=2, tune=3, watcher=StopAt(4))
+        fitted(tmp_path / "cut", folds=2, tune=3, watcher=StopAt(stop))
     rest = StopAt(0)
     resumed = fitted(tmp_path / "cut", folds=2, tune=3, watcher=rest, resume=True)
-    assert rest.trained == [4, 5, 6, 7, 8]  # and the delivered ones
+    assert rest.trained == list(range(stop, 9))  # three times two, and two that are delivered
     assert resumed.chosen.value == whole.chosen.value
     np.testing.assert_array_equal(resumed.chosen.after, whole.chosen.after)
+    assert resumed.ensemble.beta == whole.ensemble.beta
 
 
 def test_resuming_something_else_is_refused(tmp_path):
@@ -325,10 +408,9 @@ def test_what_is_said_of_choosing_by_refinement(tmp_path):
         stages = [*judged.stages[:-1], replace(judged.stages[-1], change=change)]
         return how_sure(replace(judged, stages=stages))
 
-    assert "gained 0.0100 ± 0.0010 of it." in said(-0.01, 0.001)
-    assert "cost 0.0100 ± 0.0010 here." in said(0.01, 0.001)
-    assert "gained 0.0100 ± 0.0200 of it: chance would explain that." in said(-0.01, 0.02)
-    assert "lost 0.0100 ± 0.0200 of it: chance would explain that." in said(0.01, 0.02)
+    assert said(-0.01, 0.001).endswith("changed the loss by -0.0100 ± 0.0010.")
+    assert said(0.01, 0.001).endswith("changed the loss by +0.0100 ± 0.0010.")
+    assert said(-0.01, 0.02).endswith("changed the loss by -0.0100 ± 0.0200, within noise.")
     assert "Refinement and loss chose the same." in said(0.0, 0.0)
 
 

@@ -468,9 +468,13 @@ def edited(run, name, change):
             "calibrator that cannot be read",
         ),
         (lambda d: d.pop("calibrator"), "lacks a calibrator"),
-        (lambda d: d.update(beta=0), "its beta is no positive number"),
-        (lambda d: d.update(beta="1"), "its beta is no positive number"),
-        (lambda d: d.update(beta=float("nan")), "its beta is no positive number"),
+        (lambda d: d.update(beta=0), "or a positive beta"),
+        (lambda d: d.update(beta="1"), "or a positive beta"),
+        (lambda d: d.update(beta=float("nan")), "or a positive beta"),
+        (lambda d: d.pop("beta"), "or a positive beta"),
+        (lambda d: d.pop("frequencies"), "frequencies of the 3 classes"),
+        (lambda d: d.update(frequencies=[0.5, 0.5]), "frequencies of the 3 classes"),
+        (lambda d: d.update(frequencies=[0.5, -0.5, 1]), "frequencies of the 3 classes"),
     ],
 )
 def test_a_spoiled_description_is_refused(copy, change, message):

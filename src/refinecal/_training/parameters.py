@@ -18,16 +18,20 @@ OTHER_NAMES = {"learning_rate": "eta"}
 
 
 def unset_defaults(model: Any) -> dict[str, Any]:
-    """Return values for parameters that a user has left unset, as ``XGBClassifier`` leaves them: ``None``."""
-    found = DEFAULTS.get(library_of(model), {})
-    given = {name for name, value in model.get_params().items() if value is not None}
-    if model.get_params().get("booster") not in (None, "gbtree"):
-        return {}
-    return {
+    """Return values for what a user has left unset, which ``XGBClassifier`` tells by ``None``."""
+    params = model.get_params()
+    given = {name for name, value in params.items() if value is not None}
+    found = {
         name: value
-        for name, value in found.items()
-        if name in model.get_params() and not given & {name, OTHER_NAMES.get(name)}
+        for name, value in DEFAULTS.get(library_of(model), {}).items()
+        if name in params and not given & {name, OTHER_NAMES.get(name)}
     }
+    if params.get("booster") not in (None, "gbtree"):
+        return {}
+    samples = any(name.startswith("colsample_") for name in given)
+    if samples or params.get("tree_method") == "exact":  # shares multiply; not by node there
+        found.pop("colsample_bynode", None)
+    return found
 
 
 def takes(method: Any, name: str) -> bool:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from refinecal._ensemble import HeldOut, all_classes
 from refinecal._predictions import Predictions, predictions_of, smoothed
-from refinecal._rows import Rows
 from refinecal.stopping import RefinementMonitor
 
 
@@ -38,14 +37,28 @@ class Trained:
 
     def logits(self, X: Any, classes: NDArray[Any]) -> NDArray[Any]:
         """Return uncalibrated log-probabilities of all classes."""
-        found = smoothed(predictions_of(self.estimator, X, self.like), self.smoothing)
-        if found.kind == "logits":
-            return all_classes(found.values, self.columns(classes), len(classes))
-        with np.errstate(divide="ignore"):
-            logs = np.log(np.asarray(found.probs, dtype=np.float64))
-        return all_classes(logs, self.columns(classes), len(classes))
+        return self.logits_of(predictions_of(self.estimator, X, self.like), classes)
 
-    def held_out(self, val: Rows, classes: NDArray[Any]) -> HeldOut:
-        """Return what the model says of its validation rows."""
-        places = np.arange(val.n) if val.places is None else val.places
-        return HeldOut(self.logits(val.X, classes), val.y, val.weights, places)
+    def logits_of(self, found: Predictions, classes: NDArray[Any]) -> NDArray[Any]:
+        """Return its predictions as log-probabilities of all classes."""
+        found = smoothed(found, self.smoothing)
+        values = found.values
+        if found.kind != "logits":
+            with np.errstate(divide="ignore"):
+                values = np.log(np.asarray(found.probs, dtype=np.float64))
+        return all_classes(values, self.columns(classes), len(classes))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a model predicts for its validation rows, and what they are."""
+
+    predictions: Predictions
+    y: NDArray[Any]
+    weights: NDArray[np.float64] | None
+    places: NDArray[np.int64] | None
+
+    def held_out(self, model: Trained, classes: NDArray[Any]) -> HeldOut:
+        """Return them in the terms of an ensemble."""
+        places = np.arange(len(self.y)) if self.places is None else self.places
+        return HeldOut(model.logits_of(self.predictions, classes), self.y, self.weights, places)

@@ -309,8 +309,8 @@ def show(voice: Voice, finished: Finished) -> None:
     judged, found = finished.judged, finished.fit
     if judged is None:
         voice.tell(
-            f"Validation log loss after calibration: {found.chosen.value:.4f}. There are no test rows to "
-            "judge by."
+            f"Log loss of validation rows, each predicted by one model: {found.validation_loss:.4f}. There "
+            "are no test rows to judge the average by."
         )
     else:
         rows = [

@@ -75,10 +75,12 @@ def page(finished: Finished, given: Order) -> Page:
     if judged is None:
         return Page(
             title,
-            f"The validation log loss after calibration is {fit.chosen.value:.4f}; without test rows it is a "
-            "little too good.",
+            f"The log loss of validation rows, each predicted by one model, is {fit.validation_loss:.4f}; "
+            "there are no test rows to judge the average of models by.",
             points=[
                 *doubts,
+                spaced(delivered(fit)),
+                spaced(calibrated_by(fit)),
                 "What to do: pass --test or a --test-fraction to learn what was gained.",
             ],
             sections=[*sections, data_section(fit)],

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._checks import warn
-from refinecal._rows import AUTO_FOLDS, Parts, Rows, hold_out, more_folds, parts
+from refinecal._rows import AUTO_FOLDS, Parts, Rows, hold_out, is_small, parts
 from refinecal.tabular._leakage import Leak, find_leaks
 from refinecal.tabular._names import shorten
 
@@ -63,9 +63,9 @@ class Data:
 
     @property
     def n_delivered(self) -> int:
-        """How many rows the delivered models have seen, between them."""
-        more = None if self.everything is None else self.test
-        return self.n_train + (0 if more is None else more.n)
+        """How many rows the delivered models were trained on, between them."""
+        parts = self.pairs if self.everything is None else self.everything
+        return len(np.unique(np.concatenate([train for train, _ in parts.splits])))
 
 
 def prepare(
@@ -95,19 +95,17 @@ def prepare(
         test, rows = rows.take(places), rows.take(kept)
         _warn_if_seen(rows, test, REPEATED)
         refit = options.refit
-    n_more = more_folds(whole.n, len(schema.classes)) if options.tune == 1 else 0
+    small = is_small(whole.n, len(schema.classes))
 
     def cut(rows: Rows, seed: int, n_more: int) -> Parts:
         return parts(rows, options.folds, options.validation_fraction, seed, n_more)
 
-    # Another seed each time, else the same draw would decide twice.
-    pairs = cut(rows, options.seed + 1, 0 if refit else n_more)
+    # Another seed each time, else the same draw would decide twice. Rows that are held out twice show how far
+    # models disagree; test rows do so, too.
+    n_more = AUTO_FOLDS if small else 0 if test is not None else 2
+    pairs = cut(rows, options.seed + 1, 0 if refit or options.tune > 1 else n_more)
     _check_classes(schema, per_class, pairs)
-    everything = None
-    if (
-        refit
-    ):  # on test rows the first models show how far they disagree, so that many rows need no more
-        everything = cut(whole, options.seed + 2, n_more if n_more == AUTO_FOLDS else 0)
+    everything = cut(whole, options.seed + 2, AUTO_FOLDS if small else 0) if refit else None
     leaks = find_leaks(rows)
     for message in shorten({leak.column: leak.message(schema.target) for leak in leaks}):
         warn(message)

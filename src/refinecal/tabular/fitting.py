@@ -3,7 +3,7 @@
 from __future__ import annotations  # so that help() shows types by name
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import refinecal
 from refinecal._checks import warn
-from refinecal._ensemble import Ensemble, mean_of
+from refinecal._ensemble import Ensemble, average
 from refinecal._rows import Parts, Rows
 from refinecal._softmax import log_softmax
 from refinecal._training.parameters import DEFAULTS
@@ -61,11 +61,10 @@ class Outcome:
     steps: list[int]
     value: float
     ensemble: Ensemble
-    single: dict[
-        str, NDArray[np.float64]
-    ]  # by loss, of each test row: the mean over models on their own
-    before: NDArray[np.float64] | None  # test probabilities: the mean of models as they are
-    after: NDArray[np.float64] | None  # and calibrated
+    # By loss, of each test row: the mean over models on their own.
+    single: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    before: NDArray[np.float64] | None = None  # test probabilities: the mean of models as they are
+    after: NDArray[np.float64] | None = None  # and calibrated
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +93,18 @@ class Fit:
     @property
     def model(self) -> type[TableModel]:
         return get_model(self.options.model)
+
+    @property
+    def validation_loss(self) -> float:
+        """The log loss of the rows held out, each predicted by one model, calibrated as the others are."""
+        k, ensemble = self.data.k, self.chosen.ensemble
+        units = self.units[: self.data.pairs.n_first]
+        parts = [unit.held_out(CHOSEN_BY, k) for unit in units]
+        probs = [ensemble.calibrate(p.logits, u.known) for p, u in zip(parts, units, strict=True)]
+        y = np.concatenate([part.y for part in parts])
+        losses = row_losses(y, np.concatenate(probs), classes=range(k))
+        weights = [part.weights for part in parts if part.weights is not None]
+        return float(np.average(losses, weights=np.concatenate(weights) if weights else None))
 
     @property
     def hit_the_end(self) -> bool:
@@ -149,12 +160,19 @@ def fit(data: Data, options: Options, workshop: Workshop, watcher: Watcher | Non
         params = candidates[outcomes[CHOSEN_BY].candidate]
         delivered = [trainer.unit(data.everything, params, None, i) for i in range(n_final)]
         ensemble = _ensemble(delivered, CHOSEN_BY, data, options, data.everything.n_first)
-        if len(units) > 1:  # on test rows, which none of the first models has seen
-            logits = [unit.test_logits(CHOSEN_BY, data.k) for unit in units]
-            disagreement = outcomes[CHOSEN_BY].ensemble.disagreement(logits)
-            ensemble = ensemble.sharpened(disagreement.sharpening(len(delivered)))
-    max_steps = _max_steps(options)
-    return Fit(options, data, candidates, units, outcomes, history, max_steps, delivered, ensemble)
+        if ensemble.beta is None and len(units) > 1:  # as far as the first models disagree
+            ensemble = _sharpened(ensemble, outcomes[CHOSEN_BY].ensemble, units, CHOSEN_BY, data)
+    return Fit(
+        options,
+        data,
+        candidates,
+        units,
+        outcomes,
+        history,
+        _max_steps(options),
+        delivered,
+        ensemble,
+    )
 
 
 def draw_candidates(options: Options) -> list[dict[str, Any]]:
@@ -185,39 +203,48 @@ def _outcomes(
     found: dict[str, Outcome] = {}
     seen: dict[tuple[int, ...], Outcome] = {}
     for name, (value, units) in best.items():
-        steps = [unit.choices[name].step for unit in units]
-        candidate = units[0].candidate
-        assert candidate is not None, "these are to choose from"
-        same = (candidate, *steps)
+        same = (units[0].candidate or 0, *(unit.choices[name].step for unit in units))
         if same not in seen:
-            seen[same] = _outcome(name, units, data, options)
+            seen[same] = _outcome(name, value, units, data, options)
         found[name] = replace(seen[same], metric=name, value=value)
     return found
 
 
-def _outcome(name: str, units: list[Unit], data: Data, options: Options) -> Outcome:
+def _outcome(name: str, value: float, units: list[Unit], data: Data, options: Options) -> Outcome:
     ensemble = _ensemble(units, name, data, options, data.pairs.n_first)
-    single, before, after = {}, None, None
-    if data.test is not None:
-        logits = [unit.test_logits(name, data.k) for unit in units]
-        probs = [np.exp(log_softmax(each)) for each in logits]
-        for loss in ("log", "brier"):
-            about: dict[str, Any] = {"loss": loss, "classes": range(data.k)}
-            single[loss] = np.mean([row_losses(data.test.y, p, **about) for p in probs], axis=0)
-        before, after = mean_of(probs, ensemble.known), ensemble.predict_proba(logits)
-    steps = [unit.choices[name].step for unit in units]
-    return Outcome(name, units[0].candidate or 0, steps, 0.0, ensemble, single, before, after)
+    if data.test is not None and ensemble.beta is None:
+        ensemble = _sharpened(ensemble, ensemble, units, name, data)
+    steps, candidate = [unit.choices[name].step for unit in units], units[0].candidate
+    assert candidate is not None, "these are to choose from"
+    if data.test is None:
+        return Outcome(name, candidate, steps, value, ensemble)
+    logits = [unit.test_logits(name, data.k) for unit in units]
+    probs = [np.exp(log_softmax(each)) for each in logits]
+    single = {}
+    for loss in ("log", "brier"):
+        about: dict[str, Any] = {"loss": loss, "classes": range(data.k)}
+        single[loss] = np.mean([row_losses(data.test.y, p, **about) for p in probs], axis=0)
+    before, after = average(probs, ensemble.known), ensemble.predict_proba(logits)
+    return Outcome(name, candidate, steps, value, ensemble, single, before, after)
 
 
 def _ensemble(
     units: list[Unit], metric: str, data: Data, options: Options, n_first: int
 ) -> Ensemble:
-    """Return the models as one; how far they disagree is measured on test rows, if they have not seen any."""
+    """Return the models as one, at the steps that a metric chose."""
     held_out = [unit.held_out(metric, data.k) for unit in units]
-    has_test = units[0].choices[metric].test_logits is not None
-    new = [unit.test_logits(metric, data.k) for unit in units] if has_test else []
     known = [unit.known for unit in units]
-    return Ensemble.fit(held_out, known, options.calibrator, range(data.k), n_first, new)
+    return Ensemble.fit(held_out, known, options.calibrator, range(data.k), n_first)
+
+
+def _sharpened(
+    ensemble: Ensemble, judged: Ensemble, units: list[Unit], metric: str, data: Data
+) -> Ensemble:
+    """Return an ensemble whose mean is sharpened as far as the judged models disagree on test rows."""
+    assert data.test is not None, "the models were judged"
+    logits = [unit.test_logits(metric, data.k) for unit in units]
+    disagreement = judged.disagreement(logits, data.test.weights)
+    return ensemble.sharpen(disagreement, sum(unit.size for unit in units))
 
 
 # ---- training ----------------------------------------------------------------------------------------------

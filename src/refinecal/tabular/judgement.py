@@ -8,6 +8,7 @@ from typing import Any
 
 from refinecal.calibrators import AutoCalibrator, TemperatureScaling
 from refinecal.evaluation import Difference, Evaluation, evaluate, paired_difference, row_losses
+from refinecal.report.cells import number as grouped
 from refinecal.tabular.fitting import CHOSEN_BY, TRACKED, Fit, Outcome
 
 NOTICEABLE = 0.1  # of the risk: calibration error that is worth a word
@@ -199,7 +200,7 @@ def _stages(fit: Fit, ours: Any, about: dict[str, Any]) -> list[Stage]:
 def lead(judged: Judgement) -> str:
     """Return in one sentence what was gained."""
     found, usual = with_error(judged.level), judged.usual
-    where = f"On {judged.ours.n:,} test rows".replace(",", "\u202f")
+    where = f"On {grouped(judged.ours.n)} test rows"
     if not math.isfinite(usual):
         return (
             f"{where} the log loss is {found}; one model stopped on validation loss would have called "
@@ -230,31 +231,30 @@ def how_sure(judged: Judgement) -> str:
     else:
         verdict = "within what chance explains; more test rows would tell"
     gap = f"{-total.mean:+.4f} ± {total.standard_error:.4f}"
-    part = f"{abs(chosen.mean):.4f} ± {chosen.standard_error:.4f}"
-    way = "Choosing by refinement rather than by loss"
+    change = f"{chosen.mean:+.4f} ± {chosen.standard_error:.4f}"
+    rest = f"Choosing by refinement rather than by loss changed the loss by {change}"
     if chosen.mean == 0:
-        rest = "Refinement and loss chose the same."
+        rest = "Refinement and loss chose the same"
     elif not is_sure(chosen):
-        word = "gained" if chosen.mean < 0 else "lost"
-        rest = f"{way} {word} {part} of it: chance would explain that."
-    elif chosen.mean < 0:
-        rest = f"{way} gained {part} of it."
-    else:
-        rest = f"{way} cost {part} here."
-    return f"Gain per row in log loss: {gap} (standard error over test rows): {verdict}. {rest}"
+        rest += ", within noise"
+    return f"Gain per row in log loss: {gap} (standard error over test rows): {verdict}. {rest}."
 
 
 def delivered(fit: Fit) -> str:
     """Say which rows the delivered models have seen, and what the estimate therefore means."""
-    m, n = len(fit.delivered), f"{fit.data.n_delivered:,}".replace(",", "\u202f")
-    models = f"the average of {m} models trained on" if m > 1 else "one model trained on"
-    if fit.data.everything is None:
-        rest = "" if fit.data.test is None else ", none of them test rows"
-        return f"Delivered: {models} {n} rows{rest}."
+    data, m = fit.data, len(fit.delivered)
+    models = f"the average of {m} models" if m > 1 else "one model"
+    n, total = data.n_delivered, data.n_train
+    if data.everything is not None and data.test is not None:
+        total += data.test.n
+    rows = f"all {grouped(n)} rows" if n == total else f"{grouped(n)} of {grouped(total)} rows"
+    if data.everything is None:
+        none = "" if data.test is None else ", none of them test rows"
+        return f"Delivered: {models} trained on {rows}{none}."
     judged = f"{len(fit.units)} models that had" if len(fit.units) > 1 else "a model that had"
     return (
-        f"Delivered: {models} all {n} rows. The test loss is of {judged} not seen the test rows; with more "
-        "rows, expect no worse."
+        f"Delivered: {models} trained on {rows}. The test loss is of {judged} not seen the test rows; with "
+        "more rows, expect no worse."
     )
 
 
@@ -272,7 +272,9 @@ def calibrated_by(fit: Fit) -> str:
         how = f"Calibrated by temperature scaling: temperature {1 / max(found.beta_, 1e-9):.3g}"
     if len(fit.delivered) == 1:
         return f"{how}."
-    return f"{how}; their average made sharper by {beta - 1:.1%}, as far as they disagree."
+    if beta is None:
+        return f"{how}; the models are averaged on the scale of log-odds."
+    return f"{how}; the average of the models is sharpened by {beta - 1:.1%}, since they disagree."
 
 
 def what_to_do(fit: Fit, judged: Judgement) -> list[str]:
@@ -308,9 +310,7 @@ def what_to_do(fit: Fit, judged: Judgement) -> list[str]:
             f"The best {fit.model.step_name} is the last of {fit.max_steps}: allow more with --max-steps."
         )
     if len(fit.candidates) == 1 and fit.options.model != "logistic":
-        advice.append(
-            "Try --tune 30: choosing the parameters by refinement is where most is gained."
-        )
+        advice.append("Try --tune 30: refinement then chooses among 30 configurations.")
     return advice
 
 

@@ -98,7 +98,7 @@ class Run:
         found = _read_json(path, CALIBRATOR)
         _check_description(found, path, len(schema.classes))
         members = tuple(_member(path, found["model"], each, schema) for each in found["members"])
-        k = len(schema.classes)
+        k, frequencies = len(schema.classes), np.array(found["frequencies"], dtype=np.float64)
         calibrator = _calibrator(found["calibrator"], path)
         if len(calibrator.classes_) != k:
             raise ValueError(
@@ -107,7 +107,11 @@ class Run:
             )
         known = tuple(each.known for each in members)
         return cls(
-            path, found["model"], schema, members, Ensemble(calibrator, known, k, found["beta"])
+            path,
+            found["model"],
+            schema,
+            members,
+            Ensemble(calibrator, known, frequencies, found["beta"]),
         )
 
     def predict_proba(
@@ -183,11 +187,10 @@ def _check_description(found: Any, path: Path, k: int) -> None:
             f"{where} has format {found['format']!r}, this version reads {FORMAT}: use the version of "
             "refinecal that wrote it"
         )
-    beta = found.get("beta")
-    is_number = isinstance(beta, (int, float)) and 0 < beta < np.inf
-    if "calibrator" not in found or not is_number:
+    if "calibrator" not in found or not _is_average(found, k):
         raise ValueError(
-            f"{where} lacks a calibrator, or its beta is no positive number: it is not of a finished fit"
+            f"{where} lacks a calibrator, frequencies of the {k} classes of {SCHEMA} or a positive beta: it "
+            "is not of a finished fit"
         )
     if found["model"] not in MODELS:
         raise ValueError(f"{where} names the model {found['model']!r}: it must be one of {MODELS}")
@@ -200,6 +203,16 @@ def _check_description(found: Any, path: Path, k: int) -> None:
                 f"{where} holds a member that does not fit the {k} classes of {SCHEMA}: it is not of a "
                 "finished fit"
             )
+
+
+def _is_average(found: dict[str, Any], k: int) -> bool:
+    """Tell whether there are class frequencies, and an inverse temperature or none."""
+    shares, beta = found.get("frequencies"), found.get("beta", 0)
+    if not isinstance(shares, list) or len(shares) != k:
+        return False
+    numbers = [*shares, 1 if beta is None else beta]
+    positive = [type(each) in (int, float) and 0 <= each < np.inf for each in numbers]
+    return all(positive) and numbers[-1] > 0
 
 
 def _is_member(found: Any, k: int) -> bool:
@@ -267,6 +280,7 @@ def write_model(fit: Fit, folder: Path) -> None:
         "format": FORMAT,
         "model": fit.options.model,
         "calibrator": fit.ensemble.calibrator.to_dict(),
+        "frequencies": fit.ensemble.frequencies.tolist(),
         "beta": fit.ensemble.beta,
         "members": members,
     }
