@@ -144,6 +144,8 @@ def test_logits_of_all_classes():
     wide = all_classes(odds, np.array([0, 2]), 3)
     assert wide[:, [0, 2]] == pytest.approx(expected)
     assert (wide[:, 1] < -20).all()
+    swapped = all_classes(odds, np.array([1, 0]), 2)  # as some libraries have them
+    assert np.array_equal(swapped, all_classes(odds, BOTH, 2)[:, ::-1])
 
 
 # ---- models together ---------------------------------------------------------------------------------------

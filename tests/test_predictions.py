@@ -23,7 +23,6 @@ from refinecal._predictions import (
     one_against_rest,
     predictions_of,
     shown,
-    widened,
 )
 
 X_IRIS, Y_IRIS = load_iris(return_X_y=True)
@@ -186,13 +185,6 @@ def test_a_label_of_probability_0_is_found_in_its_column():
     mixed, n = mended(found, np.array(["b", "b"]), classes)
     assert n == 2
     assert mixed.values == pytest.approx(np.array([[1 / 6, 5 / 6], [1 / 2, 1 / 2]]))
-
-
-def test_columns_are_put_in_order():
-    probs = np.array([[0.1, 0.9]])
-    wide = widened(probs, np.array(["c", "a"]), np.array(["a", "b", "c"]))
-    assert wide.tolist() == [[0.9, 0.0, 0.1]]
-    assert widened(probs, np.array(["b", "a"]), np.array(["a", "b"])).tolist() == [[0.9, 0.1]]
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def all_classes(logits: Floats, known: NDArray[np.int64], k: int) -> Floats:
     if logits.ndim == 1:
         logits = np.stack([np.zeros_like(logits), logits], axis=1)
     found = log_softmax(logits)
-    if len(known) == k:
+    if np.array_equal(known, np.arange(k)):
         return np.asarray(found)
     wide = np.full((len(logits), k), UNKNOWN)
     wide[:, known] = found

@@ -216,12 +216,3 @@ def smoothed(found: Predictions, n: int) -> Predictions:
         return found
     k = 2 if found.values.ndim == 1 else found.values.shape[1]
     return found._replace(values=n / (n + 1) * found.values + 1 / (n + 1) / k)
-
-
-def widened(probs: NDArray[Any], known: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
-    """Return one column for each of ``classes``, in order: 0 for those not known."""
-    if np.array_equal(known, classes):
-        return probs
-    wide = np.zeros((len(probs), len(classes)), dtype=probs.dtype)
-    wide[:, np.searchsorted(classes, known)] = probs
-    return wide
