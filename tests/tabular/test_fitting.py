@@ -156,7 +156,8 @@ def test_the_delivered_models_have_seen_all_rows(tmp_path, refit):
     ids=str,
 )
 def test_what_is_delivered_is_said(tmp_path, options, expected):
-    assert f"Delivered: {expected}" in delivered(fitted(tmp_path, **options))
+    found = fitted(tmp_path, **options)
+    assert f"Delivered: {expected}" in delivered(found, judge(found))
 
 
 @pytest.mark.parametrize(
@@ -189,6 +190,28 @@ def test_the_loss_of_validation_rows(tmp_path):
         )
         losses.append(-np.log(probs[np.arange(len(unit.y)), unit.y]))
     assert found.validation_loss == pytest.approx(np.concatenate(losses).mean())
+
+
+def test_what_to_expect_of_models_that_have_seen_all_rows(tmp_path):
+    """The test loss, and the change of the loss of validation rows that both passes held out."""
+    found = fitted(tmp_path, folds=3)
+    judged, losses = judge(found), []
+    for units, ensemble in (
+        (found.units, found.chosen.ensemble),
+        (found.delivered, found.ensemble),
+    ):
+        by_place = {}
+        for unit in units:
+            probs = ensemble.calibrator.predict_proba_logits(unit.held_out("refinement", 3).logits)
+            at_label = probs[np.arange(len(unit.y)), unit.y]
+            by_place |= dict(zip(unit.places.tolist(), -np.log(at_label), strict=True))
+        losses.append(by_place)
+    assert losses[0].keys() < losses[1].keys()
+    change = np.mean([losses[1][place] - loss for place, loss in losses[0].items()])
+    assert found.change_with_all_rows == pytest.approx(change)
+    assert judged.expected == pytest.approx(judged.level.mean + change)
+    as_judged = fitted(tmp_path / "again", folds=3, refit=False)
+    assert judge(as_judged).expected == judge(as_judged).level.mean
 
 
 def test_weights_of_test_rows_count_where_models_are_compared(tmp_path):

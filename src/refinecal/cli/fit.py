@@ -329,7 +329,7 @@ def show(voice: Voice, finished: Finished) -> None:
         voice.tell(how_sure(judged))
         for advice in what_to_do(found, judged):
             voice.tell(f"- {advice}")
-    voice.tell(delivered(found))
+    voice.tell(delivered(found, judged))
     voice.tell(calibrated_by(found))
     if len(found.candidates) > 1:
         from refinecal.report.of_fit import configuration

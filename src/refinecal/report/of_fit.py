@@ -79,7 +79,7 @@ def page(finished: Finished, given: Order) -> Page:
             "there are no test rows to judge the average of models by.",
             points=[
                 *doubts,
-                spaced(delivered(fit)),
+                spaced(delivered(fit, None)),
                 spaced(calibrated_by(fit)),
                 "What to do: pass --test or a --test-fraction to learn what was gained.",
             ],
@@ -112,7 +112,7 @@ def page(finished: Finished, given: Order) -> Page:
         points=[
             *doubts,
             spaced(f"How sure: {how_sure(judged)}"),
-            spaced(delivered(fit)),
+            spaced(delivered(fit, judged)),
             *advice,
             use,
         ],

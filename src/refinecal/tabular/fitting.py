@@ -97,14 +97,33 @@ class Fit:
     @property
     def validation_loss(self) -> float:
         """The log loss of the rows held out, each predicted by one model, calibrated as the others are."""
-        k, ensemble = self.data.k, self.chosen.ensemble
-        units = self.units[: self.data.pairs.n_first]
-        parts = [unit.held_out(CHOSEN_BY, k) for unit in units]
-        probs = [ensemble.calibrate(p.logits, u.known) for p, u in zip(parts, units, strict=True)]
-        y = np.concatenate([part.y for part in parts])
-        losses = row_losses(y, np.concatenate(probs), classes=range(k))
-        weights = [part.weights for part in parts if part.weights is not None]
-        return float(np.average(losses, weights=np.concatenate(weights) if weights else None))
+        losses, _, weights = self._held_out(self.units, self.data.pairs, self.chosen.ensemble)
+        return float(np.average(losses, weights=weights))
+
+    @property
+    def change_with_all_rows(self) -> float:
+        """By how much the validation loss changes when models are trained on the test rows, too."""
+        if self.data.everything is None:
+            return 0.0
+        first, places, _ = self._held_out(self.units, self.data.pairs, self.chosen.ensemble)
+        last, others, _ = self._held_out(self.delivered, self.data.everything, self.ensemble)
+        _, in_first, in_last = np.intersect1d(places, others, return_indices=True)
+        return float(np.mean(last[in_last] - first[in_first])) if in_first.size else 0.0
+
+    def _held_out(
+        self, units: list[Unit], parts: Parts, ensemble: Ensemble
+    ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.float64] | None]:
+        """Return the loss of each row that was held out of one model, its place, and its weight."""
+        k, units = self.data.k, units[: parts.n_first]
+        found = [unit.held_out(CHOSEN_BY, k) for unit in units]
+        probs = [ensemble.calibrate(p.logits, u.known) for p, u in zip(found, units, strict=True)]
+        y = np.concatenate([part.y for part in found])
+        weights = [part.weights for part in found if part.weights is not None]
+        return (
+            row_losses(y, np.concatenate(probs), classes=range(k)),
+            np.concatenate([part.places for part in found]),
+            np.concatenate(weights) if weights else None,
+        )
 
     @property
     def hit_the_end(self) -> bool:

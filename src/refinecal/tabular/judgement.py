@@ -73,6 +73,8 @@ class Judgement:
         The mean of models stopped and chosen by log loss, not calibrated: plain averaging.
     level : Difference
         The log loss of ours, with its error.
+    expected : float
+        The log loss to expect of what is delivered: that of ours, and what more rows change.
     stages : list of Stage
         From one model that is stopped on log loss to ours, one thing at a time.
     log, brier : Difference
@@ -85,6 +87,7 @@ class Judgement:
     uncalibrated: Evaluation
     by_loss: Evaluation
     level: Difference
+    expected: float
     stages: list[Stage]
     log: Difference
     brier: Difference
@@ -112,6 +115,7 @@ class Judgement:
         return {
             "refine_then_calibrate": self.ours.to_dict(),
             "log_loss": self.level.to_dict(),
+            "expected_log_loss": self.expected,
             "before_calibration": self.uncalibrated.to_dict(),
             "by_validation_loss": self.by_loss.to_dict(),
             "relative_gain": self.gain,
@@ -158,11 +162,13 @@ def judge(fit: Fit) -> Judgement | None:
             paired_difference(log, after, **about),
         )
 
+    level = paired_difference(log, 0 * log, **about)
     return Judgement(
         evaluate(test.y, ours, **names),
         evaluate(test.y, fit.chosen.before, **names),
         evaluate(test.y, usual.before, **names),
-        paired_difference(log, 0 * log, **about),
+        level,
+        max(level.mean + fit.change_with_all_rows, 0.0),
         _stages(fit, log, about),
         paired_difference(log, usual.single["log"], **about),
         paired_difference(brier, usual.single["brier"], **about),
@@ -240,21 +246,21 @@ def how_sure(judged: Judgement) -> str:
     return f"Gain per row in log loss: {gap} (standard error over test rows): {verdict}. {rest}."
 
 
-def delivered(fit: Fit) -> str:
-    """Say which rows the delivered models have seen, and what the estimate therefore means."""
+def delivered(fit: Fit, judged: Judgement | None) -> str:
+    """Say which rows the delivered models have seen, and what to expect of them."""
     data, m = fit.data, len(fit.delivered)
     models = f"the average of {m} models" if m > 1 else "one model"
     n, total = data.n_delivered, data.n_train
     if data.everything is not None and data.test is not None:
         total += data.test.n
     rows = f"all {grouped(n)} rows" if n == total else f"{grouped(n)} of {grouped(total)} rows"
-    if data.everything is None:
+    if data.everything is None or judged is None:
         none = "" if data.test is None else ", none of them test rows"
         return f"Delivered: {models} trained on {rows}{none}."
-    judged = f"{len(fit.units)} models that had" if len(fit.units) > 1 else "a model that had"
+    first = f"{len(fit.units)} models that had" if len(fit.units) > 1 else "a model that had"
     return (
-        f"Delivered: {models} trained on {rows}. The test loss is of {judged} not seen the test rows; with "
-        "more rows, expect no worse."
+        f"Delivered: {models} trained on {rows}. The test loss is of {first} not seen the test rows; with "
+        f"what all rows change on validation rows, expect {judged.expected:.4f}."
     )
 
 
