@@ -258,9 +258,11 @@ def delivered(fit: Fit, judged: Judgement | None) -> str:
         none = "" if data.test is None else ", none of them test rows"
         return f"Delivered: {models} trained on {rows}{none}."
     first = f"{len(fit.units)} models that had" if len(fit.units) > 1 else "a model that had"
+    change = judged.expected - judged.level.mean
     return (
-        f"Delivered: {models} trained on {rows}. The test loss is of {first} not seen the test rows; with "
-        f"what all rows change on validation rows, expect {judged.expected:.4f}."
+        f"Delivered: {models} trained on {rows}. The test loss is of {first} not seen the test rows; "
+        f"training on all rows changed the validation loss by {change:+.4f}, so expect about "
+        f"{judged.expected:.4f}."
     )
 
 
