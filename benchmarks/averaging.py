@@ -9,6 +9,7 @@ calibrate and to average them are compared.
 import argparse
 import json
 import warnings
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,16 @@ WAYS = ("one model", "average", "average, temperature", "average, auto")
 OURS = "one calibrator, mean, sharpened"
 
 
+@dataclass
+class Models:
+    """What five models say of the rows held out of each and of the new rows, and the classes they know."""
+
+    held_out: list[HeldOut] = field(default_factory=list)
+    on_new: list[np.ndarray] = field(default_factory=list)
+    known: list[np.ndarray] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+
+
 def run_case(file: Path, split: int, regime: str, options: argparse.Namespace) -> dict[str, Any]:
     """Return the losses on new rows of all ways, stopped by each metric."""
     warnings.simplefilter("ignore")
@@ -56,49 +67,40 @@ def run_case(file: Path, split: int, regime: str, options: argparse.Namespace) -
     rows = Rows(schema.encode(train), schema.labels(train)).keyed()
     X_new, y_new, k = schema.encode(new), schema.labels(new), len(schema.classes)
     kind, params = REGIMES[regime]
-    held_out: dict[str, list[HeldOut]] = {metric: [] for metric in METRICS}
-    on_new: dict[str, list[np.ndarray]] = {metric: [] for metric in METRICS}
-    steps: dict[str, list[int]] = {metric: [] for metric in METRICS}
-    known = []
+    found = {metric: Models() for metric in METRICS}
     for ours, val in parts(rows, 5, 0.2, split):
-        known.append(np.unique(ours.y))
-        y, y_val = (np.searchsorted(known[-1], part.y) for part in (ours, val))
+        known = np.unique(ours.y)
+        y, y_val = (np.searchsorted(known, part.y) for part in (ours, val))
         monitor = RefinementMonitor(also=["log_loss"], patience=options.patience, stop_on="all")
         model = get_model(kind).train(
             ours.X,
             y,
             val.X,
             y_val,
-            n_classes=len(known[-1]),
+            n_classes=len(known),
             monitor=monitor,
             max_steps=options.rounds,
             params=params,
             n_threads=1,
         )
-        for metric in METRICS:
+        for metric, models in found.items():
             step = monitor.bests[metric].step
-            logits = [all_classes(model.logits(X, step), known[-1], k) for X in (val.X, X_new)]
-            held_out[metric].append(HeldOut(logits[0], val.y, None, val.places))
-            on_new[metric].append(logits[1])
-            steps[metric].append(step)
-    losses: dict[str, dict[str, float]] = {}
-    for metric in METRICS:
-        losses[metric] = judge(held_out[metric], on_new[metric], known, y_new, k)
+            logits = [all_classes(model.logits(X, step), known, k) for X in (val.X, X_new)]
+            models.held_out.append(HeldOut(logits[0], val.y, None, val.places))
+            models.on_new.append(logits[1])
+            models.known.append(known)
+            models.steps.append(step)
+    losses = {metric: judge(models, y_new, k) for metric, models in found.items()}
     entropy = score(y_new, np.full((len(y_new), k), 1 / k))["entropy"]
     about = {"table": file.stem, "split": split, "regime": regime, "n_train": rows.n}
-    pools = pool(held_out["refinement"], on_new["refinement"], known, y_new, k)
-    mean_steps = {metric: float(np.mean(found)) for metric, found in steps.items()}
+    pools = pool(found["refinement"], y_new, k)
+    mean_steps = {metric: float(np.mean(models.steps)) for metric, models in found.items()}
     return about | {"entropy": entropy, "losses": losses, "pools": pools, "steps": mean_steps}
 
 
-def judge(
-    held_out: list[HeldOut],
-    on_new: list[np.ndarray],
-    known: list[np.ndarray],
-    y_new: np.ndarray,
-    k: int,
-) -> dict[str, float]:
+def judge(models: Models, y_new: np.ndarray, k: int) -> dict[str, float]:
     """Return the log loss on new rows of each way to use the models; one model is calibrated, too."""
+    held_out, on_new, known = models.held_out, models.on_new, models.known
 
     def loss(probs: np.ndarray) -> float:
         return score(y_new, probs)["log_loss"]
@@ -119,17 +121,12 @@ def judge(
     return {"one model": float(np.mean(singles)), "average": loss(plain), **averaged}
 
 
-def pool(
-    held_out: list[HeldOut],
-    on_new: list[np.ndarray],
-    known: list[np.ndarray],
-    y_new: np.ndarray,
-    k: int,
-) -> dict[str, dict[str, float]]:
+def pool(models: Models, y_new: np.ndarray, k: int) -> dict[str, dict[str, float]]:
     """Return what each way to calibrate and to average models comes to on new rows.
 
     Sharpened as far as they disagree there, as ``refinecal fit`` sees on test rows.
     """
+    held_out, on_new, known = models.held_out, models.on_new, models.known
     together = Ensemble.fit(held_out, known, "auto", range(k))
     apart = [
         Ensemble.fit([part], [cols], "auto", range(k))
@@ -156,6 +153,12 @@ def pool(
 
 
 # ---- what the cases show -----------------------------------------------------------------------------------
+
+
+def regimes_of(done: list[dict[str, Any]]) -> list[str]:
+    """Return the regimes of which there are results."""
+    found = {case["regime"] for case in done}
+    return [regime for regime in REGIMES if regime in found]
 
 
 def gains(done: list[dict[str, Any]], regime: str, way: str) -> dict[str, float]:
@@ -207,7 +210,7 @@ def pools(done: list[dict[str, Any]], regime: str) -> str:
         f"| {regime} | better than ours on | mean difference | 95 % interval | β within noise of 1 |",
         "| --- | ---: | ---: | ---: | ---: |",
     ]
-    for name in some[0]["pools"] if some else ():
+    for name in some[0]["pools"]:
         by_table: dict[str, list[float]] = {}
         for case in some:
             ours, theirs = (case["pools"][way]["log_loss"] for way in (OURS, name))
@@ -231,32 +234,32 @@ def pools(done: list[dict[str, Any]], regime: str) -> str:
 
 def details(done: list[dict[str, Any]]) -> str:
     """Return the change on every table, averaged and calibrated by temperature."""
-    lines = [f"| | {' | '.join(REGIMES)} |", "| --- |" + " ---: |" * len(REGIMES)]
-    found = {regime: gains(done, regime, "average, temperature") for regime in REGIMES}
+    found = {regime: gains(done, regime, "average, temperature") for regime in regimes_of(done)}
+    lines = [f"| | {' | '.join(found)} |", "| --- |" + " ---: |" * len(found)]
     for table in sorted({case["table"] for case in done}):
-        cells = [f"{100 * found[regime].get(table, np.nan):+.3f}" for regime in REGIMES]
+        cells = [f"{100 * found[regime].get(table, np.nan):+.3f}" for regime in found]
         lines.append(f"| {table} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def page(done: list[dict[str, Any]], options: argparse.Namespace) -> str:
     """Return everything as Markdown."""
-    machine = this_machine()
+    machine, splits = this_machine(), len({case["split"] for case in done})
     text = [
         "# Stopping by refinement, where models are averaged",
         f"`make averaging DATA=folder`: tables cut to {options.rows:,} rows at most, a quarter of which are "
-        "new, two splits. Five models, one per fold, each stopped on log loss and on refinement in the same "
-        f"training (at most {options.rounds:,} rounds, patience {options.patience}). Log loss on new rows "
-        "divided by the entropy of their labels; changes, refinement minus log loss, are in hundredths of "
-        "that: negative is in favour of refinement. Intervals are over tables (Student's t). One model is "
-        "calibrated by temperature, and the mean of five such losses is taken; an average is as it is, or "
-        "calibrated, both ways of stopping alike.",
+        f"new, splits: {splits}. Five models, one per fold, each stopped on log loss and on refinement in "
+        f"the same training (at most {options.rounds:,} rounds, patience {options.patience}). Log loss on "
+        "new rows divided by the entropy of their labels; changes, refinement minus log loss, are in "
+        "hundredths of that: negative is in favour of refinement. Intervals are over tables (Student's t). "
+        "One model is calibrated by temperature, and the mean of five such losses is taken; an average is as "
+        "it is, or calibrated, both ways of stopping alike.",
         summary(done),
         "How to calibrate and average five models stopped on refinement: one calibrator for all, fitted to "
         "what each says of the rows held out of it, or one each; the mean of probabilities, as it is, "
         "sharpened as far as models disagree on the new rows (no label is used), or the "
         "geometric mean. Differences to ours are as above; negative is better than ours.",
-        *(pools(done, regime) for regime in REGIMES),
+        *(pools(done, regime) for regime in regimes_of(done)),
         "By table, averaged and calibrated by temperature:",
         details(done),
         f"{machine.processor}; {machine.listed}.",

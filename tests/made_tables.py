@@ -39,3 +39,16 @@ def write_csv(table: pa.Table, path: Path, **options) -> Path:
         writer.writerow(table.column_names)
         writer.writerows([["" if cell is None else cell for cell in row] for row in rows])
     return path
+
+
+def write_parquets(folder: Path) -> Path:
+    """Write two small tables for the benchmarks, of two and three classes, the target last."""
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    for k in (2, 3):
+        table = pd.DataFrame(rng.normal(size=(300, 3)), columns=list("abc"))
+        table["d"] = pd.Categorical(rng.choice(["u", "v", "w"], 300))
+        table["target"] = pd.qcut(table["a"] + rng.normal(size=300), k, labels=False)
+        table.to_parquet(folder / f"classes{k}.parquet")
+    return folder

@@ -5,9 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
+from made_tables import write_parquets
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -17,14 +16,7 @@ from benchmarks import evidence  # noqa: E402
 
 @pytest.fixture
 def folder(tmp_path):
-    rng = np.random.default_rng(0)
-    for k in (2, 3):
-        X = pd.DataFrame(rng.normal(size=(300, 3)), columns=list("abc"))
-        X["d"] = pd.Categorical(rng.choice(["u", "v", "w"], 300))
-        noisy = X["a"] + rng.normal(size=300)
-        X["target"] = pd.qcut(noisy, k, labels=False)
-        X.to_parquet(tmp_path / f"classes{k}.parquet")
-    return tmp_path
+    return write_parquets(tmp_path)
 
 
 def run(folder, *options):

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
+from made_tables import write_parquets
 from scipy.special import expit
 
 ROOT = Path(__file__).parents[1]
@@ -19,13 +19,7 @@ from benchmarks.one_command import cases, page  # noqa: E402
 
 @pytest.fixture
 def folder(tmp_path):
-    rng = np.random.default_rng(0)
-    for k in (2, 3):
-        X = pd.DataFrame(rng.normal(size=(300, 3)), columns=list("abc"))
-        X["d"] = pd.Categorical(rng.choice(["u", "v", "w"], 300))
-        X["target"] = pd.qcut(X["a"] + rng.normal(size=300), k, labels=False)
-        X.to_parquet(tmp_path / f"classes{k}.parquet")
-    return tmp_path
+    return write_parquets(tmp_path)
 
 
 def run(name, folder, *options):

@@ -148,16 +148,17 @@ def details(done: Cases) -> str:
 def page(done: Cases, options: Namespace) -> str:
     """Return everything as Markdown."""
     tables = len({case["table"] for case in done})
+    splits = len({case["split"] for case in done})
     machine = this_machine()
     text = [
         "# One command against its rivals",
         f"`make one-command DATA=folder`: {tables} tables (larger ones cut to {options.rows:,} rows), three "
-        "quarters to fit to and one quarter of new rows, two splits (AutoGluon one). Loss is the log loss on "
-        "new rows divided by the entropy of their labels: 0 is perfect, 1 knows nothing. Differences are in "
-        "hundredths of that entropy, with a 95 % interval over tables (Student's t); negative is better. β "
-        "is the inverse temperature that would have been best for the new rows. A promise is the test loss "
-        "that a contestant reports together with an error: kept if the loss on new rows is within 1.96 "
-        "standard errors of both. Time is processor time of the fit relative to that of "
+        f"quarters to fit to and one quarter of new rows, splits: {splits} (AutoGluon: 1). Loss is the log "
+        "loss on new rows divided by the entropy of their labels: 0 is perfect, 1 knows nothing. Differences "
+        "are in hundredths of that entropy, with a 95 % interval over tables (Student's t); negative is "
+        "better. β is the inverse temperature that would have been best for the new rows. A promise is "
+        "the test loss that a contestant reports together with an error: kept if the loss on new rows is "
+        "within 1.96 standard errors of both. Time is processor time of the fit relative to that of "
         f"{YARDSTICK}, median and most, and that of predicting the new rows, median; `refinecal fit` "
         "includes the start of Python, reading the file and writing the report. Plain boosters: "
         f"{FOLDS} folds, at most {ROUNDS:,} rounds, early stopping after {PATIENCE}; 0.1 is LightGBM's "

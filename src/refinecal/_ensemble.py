@@ -146,27 +146,24 @@ class Ensemble:
             of later models too, they show how far models disagree.
         """
         first = held_out[:n_first]
-        weights = [part.weights for part in first if part.weights is not None]
+        y = np.concatenate([part.y for part in first])
+        given = [part.weights for part in first if part.weights is not None]
+        weights = np.concatenate(given) if given else np.ones(len(y))
         found = decompose(
-            np.concatenate([part.y for part in first]),
+            y,
             logits=np.concatenate([part.logits for part in first]),
             calibrator=calibrator,
-            sample_weight=np.concatenate(weights) if weights else None,
+            sample_weight=weights if given else None,
             classes=classes,
         )
-        y = np.concatenate([part.y for part in first])
-        counts = [
-            np.sum(y == label) if not weights else np.concatenate(weights)[y == label].sum()
-            for label in classes
-        ]
-        models = tuple(known)
-        ensemble = cls(found.calibrator, models, np.array(counts) / np.sum(counts))
+        counts = np.array([weights[y == label].sum() for label in classes])
+        ensemble = cls(found.calibrator, tuple(known), counts / counts.sum())
         if len(held_out) == 1:
             return ensemble
         if len(first) == len(held_out):
             return replace(ensemble, beta=None)
         disagreement = ensemble._disagreement_of_two(held_out, len(first))
-        return ensemble.sharpen(disagreement, float(np.sum(counts)))
+        return ensemble.sharpen(disagreement, float(counts.sum()))
 
     def sharpen(self, disagreement: Disagreement, n: float) -> Ensemble:
         """Return the same models with a mean as sharp as their disagreement allows, if n rows calibrate."""
@@ -178,11 +175,12 @@ class Ensemble:
         found = average(
             (self.calibrate(each, known) for each, known in pairs), self.known, self.beta
         )
-        if self.beta in (None, 1):
+        if self.beta is None or self.beta == 1:
             return found
-        beta, prior = float(self.beta or 1), np.log(np.maximum(self.frequencies, SMALLEST))
+        prior = np.log(np.maximum(self.frequencies, SMALLEST))
         with np.errstate(divide="ignore"):
-            return np.asarray(np.exp(log_softmax(beta * np.log(found) + (1 - beta) * prior)))
+            logs = self.beta * np.log(found) + (1 - self.beta) * prior
+        return np.asarray(np.exp(log_softmax(logs)))
 
     def calibrate(self, logits: Floats, known: NDArray[np.int64]) -> Floats:
         """Return the calibrated probabilities of one model; 0 for classes that it does not know."""

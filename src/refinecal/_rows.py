@@ -305,13 +305,12 @@ def _checked(rows: Rows, splits: list[tuple[Indices, Indices]]) -> Parts:
 
 def _n_first(splits: list[tuple[Indices, Indices]]) -> int:
     """Return how many of the splits hold out each row once, if those after them hold out no others."""
-    seen: set[int] = set()
+    seen = np.zeros(1 + max(int(val.max(initial=0)) for _, val in splits), dtype=bool)
     for number, (_, val) in enumerate(splits):
-        rows = set(val.tolist())
-        if rows & seen:
-            rest = {row for _, later in splits[number:] for row in later.tolist()}
-            return number if rest <= seen else len(splits)
-        seen |= rows
+        if seen[val].any():
+            all_seen = all(seen[later].all() for _, later in splits[number:])
+            return number if all_seen else len(splits)
+        seen[val] = True
     return len(splits)
 
 

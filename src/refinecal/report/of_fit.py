@@ -226,8 +226,8 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
         narrow=(3.6, 3.4),
     )
     text = (
-        "All metrics were followed in the same trainings, on the same validation rows. Each chose its own "
-        "moment to stop, and among configurations; the test rows played no part.",
+        "All metrics were followed in the same training runs, on the same validation rows. Each chose its "
+        "own moment to stop, and among configurations; the test rows played no part.",
     )
     return Section("What each metric would have chosen", text, (figure, table))
 

@@ -33,7 +33,7 @@ class Watcher(Protocol):
     """Who is told how far a fit is."""
 
     def training(self, number: int, total: int, max_steps: int) -> None:
-        """One of several trainings begins; ``number`` counts from 1."""
+        """One of several training runs begins; ``number`` counts from 1."""
 
     def step(self, number: int, record: Mapping[str, float] | None) -> None:
         """A step of it is done; its record, if validation rows were looked at already."""
@@ -147,7 +147,7 @@ def fit(data: Data, options: Options, workshop: Workshop, watcher: Watcher | Non
     options : Options
         How to fit.
     workshop : Workshop
-        Where trainings are kept until all are done.
+        Where training runs are kept until all are done.
     watcher : Watcher, optional
         Is told of every step.
 
@@ -205,7 +205,7 @@ def draw_candidates(options: Options) -> list[dict[str, Any]]:
 
 
 def _consider(units: list[Unit], best: dict[str, tuple[float, list[Unit]]]) -> None:
-    """Keep the trainings of a candidate for every metric by which it is the best so far, over folds."""
+    """Keep the models of a candidate for every metric by which it is the best so far, over folds."""
     for name in (CHOSEN_BY, *TRACKED):
         if not all(name in unit.choices for unit in units):
             continue  # never a number, such as AUROC where there is one class
