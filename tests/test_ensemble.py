@@ -167,13 +167,29 @@ def test_rows_held_out_twice_show_how_far_models_disagree(m):
     """As new rows do, which all models have something to say of."""
     y, odds = models(np.random.default_rng(3), n=20_000, m=m)
     found = Ensemble.fit(parts_of(odds, y, m), [BOTH] * m, "temperature", BOTH, 5)
-    assert found.calibrator.n_samples_ == len(y)  # each row once
-    assert found.frequencies == pytest.approx(np.bincount(y) / len(y))
+    held_out = np.concatenate([part.y for part in parts_of(odds, y, m)])
+    assert found.calibrator.n_samples_ == len(held_out)  # each row once for each model
+    assert found.frequencies == pytest.approx(np.bincount(held_out) / len(held_out))
     new = [all_classes(each, BOTH, 2) for each in odds]
     shown = found.sharpen(found.disagreement(new), len(y))
     assert found.beta == pytest.approx(shown.beta, rel=0.04)
     probs = found.predict_proba(new)
     assert rc.decompose(y, probs).beta == pytest.approx(1, abs=0.05)
+
+
+def test_later_models_are_calibrated_too():
+    """The calibrator is that of all models: later ones may be as confident as no earlier one."""
+    y, odds = models(np.random.default_rng(8), n=20_000, m=10)
+    odds[5:] *= 3
+    parts = parts_of(odds, y, 10)
+    found = Ensemble.fit(parts, [BOTH] * 10, "temperature", BOTH, 5)
+    z = np.concatenate([part.logits for part in parts])
+    expected = rc.TemperatureScaling().fit_logits(z, np.concatenate([part.y for part in parts]))
+    assert found.calibrator.beta_ == pytest.approx(expected.beta_)
+    assert (
+        found.calibrator.beta_
+        < Ensemble.fit(parts[:5], [BOTH] * 5, "temperature", BOTH).calibrator.beta_ / 1.5
+    )
 
 
 def test_weights_count_rows_held_out_twice():

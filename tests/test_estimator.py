@@ -268,7 +268,7 @@ def test_the_mean_is_sharpened_where_rows_were_held_out_twice(folds):
     expected /= expected.sum(axis=1, keepdims=True)
     assert fitted.predict_proba(X_CANCER) == pytest.approx(expected, rel=1e-9)
     assert fitted.pool_beta_ > 1
-    assert fitted.calibrator_.n_samples_ == len(Y_CANCER)  # each row once
+    assert fitted.calibrator_.n_samples_ == 2 * len(Y_CANCER)  # each row by two models
 
 
 def test_few_groups_do_not_make_the_same_models_twice():

@@ -143,15 +143,14 @@ class Ensemble:
             The labels, in the order of the columns.
         n_first : int, optional
             Each row was held out of one of so many models, by default of one of all. If rows were held out
-            of later models too, they show how far models disagree.
+            of later models too, they count once for each, and show how far models disagree.
         """
-        first = held_out[:n_first]
-        y = np.concatenate([part.y for part in first])
-        given = [part.weights for part in first if part.weights is not None]
+        y = np.concatenate([part.y for part in held_out])
+        given = [part.weights for part in held_out if part.weights is not None]
         weights = np.concatenate(given) if given else np.ones(len(y))
         found = decompose(
             y,
-            logits=np.concatenate([part.logits for part in first]),
+            logits=np.concatenate([part.logits for part in held_out]),
             calibrator=calibrator,
             sample_weight=weights if given else None,
             classes=classes,
@@ -160,9 +159,9 @@ class Ensemble:
         ensemble = cls(found.calibrator, tuple(known), counts / counts.sum())
         if len(held_out) == 1:
             return ensemble
-        if len(first) == len(held_out):
+        if n_first is None or n_first >= len(held_out):
             return replace(ensemble, beta=None)
-        disagreement = ensemble._disagreement_of_two(held_out, len(first))
+        disagreement = ensemble._disagreement_of_two(held_out, n_first)
         return ensemble.sharpen(disagreement, float(counts.sum()))
 
     def sharpen(self, disagreement: Disagreement, n: float) -> Ensemble:

@@ -195,3 +195,48 @@ def _places(keys, labels, own, cut, starts, frame, at, place):  # type: ignore[n
         t += one if cut[np.uint64(t)] < at[r] else zero
         t += one if cut[np.uint64(t)] < at[r] else zero
         place[r] = t
+
+
+# ---- log-odds of logits ----------------------------------------------------------------------------------
+
+
+@_jit()
+def largest_finite(logits, out):  # type: ignore[no-untyped-def]
+    """Fill in the size of the largest finite logit of each row."""
+    for i in range(len(logits)):
+        size = 0.0
+        for j in range(logits.shape[1]):
+            value = abs(np.float64(logits[i, j]))
+            size = max(size, value) if value < np.inf else size  # NaN is not
+        out[i] = size
+
+
+@_jit()
+def area_in_order(odds, order, rounding, own, others):  # type: ignore[no-untyped-def]
+    """Return the mass of pairs in the right order, ties as one half: rows by increasing odds.
+
+    Neighbours tie if rounding alone tells them apart. A run of them that is wider than rounding is not a tie:
+    its scores only lie close, and only equal ones tie.
+    """
+    area, below, start = 0.0, 0.0, 0
+    while start < len(order):
+        end, least = start + 1, rounding[order[start]]
+        while end < len(order):
+            gap = odds[order[end]] - odds[order[end - 1]]  # NaN for infinite odds, which are equal
+            if gap > min(rounding[order[end]], rounding[order[end - 1]]):
+                break
+            least = min(least, rounding[order[end]])
+            end += 1
+        is_wide = odds[order[end - 1]] - odds[order[start]] > least
+        while start < end:
+            mass, against = own[order[start]], others[order[start]]
+            start += 1
+            while start < end and not (
+                is_wide and odds[order[start]] - odds[order[start - 1]] > 0
+            ):
+                mass += own[order[start]]
+                against += others[order[start]]
+                start += 1
+            area += mass * (below + against / 2)
+            below += against
+    return area

@@ -135,29 +135,25 @@ def areas_of_logits(sample: Sample, threads: int = 1) -> Floats:
     in_threads(fill, range(0, sample.n, FEW), odds.size, threads)
 
     def area(j: int) -> float:
-        order = np.argsort(odds[j])
-        own, others = _masses(sample, j, order)
+        own, others = _masses(sample, j)
         pairs = float(own.sum()) * float(others.sum())
         if not pairs > 0:
             return math.nan
-        first = _first_of_ties(odds[j][order], rounding, order)
-        if len(first) < sample.n:
-            own, others = np.add.reduceat(own, first), np.add.reduceat(others, first)
-        return float(own @ (np.cumsum(others) - others / 2) / pairs)  # ties count half
+        order = np.argsort(odds[j])
+        return float(_loops().area_in_order(odds[j], order, rounding, own, others) / pairs)
 
     if sample.k == 2:
         return np.full(2, area(1))
     return np.array(in_threads(area, range(sample.k), odds.size, threads))
 
 
-def _masses(sample: Sample, j: int, order: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Return what each row weighs for class j and what against it, in the given order."""
+def _masses(sample: Sample, j: int) -> tuple[Floats, Floats]:
+    """Return what each row weighs for class j and what against it."""
     share = sample.labels == j if sample.soft is None else sample.soft[:, j]
-    own = share[order].astype(np.float64)
+    own = share.astype(np.float64)
     if sample.weights is None:
         return own, 1 - own
-    weights = sample.weights[order]
-    return weights * own, weights * (1 - own)
+    return sample.weights * own, sample.weights * (1 - own)
 
 
 def log_odds(logits: Floats) -> Floats:
@@ -171,30 +167,10 @@ def log_odds(logits: Floats) -> Floats:
 
 def _rounding(logits: NDArray[Any]) -> Floats:
     """Return how far apart rounding may put equal log-odds of each row: relative to its largest logit."""
-    sizes = np.abs(np.where(np.isfinite(logits), logits, 0)).max(axis=1).astype(np.float64)
+    sizes = np.empty(len(logits))
+    _loops().largest_finite(_frozen(np.ascontiguousarray(logits)), sizes)
     if logits.dtype != np.float64:
         sizes *= 1e7  # times the rounding of float64 is 8 units in the last place of float32
     if logits.shape[1] > 2:
         sizes = np.maximum(sizes, 1)  # sums of exponentials are of this size
     return np.asarray(1e-13 * sizes)
-
-
-def _first_of_ties(
-    ordered: Floats, rounding: Floats, order: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return where each run of equal scores begins; equal are those that rounding alone tells apart.
-
-    ``rounding`` is that of each row, and ``order`` says which row each score is of.
-    """
-    with np.errstate(invalid="ignore"):  # infinite scores are equal: their gap, NaN, is not above 0
-        gaps = np.diff(ordered)
-        if (gaps > rounding.max()).all():
-            return np.arange(len(ordered))
-        rounding = rounding[order]
-        near = ~(gaps > np.minimum(rounding[1:], rounding[:-1]))
-        first = np.flatnonzero(np.r_[True, ~near])  # of each run of near neighbours
-        last = np.r_[first[1:], len(ordered)] - 1
-        # A run wider than rounding is no tie: these scores only lie close.
-        wide = ordered[last] - ordered[first] > np.minimum.reduceat(rounding, first)
-    in_wide = np.repeat(wide, last - first + 1)[1:]
-    return np.flatnonzero(np.r_[True, ~near | (in_wide & (gaps > 0))])
