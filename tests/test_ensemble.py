@@ -107,15 +107,12 @@ def test_a_model_does_not_count_for_classes_that_it_does_not_know():
     assert average(probs, some, None) == pytest.approx(geometric / geometric.sum())
 
 
-class AsTheyAre:
-    """A calibrator of one's own, of models that are calibrated."""
-
-    def predict_proba(self, probs):
-        return probs
-
-
 def ensemble(m, frequencies, beta):
-    return Ensemble(AsTheyAre(), (np.arange(len(frequencies)),) * m, frequencies, beta)
+    """Return an ensemble of models that are calibrated: rows of each class as often as is said."""
+    k = len(frequencies)
+    as_they_are = rc.TemperatureScaling(laplace=False).fit(np.eye(k) * 0.5 + 0.5 / k, np.arange(k))
+    as_they_are.beta_ = 1.0
+    return Ensemble(as_they_are, (np.arange(k),) * m, frequencies, beta)
 
 
 @given(st.floats(1, MOST), st.integers(0, 2**32 - 1))
@@ -175,6 +172,34 @@ def test_rows_held_out_twice_show_how_far_models_disagree(m):
     assert found.beta == pytest.approx(shown.beta, rel=0.04)
     probs = found.predict_proba(new)
     assert rc.decompose(y, probs).beta == pytest.approx(1, abs=0.05)
+
+
+def test_a_class_that_was_never_held_out_stays_rare():
+    """Its frequency is not 0, relative to which a mean would be sharpened without end."""
+    y, odds = models(np.random.default_rng(4), n=2000, m=7)
+    three = [
+        replace(p, logits=np.column_stack([p.logits, np.full(len(p.y), np.log(1e-3))]))
+        for p in parts_of(odds, y, 7)
+    ]
+    found = Ensemble.fit(three, [np.arange(3)] * 7, "temperature", np.arange(3), 5)
+    n = sum(len(part.y) for part in three)
+    assert found.frequencies[2] == pytest.approx(1 / (n + 1))
+    new = [all_classes(np.column_stack([0 * z, z, 0 * z - 7]), np.arange(3), 3) for z in odds]
+    probs = replace(found, beta=MOST).predict_proba(new)
+    mean = replace(found, beta=1.0).predict_proba(new)
+    assert (probs[:, 2] < 3 * mean[:, 2]).all()
+
+
+def test_infinite_log_odds_are_sure():
+    found = all_classes(np.array([np.inf, -np.inf, 0.0]), BOTH, 2)
+    assert np.exp(found) == pytest.approx(np.array([[0, 1], [1, 0], [0.5, 0.5]]))
+
+
+def test_many_rows_are_looked_at_in_part():
+    odds = models(np.random.default_rng(7), n=90_000, m=2)[1]
+    probs = np.stack([two_columns(each) for each in odds])
+    shown = Disagreement.measure(probs, EVEN)
+    assert shown.own == pytest.approx(Disagreement.measure(probs[:, ::5], EVEN).own)
 
 
 def test_later_models_are_calibrated_too():

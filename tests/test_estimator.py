@@ -1,6 +1,7 @@
 """RefineThenCalibrateClassifier: what scikit-learn asks of a classifier, and what the method promises."""
 
 import warnings
+from dataclasses import fields, is_dataclass
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ import sklearn
 from oracle import refinement
 from scipy import sparse
 from scipy.stats import gmean
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import (
@@ -30,6 +31,7 @@ from sklearn.model_selection import (
     cross_val_predict,
     train_test_split,
 )
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -102,7 +104,7 @@ def test_calibrated_probabilities_are_those_of_the_best_step(estimator):
     n = 150  # validation rows: Laplace smoothing is 1 / (n + 1)
     expected = n / (n + 1) / (1 + np.exp(-beta * odds)) + 0.5 / (n + 1)
     assert fitted.predict_proba(X[450:])[:, 1] == pytest.approx(expected, rel=1e-9)
-    assert beta == best["beta"]
+    assert beta == pytest.approx(best["beta"], rel=1e-9)
 
 
 def test_the_best_step_is_the_brute_force_one():
@@ -637,6 +639,109 @@ def test_a_frozen_estimator_is_calibrated_and_left_alone():
     assert np.array_equal(sgd.coef_, before)
     assert fitted.best_step_ == 1
     assert np.array_equal(fitted.predict(X), sgd.predict(X))
+
+
+class Backwards(ClassifierMixin, BaseEstimator):
+    """A fitted classifier whose classes are not in sorted order."""
+
+    def __init__(self, inner=None):
+        self.inner = inner
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+    def fit(self, X, y):
+        raise AssertionError("it is frozen")
+
+    @property
+    def classes_(self):
+        return self.inner.classes_[::-1]
+
+    def predict_proba(self, X):
+        return self.inner.predict_proba(X)[:, ::-1]
+
+    def predict(self, X):
+        return self.inner.predict(X)
+
+
+@pytest.mark.parametrize("calibrator", ["affine", "auto", "temperature"])
+@pytest.mark.parametrize("options", [{"n_folds": None}, {"n_folds": 3, "refit": True}, {}], ids=str)
+def test_the_order_of_a_frozen_estimators_classes_does_not_matter(options, calibrator):
+    from sklearn.frozen import FrozenEstimator
+
+    X, names = StandardScaler().fit_transform(X_CANCER), np.array(["a", "b"])[Y_CANCER]
+    forwards = LogisticRegression().fit(X[:300], names[:300])
+    probs = [
+        model(FrozenEstimator(each), calibrator=calibrator, **options)
+        .fit(X[300:], names[300:])
+        .predict_proba(X)
+        for each in (forwards, Backwards(forwards))
+    ]
+    assert probs[0] == pytest.approx(probs[1], abs=1e-6)
+
+
+def test_a_frozen_estimator_must_not_know_classes_without_rows():
+    from sklearn.frozen import FrozenEstimator
+
+    frozen = FrozenEstimator(GaussianNB().fit(X_DIGITS, Y_DIGITS))
+    some = Y_DIGITS < 9
+    with pytest.raises(ValueError, match="knows the class 9, but y has no row of it"):
+        model(frozen).fit(X_DIGITS[some], Y_DIGITS[some])
+
+
+def test_a_calibrator_of_ones_own_may_not_know_every_class():
+    """A row that is the only one of its class is in no validation fold of a model that knows the class."""
+    y = Y_CANCER.copy()
+    y[0] = 2
+    own = LogisticRegression()
+    fitted = model(n_folds=3, calibrator=own).fit(X_CANCER, y)
+    assert type(fitted.calibrator_) is LogisticRegression
+    probs = fitted.predict_proba(X_CANCER)
+    assert probs.shape == (len(y), 3)
+    assert probs.sum(axis=1) == pytest.approx(1)
+    assert np.mean(fitted.predict(X_CANCER) == y) > 0.9
+
+
+def test_candidates_are_compared_on_all_splits_of_a_splitter():
+    splitter = RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0)
+    fitted = model(n_folds=splitter, candidates=[{}, {"max_depth": 1}]).fit(X_CANCER, Y_CANCER)
+    for candidate in (0, 1):
+        records = [r for r in fitted.history_ if r["candidate"] == candidate]
+        assert {record["fold"] for record in records} == set(range(6))
+
+
+def test_what_is_learned_does_not_hold_the_rows_it_was_learned_from():
+    """Only the first model's monitor stays, for its history and plot."""
+    fitted = model(n_folds=5).fit(X_CANCER, Y_CANCER)
+    monitors = {
+        id(each) for each in _within(vars(fitted)) if isinstance(each, rc.RefinementMonitor)
+    }
+    assert monitors == {id(fitted.monitor_)}
+
+
+def _within(thing):
+    """Return everything in containers and dataclasses."""
+    if isinstance(thing, dict):
+        thing = thing.values()
+    elif is_dataclass(thing):
+        thing = [getattr(thing, each.name) for each in fields(thing)]
+    elif not isinstance(thing, (list, tuple)):
+        return [thing]
+    return [inner for each in thing for inner in _within(each)]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_catboost_gets_a_seed_for_each_model():
+    from catboost import CatBoostClassifier
+
+    def seeds(**params):
+        small = CatBoostClassifier(verbose=False, allow_writing_files=False, **params)
+        fitted = model(small, n_folds=2, max_steps=40).fit(X_CANCER[:100], Y_CANCER[:100])
+        return [each.get_all_params()["random_seed"] for each in fitted.estimators_]
+
+    first, second = seeds()
+    assert second == first + 1
+    assert seeds(random_seed=7) == [7, 8]
 
 
 def test_one_row_is_predicted_as_among_others():

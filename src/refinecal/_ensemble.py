@@ -1,6 +1,6 @@
 """Several models as one: one calibrator for all of them, the mean of their probabilities, sharpened.
 
-The mean of calibrated models is under-confident: errors that they do not share cancel. How much sharper it
+The mean of calibrated models is underconfident: errors that they do not share cancel. How much sharper it
 should be follows from how far models disagree on rows that none of them was trained on; labels are not
 needed. Take the log-odds of a calibrated model, relative to the class frequencies, as a part that all models
 share, of variance c, and an error of its own, of variance o. To be calibrated, the model has shrunk them by
@@ -19,14 +19,16 @@ from numpy.typing import NDArray
 
 from refinecal._calibrator import Calibrator
 from refinecal._softmax import log_softmax
-from refinecal.decomposition import decompose
+from refinecal._user_calibrator import prepare
 
 UNKNOWN = -30.0  # log-probability of a class that a model does not know, before calibration
 SMALLEST = 1e-9  # probability whose logarithm counts
 MOST = 1.5  # inverse temperature of a mean
 PRIOR_ROWS = (
-    300  # so many rows halve the sharpening: calibrators fitted to few are not to be relied on
+    300  # that halve the sharpening: calibrators fitted to few rows are not to be relied on
 )
+MOST_ROWS = 20_000  # on which disagreement is measured
+HUGE = 1e300  # a logit that stands for an infinite one
 
 Floats = NDArray[Any]
 
@@ -46,8 +48,10 @@ class Disagreement:
         cls, probs: Sequence[Floats], frequencies: Floats, weights: Floats | None = None
     ) -> Disagreement:
         """Compare the calibrated probabilities ``(n, k)`` of several models for the same new rows."""
-        prior = np.log(np.maximum(frequencies, SMALLEST))
-        logs = np.log(np.maximum(np.stack(probs), SMALLEST)) - prior
+        some = slice(None, None, 1 + len(probs[0]) // MOST_ROWS)
+        weights = None if weights is None else weights[some]
+        prior = np.log(frequencies)
+        logs = np.log(np.maximum([each[some] for each in probs], SMALLEST)) - prior
         mean = logs.mean(axis=0)
         shares = np.exp(log_softmax(mean + prior))
 
@@ -84,7 +88,7 @@ class HeldOut:
 
 def all_classes(logits: Floats, known: NDArray[np.int64], k: int) -> Floats:
     """Return log-probabilities ``(n, k)`` of all classes from log-odds or logits of the known ones."""
-    logits = np.asarray(logits, dtype=np.float64)
+    logits = np.clip(np.asarray(logits, dtype=np.float64), -HUGE, HUGE)
     if logits.ndim == 1:
         logits = np.stack([np.zeros_like(logits), logits], axis=1)
     found = log_softmax(logits)
@@ -104,7 +108,7 @@ class Ensemble:
 
     Attributes
     ----------
-    calibrator
+    calibrator : Calibrator
         One for all of them.
     known : tuple of ndarray
         The columns of the classes that each model knows.
@@ -115,7 +119,7 @@ class Ensemble:
         mean is the geometric one, which is sharper where they do.
     """
 
-    calibrator: Any
+    calibrator: Calibrator
     known: tuple[NDArray[np.int64], ...]
     frequencies: Floats
     beta: float | None = 1.0
@@ -142,27 +146,25 @@ class Ensemble:
         classes
             The labels, in the order of the columns.
         n_first : int, optional
-            Each row was held out of one of so many models, by default of one of all. If rows were held out
-            of later models too, they count once for each, and show how far models disagree.
+            Each row was held out of one of the first ``n_first`` models, by default of one of all. If rows
+            were held out of later models too, they count once for each, and show how far models disagree.
         """
         y = np.concatenate([part.y for part in held_out])
+        logits = np.concatenate([part.logits for part in held_out])
         given = [part.weights for part in held_out if part.weights is not None]
-        weights = np.concatenate(given) if given else np.ones(len(y))
-        found = decompose(
-            y,
-            logits=np.concatenate([part.logits for part in held_out]),
-            calibrator=calibrator,
-            sample_weight=weights if given else None,
-            classes=classes,
-        )
-        counts = np.array([weights[y == label].sum() for label in classes])
-        ensemble = cls(found.calibrator, tuple(known), counts / counts.sum())
+        weights = np.concatenate(given) if given else None
+        fitted = prepare(calibrator).fit_logits(logits, y, weights, classes=classes)
+        each = np.ones(len(y)) if weights is None else weights
+        counts = np.array([each[y == label].sum() for label in classes])
+        counts = np.maximum(counts, each.mean())  # one row of a class that was never held out
+        ensemble = cls(fitted, tuple(known), counts / counts.sum())
         if len(held_out) == 1:
             return ensemble
         if n_first is None or n_first >= len(held_out):
             return replace(ensemble, beta=None)
+        places = np.concatenate([part.places for part in held_out])
         disagreement = ensemble._disagreement_of_two(held_out, n_first)
-        return ensemble.sharpen(disagreement, float(counts.sum()))
+        return ensemble.sharpen(disagreement, len(np.unique(places[each > 0])))
 
     def sharpen(self, disagreement: Disagreement, n: float) -> Ensemble:
         """Return the same models with a mean as sharp as their disagreement allows, if n rows calibrate."""
@@ -176,17 +178,13 @@ class Ensemble:
         )
         if self.beta is None or self.beta == 1:
             return found
-        prior = np.log(np.maximum(self.frequencies, SMALLEST))
         with np.errstate(divide="ignore"):
-            logs = self.beta * np.log(found) + (1 - self.beta) * prior
+            logs = self.beta * np.log(found) + (1 - self.beta) * np.log(self.frequencies)
         return np.asarray(np.exp(log_softmax(logs)))
 
     def calibrate(self, logits: Floats, known: NDArray[np.int64]) -> Floats:
         """Return the calibrated probabilities of one model; 0 for classes that it does not know."""
-        if isinstance(self.calibrator, Calibrator):
-            probs = self.calibrator.predict_proba_logits(logits)
-        else:
-            probs = np.asarray(self.calibrator.predict_proba(np.exp(log_softmax(logits))))
+        probs = self.calibrator.predict_proba_logits(logits)
         if len(known) == len(self.frequencies):
             return probs
         kept = np.zeros_like(probs)

@@ -34,6 +34,16 @@ def check_known(y_val: NDArray[Any], classes: NDArray[Any]) -> None:
         )
 
 
+def check_frozen(known: NDArray[Any], classes: NDArray[Any]) -> None:
+    """Refuse a fitted model that knows a class of which there are no rows to calibrate by."""
+    strange = np.setdiff1d(known, classes)
+    if strange.size:
+        raise ValueError(
+            f"the frozen estimator knows the class {shown(strange[0])}, but y has no row of it: pass rows of "
+            "every class"
+        )
+
+
 def check_table(X: Any) -> Any:
     """Return features whose rows can be taken; what they may hold is the estimator's to say."""
     if hasattr(X, "tocsr"):

@@ -231,9 +231,7 @@ def area_in_order(odds, order, rounding, own, others):  # type: ignore[no-untype
         while start < end:
             mass, against = own[order[start]], others[order[start]]
             start += 1
-            while start < end and not (
-                is_wide and odds[order[start]] - odds[order[start - 1]] > 0
-            ):
+            while start < end and not (is_wide and odds[order[start]] - odds[order[start - 1]] > 0):
                 mass += own[order[start]]
                 against += others[order[start]]
                 start += 1

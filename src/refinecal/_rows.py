@@ -43,6 +43,11 @@ class Rows:
         return len(self.y)
 
     @property
+    def n_used(self) -> int:
+        """The number of rows whose weight is not 0."""
+        return self.n if self.weights is None else int(np.count_nonzero(self.weights))
+
+    @property
     def total(self) -> float:
         """The number of rows, each counted as often as its weight says."""
         return float(self.n if self.weights is None else self.weights.sum())

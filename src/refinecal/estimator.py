@@ -19,13 +19,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from refinecal._checks import warn
 from refinecal._ensemble import Ensemble
-from refinecal._inputs import check_known, check_rows, check_table
+from refinecal._inputs import check_frozen, check_known, check_rows, check_table
 from refinecal._keywords import check_keywords
-from refinecal._predictions import is_frozen, mended, predictions_of, shown
+from refinecal._predictions import is_frozen, library_of, mended, predictions_of, shown
 from refinecal._rows import AUTO_FOLDS, Parts, Rows, is_small, joined, parts
 from refinecal._training.kinds import fresh, last_of
 from refinecal._training.parameters import unset_defaults
 from refinecal._training.trained import Seen, Trained
+from refinecal._user_calibrator import UserCalibrator
 from refinecal.integrations.sklearn import is_iterative, train
 from refinecal.integrations.sklearn import refit as train_again
 from refinecal.stopping import RefinementMonitor
@@ -66,8 +67,8 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
     validation_fraction : float, default 0.2
         The part held out if it is done once, stratified by label, or whole groups if ``groups`` are given.
     n_folds : int, splitter, None or "auto", default "auto"
-        Hold out each of so many folds in turn, and average the models so made; a splitter of scikit-learn
-        gets the rows in the order in which they came. ``None`` holds out a part once. "auto" is repeated
+        Hold out each fold in turn, and average the models of all folds; a splitter of scikit-learn gets the
+        rows in the order in which they came. ``None`` holds out a part once. "auto" is repeated
         5-fold cross-validation: 10 models, or 7 (5 folds and 2 more) if rows times classes are 20,000 or
         more. ``candidates`` are compared on the first 5 folds.
     refit : bool, default False
@@ -77,8 +78,8 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         Give ``XGBClassifier`` a learning rate of 0.1 and ``colsample_bynode=0.6``, if they are not set:
         better than the library's defaults on most of 49 tables. What is set is never changed.
     random_state : int, RandomState or None
-        For the split, and for the estimator if it has none of its own. Each of several models gets another
-        seed: the number of its fold is added.
+        For the split, and for the estimator if its seed is not set. Each of several models gets another seed:
+        the number of its fold is added.
 
     Attributes
     ----------
@@ -206,7 +207,10 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
                 f"y holds one class only, {shown(classes[0])}: there is nothing to learn"
             )
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        is_one = self.refit or is_frozen(last_of(self._base()))  # model in the end
+        base = last_of(self._base())
+        if is_frozen(base):
+            check_frozen(base.classes_, classes)
+        is_one = self.refit or is_frozen(base)  # one model is delivered, whatever the folds
         pairs: Sequence[tuple[Rows, Rows]]
         if X_val is None:
             n_more = AUTO_FOLDS if is_small(rows.n, len(classes)) else 2
@@ -219,13 +223,13 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         n_first = pairs.n_first if isinstance(pairs, Parts) else 1
         models, seen, history = self._choose(pairs, n_first, seed)
         ensemble = self._calibrate(models, seen, n_first, classes)
-        if self.refit:
+        if self.refit and not is_frozen(base):
             everything = rows.in_order(rows.repeats()) if X_val is None else joined(*pairs[0])
             models = [self._again(models, everything, classes, seed)]
         if is_one:
             models = models[:1]
             ensemble = replace(ensemble, known=(models[0].columns(classes),), beta=1.0)
-        self._publish(models, ensemble, history, classes)
+        self._publish(models, ensemble, seen[0].monitor, history, classes)
         return self
 
     # ---- choosing ---------------------------------------------------------------------------------------
@@ -235,8 +239,9 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
     ) -> tuple[list[Trained], list[Seen], list[dict[str, float]]]:
         """Return the models of the candidate that is best on average, what they predict, and all records.
 
-        Candidates are compared on the first folds; the chosen one is trained on all.
+        With "auto" folds, candidates are compared on the first ones; the chosen one is trained on all.
         """
+        n_compared = n_first if isinstance(self.n_folds, str) else len(pairs)
         best: list[tuple[Trained, Seen]] = []
         best_value, winner = math.nan, 0
         history: list[dict[str, float]] = []
@@ -248,18 +253,18 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
                 rows, val = pairs[fold]
                 found.append(self._train(params, rows, val, seed, fold))
                 where = {"candidate": number} | ({} if len(pairs) == 1 else {"fold": fold})
-                history.extend(where | record for record in found[-1][0].monitor.history)
+                history.extend(where | record for record in found[-1][1].monitor.history)
             return found
 
         candidates = self._candidates()
         for number, params in enumerate(candidates):
-            found = train(number, params, range(n_first))
-            models = [model for model, _ in found]
-            sizes = [model.size for model in models]
-            value = float(np.average([model.value for model in models], weights=sizes))
-            if not best or models[0].monitor.metric.better(value, best_value):
+            found = train(number, params, range(n_compared))
+            seen = [each for _, each in found]
+            sizes = [each.size for each in seen]
+            value = float(np.average([each.value for each in seen], weights=sizes))
+            if not best or seen[0].monitor.metric.better(value, best_value):
                 best, best_value, winner = found, value, number
-        best += train(winner, candidates[winner], range(n_first, len(pairs)))
+        best += train(winner, candidates[winner], range(n_compared, len(pairs)))
         return [model for model, _ in best], [seen for _, seen in best], history
 
     def _calibrate(
@@ -271,10 +276,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             smoothing = sum(len(each.y) for each in seen[:n_first])
             models[:] = [replace(model, smoothing=smoothing) for model in models]
         held_out = [each.held_out(model, classes) for model, each in zip(models, seen, strict=True)]
-        found = Ensemble.fit(held_out, known, self.calibrator, classes, n_first)
-        if len(models) == 1 and len(known[0]) == len(classes):  # fitted to the very same
-            return replace(found, calibrator=models[0].monitor.calibrator)
-        return found
+        return Ensemble.fit(held_out, known, self.calibrator, classes, n_first)
 
     def _candidates(self) -> Sequence[dict[str, Any]]:
         given = {} if self.candidates is None else self.candidates
@@ -326,15 +328,13 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         _, smoothing = mended(predictions, val.y, known)
         trained = Trained(
             estimator=model,
-            monitor=monitor,
             known=known,
             like=predictions._replace(values=np.empty(0)),
             smoothing=smoothing,
             params=dict(params),
             n_steps=monitor.best_step,
-            size=val.total,
         )
-        return trained, Seen(predictions, val.y, val.weights, val.places)
+        return trained, Seen(monitor, predictions, val.y, val.weights, val.places)
 
     def _new(self, params: Mapping[str, Any], seed: int, fold: int = 0) -> Any:
         """Return a new estimator with these parameters, and a seed of its own for each fold."""
@@ -345,6 +345,9 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             last.set_params(**unset_defaults(last))
         if is_frozen(last_of(model)):
             return model
+        last, named = last_of(model), last_of(model).get_params()
+        if library_of(last) == "catboost" and not any(name in named for name in SEEDS):
+            last.set_params(random_seed=seed % 2**31)  # CatBoost does not list what is not set
         for name, value in model.get_params().items():
             word = name.rsplit("__", 1)[-1]
             if value is None and word == "random_state":
@@ -370,6 +373,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         self,
         models: list[Trained],
         ensemble: Ensemble,
+        monitor: RefinementMonitor,
         history: list[dict[str, float]],
         classes: NDArray[Any],
     ) -> None:
@@ -379,11 +383,13 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         self.classes_ = classes
         self.history_ = history
         self.estimators_ = [model.estimator for model in models]
-        self.estimator_, self.calibrator_ = first.estimator, ensemble.calibrator
-        self.calibrators_ = [ensemble.calibrator] * len(models)
+        found = ensemble.calibrator
+        self.estimator_ = first.estimator
+        self.calibrator_ = found.user if isinstance(found, UserCalibrator) else found
+        self.calibrators_ = [self.calibrator_] * len(models)
         self.pool_beta_ = ensemble.beta
         self.best_step_, self.best_params_ = first.n_steps, first.params
-        self.monitor_ = first.monitor
+        self.monitor_ = monitor
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
             if hasattr(first.estimator, name):
@@ -405,8 +411,9 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         """
         check_is_fitted(self)
         X = check_table(X)
-        logits = [model.logits(X, self.classes_) for model in self._models]
-        return self._ensemble.predict_proba(logits)
+        return self._ensemble.predict_proba(
+            model.logits(X, self.classes_) for model in self._models
+        )
 
     def predict_log_proba(self, X: Any) -> NDArray[Any]:
         """Return the logarithms of :meth:`predict_proba`."""

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import scipy.special
+import scipy.stats
 from made_tables import mixed
 
 from refinecal.decomposition import decompose
@@ -17,7 +18,6 @@ from refinecal.tabular.judgement import (
     calibrated_by,
     delivered,
     how_sure,
-    is_sure,
     judge,
     lead,
     what_to_do,
@@ -26,6 +26,9 @@ from refinecal.tabular.schema import Schema
 from refinecal.tabular.units import Unit, Workshop
 
 FAST = {"max_steps": 8, "patience": 8, "n_threads": 1}
+
+
+REFITTED = "test rows included, each without its validation fold. The test loss is that of"
 
 
 def fitted(tmp_path, table=None, test=None, watcher=None, resume=False, **options):
@@ -131,27 +134,33 @@ def test_the_delivered_models_have_seen_all_rows(tmp_path, refit):
     for unit, train in zip(found.delivered, taught, strict=True):
         assert not train & set(unit.places)
         assert len(train) + len(unit.places) == data.n_delivered
-        assert unit.choices.keys() == {"refinement"}
-        assert (
-            unit.choices["refinement"].test_logits is None
-        )  # nobody may look at rows that it has seen
+        assert unit.choices.keys() == {"refinement", "log_loss"}
+        for choice in unit.choices.values():  # nobody may look at rows that it has seen
+            assert choice.test_logits is None
 
 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, "the average of 10 models trained on all 400 rows. The test loss is of 5 models that"),
+        ({}, f"the average of 10 models trained on all 400 rows, {REFITTED} 5 models that had not"),
         (
             {"folds": 3},
-            "the average of 3 models trained on all 400 rows. The test loss is of 3 models",
+            f"the average of 3 models trained on all 400 rows, {REFITTED} 3 models that had not",
         ),
-        ({"folds": None}, "one model trained on 320 of 400 rows. The test loss is of a model that"),
+        (
+            {"folds": None},
+            "one model trained on 320 of 400 rows, test rows included. The test loss is that of a model",
+        ),
         (
             {"refit": False},
-            "the average of 10 models trained on all 320 rows, none of them test rows.",
+            "the average of 10 models trained on all 320 rows, none of them test rows, each without",
         ),
-        ({"test_fraction": 0.0}, "the average of 10 models trained on all 400 rows."),
-        ({"tune": 2}, "the average of 10 models trained on all 400 rows. The test loss is of 5"),
+        ({"test_fraction": 0.0}, "the average of 10 models trained on all 400 rows, each without"),
+        ({"tune": 2}, f"the average of 10 models trained on all 400 rows, {REFITTED} 5 models"),
+        (
+            {"tune": 2, "test_fraction": 0.0},
+            "the average of 10 models trained on all 400 rows, each without its validation fold.",
+        ),
     ],
     ids=str,
 )
@@ -207,11 +216,58 @@ def test_what_to_expect_of_models_that_have_seen_all_rows(tmp_path):
             by_place |= dict(zip(unit.places.tolist(), -np.log(at_label), strict=True))
         losses.append(by_place)
     assert losses[0].keys() < losses[1].keys()
-    change = np.mean([losses[1][place] - loss for place, loss in losses[0].items()])
-    assert found.change_with_all_rows == pytest.approx(change)
-    assert judged.expected == pytest.approx(judged.level.mean + change)
+    changes = [losses[1][place] - loss for place, loss in losses[0].items()]
+    assert found.change_with_all_rows.mean == pytest.approx(np.mean(changes))
+    assert judged.expected.mean == pytest.approx(judged.level.mean + np.mean(changes))
+    error = np.hypot(judged.level.standard_error, scipy.stats.sem(changes))
+    assert judged.expected.standard_error == pytest.approx(error)
+    assert f"{judged.expected.mean:.4f} ± {error:.4f}" in delivered(found, judged)
     as_judged = fitted(tmp_path / "again", folds=3, refit=False)
-    assert judge(as_judged).expected == judge(as_judged).level.mean
+    assert judge(as_judged).expected == judge(as_judged).level
+
+
+def test_few_rows_in_both_passes_say_nothing_of_the_change(tmp_path):
+    found = fitted(tmp_path, mixed(200), folds=None)  # 40 rows held out, some of them twice
+    assert found.change_with_all_rows is None
+    assert judge(found).expected == judge(found).level
+    assert "so expect" not in delivered(found, judge(found))
+
+
+def test_few_test_rows_do_not_say_how_far_models_disagree(tmp_path):
+    test = mixed(40, seed=3)
+    assert fitted(tmp_path, test=test, folds=3).ensemble.beta is None
+    test = mixed(60, seed=3)
+    assert fitted(tmp_path / "more", test=test, folds=3).ensemble.beta > 1
+
+
+def test_both_passes_stop_by_the_same_rule(tmp_path):
+    """The judged models would be others than the delivered ones if they were stopped otherwise."""
+    table = mixed()
+    found = fitted(tmp_path, table, max_steps=60, patience=2, folds=3)
+    for unit in found.delivered:
+        best = {name: choice.step for name, choice in unit.choices.items()}
+        assert max(best.values()) + 2 == unit.history[-1]["step"]
+
+
+def test_zero_weights_do_not_count_as_rows(tmp_path):
+    table = mixed()
+    weights = np.where(np.arange(400) % 4, 1.0, 0.0)
+    table = table.set_column(table.schema.get_field_index("weight"), "weight", pa.array(weights))
+    for group in (None, "family"):
+        schema = Schema.infer(table, "kind", weight="weight", group=group)
+        data = prepare(table, schema, Options())
+        assert data.n_delivered == data.n_used == 300
+
+
+def test_a_class_that_is_in_one_group_is_named():
+    table = mixed()
+    kind, family = np.array(table["kind"]), np.array(table["family"])
+    rare = np.unique(kind)[0]
+    family = np.where(kind == rare, family[kind == rare][0], family)
+    place = table.schema.get_field_index("family")
+    table = table.set_column(place, "family", pa.array(family))
+    with pytest.raises(ValueError, match=f"the rows of '{rare}' are in so few groups"):
+        prepare(table, Schema.infer(table, "kind", group="family"), Options(test_fraction=0))
 
 
 def test_weights_of_test_rows_count_where_models_are_compared(tmp_path):
@@ -427,14 +483,15 @@ def test_what_is_said_of_choosing_by_refinement(tmp_path):
     judged = judge(fitted(tmp_path))
 
     def said(mean, error):
-        change = replace(judged.by_refinement, mean=mean, standard_error=error)
+        low, high = mean - 1.96 * error, mean + 1.96 * error
+        change = replace(judged.by_refinement, mean=mean, standard_error=error, low=low, high=high)
         stages = [*judged.stages[:-1], replace(judged.stages[-1], change=change)]
         return how_sure(replace(judged, stages=stages))
 
-    assert said(-0.01, 0.001).endswith("changed the loss by -0.0100 ± 0.0010.")
-    assert said(0.01, 0.001).endswith("changed the loss by +0.0100 ± 0.0010.")
-    assert said(-0.01, 0.02).endswith("changed the loss by -0.0100 ± 0.0200, within noise.")
-    assert "Refinement and loss chose the same." in said(0.0, 0.0)
+    assert said(-0.01, 0.001).endswith("gained +0.0100 ± 0.0010 of it.")
+    assert said(0.01, 0.001).endswith("gained -0.0100 ± 0.0010 of it.")
+    assert said(-0.01, 0.02).endswith("gained +0.0100 ± 0.0200 of it, within noise.")
+    assert "Refinement and log loss chose the same." in said(0.0, 0.0)
 
 
 def test_words_follow_numbers(tmp_path):
@@ -443,7 +500,7 @@ def test_words_follow_numbers(tmp_path):
     assert f"{judged.ours.log.risk:.4f}" in lead(judged)
     assert f"{judged.log.standard_error:.4f}" in how_sure(judged)
     assert ("may be chance" in lead(judged)) == (
-        not is_sure(judged.log) and abs(judged.gain) >= 0.0005
+        not judged.log.is_sure and abs(judged.gain) >= 0.0005
     )
     judged = replace(judged, ours=replace(judged.ours, n=1))
     assert spaced(what_to_do(found, judged)[0]).startswith("With only 1 test row, take")

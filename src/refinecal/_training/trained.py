@@ -18,18 +18,11 @@ class Trained:
     """A model at its best step, and all it takes to predict with it."""
 
     estimator: Any
-    monitor: RefinementMonitor
     known: NDArray[Any]  # the classes of its training rows
     like: Predictions  # how its predictions are had; without values
     smoothing: int  # see refinecal._predictions.mended
     params: dict[str, Any]
     n_steps: int
-    size: float  # of its validation rows
-
-    @property
-    def value(self) -> float:
-        assert self.monitor.best_value is not None, "checked by _train"
-        return self.monitor.best_value
 
     def columns(self, classes: NDArray[Any]) -> NDArray[np.int64]:
         """Return which of all classes the model knows."""
@@ -51,12 +44,24 @@ class Trained:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a model predicts for its validation rows, and what they are."""
+    """What a model went through, and what it predicts for its validation rows in the end."""
 
+    monitor: RefinementMonitor
     predictions: Predictions
     y: NDArray[Any]
     weights: NDArray[np.float64] | None
     places: NDArray[np.int64] | None
+
+    @property
+    def value(self) -> float:
+        """The metric at the best step."""
+        assert self.monitor.best_value is not None, "there is a best step"
+        return self.monitor.best_value
+
+    @property
+    def size(self) -> float:
+        """The number of validation rows, each counted as often as its weight says."""
+        return float(len(self.y) if self.weights is None else self.weights.sum())
 
     def held_out(self, model: Trained, classes: NDArray[Any]) -> HeldOut:
         """Return them in the terms of an ensemble."""

@@ -67,8 +67,8 @@ def page(finished: Finished, given: Order) -> Page:
         model=fit.options.model,
         calibrator=fit.options.calibrator,
         configurations=len(fit.candidates),
-        folds=len(fit.units),
-        models=len(fit.delivered),
+        judged_models=len(fit.units),
+        delivered_models=len(fit.delivered),
         seed=fit.options.seed,
         seconds=f"{finished.seconds:.0f}",
     )
@@ -124,12 +124,12 @@ def page(finished: Finished, given: Order) -> Page:
 def cards(judged: Judgement) -> list[Card]:
     """Return the numbers that matter most."""
     return [
-        Card("log loss", f"{judged.level.mean:.4f}", f"± {judged.level.standard_error:.4f}"),
-        Card("usual log loss", f"{judged.usual:.4f}", "one model, stopped on validation loss"),
+        Card("log loss", f"{judged.level.mean:.4f}", f"± {judged.level.standard_error:.4f} s.e."),
+        Card("early stopping", f"{judged.usual:.4f}", "one model, stopped on validation loss"),
         Card(
             "change",
             spaced(f"{-judged.gain:+.1%}".replace("-", "−")),
-            spaced(f"± {_relative_error(judged):.1%}"),
+            spaced(f"± {_relative_error(judged):.1%} s.e."),
         ),
         Card("accuracy", spaced(f"{judged.ours.accuracy:.1%}"), f"AUROC {judged.ours.auroc:.4f}"),
     ]
@@ -161,8 +161,8 @@ def gain_section(fit: Fit, judged: Judgement) -> Section:
     note = "Each row adds one thing to the row before it; standard errors are over test rows."
     table = Table("Test log loss, one thing at a time", columns, rows, note)
     text = [
-        "From one model that is stopped on validation loss, as is usual, to what is delivered: what each "
-        "thing adds, on the test rows."
+        "From one model with early stopping on validation loss to the calibrated average of models chosen by "
+        "refinement: what each step adds, on the test rows. None of these models had seen them."
     ]
     return Section("Where the gain comes from", text, (table,))
 
@@ -227,7 +227,7 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
     )
     text = (
         "All metrics were followed in the same training runs, on the same validation rows. Each chose its "
-        "own moment to stop, and among configurations; the test rows played no part.",
+        "own moment to stop, and among configurations; the labels of test rows played no part.",
     )
     return Section("What each metric would have chosen", text, (figure, table))
 

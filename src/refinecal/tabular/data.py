@@ -62,10 +62,20 @@ class Data:
         return len(self.schema.classes)
 
     @property
+    def delivered(self) -> Parts:
+        """The folds of the models that are delivered."""
+        return self.pairs if self.everything is None else self.everything
+
+    @property
     def n_delivered(self) -> int:
         """How many rows the delivered models were trained on, between them."""
-        parts = self.pairs if self.everything is None else self.everything
-        return len(np.unique(np.concatenate([train for train, _ in parts.splits])))
+        seen = np.unique(np.concatenate([train for train, _ in self.delivered.splits]))
+        return self.delivered.rows.take(seen).n_used
+
+    @property
+    def n_used(self) -> int:
+        """How many rows they could have been trained on: those whose weight is not 0."""
+        return self.delivered.rows.n_used
 
 
 def prepare(
@@ -103,9 +113,10 @@ def prepare(
     # Another seed each time, else the same draw would decide twice. Rows that are held out twice show how far
     # models disagree; test rows do so, too.
     n_more = AUTO_FOLDS if small else 0 if test is not None else 2
+    refit = refit or (test is None and options.tune > 1)  # more models of the one that is chosen
     pairs = cut(rows, options.seed + 1, 0 if refit or options.tune > 1 else n_more)
     _check_classes(schema, per_class, pairs)
-    everything = cut(whole, options.seed + 2, AUTO_FOLDS if small else 0) if refit else None
+    everything = cut(whole, options.seed + 2, n_more) if refit else None
     leaks = find_leaks(rows)
     for message in shorten({leak.column: leak.message(schema.target) for leak in leaks}):
         warn(message)
@@ -118,6 +129,12 @@ def _check_classes(schema: Schema, per_class: NDArray[np.int64], pairs: Parts) -
     rare = np.flatnonzero((per_class < folds) | ~pairs.know(len(per_class)))
     if folds == 1 or not rare.size:
         return
+    if (per_class[rare] >= folds).all():  # all in groups that are held out together
+        raise ValueError(
+            f"target {schema.target!r}: the rows of {schema.classes[rare[0]]!r} are in so few groups that "
+            f"some of {folds} models would never see the class: pass fewer --folds, merge the class with "
+            "another, or use finer groups"
+        )
     few = [f"{schema.classes[i]!r} has {per_class[i]} rows" for i in rare[:MOST_RARE]]
     more = [f"{len(rare) - MOST_RARE} more classes have too few"] * (len(rare) > MOST_RARE)
     raise ValueError(

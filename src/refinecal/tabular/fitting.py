@@ -15,7 +15,7 @@ from refinecal._ensemble import Ensemble, average
 from refinecal._rows import Parts, Rows
 from refinecal._softmax import log_softmax
 from refinecal._training.parameters import DEFAULTS
-from refinecal.evaluation import row_losses
+from refinecal.evaluation import Difference, paired_difference, row_losses
 from refinecal.metrics import get_metric
 from refinecal.stopping import RefinementMonitor
 from refinecal.tabular.data import Data, Options
@@ -26,6 +26,7 @@ from refinecal.tabular.units import Choice, Unit, Workshop
 
 CHOSEN_BY, USUAL = "refinement", "log_loss"  # how we choose, and how it is usually done
 FEW_NUMBERS = 200_000  # in a table that one thread trains on
+FEW_ROWS = 50  # that do not show how far models disagree, or how a loss changes
 TRACKED = (USUAL, "brier", "accuracy", "auroc")
 
 
@@ -101,14 +102,20 @@ class Fit:
         return float(np.average(losses, weights=weights))
 
     @property
-    def change_with_all_rows(self) -> float:
-        """By how much the validation loss changes when models are trained on the test rows, too."""
-        if self.data.everything is None:
-            return 0.0
-        first, places, _ = self._held_out(self.units, self.data.pairs, self.chosen.ensemble)
+    def change_with_all_rows(self) -> Difference | None:
+        """How the validation loss changes when models are trained on the test rows, too.
+
+        ``None`` if that is unknown: the same models are delivered, or few rows are held out in both passes.
+        """
+        if self.data.everything is None or self.data.test is None:
+            return None
+        first, places, weights = self._held_out(self.units, self.data.pairs, self.chosen.ensemble)
         last, others, _ = self._held_out(self.delivered, self.data.everything, self.ensemble)
         _, in_first, in_last = np.intersect1d(places, others, return_indices=True)
-        return float(np.mean(last[in_last] - first[in_first])) if in_first.size else 0.0
+        if len(in_first) < FEW_ROWS:
+            return None
+        weights = None if weights is None else weights[in_first]
+        return paired_difference(last[in_last], first[in_first], weights)
 
     def _held_out(
         self, units: list[Unit], parts: Parts, ensemble: Ensemble
@@ -172,6 +179,8 @@ def fit(data: Data, options: Options, workshop: Workshop, watcher: Watcher | Non
             where = {"candidate": float(number), "fold": float(unit.fold)}
             history += [where | record for record in unit.history]
         _consider(units, best)
+    if data.test is None:  # nothing to compare metrics by
+        best = {CHOSEN_BY: best[CHOSEN_BY]}
     outcomes = _outcomes(best, data, options)
     units = best[CHOSEN_BY][1]
     delivered, ensemble = units, outcomes[CHOSEN_BY].ensemble
@@ -179,7 +188,7 @@ def fit(data: Data, options: Options, workshop: Workshop, watcher: Watcher | Non
         params = candidates[outcomes[CHOSEN_BY].candidate]
         delivered = [trainer.unit(data.everything, params, None, i) for i in range(n_final)]
         ensemble = _ensemble(delivered, CHOSEN_BY, data, options, data.everything.n_first)
-        if ensemble.beta is None and len(units) > 1:  # as far as the first models disagree
+        if len(units) > 1:  # as far as the first models disagree, if the new ones do not tell
             ensemble = _sharpened(ensemble, outcomes[CHOSEN_BY].ensemble, units, CHOSEN_BY, data)
     return Fit(
         options,
@@ -231,8 +240,7 @@ def _outcomes(
 
 def _outcome(name: str, value: float, units: list[Unit], data: Data, options: Options) -> Outcome:
     ensemble = _ensemble(units, name, data, options, data.pairs.n_first)
-    if data.test is not None and ensemble.beta is None:
-        ensemble = _sharpened(ensemble, ensemble, units, name, data)
+    ensemble = _sharpened(ensemble, ensemble, units, name, data)
     steps, candidate = [unit.choices[name].step for unit in units], units[0].candidate
     assert candidate is not None, "these are to choose from"
     if data.test is None:
@@ -259,8 +267,12 @@ def _ensemble(
 def _sharpened(
     ensemble: Ensemble, judged: Ensemble, units: list[Unit], metric: str, data: Data
 ) -> Ensemble:
-    """Return an ensemble whose mean is sharpened as far as the judged models disagree on test rows."""
-    assert data.test is not None, "the models were judged"
+    """Return an ensemble whose mean is sharpened as far as the judged models disagree on test rows.
+
+    The same if it is sharpened already, or if there are too few test rows; their labels are not used.
+    """
+    if ensemble.beta is not None or data.test is None or data.test.n_used < FEW_ROWS:
+        return ensemble
     logits = [unit.test_logits(metric, data.k) for unit in units]
     disagreement = judged.disagreement(logits, data.test.weights)
     return ensemble.sharpen(disagreement, sum(unit.size for unit in units))
@@ -317,9 +329,9 @@ def _train(
     is_final = where[0] is None
     monitor = RefinementMonitor(
         CHOSEN_BY,
-        also=() if is_final else TRACKED,
+        also=(USUAL,) if is_final else TRACKED,
         patience=kind.default_patience if options.patience is None else options.patience,
-        stop_on=(CHOSEN_BY,) if is_final else (CHOSEN_BY, USUAL),
+        stop_on=(CHOSEN_BY, USUAL),
     )
     model = kind.train(
         rows.X,

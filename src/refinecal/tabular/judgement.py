@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from refinecal.calibrators import AutoCalibrator, TemperatureScaling
@@ -12,7 +12,6 @@ from refinecal.report.cells import number as grouped
 from refinecal.tabular.fitting import CHOSEN_BY, TRACKED, Fit, Outcome
 
 NOTICEABLE = 0.1  # of the risk: calibration error that is worth a word
-SURE = 2.0  # standard errors
 SMALL = 0.0005  # a change that is none
 FEW_ROWS = 100
 
@@ -73,8 +72,9 @@ class Judgement:
         The mean of models stopped and chosen by log loss, not calibrated: plain averaging.
     level : Difference
         The log loss of ours, with its error.
-    expected : float
-        The log loss to expect of what is delivered: that of ours, and what more rows change.
+    expected : Difference
+        The log loss to expect of what is delivered, with its error: that of ours, plus the change that
+        training on all rows makes to the validation loss.
     stages : list of Stage
         From one model that is stopped on log loss to ours, one thing at a time.
     log, brier : Difference
@@ -87,7 +87,7 @@ class Judgement:
     uncalibrated: Evaluation
     by_loss: Evaluation
     level: Difference
-    expected: float
+    expected: Difference
     stages: list[Stage]
     log: Difference
     brier: Difference
@@ -115,7 +115,7 @@ class Judgement:
         return {
             "refine_then_calibrate": self.ours.to_dict(),
             "log_loss": self.level.to_dict(),
-            "expected_log_loss": self.expected,
+            "expected_log_loss": self.expected.to_dict(),
             "before_calibration": self.uncalibrated.to_dict(),
             "by_validation_loss": self.by_loss.to_dict(),
             "relative_gain": self.gain,
@@ -124,11 +124,6 @@ class Judgement:
             "stages": [stage.to_dict() for stage in self.stages],
             "stopping": [way.to_dict() for way in self.ways.values()],
         }
-
-
-def is_sure(difference: Difference) -> bool:
-    """Tell whether a difference is more than chance would explain."""
-    return abs(difference.mean) > SURE * difference.standard_error
 
 
 def judge(fit: Fit) -> Judgement | None:
@@ -168,12 +163,22 @@ def judge(fit: Fit) -> Judgement | None:
         evaluate(test.y, fit.chosen.before, **names),
         evaluate(test.y, usual.before, **names),
         level,
-        max(level.mean + fit.change_with_all_rows, 0.0),
+        _expected(level, fit.change_with_all_rows),
         _stages(fit, log, about),
         paired_difference(log, usual.single["log"], **about),
         paired_difference(brier, usual.single["brier"], **about),
         {name: way(outcome) for name, outcome in fit.outcomes.items()},
     )
+
+
+def _expected(level: Difference, change: Difference | None) -> Difference:
+    """Return the loss of the delivered models: the test loss and its change, whose errors are independent."""
+    if change is None:
+        return level
+    mean = max(level.mean + change.mean, 0.0)
+    error = math.hypot(level.standard_error, change.standard_error)
+    half = math.hypot(level.high - level.mean, change.high - change.mean)
+    return replace(level, mean=mean, standard_error=error, low=mean - half, high=mean + half)
 
 
 def _stages(fit: Fit, ours: Any, about: dict[str, Any]) -> list[Stage]:
@@ -213,7 +218,7 @@ def lead(judged: Judgement) -> str:
             "something impossible that happened."
         )
     change = f"{abs(judged.gain):.1%} {'lower' if judged.gain > 0 else 'higher'} than"
-    doubt = "" if is_sure(judged.log) else ", which may be chance"
+    doubt = "" if judged.log.is_sure else ", which may be chance"
     if abs(judged.gain) < SMALL:
         change, doubt = "about the same as", ""
     versus = f"{change} that of one model stopped on validation loss ({usual:.4f})"
@@ -232,37 +237,38 @@ def how_sure(judged: Judgement) -> str:
         return (
             "The difference cannot be given an error: a loss is infinite, or there is one test row."
         )
-    if is_sure(total):
+    if total.is_sure:
         verdict = "more than chance would explain" if total.mean < 0 else "a loss, beyond chance"
     else:
         verdict = "within what chance explains; more test rows would tell"
-    gap = f"{-total.mean:+.4f} ± {total.standard_error:.4f}"
-    change = f"{chosen.mean:+.4f} ± {chosen.standard_error:.4f}"
-    rest = f"Choosing by refinement rather than by loss changed the loss by {change}"
+    gap, by_choice = (f"{-d.mean:+.4f} ± {d.standard_error:.4f}" for d in (total, chosen))
+    rest = f"Choosing by refinement rather than by log loss gained {by_choice} of it"
     if chosen.mean == 0:
-        rest = "Refinement and loss chose the same"
-    elif not is_sure(chosen):
+        rest = "Refinement and log loss chose the same"
+    elif not chosen.is_sure:
         rest += ", within noise"
-    return f"Gain per row in log loss: {gap} (standard error over test rows): {verdict}. {rest}."
+    return f"Gain in log loss: {gap} (± is the standard error over test rows): {verdict}. {rest}."
 
 
 def delivered(fit: Fit, judged: Judgement | None) -> str:
     """Say which rows the delivered models have seen, and what to expect of them."""
     data, m = fit.data, len(fit.delivered)
-    models = f"the average of {m} models" if m > 1 else "one model"
-    n, total = data.n_delivered, data.n_train
-    if data.everything is not None and data.test is not None:
-        total += data.test.n
+    n, total = data.n_delivered, data.n_used
     rows = f"all {grouped(n)} rows" if n == total else f"{grouped(n)} of {grouped(total)} rows"
+    models = f"the average of {m} models" if m > 1 else "one model"
+    text = f"Delivered: {models} trained on {rows}"
+    apart = ", each without its validation fold" if m > 1 else ""
     if data.everything is None or judged is None:
         none = "" if data.test is None else ", none of them test rows"
-        return f"Delivered: {models} trained on {rows}{none}."
+        return f"{text}{none}{apart}."
     first = f"{len(fit.units)} models that had" if len(fit.units) > 1 else "a model that had"
-    change = judged.expected - judged.level.mean
+    text += f", test rows included{apart}. The test loss is that of {first} not seen the test rows"
+    change = fit.change_with_all_rows
+    if change is None:
+        return f"{text}."
     return (
-        f"Delivered: {models} trained on {rows}. The test loss is of {first} not seen the test rows; "
-        f"training on all rows changed the validation loss by {change:+.4f}, so expect about "
-        f"{judged.expected:.4f}."
+        f"{text}; training on all rows changed the validation loss by {change.mean:+.4f}, so expect about "
+        f"{with_error(judged.expected)}."
     )
 
 
@@ -282,6 +288,8 @@ def calibrated_by(fit: Fit) -> str:
         return f"{how}."
     if beta is None:
         return f"{how}; the models are averaged on the scale of log-odds."
+    if beta < 1 + SMALL:
+        return f"{how}; the average of the models is not sharpened, since they agree."
     return f"{how}; the average of the models is sharpened by {beta - 1:.1%}, since they disagree."
 
 
@@ -292,17 +300,17 @@ def what_to_do(fit: Fit, judged: Judgement) -> list[str]:
         advice.append(
             f"With only {judged.ours.n} test rows, take every number here with a pinch of salt."
         )
-    if judged.gain < 0 and is_sure(judged.log):
+    if judged.gain < 0 and judged.log.is_sure:
         advice.append(
-            "Here one model stopped on validation loss did better. On other rows that may turn: try another "
-            "--seed, or --calibrator temperature if it was another."
+            "Here one model stopped on validation loss did better. With few rows, --calibrator temperature "
+            "has less to learn."
         )
     elif (
         before.calibration > NOTICEABLE * before.risk
         and ours.risk < before.risk
         and before.beta is not None
     ):
-        how = "over-confident" if before.beta < 1 else "under-confident"
+        how = "overconfident" if before.beta < 1 else "underconfident"
         advice.append(
             f"Use the calibrated probabilities, not the model's own: those are {how} "
             f"({before.calibration / before.risk:.0%} of their loss is calibration error)."

@@ -153,7 +153,7 @@ class Run:
         X = self.schema.encode(table, first_row=first_row)
         new.add(X, self.schema.unseen(table))
         return self.ensemble.predict_proba(
-            [each.logits(X, len(self.classes)) for each in self.members]
+            each.logits(X, len(self.classes)) for each in self.members
         )
 
 
@@ -184,8 +184,8 @@ def _check_description(found: Any, path: Path, k: int) -> None:
         raise ValueError(f"{where} lacks format, model or members: it is not of a finished fit")
     if found["format"] != FORMAT:
         raise ValueError(
-            f"{where} has format {found['format']!r}, this version reads {FORMAT}: use the version of "
-            "refinecal that wrote it"
+            f"{where} has format {found['format']!r}, this version reads {FORMAT}: fit again with "
+            "--overwrite, or use the version of refinecal that wrote it"
         )
     if "calibrator" not in found or not _is_average(found, k):
         raise ValueError(
@@ -211,8 +211,7 @@ def _is_average(found: dict[str, Any], k: int) -> bool:
     if not isinstance(shares, list) or len(shares) != k:
         return False
     numbers = [*shares, 1 if beta is None else beta]
-    positive = [type(each) in (int, float) and 0 <= each < np.inf for each in numbers]
-    return all(positive) and numbers[-1] > 0
+    return all(type(each) in (int, float) and 0 < each < np.inf for each in numbers)
 
 
 def _is_member(found: Any, k: int) -> bool:
@@ -265,7 +264,7 @@ def _calibrator(state: Any, run: Path) -> Calibrator:
 
 
 def write_model(fit: Fit, folder: Path) -> None:
-    """Write the models, the calibrators and the schema of a fit into a folder."""
+    """Write the models, the calibrator and the schema of a fit into a folder."""
     members = []
     for number, unit in enumerate(fit.delivered, start=1):
         name = "." if len(fit.delivered) == 1 else f"fold-{number}"
