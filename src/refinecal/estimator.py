@@ -337,7 +337,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         return trained, Seen(monitor, predictions, val.y, val.weights, val.places)
 
     def _new(self, params: Mapping[str, Any], seed: int, fold: int = 0) -> Any:
-        """Return a new estimator with these parameters, and a seed of its own for each fold."""
+        """Return a new estimator with these parameters, and another seed for each fold."""
         model = fresh(self._base())
         model.set_params(**{name: clone(value, safe=False) for name, value in params.items()})
         if self.tuned_defaults:

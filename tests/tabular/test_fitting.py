@@ -28,7 +28,8 @@ from refinecal.tabular.units import Unit, Workshop
 FAST = {"max_steps": 8, "patience": 8, "n_threads": 1}
 
 
-REFITTED = "test rows included, each without its validation fold. The test loss is that of"
+TEN = "the average of 10 models, each trained on 80% of"
+REFITTED = "test rows included. The test loss is that of"
 
 
 def fitted(tmp_path, table=None, test=None, watcher=None, resume=False, **options):
@@ -142,25 +143,16 @@ def test_the_delivered_models_have_seen_all_rows(tmp_path, refit):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({}, f"the average of 10 models trained on all 400 rows, {REFITTED} 5 models that had not"),
+        ({}, f"{TEN} all 400 rows, {REFITTED} 5 models that had not"),
         (
             {"folds": 3},
-            f"the average of 3 models trained on all 400 rows, {REFITTED} 3 models that had not",
+            f"the average of 3 models, each trained on 67% of all 400 rows, {REFITTED} 3 models that",
         ),
-        (
-            {"folds": None},
-            "one model trained on 320 of 400 rows, test rows included. The test loss is that of a model",
-        ),
-        (
-            {"refit": False},
-            "the average of 10 models trained on all 320 rows, none of them test rows, each without",
-        ),
-        ({"test_fraction": 0.0}, "the average of 10 models trained on all 400 rows, each without"),
-        ({"tune": 2}, f"the average of 10 models trained on all 400 rows, {REFITTED} 5 models"),
-        (
-            {"tune": 2, "test_fraction": 0.0},
-            "the average of 10 models trained on all 400 rows, each without its validation fold.",
-        ),
+        ({"folds": None}, f"one model trained on 320 of 400 rows, {REFITTED} a model that had not"),
+        ({"refit": False}, f"{TEN} all 320 rows, none of them test rows."),
+        ({"test_fraction": 0.0}, f"{TEN} all 400 rows."),
+        ({"tune": 2}, f"{TEN} all 400 rows, {REFITTED} 5 models that had not"),
+        ({"tune": 2, "test_fraction": 0.0}, f"{TEN} all 400 rows."),
     ],
     ids=str,
 )
@@ -176,7 +168,7 @@ def test_what_is_delivered_is_said(tmp_path, options, expected):
         ({"calibrator": "temperature", "folds": None}, "Calibrated by temperature scaling: temp"),
         (
             {"calibrator": "structured-matrix"},
-            "Calibrated by structured-matrix; the average of the",
+            "Calibrated by structured-matrix. Averaging makes probabilities too cautious",
         ),
         ({"folds": 3, "test_fraction": 0.0}, "; the models are averaged on the scale of log-odds."),
     ],
@@ -186,7 +178,7 @@ def test_what_calibrates_is_said(tmp_path, options, expected):
     found = fitted(tmp_path, **options)
     said = calibrated_by(found)
     assert expected in said
-    sharper = f"is sharpened by {(found.ensemble.beta or 1) - 1:.1%}, since they disagree."
+    sharper = f"are multiplied by {found.ensemble.beta or 1:.2f} (estimated from how far"
     assert (sharper in said) == (len(found.delivered) > 1 and found.ensemble.beta is not None)
 
 
@@ -466,8 +458,9 @@ def test_the_gain_is_split_into_its_parts(tmp_path, folds):
     found = fitted(tmp_path, folds=folds)
     judged, y = judge(found), found.data.test.y
     stages = judged.stages
-    names = ["one model, stopped on log loss", "average of 3", "calibrated", "chosen by refinement"]
-    assert [stage.name for stage in stages] == ([names[0], *names[2:]] if folds is None else names)
+    single = "one model, stopped on log loss"
+    names = [f"{single} (mean of 3)", "average of 3", "calibrated", "chosen by refinement"]
+    assert [stage.name for stage in stages] == ([single, *names[2:]] if folds is None else names)
     probs = [found.usual.before, found.usual.after, found.chosen.after]
     losses = [-np.log(each[np.arange(len(y)), y]) for each in probs][len(names) - len(stages) :]
     assert [stage.loss for stage in stages[1:]] == pytest.approx([each.mean() for each in losses])

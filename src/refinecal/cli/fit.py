@@ -72,7 +72,7 @@ WRAPPED = tuple(f"{name}-{way}" for way in ("ovr", "ovo") for name in BINARY)
 FEW_COLUMNS = (
     10  # that are shown without -v; one more takes no more room than to say that it is hidden
 )
-AGAIN = "May be given again."
+AGAIN = "Repeatable."
 
 
 @command("refinecal fit churn.csv --target churned --drop customer_id")
@@ -85,15 +85,15 @@ def fit(
     ],
     target: Target,
     group: Annotated[
-        str | None, column("--group", "Rows of the same group are never in different parts.")
+        str | None, column("--group", "Rows of the same group stay together in every split.")
     ] = None,
     weight: Weight = None,
-    drop: Annotated[list[str] | None, column("--drop", f"A column to leave out. {AGAIN}")] = None,
+    drop: Annotated[list[str] | None, column("--drop", f"A column to ignore. {AGAIN}")] = None,
     categorical: Annotated[
-        list[str] | None, column("--categorical", f"Takes numbers for categories. {AGAIN}")
+        list[str] | None, column("--categorical", f"Treat this column as categorical. {AGAIN}")
     ] = None,
     numeric: Annotated[
-        list[str] | None, column("--numeric", f"Insists that a column is numbers. {AGAIN}")
+        list[str] | None, column("--numeric", f"Treat this column as numeric. {AGAIN}")
     ] = None,
     delimiter: Delimiter = None,
     test: Annotated[
@@ -108,7 +108,7 @@ def fit(
         float,
         number(
             "--test-fraction",
-            "The part set aside to judge by.",
+            "Fraction of the rows held out for testing.",
             min=0,
             max=0.9,
             rich_help_panel=TABLE,
@@ -118,7 +118,8 @@ def fit(
         bool,
         typer.Option(
             "--refit/--no-refit",
-            help="Once judged, train the models anew on all rows, test rows too; or deliver those judged.",
+            help="After judging, train again on all rows, test rows too; or deliver the judged models, as "
+            "--test does.",
             rich_help_panel=TABLE,
         ),
     ] = True,
@@ -145,7 +146,7 @@ def fit(
             "--calibrator",
             names=CALIBRATORS,
             more=(*WRAPPED, *ALIASES),
-            help="auto blends what left-out rows favour; or temperature, structured-matrix, …; for two "
+            help="auto blends families by cross-validation; or temperature, structured-matrix, …; for two "
             "classes also affine, beta, isotonic, venn-abers, spline, … (with -ovr for more).",
         ),
     ] = "auto",
@@ -153,13 +154,18 @@ def fit(
         str,
         number(
             "--folds",
-            "Parts held out in turn, whose models are averaged; 1 holds out once. auto: 5, cut twice over "
-            "for few rows.",
+            "Folds of the cross-validation whose models are averaged; 1 holds out rows once. auto: 5, drawn "
+            "twice if rows × classes < 20,000.",
         ),
     ] = "auto",
     validation_fraction: Annotated[
         float,
-        number("--validation-fraction", "The part held out with --folds 1.", min=0.01, max=0.9),
+        number(
+            "--validation-fraction",
+            "Fraction held out for validation with --folds 1.",
+            min=0.01,
+            max=0.9,
+        ),
     ] = 0.2,
     max_steps: Annotated[
         int | None,
@@ -167,7 +173,7 @@ def fit(
     ] = None,
     patience: Annotated[
         int | None,
-        number("--patience", "Stop after so many steps that are no better.", min=1),
+        number("--patience", "Stop after this many steps without improvement.", min=1),
     ] = None,
     threads: Annotated[int | None, number("--threads", "Instead of all cores.", min=1)] = None,
     seed: Seed = 0,

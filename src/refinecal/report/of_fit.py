@@ -32,6 +32,8 @@ from refinecal.tabular.judgement import (
 from refinecal.tabular.run import REPORT
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
     from refinecal.tabular.fitting import Fit
     from refinecal.tabular.job import Finished, Order
     from refinecal.tabular.judgement import Judgement
@@ -239,37 +241,33 @@ def training_section(fit: Fit) -> Section:
     unit = max(fit.units, key=_disagreement)
     curves: dict[str, Any] = {
         name: [record[name] for record in unit.history]
-        for name in ("risk", "calibration", "refinement")
+        for name in ("step", "risk", "calibration", "refinement")
     }
-    steps = [record["step"] for record in unit.history]
+    steps, name = curves.pop("step"), fit.model.step_name
     chosen, usual = unit.choices["refinement"].step, unit.choices["log_loss"].step
-    name = fit.model.step_name
-    figures = [
-        Figure(
-            lambda canvas: TrainingCurveDisplay(
-                steps, **curves, chosen=chosen, step_name=name
-            ).plot(canvas.add_subplot()),
-            "Loss and its two parts during training",
-            "On validation rows. The shaded part is calibration error, which is removed afterwards.",
-            f"Refinement is lowest at {name} {chosen}, the loss at {name} {usual}.",
-        )
-    ]
-    if len(steps) > 1:
-        figures.append(
-            Figure(
-                lambda canvas: EarlyStoppingDisplay(
-                    steps,
-                    risk=curves["risk"],
-                    refinement=curves["refinement"],
-                    by_loss=usual,
-                    by_refinement=chosen,
-                    step_name=name,
-                ).plot(canvas.add_subplot()),
-                "Stopping by loss, and by refinement",
-                "Arrows lead from the validation loss at each moment to what calibration makes of it.",
-                f"By loss at {name} {usual}, by refinement at {name} {chosen}.",
+
+    def draw(canvas: Canvas) -> None:
+        display: Any
+        if len(steps) == 1:
+            display = TrainingCurveDisplay(steps, **curves, chosen=chosen, step_name=name)
+        else:
+            display = EarlyStoppingDisplay(
+                steps,
+                risk=curves["risk"],
+                refinement=curves["refinement"],
+                by_loss=usual,
+                by_refinement=chosen,
+                step_name=name,
             )
-        )
+        display.plot(canvas.add_subplot())
+
+    figure = Figure(
+        draw,
+        "Stopping by loss, and by refinement",
+        "On validation rows. The gap between loss and refinement is calibration error; arrows lead from the "
+        "loss at each chosen moment to what calibration makes of it.",
+        f"The loss is lowest at {name} {usual}, refinement at {name} {chosen}.",
+    )
     text = [configuration(fit)]
     if len(fit.units) > 1:
         text.append(
@@ -277,7 +275,7 @@ def training_section(fit: Fit) -> Section:
             "all are in history.parquet."
         )
     tables = [candidates_table(fit)] if len(fit.candidates) > 1 else []
-    return Section("Training", text, (*figures, *tables))
+    return Section("Training", text, (figure, *tables))
 
 
 def _disagreement(unit: Unit) -> int:

@@ -189,13 +189,15 @@ def _stages(fit: Fit, ours: Any, about: dict[str, Any]) -> list[Stage]:
         row_losses(test.y, probs, classes=range(fit.data.k))
         for probs in (usual.before, usual.after)
     )
+    m = len(fit.units)
+    single = "one model, stopped on log loss" + f" (mean of {m})" * (m > 1)
     found: list[tuple[str, list[int] | None, Any]] = [
-        ("one model, stopped on log loss", usual.steps, usual.single["log"]),
-        (f"average of {len(fit.units)}", None, means),
+        (single, usual.steps, usual.single["log"]),
+        (f"average of {m}", None, means),
         ("calibrated", None, calibrated),
         ("chosen by refinement", fit.chosen.steps, ours),
     ]
-    if len(fit.units) == 1:
+    if m == 1:
         del found[1]
     stages: list[Stage] = []
     for number, (name, steps, losses) in enumerate(found):
@@ -255,20 +257,21 @@ def delivered(fit: Fit, judged: Judgement | None) -> str:
     data, m = fit.data, len(fit.delivered)
     n, total = data.n_delivered, data.n_used
     rows = f"all {grouped(n)} rows" if n == total else f"{grouped(n)} of {grouped(total)} rows"
-    models = f"the average of {m} models" if m > 1 else "one model"
-    text = f"Delivered: {models} trained on {rows}"
-    apart = ", each without its validation fold" if m > 1 else ""
+    text = f"Delivered: one model trained on {rows}"
+    if m > 1:
+        part = f"{1 - 1 / data.delivered.n_first:.0%} of " * (data.delivered.n_first > 1)
+        text = f"Delivered: the average of {m} models, each trained on {part}{rows}"
     if data.everything is None or judged is None:
-        none = "" if data.test is None else ", none of them test rows"
-        return f"{text}{none}{apart}."
-    first = f"{len(fit.units)} models that had" if len(fit.units) > 1 else "a model that had"
-    text += f", test rows included{apart}. The test loss is that of {first} not seen the test rows"
+        return f"{text}{'' if data.test is None else ', none of them test rows'}."
+    text += ", test rows included. The test loss is that of "
+    text += f"{len(fit.units)} models that had" if len(fit.units) > 1 else "a model that had"
+    text += " not seen the test rows."
     change = fit.change_with_all_rows
     if change is None:
-        return f"{text}."
+        return text
     return (
-        f"{text}; training on all rows changed the validation loss by {change.mean:+.4f}, so expect about "
-        f"{with_error(judged.expected)}."
+        f"{text} On rows held out in both passes, training on all rows changed the loss by "
+        f"{with_error(change, '+')}, so expect a loss of about {with_error(judged.expected)}."
     )
 
 
@@ -279,7 +282,7 @@ def calibrated_by(fit: Fit) -> str:
     if isinstance(found, AutoCalibrator):
         shares = [(score.name, score.weight) for score in found.scores() if score.weight >= 0.005]
         listed = ", ".join(f"{weight:.0%} {name}" for name, weight in shares)
-        how = f"Calibrated by {listed} (weights by cross-validation)"
+        how = f"Calibrated by a blend of {listed} (weights by cross-validation)"
         if len(shares) == 1:
             how = f"Calibrated by {shares[0][0]}, which cross-validation chose"
     elif isinstance(found, TemperatureScaling):
@@ -288,9 +291,12 @@ def calibrated_by(fit: Fit) -> str:
         return f"{how}."
     if beta is None:
         return f"{how}; the models are averaged on the scale of log-odds."
-    if beta < 1 + SMALL:
-        return f"{how}; the average of the models is not sharpened, since they agree."
-    return f"{how}; the average of the models is sharpened by {beta - 1:.1%}, since they disagree."
+    if beta < 1.005:
+        return f"{how}; the models agree, so their average needs no correction."
+    return (
+        f"{how}. Averaging makes probabilities too cautious, so the log-odds of the average, relative to the "
+        f"class frequencies, are multiplied by {beta:.2f} (estimated from how far the models differ)."
+    )
 
 
 def what_to_do(fit: Fit, judged: Judgement) -> list[str]:
