@@ -38,18 +38,18 @@ def loss_of(case: dict[str, Any]) -> float:
     return float(case["log_loss"] / case["entropy"])
 
 
-def differences(done: Cases, name: str, other: str) -> np.ndarray:
-    """Return the losses of one contestant minus those of another on the tables and splits that both saw."""
+def differences(
+    done: Cases, name: str, other: str, value: Callable[[dict[str, Any]], float] = loss_of
+) -> np.ndarray:
+    """Return the values of one contestant minus those of another, on the tables and splits of both."""
     pairs: dict[str, list[float]] = {}
     theirs = {
-        (case["table"], case["split"]): loss_of(case)
-        for case in done
-        if case["contestant"] == other
+        (case["table"], case["split"]): value(case) for case in done if case["contestant"] == other
     }
     for case in done:
         where = (case["table"], case["split"])
         if case["contestant"] == name and where in theirs:
-            pairs.setdefault(case["table"], []).append(loss_of(case) - theirs[where])
+            pairs.setdefault(case["table"], []).append(value(case) - theirs[where])
     return np.array([np.mean(values) for values in pairs.values()])
 
 
@@ -70,15 +70,19 @@ def summary(done: Cases) -> str:
         "| --- |" + " ---: |" * 10,
     ]
     for name in names_of(done):
-        losses = by_table(done, name, loss_of)
-        brier = by_table(done, name, lambda case: case["brier"])
+        tables = by_table(done, name, loss_of)
         against = differences(done, name, YARDSTICK)
         is_it = name == YARDSTICK
+        level, brier = (
+            np.mean(list(by_table(done, YARDSTICK, value).values()))
+            + np.mean(differences(done, name, YARDSTICK, value))
+            for value in (loss_of, lambda case: float(case["brier"]))
+        )
         cells = [
             name,
-            str(len(losses)),
-            f"{np.mean(list(losses.values())):.4f}",
-            f"{np.mean(list(brier.values())):.4f}",
+            str(len(tables)),
+            f"{level:.4f}",
+            f"{brier:.4f}",
             "" if is_it else interval(against),
             "" if is_it else f"{np.sum(against < 0)} of {len(against)}",
             part(done, name, calibrated),
@@ -152,17 +156,24 @@ def page(done: Cases, options: Namespace) -> str:
     machine = this_machine()
     text = [
         "# One command against its rivals",
-        f"`make one-command DATA=folder`: {tables} tables (larger ones cut to {options.rows:,} rows), three "
-        f"quarters to fit to and one quarter of new rows, splits: {splits} (AutoGluon: 1). Loss is the log "
-        "loss on new rows divided by the entropy of their labels: 0 is perfect, 1 knows nothing. Differences "
-        "are in hundredths of that entropy, with a 95 % interval over tables (Student's t); negative is "
-        "better. β is the inverse temperature that would have been best for the new rows. A promise is "
-        "the test loss that a contestant reports together with an error: kept if the loss on new rows is "
-        "within 1.96 standard errors of both. Time is processor time of the fit relative to that of "
-        f"{YARDSTICK}, median and most, and that of predicting the new rows, median; `refinecal fit` "
-        "includes the start of Python, reading the file and writing the report. Plain boosters: "
-        f"{FOLDS} folds, at most {ROUNDS:,} rounds, early stopping after {PATIENCE}; 0.1 is LightGBM's "
-        "default rate.",
+        f"`make one-command DATA=folder`: {tables} tables of at most {options.rows:,} rows, a quarter "
+        f"of which are new rows; {splits} splits (AutoGluon, pytabkit's averages and the slowest "
+        "tables: 1). Loss is the log loss on new rows divided by the entropy of their labels: 0 is "
+        f"perfect, 1 knows nothing. Differences to {YARDSTICK} are in hundredths of that entropy, on "
+        "the same tables and splits, with a 95% interval over tables (Student's t); negative is "
+        "better. Loss and Brier are those of the yardstick plus the mean difference, so that "
+        "contestants with fewer splits compare.",
+        "β is the inverse temperature that would have been best for the new rows. A promise is the "
+        "log loss that a contestant says to expect, with its standard error: kept if the loss on new "
+        "rows is within 1.96 standard errors of the difference. Time is processor time of the fit, "
+        f"one thread, relative to that of {YARDSTICK} (median and most), and that of predicting the "
+        "new rows (median, seconds); `refinecal fit` includes the start of Python, reading the file "
+        "and writing the report.",
+        f"Plain boosters: {FOLDS} folds, at most {ROUNDS:,} rounds, early stopping after {PATIENCE}; "
+        "0.1 is LightGBM's default rate. pytabkit: one model with its defaults, which stops on "
+        "classification error, and five that stop on cross-entropy, averaged. AutoGluon has all cores "
+        "for 60 seconds. *Before* is refinecal as it was before it averaged at every size and used "
+        "every row.",
         summary(done),
         details(done),
         f"{machine.processor}; {machine.listed}, xgboost {xgb.__version__}.",
