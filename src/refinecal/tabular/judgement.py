@@ -72,9 +72,10 @@ class Judgement:
         The mean of models stopped and chosen by log loss, not calibrated: plain averaging.
     level : Difference
         The log loss of ours, with its error.
+    change : Difference or None
+        How training on all rows changes the loss of validation rows, if that is known.
     expected : Difference
-        The log loss to expect of what is delivered, with its error: that of ours, plus the change that
-        training on all rows makes to the validation loss.
+        The log loss to expect of what is delivered, with its error: that of ours, plus the change.
     stages : list of Stage
         From one model that is stopped on log loss to ours, one thing at a time.
     log, brier : Difference
@@ -87,6 +88,7 @@ class Judgement:
     uncalibrated: Evaluation
     by_loss: Evaluation
     level: Difference
+    change: Difference | None
     expected: Difference
     stages: list[Stage]
     log: Difference
@@ -157,13 +159,14 @@ def judge(fit: Fit) -> Judgement | None:
             paired_difference(log, after, **about),
         )
 
-    level = paired_difference(log, 0 * log, **about)
+    level, change = paired_difference(log, 0 * log, **about), fit.change_with_all_rows
     return Judgement(
         evaluate(test.y, ours, **names),
         evaluate(test.y, fit.chosen.before, **names),
         evaluate(test.y, usual.before, **names),
         level,
-        _expected(level, fit.change_with_all_rows),
+        change,
+        _expected(level, change),
         _stages(fit, log, about),
         paired_difference(log, usual.single["log"], **about),
         paired_difference(brier, usual.single["brier"], **about),
@@ -266,12 +269,11 @@ def delivered(fit: Fit, judged: Judgement | None) -> str:
     text += ", test rows included. The test loss is that of "
     text += f"{len(fit.units)} models that had" if len(fit.units) > 1 else "a model that had"
     text += " not seen the test rows."
-    change = fit.change_with_all_rows
-    if change is None:
+    if judged.change is None:
         return text
     return (
         f"{text} On rows held out in both passes, training on all rows changed the loss by "
-        f"{with_error(change, '+')}, so expect a loss of about {with_error(judged.expected)}."
+        f"{with_error(judged.change, '+')}, so expect a loss of about {with_error(judged.expected)}."
     )
 
 
