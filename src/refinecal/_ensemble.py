@@ -24,9 +24,7 @@ from refinecal._user_calibrator import prepare
 UNKNOWN = -30.0  # log-probability of a class that a model does not know, before calibration
 SMALLEST = 1e-9  # probability whose logarithm counts
 MOST = 1.5  # inverse temperature of a mean
-PRIOR_ROWS = (
-    300  # that halve the sharpening: calibrators fitted to few rows are not to be relied on
-)
+PRIOR_ROWS = 300  # that halve the sharpening: a calibrator fitted to few rows is not reliable
 MOST_ROWS = 20_000  # on which disagreement is measured
 HUGE = 1e300  # a logit that stands for an infinite one
 

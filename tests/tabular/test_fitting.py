@@ -232,6 +232,23 @@ def test_few_test_rows_do_not_say_how_far_models_disagree(tmp_path):
     assert fitted(tmp_path / "more", test=test, folds=3).ensemble.beta > 1
 
 
+def test_the_scale_of_weights_does_not_decide_the_sharpening(tmp_path):
+    """They are not whole numbers, which would be repetitions."""
+    table, betas = mixed(300), []
+    place = table.schema.get_field_index("weight")
+    weights = np.random.default_rng(0).uniform(0.5, 1.5, 300)
+    for scale in (1, 4096):
+        scaled = table.set_column(place, "weight", pa.array(scale * weights))
+        schema = Schema.infer(scaled, "kind", weight="weight", drop=["family"])
+        options = Options(**FAST, folds=3, calibrator="temperature", model="logistic")
+        data = prepare(scaled, schema, options)
+        workshop = Workshop(tmp_path / str(scale))
+        workshop.open(plan(data, options), resume=False)
+        betas.append(fit(data, options, workshop).ensemble.beta)
+    assert betas[0] > 1
+    assert betas[1] - 1 == pytest.approx(betas[0] - 1, rel=0.1)  # smoothing counts weights
+
+
 def test_both_passes_stop_by_the_same_rule(tmp_path):
     """The judged models would be others than the delivered ones if they were stopped otherwise."""
     table = mixed()

@@ -275,7 +275,7 @@ def _sharpened(
         return ensemble
     logits = [unit.test_logits(metric, data.k) for unit in units]
     disagreement = judged.disagreement(logits, data.test.weights)
-    return ensemble.sharpen(disagreement, sum(unit.size for unit in units))
+    return ensemble.sharpen(disagreement, sum(len(unit.y) for unit in units))
 
 
 # ---- training ----------------------------------------------------------------------------------------------
