@@ -100,6 +100,7 @@ evidence: setup
 one-command: setup $(BENCH)/ready $(AUTOGLUON)/ready
 	$(VENV)/bin/python -m benchmarks.one_command --data $(DATA) --python pytabkit $(BENCH)/bin/python \
 		--python autogluon $(AUTOGLUON)/bin/python
+	$(VENV)/bin/python -m benchmarks.one_command --data $(DATA) --time
 
 $(AUTOGLUON)/ready: benchmarks/one_command/autogluon.txt
 	@test -x $(AUTOGLUON)/bin/pip || $(PYTHON) -m venv --clear $(AUTOGLUON)

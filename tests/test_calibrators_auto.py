@@ -417,3 +417,28 @@ def test_log_softmax_of_the_given_is_what_a_monitor_keeps():
     monitor.update(labels, probs)
     expected = rc.make_calibrator("auto").fit(probs, labels).predict_proba(probs)
     np.testing.assert_allclose(monitor.calibrator.predict_proba(probs), expected, rtol=1e-12)
+
+
+def test_given_weights_blend_without_comparing():
+    rng = np.random.default_rng(3)
+    logits = rng.normal(size=(400, 3)) * 2
+    y = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    given = {"candidates": ["temperature", "vector"], "weights": [1, 3]}
+    blend = rc.make_calibrator("auto", **given).fit_logits(logits, y)
+    parts = [
+        rc.make_calibrator(name).fit_logits(logits, y).predict_proba_logits(logits)
+        for name in given["candidates"]
+    ]
+    expected = parts[0] / 4 + 3 * parts[1] / 4
+    np.testing.assert_allclose(blend.predict_proba_logits(logits), expected, rtol=1e-12)
+    assert blend.reason_ == "25% temperature + 75% vector: weights as given"
+    again = rc.calibrators.from_json(blend.to_json())
+    np.testing.assert_array_equal(
+        again.predict_proba_logits(logits), blend.predict_proba_logits(logits)
+    )
+
+
+@pytest.mark.parametrize("weights", [[1], [1, -1, 1, 1], [0, 0, 0, 0], [1, np.nan, 1, 1], 1.0])
+def test_bad_weights_are_refused(weights):
+    with pytest.raises(ValueError, match="weights is .*: it must hold 4 numbers of at least 0"):
+        rc.make_calibrator("auto", weights=weights).fit_logits([1.0, -1.0] * 20, [0, 1] * 20)

@@ -45,6 +45,12 @@ def test_contestants_run_and_go_on_where_they_stopped(folder):
     assert all(case["seconds"]["fit"] > 0 < case["cpu"]["predict"] for case in found)
     text = (folder / "out/one-command.md").read_text(encoding="utf-8")
     assert text.count("| classes2 |") == text.count("| classes3 |") == 1
+    _, done = run("one_command", folder, "--time", "--only", "classes2")
+    lines = (folder / "out/one-command-time.jsonl").read_text().splitlines()
+    timed = {case["contestant"]: case["seconds"] for case in map(json.loads, lines)}
+    assert len(timed) == 3
+    assert all(seconds["whole"] >= seconds["fit"] > 0 for seconds in timed.values())
+    assert "| refinecal fit, whole process |" in done.stdout
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from joblib import Parallel, delayed
 from benchmarks.one_command import __doc__ as about
 from benchmarks.one_command.cases import run
 from benchmarks.one_command.contestants import CONTESTANTS, OURS
-from benchmarks.one_command.page import page, summary
+from benchmarks.one_command.page import YARDSTICK, page, summary, times
 
 RESULTS = Path(__file__).parents[1] / "results"
 ALONE = ("AutoGluon medium, 60 s",)  # on all cores, since its limit is of time; one split
@@ -30,6 +31,7 @@ def parse() -> argparse.Namespace:
     add("--threads", type=int, default=1, help="of each contestant")
     add("--workers", type=int, default=2, help="contestants that run at once")
     add("--python", nargs=2, action="append", default=[], metavar=("ENVIRONMENT", "PYTHON"))
+    add("--time", action="store_true", help="ours and the yardstick only, one by one on all cores")
     add("--label", default="", help="what to add to the name of ours, such as ', before'")
     add("--out", type=Path, default=RESULTS, help="folder for one-command.jsonl and .md")
     return parser.parse_args()
@@ -61,13 +63,22 @@ def run_all(
         yield from workers(delayed(one)(*case) for case in some)
 
 
+def read(file: Path) -> list[dict[str, Any]]:
+    """Return the cases that are done."""
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
 def main() -> None:
     """Run, and write."""
     options = parse()
     pythons = dict(options.python)
     options.out.mkdir(parents=True, exist_ok=True)
-    file = options.out / "one-command.jsonl"
-    done = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    if options.time:
+        options.contestants, options.splits, options.workers = [*OURS, YARDSTICK], 1, 1
+        options.threads = options.threads if options.threads > 1 else os.cpu_count() or 1
+    files = [options.out / f"one-command{which}.jsonl" for which in ("", "-time")]
+    results = [read(file) for file in files]
+    done, file = results[options.time], files[options.time]
     seen = {(case["table"], case["split"], case["contestant"]) for case in done}
 
     def shown(name: str) -> str:
@@ -93,8 +104,8 @@ def main() -> None:
         loss, seconds = case["log_loss"] / case["entropy"], case["seconds"]["fit"]
         where = f"{case['table']} {case['split']} {case['contestant']}"
         print(f"{where}: {loss:.4f}, {seconds:.1f} s", flush=True)
-    (options.out / "one-command.md").write_text(page(done, options), encoding="utf-8")
-    print(summary(done))
+    (options.out / "one-command.md").write_text(page(*results, options), encoding="utf-8")
+    print(times(done) if options.time else summary(done))
 
 
 if __name__ == "__main__":

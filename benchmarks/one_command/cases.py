@@ -3,6 +3,7 @@
 import json
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def run(
         train.reset_index(drop=True).to_parquet(folder / "train.parquet")
         new.drop(columns=TARGET).reset_index(drop=True).to_parquet(folder / "new.parquet")
         script = Path(__file__).with_name("contestants.py")
-        command = [python, str(script), name, place, str(n_threads)]
+        command = [python, str(script), name, place, str(n_threads), str(time.time())]
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
         if done.returncode:
             raise RuntimeError(f"{name} on {file.stem}:\n{done.stderr[-3000:]}")

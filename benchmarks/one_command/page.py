@@ -135,6 +135,48 @@ def ratio(done: Cases, name: str, large: bool) -> str:
     return f"{np.median(ratios):.1f} × (most {max(ratios):.1f})"
 
 
+def times(timed: Cases) -> str:
+    """Return the time of day that ours and the yardstick take, on all cores, by size of the table."""
+    cells = [
+        (
+            f"{name}, {how}",
+            [
+                _times(timed, name, key, sizes)
+                for sizes in ((0, 2500), (2500, LARGE), (LARGE, np.inf))
+            ],
+        )
+        for name in (*OURS, YARDSTICK)
+        for key, how in (("whole", "whole process"), ("fit", "fit alone"))
+        if not (name == OURS[0] and key == "fit")
+    ]
+    lines = [
+        f"| seconds, median (most) | up to 2,500 rows | to {LARGE:,} | more | × yardstick, more |",
+        "| --- |" + " ---: |" * 4,
+    ]
+    lines += [
+        f"| {name} | {' | '.join(sizes)} | {_time_ratio(timed, *name.rsplit(', ', 1))} |"
+        for name, sizes in cells
+    ]
+    return "\n".join(lines)
+
+
+def _times(timed: Cases, name: str, key: str, sizes: tuple[float, float]) -> str:
+    found = [
+        case["seconds"][key]
+        for case in timed
+        if case["contestant"] == name and sizes[0] <= case["n_train"] < sizes[1]
+    ]
+    return f"{np.median(found):.1f} ({max(found):.1f})" if found else "–"
+
+
+def _time_ratio(timed: Cases, name: str, how: str) -> str:
+    key = "whole" if how == "whole process" else "fit"
+    theirs = {c["table"]: c["seconds"][key] for c in timed if c["contestant"] == YARDSTICK}
+    ours = [c for c in timed if c["contestant"] == name and c["n_train"] >= LARGE]
+    ratios = [c["seconds"][key] / theirs[c["table"]] for c in ours if c["table"] in theirs]
+    return f"{np.median(ratios):.1f} (most {max(ratios):.1f})" if ratios else "–"
+
+
 def details(done: Cases) -> str:
     """Return the losses on every table: of the first split, which all contestants have seen."""
     done = [case for case in done if case["split"] == 0]
@@ -150,7 +192,19 @@ def details(done: Cases) -> str:
     return "\n".join(lines)
 
 
-def page(done: Cases, options: Namespace) -> str:
+def _time_section(timed: Cases) -> list[str]:
+    if not timed:
+        return []
+    n, threads = len({case["table"] for case in timed}), timed[0]["threads"]
+    text = (
+        f"Time of day (`--time`): {n} tables, first split, one contestant at a time on {threads} cores. A "
+        "whole process includes the start of Python, imports and reading the table, and for `refinecal fit` "
+        "the report."
+    )
+    return [text, times(timed)]
+
+
+def page(done: Cases, timed: Cases, options: Namespace) -> str:
     """Return everything as Markdown."""
     tables = len({case["table"] for case in done})
     splits = len({case["split"] for case in done})
@@ -176,6 +230,7 @@ def page(done: Cases, options: Namespace) -> str:
         "for 60 seconds. *Before* is refinecal as it was before it averaged at every size and used "
         "every row.",
         summary(done),
+        *_time_section(timed),
         "By table, on the first split, the best in bold:",
         details(done),
         f"{machine.processor}; {machine.listed}, xgboost {xgb.__version__}.",

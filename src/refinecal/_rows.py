@@ -69,15 +69,15 @@ class Rows:
         """Return the same rows with keys and places."""
         return replace(self, keys=content(self.X), places=np.arange(self.n))
 
-    def in_order(self, repeat: bool) -> Rows:
-        """Return the rows that count, ordered by content; weights as repetitions if ``repeat``."""
+    def in_order(self, repeat: bool, rows: Indices | None = None) -> Rows:
+        """Return the rows that count, all or some, by content; weights as repetitions if ``repeat``."""
         assert self.keys is not None, "keyed first"
-        rows = np.arange(self.n)
+        rows = np.arange(self.n) if rows is None else rows
         kept = self
         if self.weights is not None:
-            rows = np.flatnonzero(self.weights)
+            rows = rows[self.weights[rows] > 0]
             if repeat:
-                rows = np.repeat(np.arange(self.n), self.weights.astype(np.int64))
+                rows = np.repeat(rows, self.weights[rows].astype(np.int64))
                 kept = replace(self, weights=None)
         order: list[NDArray[Any]] = [_codes(self.y)[rows], self.keys[rows]]
         if kept.weights is not None:
@@ -234,9 +234,8 @@ class Parts(Sequence[tuple[Rows, Rows]]):
         return len(self.splits)
 
     def __getitem__(self, number: Any) -> Any:
-        train_rows, val_rows = self._split(number)
         repeat = self.rows.repeats()
-        return tuple(self.rows.take(each).in_order(repeat) for each in (train_rows, val_rows))
+        return tuple(self.rows.in_order(repeat, each) for each in self._split(number))
 
     def _split(self, number: int) -> tuple[Indices, Indices]:
         train, val = self.splits[number]

@@ -585,6 +585,7 @@ def test_a_resumed_run_says_what_is_done(table, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Progress, "training", interrupt)
         patch.setattr(Progress, "step", lambda *about: None)
+        patch.setattr(Progress, "finished", lambda *about: None)
         _, err = fit(table, code=130)
     assert err == "interrupted; 2 finished training runs kept: continue with --resume\n"
     assert "pass --resume to continue it, or --restart to discard it" in fit(table, code=1)[1]

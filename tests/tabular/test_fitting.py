@@ -1,5 +1,6 @@
 """Fitting a table: parts that do not overlap, choices that brute force makes too, resumed trainings."""
 
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -396,14 +397,17 @@ class StopAt:
     def __init__(self, number):
         self.number, self.trained = number, []
 
-    def training(self, number, total, max_steps):
-        self.current = number
+    def training(self, run, total, max_steps):
+        pass
 
-    def step(self, number, record):
-        if self.current not in self.trained:
-            self.trained.append(self.current)
-        if self.current == self.number:
+    def step(self, run, number, record):
+        if run not in self.trained:
+            self.trained.append(run)
+        if run == self.number:
             raise Stops
+
+    def finished(self, run):
+        pass
 
 
 @pytest.mark.parametrize("stop", [4, 8], ids=["judged", "delivered"])
@@ -535,3 +539,54 @@ def test_advice_does_not_contradict_the_numbers(tmp_path):
     better = replace(before, risk=ours.risk * 1.5, refinement=ours.risk)
     told = what_to_do(found, replace(judged, uncalibrated=replace(judged.uncalibrated, log=better)))
     assert any("Use the calibrated" in advice for advice in told)
+
+
+class AllAtOnce(StopAt):
+    """Sees whether two models are trained at the same time, and stops one of them there."""
+
+    def __init__(self, number):
+        super().__init__(number)
+        self.meeting = threading.Barrier(2, timeout=60)
+        self.steps = []
+
+    def step(self, run, number, record):
+        self.steps.append(run)
+        if number == 1 and run in (1, 2):
+            self.meeting.wait()  # for the other: a fit that trains one by one would end here
+        if run == self.number:
+            raise Stops
+
+
+@pytest.mark.parametrize("model", ["xgboost", "lightgbm", "catboost"])
+def test_models_trained_at_once_are_those_trained_one_by_one(tmp_path, model):
+    settings = {"model": model, "folds": 3, "max_steps": 8}
+    together = AllAtOnce(0)
+    both = fitted(tmp_path / "two", n_threads=2, watcher=together, **settings)
+    alone = fitted(tmp_path / "one", n_threads=1, **settings)
+    assert set(together.steps) == {1, 2, 3, 4, 5, 6}
+    np.testing.assert_array_equal(both.chosen.after, alone.chosen.after)
+    assert both.history == alone.history
+    assert [unit.fold for unit in both.delivered] == [0, 1, 2]
+    for ours, other in zip(both.delivered, alone.delivered, strict=True):
+        (file,) = ours.folder.glob("model.*")
+        if model != "catboost":  # whose files hold the time and an id
+            assert file.read_bytes() == (other.folder / file.name).read_bytes()
+
+
+def test_a_failure_ends_the_models_trained_beside_it(tmp_path):
+    watcher = AllAtOnce(2)
+    settings = {"folds": 4, "max_steps": 5000, "patience": 5000}  # that would take long
+    with pytest.raises(Stops):
+        fitted(tmp_path, n_threads=2, watcher=watcher, **settings)
+    assert set(watcher.steps) == {1, 2}
+    assert watcher.steps.count(1) < 5000
+    assert Workshop(tmp_path / "work").n_finished == 0
+
+
+def test_other_metrics_get_the_blend_that_is_delivered(tmp_path):
+    found = fitted(tmp_path, calibrator="auto")
+    ours = found.chosen.ensemble.calibrator
+    for name in ("brier", "accuracy", "auroc"):
+        other = found.outcomes[name].ensemble.calibrator
+        assert other.names_ == ours.names_
+        np.testing.assert_array_equal(other.weights_, ours.weights_)

@@ -137,12 +137,15 @@ class Interrupts:
     def __init__(self, number):
         self.number = number
 
-    def training(self, number, total, max_steps):
-        self.current = number
+    def training(self, run, total, max_steps):
+        pass
 
-    def step(self, number, record):
-        if self.current == self.number and number == 2:
+    def step(self, run, number, record):
+        if run == self.number and number == 2:
             raise KeyboardInterrupt
+
+    def finished(self, run):
+        pass
 
 
 def test_an_interrupted_run_leaves_nothing(tmp_path):
@@ -160,8 +163,8 @@ def test_finished_trainings_are_kept_for_resuming(tmp_path):
     trained = []
 
     class Counts(Interrupts):
-        def step(self, number, record):
-            trained.append(self.current)
+        def step(self, run, number, record):
+            trained.append(run)
 
     resumed = do(order(tmp_path, options={"folds": 3}, resume=True), Counts(0))
     assert set(trained) == {3, 4, 5, 6}
@@ -199,8 +202,8 @@ def test_a_crash_between_two_renames_is_mended(tmp_path):
 
 
 class Breaks(Interrupts):
-    def step(self, number, record):
-        if self.current == self.number:
+    def step(self, run, number, record):
+        if run == self.number:
             raise OSError(28, "No space left on device", "/disk")
 
 
@@ -236,7 +239,7 @@ def test_finished_trainings_are_not_discarded_unasked(tmp_path):
 
 def test_what_a_killed_run_had_not_finished_is_not_in_the_way(tmp_path):
     unfinished = tmp_path / ".run.unfinished"
-    (unfinished / "under-way").mkdir(parents=True)  # before anything else was there
+    (unfinished / "under-way-0").mkdir(parents=True)  # before anything else was there
     (tmp_path / ".run.lock").write_text("1 on nowhere since long ago")
     do(order(tmp_path, options={"folds": None}, resume=True))
     assert sorted(os.listdir(tmp_path)) == ["run", "table.parquet"]
@@ -245,8 +248,8 @@ def test_what_a_killed_run_had_not_finished_is_not_in_the_way(tmp_path):
 class Rivals(Interrupts):
     """Begins another fit to the same folder, when a training is finished and one is under way."""
 
-    def step(self, number, record):
-        if (self.current, number) == (2, 2):
+    def step(self, run, number, record):
+        if (run, number) == (2, 2):
             before = sorted(self.folder.rglob("*"))
             with pytest.raises(
                 ValueError, match=f"fitting .*run .process {os.getpid()} on .* since"
@@ -264,8 +267,8 @@ def test_two_fits_never_share_a_folder(tmp_path):
 
 
 class Fills(Interrupts):
-    def step(self, number, record):
-        if self.current == self.number:
+    def step(self, run, number, record):
+        if run == self.number:
             self.limit.enter_context(small_files(1000))
 
 
@@ -290,8 +293,8 @@ def test_a_disk_that_is_full_at_the_end(tmp_path, largest):
     given, limit = order(tmp_path, "logistic", options={"folds": 2}), ExitStack()
 
     class FillsLate(Interrupts):
-        def training(self, number, total, max_steps):
-            if number == total and (tmp_path / ".run.unfinished/delivered-fold-1").exists():
+        def training(self, run, total, max_steps):
+            if run == total and (tmp_path / ".run.unfinished/delivered-fold-1").exists():
                 limit.enter_context(small_files(largest))
 
     def write_report(finished, folder):

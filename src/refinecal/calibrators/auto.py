@@ -66,6 +66,8 @@ class AutoCalibrator(Calibrator):
     blend : bool, default True
         If ``False``, pick one: that of fewest parameters within one standard error of the best. On nearly
         200 sets of real predictions the blend had the smaller loss, since families are seldom far apart.
+    weights : sequence of float, optional
+        Blend the families with these weights, instead of comparing them.
 
     Attributes
     ----------
@@ -116,10 +118,12 @@ class AutoCalibrator(Calibrator):
         candidates: Sequence[Any] | None = None,
         cv: int = 5,
         blend: bool = True,
+        weights: Sequence[float] | None = None,
     ) -> None:
         self.candidates = candidates
         self.cv = cv
         self.blend = blend
+        self.weights = weights
 
     # ---- what was chosen ---------------------------------------------------------------------------------
 
@@ -173,8 +177,14 @@ class AutoCalibrator(Calibrator):
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         sample = on_cpu(sample).counted()
         families = self._families(sample)
-        compared = left_out(families.values(), sample, _check_cv(self.cv), MOST_ROWS, threads)
-        if compared is None or len(families) == 1:
+        compared = None
+        if self.weights is None:
+            compared = left_out(families.values(), sample, _check_cv(self.cv), MOST_ROWS, threads)
+        if self.weights is not None:
+            self._keep(families, np.zeros(len(families)), np.zeros(len(families)))
+            self.weights_ = _check_weights(self.weights, len(families))
+            self.reason_ = f"{self._shares()}: weights as given"
+        elif compared is None or len(families) == 1:
             why = "the only candidate" if len(families) == 1 else "too few rows to compare"
             self._keep(families, np.zeros(len(families)), np.zeros(len(families)))
             self.weights_ = np.eye(len(families))[0]
@@ -284,6 +294,16 @@ def _usual(k: int) -> dict[str, Calibrator]:
         weak = {"diagonal": WEAK, "off_diagonal": WEAK, "intercept": WEAK}
         families["weak structured-matrix"] = make_calibrator("structured-matrix", **weak)
     return families
+
+
+def _check_weights(weights: Any, n: int) -> Floats:
+    found = np.asarray(weights, dtype=np.float64)
+    if found.shape != (n,) or not (np.isfinite(found) & (found >= 0)).all() or not found.sum() > 0:
+        raise ValueError(
+            f"weights is {weights!r}: it must hold {n} numbers of at least 0, one for each family, and not "
+            "only zeros"
+        )
+    return np.asarray(found / found.sum())
 
 
 def _check_cv(cv: Any) -> int:

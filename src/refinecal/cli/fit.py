@@ -352,7 +352,7 @@ def _steps(steps: list[int]) -> str:
 
 
 class Progress:
-    """A bar on stderr that follows the trainings; a watcher of the fit."""
+    """Bars on stderr that follow the training runs under way; a watcher of the fit."""
 
     def __init__(self, voice: Voice, model: str) -> None:
         from rich import progress as bars
@@ -367,7 +367,7 @@ class Progress:
             transient=True,
             disable=voice.quiet or not voice.err.is_terminal,
         )
-        self._task: Any = None
+        self._bars: dict[int, Any] = {}  # by run
 
     def __enter__(self) -> Progress:
         return self
@@ -375,16 +375,17 @@ class Progress:
     def __exit__(self, *about: object) -> None:
         self._bar.stop()
 
-    def training(self, number: int, total: int, max_steps: int) -> None:
+    def training(self, run: int, total: int, max_steps: int) -> None:
         """Begin a new bar."""
-        which = "" if total == 1 else f" {number} of {total}"
-        if self._task is None:
-            self._bar.start()
-        else:
-            self._bar.remove_task(self._task)
-        self._task = self._bar.add_task(f"{self.model}{which}", total=max_steps, state="")
+        which = "" if total == 1 else f" {run} of {total}"
+        self._bar.start()
+        self._bars[run] = self._bar.add_task(f"{self.model}{which}", total=max_steps, state="")
 
-    def step(self, number: int, record: Mapping[str, float] | None) -> None:
+    def step(self, run: int, number: int, record: Mapping[str, float] | None) -> None:
         """Move the bar."""
         state = "" if record is None else f"refinement {record['refinement']:.4f}"
-        self._bar.update(self._task, completed=number, state=state)
+        self._bar.update(self._bars[run], completed=number, state=state)
+
+    def finished(self, run: int) -> None:
+        """Take the bar away."""
+        self._bar.remove_task(self._bars.pop(run))

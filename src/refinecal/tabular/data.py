@@ -70,7 +70,8 @@ class Data:
     def n_delivered(self) -> int:
         """How many rows the delivered models were trained on, between them."""
         seen = np.unique(np.concatenate([train for train, _ in self.delivered.splits]))
-        return self.delivered.rows.take(seen).n_used
+        weights = self.delivered.rows.weights
+        return len(seen) if weights is None else int(np.count_nonzero(weights[seen]))
 
     @property
     def n_used(self) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
+import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
@@ -12,9 +14,11 @@ from numpy.typing import NDArray
 import refinecal
 from refinecal._checks import warn
 from refinecal._ensemble import Ensemble, average
+from refinecal._readers import check_threads
 from refinecal._rows import Parts, Rows
 from refinecal._softmax import log_softmax
 from refinecal._training.parameters import DEFAULTS
+from refinecal.calibrators import AutoCalibrator
 from refinecal.evaluation import Difference, paired_difference, row_losses
 from refinecal.metrics import get_metric
 from refinecal.stopping import RefinementMonitor
@@ -22,31 +26,38 @@ from refinecal.tabular.data import Data, Options
 from refinecal.tabular.models import get_model
 from refinecal.tabular.models._base import TableModel
 from refinecal.tabular.spaces import draw
-from refinecal.tabular.units import Choice, Unit, Workshop
+from refinecal.tabular.units import UNDER_WAY, Choice, Unit, Workshop
 
 CHOSEN_BY, USUAL = "refinement", "log_loss"  # how we choose, and how it is usually done
 FEW_NUMBERS = 200_000  # in a table that one thread trains on
+MOST_NUMBERS = 100_000_000  # in the tables of all models that are trained at once
 FEW_ROWS = 50  # that do not show how far models disagree, or how a loss changes
 TRACKED = (USUAL, "brier", "accuracy", "auroc")
 
 
 class Watcher(Protocol):
-    """Who is told how far a fit is."""
+    """Is told how far a fit is; by several threads if several models are trained at once."""
 
-    def training(self, number: int, total: int, max_steps: int) -> None:
-        """One of several training runs begins; ``number`` counts from 1."""
+    def training(self, run: int, total: int, max_steps: int) -> None:
+        """A training run begins; ``run`` counts from 1."""
 
-    def step(self, number: int, record: Mapping[str, float] | None) -> None:
+    def step(self, run: int, number: int, record: Mapping[str, float] | None) -> None:
         """A step of it is done; its record, if validation rows were looked at already."""
+
+    def finished(self, run: int) -> None:
+        """All its steps are done."""
 
 
 class Nobody:
     """A watcher who does not look."""
 
-    def training(self, number: int, total: int, max_steps: int) -> None:
+    def training(self, run: int, total: int, max_steps: int) -> None:
         """Do nothing."""
 
-    def step(self, number: int, record: Mapping[str, float] | None) -> None:
+    def step(self, run: int, number: int, record: Mapping[str, float] | None) -> None:
+        """Do nothing."""
+
+    def finished(self, run: int) -> None:
         """Do nothing."""
 
 
@@ -164,12 +175,14 @@ def fit(data: Data, options: Options, workshop: Workshop, watcher: Watcher | Non
     """
     candidates = draw_candidates(options)
     n_final = 0 if data.everything is None else len(data.everything)
-    trainer = Trainer(data, options, workshop, watcher, len(candidates) * len(data.pairs) + n_final)
+    trainer = Trainer(
+        data, options, workshop, watcher or Nobody(), len(candidates) * len(data.pairs) + n_final
+    )
     best: dict[str, tuple[float, list[Unit]]] = {}
     history: list[dict[str, float]] = []
     for number, params in enumerate(candidates):
         try:
-            units = [trainer.unit(data.pairs, params, number, i) for i in range(len(data.pairs))]
+            units = trainer.units(data.pairs, params, number)
         except ValueError as error:
             if number == 0:  # the default parameters: something is wrong with the table
                 raise
@@ -186,8 +199,9 @@ def fit(data: Data, options: Options, workshop: Workshop, watcher: Watcher | Non
     delivered, ensemble = units, outcomes[CHOSEN_BY].ensemble
     if data.everything is not None:
         params = candidates[outcomes[CHOSEN_BY].candidate]
-        delivered = [trainer.unit(data.everything, params, None, i) for i in range(n_final)]
-        ensemble = _ensemble(delivered, CHOSEN_BY, data, options, data.everything.n_first)
+        delivered = trainer.units(data.everything, params, None)
+        n_first = data.everything.n_first
+        ensemble = _ensemble(delivered, CHOSEN_BY, data, options.calibrator, n_first)
         if len(units) > 1:  # as far as the first models disagree, if the new ones do not tell
             ensemble = _sharpened(ensemble, outcomes[CHOSEN_BY].ensemble, units, CHOSEN_BY, data)
     return Fit(
@@ -227,19 +241,28 @@ def _consider(units: list[Unit], best: dict[str, tuple[float, list[Unit]]]) -> N
 def _outcomes(
     best: dict[str, tuple[float, list[Unit]]], data: Data, options: Options
 ) -> dict[str, Outcome]:
-    """Return what each metric leads to; metrics that chose the same share it."""
+    """Return what each metric leads to; metrics that chose the same share it.
+
+    What is compared with ours is calibrated like ours; metrics that are shown beside them get its blend of
+    calibrators, not another one of their own, since to find one takes its time.
+    """
     found: dict[str, Outcome] = {}
     seen: dict[tuple[int, ...], Outcome] = {}
     for name, (value, units) in best.items():
         same = (units[0].candidate or 0, *(unit.choices[name].step for unit in units))
+        calibrator: Any = options.calibrator
+        if name not in (CHOSEN_BY, USUAL):
+            ours = found[CHOSEN_BY].ensemble.calibrator
+            if isinstance(ours, AutoCalibrator):
+                calibrator = AutoCalibrator(weights=ours.weights_.tolist())
         if same not in seen:
-            seen[same] = _outcome(name, value, units, data, options)
+            seen[same] = _outcome(name, value, units, data, calibrator)
         found[name] = replace(seen[same], metric=name, value=value)
     return found
 
 
-def _outcome(name: str, value: float, units: list[Unit], data: Data, options: Options) -> Outcome:
-    ensemble = _ensemble(units, name, data, options, data.pairs.n_first)
+def _outcome(name: str, value: float, units: list[Unit], data: Data, calibrator: Any) -> Outcome:
+    ensemble = _ensemble(units, name, data, calibrator, data.pairs.n_first)
     ensemble = _sharpened(ensemble, ensemble, units, name, data)
     steps, candidate = [unit.choices[name].step for unit in units], units[0].candidate
     assert candidate is not None, "these are to choose from"
@@ -256,12 +279,12 @@ def _outcome(name: str, value: float, units: list[Unit], data: Data, options: Op
 
 
 def _ensemble(
-    units: list[Unit], metric: str, data: Data, options: Options, n_first: int
+    units: list[Unit], metric: str, data: Data, calibrator: Any, n_first: int
 ) -> Ensemble:
     """Return the models as one, at the steps that a metric chose."""
     held_out = [unit.held_out(metric, data.k) for unit in units]
     known = [unit.known for unit in units]
-    return Ensemble.fit(held_out, known, options.calibrator, range(data.k), n_first)
+    return Ensemble.fit(held_out, known, calibrator, range(data.k), n_first)
 
 
 def _sharpened(
@@ -281,31 +304,85 @@ def _sharpened(
 # ---- training ----------------------------------------------------------------------------------------------
 
 
+class Cancelled(Exception):
+    """Another training run has failed, or the user has interrupted the fit."""
+
+
 @dataclass(slots=True)
 class Trainer:
-    """Trains models one by one, unless they are there from an unfinished run."""
+    """Trains the models of all folds, several at once, unless they are there from an unfinished run."""
 
     data: Data
     options: Options
     workshop: Workshop
-    watcher: Watcher | None
+    watcher: Watcher
     total: int
-    number: int = 0
+    begun: int = 0
 
-    def unit(
-        self, pairs: Parts, params: Mapping[str, Any], candidate: int | None, fold: int
+    def units(self, pairs: Parts, params: Mapping[str, Any], candidate: int | None) -> list[Unit]:
+        """Return the training runs of a candidate, or of the models that are delivered, by fold."""
+        n_workers, n_threads = self._share_cores(pairs)
+        first, self.begun = self.begun + 1, self.begun + len(pairs)
+        cancel = threading.Event()
+
+        def unit(fold: int) -> Unit:
+            try:
+                return self._unit(pairs, params, (candidate, fold), first + fold, n_threads, cancel)
+            except BaseException:
+                cancel.set()  # the others end at their next step
+                raise
+
+        if n_workers == 1:
+            return [unit(fold) for fold in range(len(pairs))]
+        with ThreadPoolExecutor(n_workers) as pool:  # boosting libraries free the interpreter
+            runs = [pool.submit(unit, fold) for fold in range(len(pairs))]
+            try:
+                for run in as_completed(runs):
+                    if not isinstance(run.exception(), Cancelled):
+                        run.result()  # raises what went wrong
+            except BaseException:  # ctrl-C among them
+                cancel.set()
+                raise
+        return [run.result() for run in runs]
+
+    def _share_cores(self, pairs: Parts) -> tuple[int, int | None]:
+        """Return how many models to train at once, and the threads of each, if not the library's choice."""
+        kind, numbers = get_model(self.options.model), pairs.rows.X.size
+        cores = check_threads(self.options.n_threads)
+        n_workers = min(cores, len(pairs), max(1, MOST_NUMBERS // max(1, numbers)))
+        if not kind.frees_the_interpreter or n_workers == 1:
+            few = self.options.n_threads is None and numbers < FEW_NUMBERS
+            return 1, 1 if few else self.options.n_threads
+        return n_workers, 1 if numbers < FEW_NUMBERS else cores // n_workers
+
+    def _unit(
+        self,
+        pairs: Parts,
+        params: Mapping[str, Any],
+        where: tuple[int | None, int],
+        run: int,
+        n_threads: int | None,
+        cancel: threading.Event,
     ) -> Unit:
-        """Return one training: of a candidate, or of a model that is delivered."""
-        watcher = Nobody() if self.watcher is None else self.watcher
-        self.number += 1
-        watcher.training(self.number, self.total, _max_steps(self.options))
-        found = self.workshop.finished(candidate, fold)
-        if found is not None:
-            return found
-        test = None if candidate is None else self.data.test
-        return _train(
-            pairs[fold], test, self.options, params, (candidate, fold), self.workshop, watcher
-        )
+        if cancel.is_set():
+            raise Cancelled
+        self.watcher.training(run, self.total, _max_steps(self.options))
+        found = self.workshop.finished(*where)
+
+        def report(step: int, monitor: RefinementMonitor) -> None:
+            if cancel.is_set():
+                raise Cancelled
+            seen = monitor.history and monitor.last_step == step
+            self.watcher.step(run, step, monitor.history[-1] if seen else None)
+
+        if found is None:
+            test = None if where[0] is None else self.data.test
+            rows = pairs[where[1]]
+            found = _train(
+                rows, test, self.options, params, where, self.workshop, n_threads, report
+            )
+        self.watcher.finished(run)
+        return found
 
 
 def _max_steps(options: Options) -> int:
@@ -321,7 +398,8 @@ def _train(
     params: Mapping[str, Any],
     where: tuple[int | None, int],
     workshop: Workshop,
-    watcher: Watcher,
+    n_threads: int | None,
+    report: Callable[[int, RefinementMonitor], None],
 ) -> Unit:
     """Train one model; keep it at the step of smallest refinement."""
     kind, (rows, val) = get_model(options.model), pair
@@ -345,15 +423,15 @@ def _train(
         weights=rows.weights,
         weights_val=val.weights,
         seed=options.seed + where[1],
-        n_threads=_threads(options, rows),
-        on_step=_reporter(monitor, watcher),
+        n_threads=n_threads,
+        on_step=lambda step: report(step, monitor),
     )
     if monitor.best is None:
         raise ValueError(
             f"{options.model} gave no predictions that are numbers: lower its learning rate, or try "
             "another --model"
         )
-    folder = workshop.new()
+    folder = workshop.new(f"{UNDER_WAY}-{where[1]}")
     model.save(folder, monitor.best.step)
     steps = {best.step for best in monitor.bests.values()}
     logits = model.logits_at(val.X, steps)
@@ -366,18 +444,3 @@ def _train(
     candidate, fold = where
     history, (y, weights, places) = monitor.history, (val.y, val.weights, val.places)
     return workshop.keep(Unit(candidate, fold, known, history, choices, folder, y, weights, places))
-
-
-def _threads(options: Options, rows: Rows) -> int | None:
-    """Return how many threads to train with: few numbers are not worth sharing out."""
-    if options.n_threads is None and rows.X.shape[0] * rows.X.shape[1] < FEW_NUMBERS:
-        return 1
-    return options.n_threads
-
-
-def _reporter(monitor: RefinementMonitor, watcher: Watcher) -> Callable[[int], None]:
-    def report(step: int) -> None:
-        seen = monitor.history and monitor.last_step == step
-        watcher.step(step, monitor.history[-1] if seen else None)
-
-    return report

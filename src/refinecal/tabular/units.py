@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -143,8 +143,8 @@ class Workshop:
         folder = self._place(candidate, fold)
         return Unit.load(folder) if folder.exists() else None
 
-    def new(self, name: str = UNDER_WAY) -> Path:
-        """Return an empty folder for a training under way, or for the run."""
+    def new(self, name: str) -> Path:
+        """Return an empty folder for a training run under way, or for the whole."""
         folder = self.folder / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -155,7 +155,7 @@ class Workshop:
         unit.save()
         place = self._place(unit.candidate, unit.fold)
         unit.folder.rename(place)
-        return Unit.load(place)
+        return replace(unit, folder=place)
 
     def _place(self, candidate: int | None, fold: int) -> Path:
         which = "delivered" if candidate is None else f"candidate-{candidate}"
@@ -168,8 +168,8 @@ class Workshop:
 
     def tidy(self) -> None:
         """Remove what is not complete."""
-        for name in (UNDER_WAY, RUN):
-            shutil.rmtree(self.folder / name, ignore_errors=True)
+        for folder in (*self.folder.glob(f"{UNDER_WAY}-*"), self.folder / RUN):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def close(self) -> None:
         """Throw the folder away."""

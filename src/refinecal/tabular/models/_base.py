@@ -67,6 +67,7 @@ class TableModel(ABC):
     file_name: ClassVar[str]
     default_steps: ClassVar[int] = 1000
     default_patience: ClassVar[int | None] = 50
+    frees_the_interpreter: ClassVar[bool] = False  # so that models can be trained in threads
 
     n_classes: int
     n_features: int

@@ -32,6 +32,7 @@ class CatBoostModel(TableModel):
     name = "catboost"
     extra = "catboost"
     file_name = FILES[name]
+    frees_the_interpreter = True
 
     def __init__(self, model: CatBoost, n_classes: int, n_threads: int | None = None) -> None:
         self.model = model

@@ -33,6 +33,7 @@ class LightGBMModel(TableModel):
     name = "lightgbm"
     extra = "lightgbm"
     file_name = FILES[name]
+    frees_the_interpreter = True
 
     def __init__(self, booster: lgb.Booster, n_threads: int | None = None) -> None:
         self.booster = booster

@@ -28,6 +28,7 @@ class XGBoostModel(TableModel):
     name = "xgboost"
     extra = "xgboost"
     file_name = FILES[name]
+    frees_the_interpreter = True
 
     def __init__(self, booster: xgb.Booster, n_classes: int, n_threads: int | None = None) -> None:
         self.booster = booster
