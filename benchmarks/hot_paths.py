@@ -4,9 +4,11 @@
     python -m benchmarks.hot_paths --out before.json     # one version now,
     python -m benchmarks.hot_paths --against before.json # and another later
 
-Each version runs in its own process, with one thread. Both processes draw the same arrays and warm up. Then
-they take turns at each case, round after round, so that a busy machine disturbs both equally. The ratio is
-that of the fastest times. Only public functions are called, so every version can run the same cases.
+Each version runs in its own process, with one thread; both draw the same arrays and warm up. Then they take
+turns at each case, so that a busy machine disturbs both equally. Every round starts new processes, because
+where a process happens to have its memory can change a time by 10%. Times are CPU times: with one thread they
+are those of a machine left alone. The ratio is that of the fastest times. Only public functions are called,
+so every version can run the same cases.
 """
 
 import argparse
@@ -41,8 +43,8 @@ SMALL_ROWS = 1_000  # where latency counts: the fixed cost of a call
 ALSO = ("log_loss", "brier", "accuracy", "auroc")
 
 FEWEST_ROUNDS = 7
-TURNS = 3  # of a case in each round
-SLOW_SECONDS = 0.3  # a slower case has one turn in each round
+CASE_SECONDS = 0.1  # in each round, for a case that is fast enough
+FEWEST_TURNS, MOST_TURNS = 2, 30  # in each round
 NUMPY, LOG_LOSS = "-np.log(p[np.arange(n), y]).mean()", "metrics.log_loss(y, probs)"
 
 Call = Callable[[], object]
@@ -144,8 +146,7 @@ def serve(n_rows: int) -> None:
 
     cases = make_cases(n_rows)
     seconds = {name: warm_up(call) for name, call in cases.items()}
-    about = {"source": str(Path(rc.__file__).parents[1]), "version": rc.__version__}
-    print(json.dumps(about | {"cases": list(cases)}), flush=True)
+    print(json.dumps([str(Path(rc.__file__).parents[1]), list(cases)]), flush=True)
     for line in sys.stdin:
         name = line.rstrip("\n")
         print(json.dumps(measure(cases[name], seconds[name])), flush=True)
@@ -160,15 +161,17 @@ def warm_up(call: Call) -> float:
 def measure(call: Call, expected: float) -> list[float]:
     """Return the seconds of one call in each of a few turns; a turn repeats a fast call many times."""
     number = max(1, round(TURN_SECONDS / expected))
-    return [time_calls(call, number) for _ in range(1 if expected > SLOW_SECONDS else TURNS)]
+    turns = int(CASE_SECONDS / (number * expected))
+    turns = min(max(turns, FEWEST_TURNS), MOST_TURNS)
+    return [time_calls(call, number) for _ in range(turns)]
 
 
 def time_calls(call: Call, number: int) -> float:
-    """Return the mean seconds of a number of calls."""
-    start = time.perf_counter()
+    """Return the mean seconds of a number of calls; waiting for the processor does not count."""
+    start = time.process_time()
     for _ in range(number):
         call()
-    return (time.perf_counter() - start) / number
+    return max(time.process_time() - start, 1e-9) / number
 
 
 class Worker:
@@ -181,9 +184,9 @@ class Worker:
         self.process = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, env=environment
         )
-        self.about = self._read()
-        if Path(self.about["source"]).resolve() != source:
-            raise SystemExit(f"{source} was asked for, but {self.about['source']} was imported")
+        imported, self.names = self._read()
+        if Path(imported).resolve() != source:
+            raise SystemExit(f"{source} was asked for, but {imported} was imported")
 
     def __enter__(self) -> "Worker":
         return self
@@ -205,16 +208,20 @@ class Worker:
         return json.loads(line)
 
 
-def race(workers: Mapping[str, Worker], n_rounds: int) -> Times:
-    """Let the versions take turns at each case; return all times."""
-    names = next(iter(workers.values())).about["cases"]
-    times: Times = {name: {version: [] for version in workers} for name in names}
+def race(sources: Mapping[str, Path], n_rows: int, n_rounds: int) -> Times:
+    """Let the versions take turns at each case, in new processes each round; return all times."""
+    times: Times = {}
     for done in range(n_rounds):
         print(f"round {done + 1} of {n_rounds}", file=sys.stderr)
-        order = list(workers) if done % 2 == 0 else list(workers)[::-1]
-        for name in names:
-            for version in order:
-                times[name][version] += workers[version].time_case(name)
+        order = list(sources) if done % 2 == 0 else list(sources)[::-1]
+        with ExitStack() as stack:
+            workers = {
+                version: stack.enter_context(Worker(sources[version], n_rows)) for version in order
+            }
+            for name in workers["now"].names:
+                found = times.setdefault(name, {version: [] for version in sources})
+                for version, worker in workers.items():
+                    found[version] += worker.time_case(name)
     return times
 
 
@@ -254,13 +261,13 @@ def _ratio(by_version: Mapping[str, list[float]]) -> float:
 def describe(machine: Machine, n_rounds: int) -> str:
     """Return what the numbers are, and where they come from."""
     return (
-        f"Fastest time in ms, and in brackets the median; {n_rounds} rounds, 1 thread. "
+        f"Fastest CPU time in ms, and in brackets the median; {n_rounds} rounds, 1 thread. "
         f"{machine.processor}; {machine.listed}."
     )
 
 
 def make_content(
-    options: argparse.Namespace, machine: Machine, workers: Mapping[str, Worker], times: Times
+    options: argparse.Namespace, machine: Machine, sources: Mapping[str, Path], times: Times
 ) -> dict[str, Any]:
     """Return all numbers and where they come from, for the JSON file."""
     results = {
@@ -274,31 +281,21 @@ def make_content(
         }
         for name, by_version in times.items()
     }
-    sources = {
-        version: {key: worker.about[key] for key in ("source", "version")}
-        for version, worker in workers.items()
-    }
     return {
         "machine": asdict(machine),
         "setting": {"rows": options.rows, "rounds": options.rounds, "threads": 1},
-        "sources": sources,
+        "sources": {version: str(source) for version, source in sources.items()},
         "results": results,
     }
 
 
-def load_times(path: Path) -> dict[str, list[float]]:
-    """Return the times of an earlier file, by case."""
+def load_times(path: Path, n_rows: int) -> dict[str, list[float]]:
+    """Return the times of an earlier file, by case; it must have the same number of rows."""
     content = json.loads(path.read_text(encoding="utf-8"))
+    rows = content["setting"]["rows"]
+    if rows != n_rows:
+        raise SystemExit(f"{path} was measured with {rows:,} rows: pass --rows {rows}")
     return {name: found["now"]["seconds"] for name, found in content["results"].items()}
-
-
-def check_same_cases(earlier: Mapping[str, list[float]], worker: Worker) -> None:
-    """Refuse an earlier file of other cases."""
-    for name in worker.about["cases"]:
-        if name not in earlier:
-            raise SystemExit(
-                f"the earlier file has no {name}: pass the same --rows as for that file"
-            )
 
 
 # ---- the command -----------------------------------------------------------------------------------------
@@ -331,24 +328,17 @@ def main() -> None:
     if options.worker:
         serve(options.rows)
         return
-    earlier = load_times(options.against) if options.against else {}
+    earlier = load_times(options.against, options.rows) if options.against else {}
     sources = {"before": options.source.resolve()} if options.source else {}
     sources["now"] = ROOT / "src"
-    with ExitStack() as stack:
-        workers = {
-            version: stack.enter_context(Worker(source, options.rows))
-            for version, source in sources.items()
-        }
-        if earlier:
-            check_same_cases(earlier, workers["now"])
-        times = race(workers, options.rounds)
+    times = race(sources, options.rows, options.rounds)
+    machine = with_libraries(LIBRARIES)
+    if options.out:
+        content = make_content(options, machine, sources, times)
+        options.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     if earlier:
         times = {name: {"before": earlier[name]} | found for name, found in times.items()}
-    machine = with_libraries(LIBRARIES)
     print("\n".join([describe(machine, options.rounds), "", *format_table(times)]))
-    if options.out:
-        content = make_content(options, machine, workers, times)
-        options.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
