@@ -21,19 +21,13 @@ from scipy import stats
 from benchmarks.machine import this_machine
 from benchmarks.one_command.cases import cut, score
 from benchmarks.one_command.contestants import TARGET
-from refinecal._ensemble import (
-    Disagreement,
-    Ensemble,
-    HeldOut,
-    all_classes,
-    average,
-)
-from refinecal._rows import Rows, parts
-from refinecal._softmax import log_softmax
-from refinecal._training.parameters import DEFAULTS
+from refinecal._core.softmax import log_softmax
 from refinecal.stopping import RefinementMonitor
 from refinecal.tabular.models import get_model
 from refinecal.tabular.schema import Schema
+from refinecal.training.parameters import DEFAULTS
+from refinecal.training.pool import Disagreement, Ensemble, HeldOut, all_classes, average
+from refinecal.training.rows import Rows, parts
 
 RESULTS = Path(__file__).parent / "results"
 # Tuned on other tables by Holzmüller, Grinsztajn, Steinwart ("Better by default", 2024).

@@ -1,7 +1,7 @@
 """The public API as a text that a reviewer can compare: names, signatures, methods, and command-line options.
 
-``python tests/public_api.py`` says what differs from ``public_api.txt``; ``--update`` rewrites the file. A name
-that vanishes, or an argument that changes, breaks somebody's code: the CHANGELOG has to say so.
+``python tests/public_api.py`` says what differs from ``public_api.txt``; ``--update`` rewrites the file. A
+name that vanishes, or an argument that changes, breaks somebody's code: the CHANGELOG has to say so.
 """
 
 import difflib
@@ -124,8 +124,9 @@ def default_of(parameter: inspect.Parameter) -> Any:
 
 def commands() -> Iterator[str]:
     """Yield each command with its arguments and options."""
-    from refinecal.cli.app import app
     from typer.main import get_command
+
+    from refinecal.cli.app import app
 
     def walk(command: Any, path: str) -> Iterator[str]:
         inner = getattr(command, "commands", None)

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, softmax
 
 import refinecal as rc
-from refinecal._checks import check_sample
+from refinecal._core.checks import check_sample
 from refinecal.calibrators import auto as module
 from refinecal.calibrators._left_out import deal, left_out
 

@@ -11,8 +11,8 @@ from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 
 import refinecal as rc
+from refinecal._kernels.pav import pool
 from refinecal.calibrators import CentredIsotonicCalibration, IsotonicCalibration
-from refinecal.calibrators._pav import pool
 
 NAMES = pytest.mark.parametrize("name", ["isotonic", "centred-isotonic"])
 

@@ -8,7 +8,7 @@ from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 
 import refinecal as rc
-from refinecal._checks import check_sample
+from refinecal._core.checks import check_sample
 from refinecal.calibrators import CrossVennAbers, VennAbers
 from refinecal.resampling import folds
 

@@ -120,7 +120,7 @@ def test_the_best_step_is_the_brute_force_one():
 
 
 def hash_of(row):
-    from refinecal._rows import content
+    from refinecal.training.rows import content
 
     return content(row[None])[0]
 

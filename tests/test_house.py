@@ -1,4 +1,4 @@
-"""The house rules: module names that are unique, private names that stay at home, a public API that is kept."""
+"""The house rules: unique module names, private names that stay at home, a public API that is kept."""
 
 import house
 import public_api

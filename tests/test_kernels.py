@@ -12,11 +12,13 @@ import torch
 from numba.core.dispatcher import Dispatcher
 
 import refinecal
-from refinecal import _kernels, _twins
-from refinecal._readers import NOTHING, KernelReader
-from refinecal._sample import Sample
-from refinecal._torch import TorchReader
-from refinecal.temperature import fit_temperature
+from refinecal._core.arrays import NOTHING
+from refinecal._core.sample import Sample
+from refinecal._kernels.temperature import temperature
+from refinecal.temperature import reference
+from refinecal.temperature.fit import fit_temperature
+from refinecal.temperature.readers import KernelReader
+from refinecal.temperature.torch import TorchReader
 
 DTYPES = [np.float32, np.float64]
 CLASSES = [2, 3, 10, 99, 100, 101, 127, 128, 129, 130, 500, 1001]  # around TILE, WIDE and odd ones
@@ -34,7 +36,7 @@ def make(n, k, dtype=np.float64, weighted=False, soft=False, seed=0, spread=1.0)
 
 def kernel_sums(sample, beta):
     """Return the sums of weights, losses and a, b, c, d."""
-    return np.array(_kernels.read(*KernelReader.of(sample).arrays, beta))
+    return np.array(temperature.read(*KernelReader.of(sample).arrays, beta))
 
 
 def rounded(beta, dtype):
@@ -44,7 +46,7 @@ def rounded(beta, dtype):
 
 def twin_sums(sample, beta):
     weights = np.ones(sample.n) if sample.weights is None else sample.weights
-    parts = [weights @ (part * beta**m) for m, part in enumerate(_twins.rows(sample, beta))]
+    parts = [weights @ (part * beta**m) for m, part in enumerate(reference.rows(sample, beta))]
     return np.array([weights.sum(), *parts])
 
 
@@ -59,7 +61,7 @@ def sizes(sample, beta):
     x = np.minimum(beta * (logits.max(axis=1, keepdims=True) - logits), 1e4)
     probs = np.exp(-x) / np.exp(-x).sum(axis=1, keepdims=True)
     moments = [weights @ (probs * x**m).sum(axis=1) for m in range(6)]
-    label = weights @ np.abs(beta * _twins.at_label(sample))
+    label = weights @ np.abs(beta * reference.at_label(sample))
     orders = [moments[m] + moments[m + 1] for m in range(5)]
     # The exponential stops short of underflow, at 2^-126 or 2^-1022: times x^4, still nothing.
     orders = np.array(orders) + 1e-20 / np.finfo(sample.logits.dtype).eps
@@ -83,7 +85,7 @@ def test_exponential_within_two_roundings(dtype, lowest):
         ]
     ).astype(dtype)
     out = np.empty_like(t)
-    _kernels.fill_exp2(t, out)
+    temperature.fill_exp2(t, out)
     truth = np.exp2(t.astype(np.longdouble))
     assert np.max(np.abs(out / truth - 1)) < 2 * np.finfo(dtype).eps
 
@@ -92,7 +94,7 @@ def test_exponential_within_two_roundings(dtype, lowest):
 def test_exponential_against_50_digits(dtype, lowest):
     t = np.random.default_rng(1).uniform(lowest, 0, 300).astype(dtype)
     out = np.empty_like(t)
-    _kernels.fill_exp2(t, out)
+    temperature.fill_exp2(t, out)
     pairs = zip(out, t, strict=True)
     with mpmath.workdps(50):
         errors = [abs(mpmath.mpf(float(o)) / mpmath.mpf(2) ** float(x) - 1) for o, x in pairs]
@@ -103,7 +105,7 @@ def test_exponential_against_50_digits(dtype, lowest):
 def test_whole_powers_of_two_are_exact(dtype, lowest):
     t = np.arange(lowest, 1).astype(dtype)
     out = np.empty_like(t)
-    _kernels.fill_exp2(t, out)
+    temperature.fill_exp2(t, out)
     np.testing.assert_array_equal(out, [math.ldexp(1.0, int(i)) for i in t])
 
 
@@ -199,7 +201,7 @@ def test_each_row_by_itself(dtype, k, soft):
     sample = make(130, k, dtype, soft=soft)
     beta = rounded(0.8, dtype)
     got = KernelReader.of(sample).rows(beta)
-    want = [part * beta**m for m, part in enumerate(_twins.rows(sample, beta))]
+    want = [part * beta**m for m, part in enumerate(reference.rows(sample, beta))]
     largest = beta * np.ptp(sample.logits)
     for m in range(5):
         tol = 16 * np.finfo(dtype).eps * (1 + largest) ** m
@@ -212,7 +214,7 @@ def test_each_row_by_itself(dtype, k, soft):
 def all_readers(sample):
     """Yield every reader of the same data, at one point."""
     yield KernelReader.of(sample).at(1.0)
-    yield _twins.TwinReader(sample).at(1.0)
+    yield reference.TwinReader(sample).at(1.0)
     tensors = Sample(sample.labels, torch.from_numpy(sample.logits), sample.weights, sample.soft)
     yield TorchReader.of(tensors).at(1.0)
 
@@ -308,7 +310,7 @@ def test_slope_and_curvature_at_zero(dtype, k, soft):
     slope = np.average(z.mean(axis=1) - (rows * z).sum(axis=1), weights=sample.weights)
     curvature = np.average(z.var(axis=1), weights=sample.weights)
     tensors = Sample(sample.labels, torch.from_numpy(sample.logits), sample.weights, sample.soft)
-    for reader in (KernelReader.of(sample), _twins.TwinReader(sample), TorchReader.of(tensors)):
+    for reader in (KernelReader.of(sample), reference.TwinReader(sample), TorchReader.of(tensors)):
         tol = 1e-5 if dtype == np.float32 else 1e-12
         np.testing.assert_allclose(reader.at_zero(), [slope, curvature], rtol=tol, atol=tol)
 
@@ -316,7 +318,7 @@ def test_slope_and_curvature_at_zero(dtype, k, soft):
 def test_no_rows_give_no_sums():
     """A thread may get none."""
     empty = KernelReader(np.zeros(0, np.int64), np.zeros((0, 3)), NOTHING, NOTHING)
-    assert _kernels.read(*empty.arrays, 1.0) == (0, 0, 0, 0, 0, 0)
+    assert temperature.read(*empty.arrays, 1.0) == (0, 0, 0, 0, 0, 0)
 
 
 # ---- loops that are parts of others ----------------------------------------------------------------------
@@ -347,7 +349,7 @@ def test_parts_whose_order_of_summing_is_free_are_compiled_into_their_callers():
 
 def test_processes_that_compile_at_once_do_not_take_each_others_code(tmp_path):
     """Both find an empty index; one is done while the other is between its two files."""
-    one, other = (copy(_kernels.fill_exp2._cache._cache_file) for _ in range(2))
+    one, other = (copy(temperature.fill_exp2._cache._cache_file) for _ in range(2))
     for files in (one, other):
         files._cache_path = str(tmp_path)
         files._index_path = str(tmp_path / "kernel.nbi")

@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from refinecal import _locks
-from refinecal._locks import is_locked, lock, locked
+from refinecal._core import files
+from refinecal._core.files import is_locked, lock, locked
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from refinecal._locks import locked
+from refinecal._core.files import locked
 with locked(Path(sys.argv[1]), "at work"):
     print("locked", flush=True)
     time.sleep(600)
@@ -60,7 +60,7 @@ def test_a_lock_that_its_holder_has_just_removed_is_made_anew(tmp_path, monkeypa
         held.append(lock(descriptor))
         return held[-1]
 
-    monkeypatch.setattr(_locks, "lock", late)
+    monkeypatch.setattr(files, "lock", late)
     with locked(path, "at work"):
         assert held == [True, True]
         assert is_locked(path)

@@ -12,9 +12,9 @@ from scipy.special import ndtr, softmax
 from strategies import drawn
 
 import refinecal as rc
-from refinecal._smoothing import CELLS, FINEST, Masses, Smoothed, fixed_point
 from refinecal.metrics._shared import Event
 from refinecal.metrics._smooth import smooth_curve, smooth_ece_of
+from refinecal.metrics.smoothing import CELLS, FINEST, Masses, Smoothed, fixed_point
 
 smooth_ece = rc.metrics.smooth_ece
 

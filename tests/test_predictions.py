@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
-from refinecal._predictions import (
+from refinecal.training.predictions import (
     Predictions,
     as_they_are,
     link_of,

@@ -7,7 +7,7 @@ from sklearn.model_selection import KFold
 from strategies import drawn
 
 import refinecal as rc
-from refinecal._checks import check_sample
+from refinecal._core.checks import check_sample
 from refinecal.resampling import folds
 
 PLAIN = rc.TemperatureScaling(laplace=False)

@@ -12,12 +12,13 @@ from scipy.optimize import brentq
 from scipy.special import expit
 from strategies import MAX_BETA, Exact, drawn, examples, predictions
 
-from refinecal import _readers, temperature
-from refinecal._readers import KernelReader
-from refinecal._sample import Sample
-from refinecal._search import FINE_64, Found, Point, search
-from refinecal._torch import TorchReader
-from refinecal._twins import TwinReader
+from refinecal import temperature
+from refinecal._core.sample import Sample
+from refinecal.temperature import readers
+from refinecal.temperature.readers import KernelReader
+from refinecal.temperature.reference import TwinReader
+from refinecal.temperature.search import FINE_64, Found, Point, search
+from refinecal.temperature.torch import TorchReader
 
 
 class Counted:
@@ -288,7 +289,7 @@ def test_the_last_read_is_said_to_be_the_last():
 
 
 def test_a_fit_that_does_not_converge_warns(monkeypatch):
-    monkeypatch.setattr(_readers, "search", lambda *_, **__: Found(2.0, 0.5, 200, False))
+    monkeypatch.setattr(readers, "search", lambda *_, **__: Found(2.0, 0.5, 200, False))
     with pytest.warns(RuntimeWarning, match="without converging"):
         fit = temperature.fit_temperature(np.array([0, 1]), np.array([[1.0, 0.0], [1.0, 0.0]]))
     assert not fit.converged
@@ -297,9 +298,9 @@ def test_a_fit_that_does_not_converge_warns(monkeypatch):
 # ---- whoever reads ---------------------------------------------------------------------------------------
 
 
-def readers(sample, monkeypatch):
+def readers_of(sample, monkeypatch):
     """Yield the name and the reader of every kind."""
-    monkeypatch.setattr(_readers, "THREAD_ELEMENTS", 0)
+    monkeypatch.setattr(readers, "THREAD_ELEMENTS", 0)
     yield "twin", TwinReader(sample)
     for threads in (1, 2, 3, 16):
         yield f"kernel, {threads} threads", KernelReader.of(sample, threads)
@@ -324,7 +325,7 @@ def test_all_readers_find_the_same(dtype, k, weighted, soft, monkeypatch):
     sample = any_sample(300, k, dtype, weighted, soft)
     labels = sample.labels if sample.soft is None else sample.soft
     exact = Exact(labels, sample.logits, sample.weights)
-    for name, reader in readers(sample, monkeypatch):
+    for name, reader in readers_of(sample, monkeypatch):
         found = solve(reader)
         rel = 1e-9 if dtype == np.float64 else 1e-5
         assert found.beta == pytest.approx(exact.beta(), rel=rel), name
@@ -348,7 +349,7 @@ def test_all_readers_find_the_same_at_the_ends(sample):
 
 
 def test_more_threads_than_rows(monkeypatch):
-    monkeypatch.setattr(_readers, "THREAD_ELEMENTS", 0)
+    monkeypatch.setattr(readers, "THREAD_ELEMENTS", 0)
     sample = any_sample(3, 5, np.float64, False, False)
     one, many = (KernelReader.of(sample, threads).at(0.7) for threads in (1, 8))
     np.testing.assert_allclose(many, one, rtol=1e-14)

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from strategies import MAX_BETA, Exact, assert_is_best, drawn, examples, predictions
 
 import refinecal as rc
-from refinecal import _readers
+from refinecal.temperature import readers
 
 SCALES = [1e-6, 1e-3, 1.0, 1e3, 1e6]
 
@@ -510,7 +510,7 @@ def test_a_warm_start_changes_the_cost_only(large):
 def test_threads_change_rounding_only(dtype, k, monkeypatch):
     labels, logits = drawn(1500, k, seed=0)
     logits = logits.astype(dtype)
-    monkeypatch.setattr(_readers, "THREAD_ELEMENTS", 0)
+    monkeypatch.setattr(readers, "THREAD_ELEMENTS", 0)
     one, many = (rc.fit_temperature(labels, logits, n_threads=n) for n in (1, 5))
     assert many.beta == pytest.approx(one.beta, rel=1e-11 if dtype == np.float64 else 1e-6)
     assert many.loss == pytest.approx(one.loss, rel=1e-12 if dtype == np.float64 else 1e-7)
@@ -519,16 +519,16 @@ def test_threads_change_rounding_only(dtype, k, monkeypatch):
 def test_number_of_threads(monkeypatch):
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert _readers.check_threads(None) == cores
-    assert _readers.check_threads(7) == 7
+    assert readers.check_threads(None) == cores
+    assert readers.check_threads(7) == 7
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert _readers.check_threads(None) == 1
-    assert _readers.check_threads(3) == 3
+    assert readers.check_threads(None) == 1
+    assert readers.check_threads(3) == 3
     for text in ("", "0", "many", "4,2"):  # the last is legal for OpenMP: nested levels
         monkeypatch.setenv("OMP_NUM_THREADS", text)
-        assert _readers.check_threads(None) == cores
+        assert readers.check_threads(None) == cores
     monkeypatch.setenv("OMP_NUM_THREADS", "1000")
-    assert _readers.check_threads(None) == cores
+    assert readers.check_threads(None) == cores
 
 
 @pytest.mark.parametrize("n_threads", [0, -1, 1.5, "2"])

@@ -5,19 +5,21 @@ import pytest
 import torch
 
 import refinecal as rc
-from refinecal import _arrays, _checks, _readers, _sample
-from refinecal._sample import Sample, on_cpu
-from refinecal._torch import TorchReader, check_device_sample
+from refinecal._core import arrays, checks, sample
+from refinecal._core.devices import check_device_sample
+from refinecal._core.sample import Sample, on_cpu
+from refinecal.temperature import readers
+from refinecal.temperature.torch import TorchReader
 
 
 @pytest.fixture
 def as_device(monkeypatch):
     """Treat every tensor as if it lived on another device."""
-    for module in (_checks, _readers, _sample):
-        monkeypatch.setattr(module, "is_on_device", _arrays.is_torch)
+    for module in (checks, readers, sample):
+        monkeypatch.setattr(module, "is_on_device", arrays.is_torch)
 
 
-def sample(n=3000, k=5, dtype=torch.float32, seed=0):
+def drawn(n=3000, k=5, dtype=torch.float32, seed=0):
     generator = torch.Generator().manual_seed(seed)
     truth = 2 * torch.randn(n, k, generator=generator, dtype=torch.float64)
     labels = torch.multinomial(truth.softmax(1), 1, generator=generator)[:, 0]
@@ -26,7 +28,7 @@ def sample(n=3000, k=5, dtype=torch.float32, seed=0):
 
 @pytest.mark.parametrize(("dtype", "rel"), [(torch.float32, 1e-6), (torch.float64, 1e-9)])
 def test_the_same_temperature(as_device, dtype, rel):
-    labels, logits = sample(dtype=dtype)
+    labels, logits = drawn(dtype=dtype)
     ours = rc.fit_temperature(labels, logits)
     theirs = rc.fit_temperature(labels.numpy(), logits.numpy())
     assert ours.beta == pytest.approx(theirs.beta, rel=rel)
@@ -37,7 +39,7 @@ def test_the_same_temperature(as_device, dtype, rel):
 
 @pytest.mark.parametrize("options", [{}, {"loss": "brier"}, {"cv": 3}, {"cv": "loo"}])
 def test_the_same_decomposition(as_device, options):
-    labels, logits = sample(dtype=torch.float64)
+    labels, logits = drawn(dtype=torch.float64)
     ours = rc.decompose(labels, logits=logits, **options).to_dict()
     theirs = rc.decompose(labels.numpy(), logits=logits.numpy(), **options).to_dict()
     assert ours.pop("loss") == theirs.pop("loss")
@@ -45,7 +47,7 @@ def test_the_same_decomposition(as_device, options):
 
 
 def test_probabilities_weights_and_soft_labels(as_device):
-    labels, logits = sample(n=200, dtype=torch.float64)
+    labels, logits = drawn(n=200, dtype=torch.float64)
     probs, weights = logits.softmax(1), torch.rand(200, dtype=torch.float64)
     soft = (0.9 * torch.nn.functional.one_hot(labels, 5) + 0.02).double()
     ours = rc.decompose(soft, probs, sample_weight=weights).to_dict()
@@ -73,21 +75,21 @@ def test_edges(as_device):
 
 
 def test_many_chunks_add_up(monkeypatch):
-    labels, logits = sample(n=500, dtype=torch.float64)
+    labels, logits = drawn(n=500, dtype=torch.float64)
     whole = TorchReader(labels, logits).at(0.7)
-    monkeypatch.setattr("refinecal._torch.CHUNK", 64)
+    monkeypatch.setattr("refinecal.temperature.torch.CHUNK", 64)
     np.testing.assert_allclose(TorchReader(labels, logits).at(0.7), whole, rtol=1e-12)
 
 
 def test_checked_samples_move_to_the_cpu_unchanged(as_device):
-    labels, logits = sample(n=4)
+    labels, logits = drawn(n=4)
     checked = check_device_sample(labels, logits, "logits", None, None, "y_true")
     assert isinstance(checked, Sample)
     np.testing.assert_array_equal(on_cpu(checked).logits, logits.numpy())
 
 
 def test_gradients_are_left_alone():
-    labels, logits = sample(n=50)
+    labels, logits = drawn(n=50)
     logits.requires_grad_()
     rc.decompose(labels, logits=logits)
     assert logits.grad is None
@@ -95,7 +97,7 @@ def test_gradients_are_left_alone():
 
 
 def test_rows_of_weight_zero_are_gone(as_device):
-    labels, logits = sample(n=4096, dtype=torch.float64)
+    labels, logits = drawn(n=4096, dtype=torch.float64)
     weights = np.tile([0.0, 1.0], 2048)  # every row of a subsample may have weight 0
     ours = rc.fit_temperature(labels, logits, weights)
     theirs = rc.fit_temperature(labels[1::2].numpy(), logits[1::2].numpy())

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from refinecal import plots as plots
     from refinecal import theory as theory
     from refinecal.calibrators import make_calibrator as make_calibrator
+    from refinecal.calibrators.temperature import TemperatureScaling as TemperatureScaling
     from refinecal.decomposition import Decomposition as Decomposition
     from refinecal.decomposition import calibration_error as calibration_error
     from refinecal.decomposition import decompose as decompose
@@ -30,9 +31,8 @@ if TYPE_CHECKING:
     from refinecal.scoring import refinement_scorer as refinement_scorer
     from refinecal.selection import select as select
     from refinecal.stopping import RefinementMonitor as RefinementMonitor
-    from refinecal.temperature import TemperatureFit as TemperatureFit
-    from refinecal.temperature import TemperatureScaling as TemperatureScaling
-    from refinecal.temperature import fit_temperature as fit_temperature
+    from refinecal.temperature.fit import TemperatureFit as TemperatureFit
+    from refinecal.temperature.fit import fit_temperature as fit_temperature
 
 __version__ = "0.1.0.dev0"
 

@@ -10,16 +10,17 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._checks import HARD, check_sample, check_scores, is_hard, warn
-from refinecal._keywords import check_keywords
-from refinecal._readers import check_threads
-from refinecal._sample import Sample, on_cpu
-from refinecal._search import MAX_BETA
-from refinecal._user_calibrator import UserCalibrator, prepare
+from refinecal._core.checks import HARD, check_sample, check_scores, is_hard
+from refinecal._core.errors import check_keywords, warn
+from refinecal._core.sample import Sample, on_cpu
+from refinecal._core.threads import check_threads
 from refinecal.calibrators import Calibrator
+from refinecal.calibrators.temperature import TemperatureScaling
+from refinecal.calibrators.user import UserCalibrator, as_calibrator
 from refinecal.losses import LogLoss, ProperLoss, get_loss
 from refinecal.resampling import folds, leave_one_out, losses_at, row_losses
-from refinecal.temperature import TemperatureScaling, risk_of
+from refinecal.temperature.fit import risk_of
+from refinecal.temperature.search import MAX_BETA
 
 __all__ = ["Decomposition", "calibration_error", "decompose", "refinement_error"]
 
@@ -218,7 +219,7 @@ def decompose(
     threads = check_threads(n_threads)
     loss = get_loss(loss)
     sample = check_sample(y_true, probs, logits, sample_weight, classes, devices=True)
-    fitted = prepare(calibrator)
+    fitted = as_calibrator(calibrator)
     check_cv(cv, groups, fitted)
     truth = None if true_probs is None else _check_truth(true_probs, sample)
     found = decompose_sample(sample, fitted, loss, cv, groups, threads)

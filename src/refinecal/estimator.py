@@ -17,19 +17,18 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from refinecal._checks import warn
-from refinecal._ensemble import Ensemble
-from refinecal._inputs import check_frozen, check_known, check_rows, check_table
-from refinecal._keywords import check_keywords
-from refinecal._predictions import is_frozen, library_of, mended, predictions_of, shown
-from refinecal._rows import AUTO_FOLDS, Parts, Rows, is_small, joined, parts
-from refinecal._training.kinds import fresh, last_of
-from refinecal._training.parameters import unset_defaults
-from refinecal._training.trained import Seen, Trained
-from refinecal._user_calibrator import UserCalibrator
+from refinecal._core.errors import check_keywords, warn
+from refinecal.calibrators.user import UserCalibrator
 from refinecal.integrations.sklearn import is_iterative, train
 from refinecal.integrations.sklearn import refit as train_again
 from refinecal.stopping import RefinementMonitor
+from refinecal.training.arguments import check_frozen, check_known, check_rows, check_table
+from refinecal.training.kinds import fresh, last_of
+from refinecal.training.parameters import unset_defaults
+from refinecal.training.pool import Ensemble
+from refinecal.training.predictions import is_frozen, library_of, mended, predictions_of, shown
+from refinecal.training.rows import AUTO_FOLDS, Parts, Rows, is_small, joined, parts
+from refinecal.training.trained import Seen, Trained
 
 __all__ = ["RefineThenCalibrateClassifier"]
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._checks import fail_choice
+from refinecal._core.errors import fail_choice
 
 __all__ = ["BrierLoss", "LogLoss", "MatrixLoss", "ProperLoss", "SphericalLoss", "get_loss"]
 

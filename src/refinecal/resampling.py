@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal import _twins
-from refinecal._arrays import to_numpy
-from refinecal._checks import warn
-from refinecal._readers import KernelReader
-from refinecal._sample import Sample
-from refinecal._search import MAX_BETA
-from refinecal._softmax import log_softmax, scaled
+from refinecal._core.arrays import to_numpy
+from refinecal._core.errors import warn
+from refinecal._core.sample import Sample
+from refinecal._core.softmax import log_softmax, scaled
 from refinecal.losses import LogLoss, ProperLoss
-from refinecal.temperature import fit_sample
+from refinecal.temperature import reference
+from refinecal.temperature.fit import fit_sample
+from refinecal.temperature.readers import KernelReader
+from refinecal.temperature.search import MAX_BETA
 
 Floats = NDArray[np.float64]
 LARGE_CHANGE = 0.1  # change of beta, beside itself and 1 / logit, up to which the model is trusted
@@ -68,7 +68,7 @@ def _without_copy(sample: Sample, row: int) -> Sample:
 def _derivatives(sample: Sample, beta: float) -> Sequence[Floats]:
     """Return the loss of each row and its first four derivatives in beta."""
     if not 1e-30 < beta < 1e30:
-        return _twins.rows(sample, beta)
+        return reference.rows(sample, beta)
     found = KernelReader.of(sample).rows(beta)
     return [part / beta**m for m, part in enumerate(found)]
 
@@ -154,7 +154,7 @@ def row_keys(sample: Sample) -> list[NDArray[Any]]:
         gaps[np.isinf(gaps)] = 0
         with np.errstate(over="ignore"):
             keys[1:3, rows] = (gaps**2).sum(axis=1), gaps.sum(axis=1)
-    keys[3] = _twins.at_label(sample)
+    keys[3] = reference.at_label(sample)
     keys = np.where(np.isfinite(keys), keys, 0)
     largest = np.abs(keys).max(axis=1, keepdims=True)
     keys = np.round(keys / np.where(largest > 0, largest, 1), 10)  # rounding must not order rows

@@ -7,11 +7,10 @@ from typing import Any, Self, Unpack
 
 import numpy as np
 
-from refinecal._arrays import to_numpy
-from refinecal._checks import warn
-from refinecal._keywords import check_keywords
-from refinecal._predictions import mended, predictions_of
+from refinecal._core.arrays import to_numpy
+from refinecal._core.errors import check_keywords, warn
 from refinecal.stopping import MonitorOptions, RefinementMonitor
+from refinecal.training.predictions import mended, predictions_of
 
 __all__ = ["RefinementScorer", "refinement_scorer"]
 

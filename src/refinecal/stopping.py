@@ -6,30 +6,27 @@ import math
 import numbers
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from refinecal._arrays import to_floats
-from refinecal._calibrator import Calibrator
-from refinecal._checks import check_sample, fail_choice, warn
-from refinecal._keywords import check_keywords
-from refinecal._known import KnownLabels
-from refinecal._later import Later
-from refinecal._optional import needs_extra
-from refinecal._readers import check_threads
-from refinecal._sample import Sample
-from refinecal._search import MAX_BETA
-from refinecal._text import fixed, shortened
-from refinecal._user_calibrator import prepare
+from refinecal._core.arrays import to_floats
+from refinecal._core.checks import check_sample, look_like_probabilities
+from refinecal._core.errors import check_keywords, fail_choice, needs_extra, warn
+from refinecal._core.format import fixed, shortened
+from refinecal._core.sample import Sample, on_cpu
+from refinecal._core.threads import check_threads
 from refinecal.calibrators import from_dict
+from refinecal.calibrators.base import Calibrator
+from refinecal.calibrators.temperature import TemperatureScaling
+from refinecal.calibrators.user import as_calibrator
 from refinecal.decomposition import check_cv, decompose_sample
 from refinecal.losses import ProperLoss, get_loss
 from refinecal.metrics import Metric, Step, get_metrics, is_built_in, value_of
-from refinecal.temperature import TemperatureScaling
+from refinecal.temperature.search import MAX_BETA
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +55,7 @@ class Best:
     @property
     def calibrator(self) -> Any:
         """The calibrator of this step."""
-        return self.found.fitted() if isinstance(self.found, Later) else self.found
+        return self.found.fitted() if isinstance(self.found, DeferredCalibrator) else self.found
 
 
 class MonitorOptions(TypedDict, total=False):
@@ -155,9 +152,11 @@ class RefinementMonitor:
         self.stop_on = stop_on
         self.followed = self._check_stop_on(stop_on)
         self.loss = get_loss(loss)
-        given = prepare(calibrator)
+        given = as_calibrator(calibrator)
         self.family = given._followed_by()  # what steps are compared by
-        self.calibration = given if final is None else prepare(final)  # what is fitted at the best
+        self.calibration = (
+            given if final is None else as_calibrator(final)
+        )  # what is fitted at the best
         check_cv(cv, None, self.family)
         self.cv = list(cv) if isinstance(cv, Iterator) else cv  # used at every step
         self.classes = classes
@@ -240,7 +239,7 @@ class RefinementMonitor:
         """Return the calibrator of a step that is the best so far, or what can fit it later."""
         if self.family is self.calibration:
             return fitted
-        return Later(self.calibration, sample, self._threads)
+        return DeferredCalibrator(self.calibration, sample, self._threads)
 
     def _check_stop_on(self, stop_on: Any) -> list[str]:
         """Return the names of the metrics that must all have run out of patience."""
@@ -571,3 +570,65 @@ def _saved(calibrator: Any) -> Any:
 
 def _loaded(state: Any) -> Any:
     return from_dict(state) if isinstance(state, dict) else state
+
+
+# ---- what it keeps -----------------------------------------------------------------------------------------
+
+
+class DeferredCalibrator:
+    """A calibrator that is worth its time only once: fitted when it is asked for, not at every better step.
+
+    Until then it keeps a copy of the predictions of its step.
+    """
+
+    def __init__(self, calibrator: Calibrator, sample: Sample, threads: int) -> None:
+        own = on_cpu(sample)
+        self._sample: Sample | None = replace(
+            own, logits=own.logits.copy(), labels=own.labels.copy()
+        )
+        self._calibrator = deepcopy(calibrator)
+        self._threads = threads
+
+    def fitted(self) -> Calibrator:
+        """Return the fitted calibrator; the predictions are then let go."""
+        if self._sample is not None:
+            self._calibrator._fit_sample(self._sample, self._threads)
+            self._sample = None
+        return self._calibrator
+
+
+class KnownLabels:
+    """The labels of the last step without weights, and what was found out about them."""
+
+    def __init__(self) -> None:
+        self._labels: NDArray[np.int64] = np.empty(0, np.int64)  # a copy, which nobody changes
+        self._k = 0
+        self._uncertainty = math.nan
+
+    def sample(self, y_val: Any, logits: Any) -> Sample | None:
+        """Return plain arrays with these labels as a sample; ``None`` if they have to be checked."""
+        if type(y_val) is not np.ndarray or type(logits) is not np.ndarray:
+            return None
+        same = y_val.dtype == np.int64 and np.array_equal(y_val, self._labels)
+        if not same or logits.dtype.char not in "fd" or len(logits) != len(y_val):
+            return None
+        if not np.isfinite(logits.sum()):  # whatever it is, somebody should look at it
+            return None
+        if logits.ndim == 1 and self._k == 2:
+            columns = np.zeros((len(logits), 2), logits.dtype)
+            columns[:, 1] = logits
+            return Sample(self._labels, columns)
+        fits = logits.shape[1:] == (self._k,) and not look_like_probabilities(logits)
+        return Sample(self._labels, np.ascontiguousarray(logits)) if fits else None
+
+    def uncertainty(self, sample: Sample, loss: ProperLoss) -> float:
+        """Return the uncertainty of a sample, computed anew only if its labels are others."""
+        if sample.weights is not None or sample.soft is not None:
+            return float(loss.entropy(sample.frequencies))
+        labels = sample.labels
+        if sample.k != self._k or not (
+            labels is self._labels or np.array_equal(labels, self._labels)
+        ):
+            self._labels, self._k = labels.copy(), sample.k
+            self._uncertainty = float(loss.entropy(sample.frequencies))
+        return self._uncertainty

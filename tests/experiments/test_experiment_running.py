@@ -19,8 +19,8 @@ import psutil
 import pytest
 from command_runs import HANGING, kill, started, wait_for
 
-from refinecal import _locks
-from refinecal._locks import lock
+from refinecal._core import files
+from refinecal._core.files import lock
 from refinecal.cli.experiment_status import summary
 from refinecal.experiments import _pools
 from refinecal.experiments._unit_files import is_whole
@@ -51,7 +51,7 @@ def writes(tally=None, **behaviour):
         import warnings
         from pathlib import Path
 
-        from refinecal._whole import whole
+        from refinecal._core.files import atomic_write
 
         if tally is not None:
             with Path(tally).open("a") as file:
@@ -79,7 +79,7 @@ def writes(tally=None, **behaviour):
             os.write(1, b"to stdout")
         if what == "nothing":
             return
-        with whole(path) as part:
+        with atomic_write(path) as part:
             part.write_text(f"result of {key.name}")
 
     return unit
@@ -282,9 +282,9 @@ SCRIPT = """
     def unit(key, path):
         import time
         import numpy as np
-        from refinecal._whole import whole
+        from refinecal._core.files import atomic_write
 
-        with whole(path) as part:
+        with atomic_write(path) as part:
             with part.open("wb") as file:
                 numbers = np.random.default_rng(len(key.set) + key.split).normal(size=3000)
                 for place, some in enumerate(np.split(numbers, 10)):
@@ -360,9 +360,9 @@ def test_an_interrupt_ends_the_workers_at_once(folder):
     def slow(key, path):
         import time
 
-        from refinecal._whole import whole
+        from refinecal._core.files import atomic_write
 
-        with whole(path) as part:
+        with atomic_write(path) as part:
             part.write_text("begun")
             time.sleep(0 if key.split == 0 else 600)
 
@@ -506,7 +506,7 @@ def test_to_ask_whether_a_run_is_running_does_not_stop_one_from_beginning(folder
         if seconds:  # after the first look
             asking.close()
 
-    monkeypatch.setattr(_locks, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(files, "time", SimpleNamespace(sleep=sleep))
     with (folder.path / "lock").open("a") as asking:
         assert lock(asking.fileno())  # as is_running does, for a moment
         assert not folder.is_running()  # two may ask

@@ -12,6 +12,7 @@ from made_run import made_plan as made_tabular_plan
 from made_run import made_run as made_tabular_run
 from made_vision import CALIBRATED, REFINED, RISK, made_plan, made_run, made_unit
 
+from refinecal._core.format import GAP
 from refinecal.cli._vision_report import show, to_dict
 from refinecal.cli._voice import Voice
 from refinecal.cli.experiment_report import report
@@ -22,7 +23,6 @@ from refinecal.experiments.vision.report import cards, is_report, page, write_re
 from refinecal.experiments.vision.results import read_results
 from refinecal.experiments.vision.words import lead, measured, sentence
 from refinecal.report import Figure, Page, Section, Table, Written, render
-from refinecal.report.cells import GAP
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
 

@@ -23,6 +23,7 @@ from made_vision import (
 )
 from scipy import stats
 
+from refinecal._core.format import GAP
 from refinecal.experiments.store import RunFolder
 from refinecal.experiments.tabular.plan import Plan
 from refinecal.experiments.tabular.results import read_results as read_tabular_results
@@ -40,7 +41,6 @@ from refinecal.experiments.vision.published import PUBLISHED, published
 from refinecal.experiments.vision.results import METRICS, SCORES, read_results
 from refinecal.experiments.vision.tables import write_tables
 from refinecal.experiments.vision.unit import VisionUnit
-from refinecal.report.cells import GAP
 
 GROUP = ("cifar10", "resnet18")
 numbers = st.floats(-100, 100, width=32)

@@ -10,9 +10,9 @@ import scipy.special
 import scipy.stats
 from made_tables import mixed
 
+from refinecal._core.format import spaced
 from refinecal.decomposition import decompose
 from refinecal.evaluation import row_losses
-from refinecal.report.words import spaced
 from refinecal.tabular.data import Options, prepare
 from refinecal.tabular.fitting import TRACKED, draw_candidates, fit, plan
 from refinecal.tabular.judgement import (

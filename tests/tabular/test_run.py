@@ -17,7 +17,6 @@ import pytest
 from full_disk import small_files
 from made_tables import mixed, write_csv
 
-from refinecal._ensemble import all_classes
 from refinecal.cli._voice import worded
 from refinecal.report.page import Page
 from refinecal.report.render import write
@@ -25,6 +24,7 @@ from refinecal.tabular.data import Options
 from refinecal.tabular.job import Interrupted, Order, _write_test_rows, do
 from refinecal.tabular.models import MODELS
 from refinecal.tabular.run import Run, _others, publish
+from refinecal.training.pool import all_classes
 
 STEPS = {"logistic": 5, "mlp": 2}
 OPTIONS = {"max_steps": 6, "patience": 6, "n_threads": 1}

@@ -13,7 +13,7 @@ from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 from strategies import examples
 
-from refinecal._json import plain
+from refinecal._core.files import plain
 from refinecal.theory._choices import choose, losses
 from refinecal.theory._doubts import assumptions
 from refinecal.theory._gain_words import headline

@@ -6,8 +6,8 @@ Made by name with :func:`make_calibrator`; the classes are imported on first use
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from refinecal._calibrator import Calibrator
 from refinecal.calibrators._registry import KINDS, from_dict, from_json, make_calibrator
+from refinecal.calibrators.base import Calibrator
 
 if TYPE_CHECKING:  # so that editors and type checkers see what __getattr__ imports
     from refinecal.calibrators.auto import AutoCalibrator as AutoCalibrator
@@ -29,12 +29,12 @@ if TYPE_CHECKING:  # so that editors and type checkers see what __getattr__ impo
     from refinecal.calibrators.spline import SplineCalibration as SplineCalibration
     from refinecal.calibrators.structured import StructuredMatrixScaling as StructuredMatrixScaling
     from refinecal.calibrators.structured import StructuredVectorScaling as StructuredVectorScaling
+    from refinecal.calibrators.temperature import TemperatureScaling as TemperatureScaling
     from refinecal.calibrators.venn_abers import CrossVennAbers as CrossVennAbers
     from refinecal.calibrators.venn_abers import VennAbers as VennAbers
     from refinecal.calibrators.wrappers import LaplaceSmoothing as LaplaceSmoothing
     from refinecal.calibrators.wrappers import OneVsOne as OneVsOne
     from refinecal.calibrators.wrappers import OneVsRest as OneVsRest
-    from refinecal.temperature import TemperatureScaling as TemperatureScaling
 
 _CLASSES = {kind: module for module, kind, _ in KINDS.values()}
 __all__ = [  # noqa: PLE0604 (the table has the names)

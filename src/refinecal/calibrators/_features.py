@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._arrays import Array
-from refinecal._sample import Sample, row_slices
-from refinecal.temperature import fit_sample
+from refinecal._core.arrays import Array
+from refinecal._core.sample import Sample, row_slices
+from refinecal.temperature.fit import fit_sample
 
 ROUNDED = -float(np.log(np.finfo(np.float64).eps))  # 36.04: beyond, probabilities round to 0 and 1
 ROUNDING = 1e-13  # scores closer than this, relative to their size, are one score

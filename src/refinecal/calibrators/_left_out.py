@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._calibrator import Calibrator
-from refinecal._sample import Sample
+from refinecal._core.sample import Sample
 from refinecal.calibrators._dealing import at_random
+from refinecal.calibrators.base import Calibrator
 from refinecal.losses import get_loss
 from refinecal.resampling import row_keys, row_losses
 

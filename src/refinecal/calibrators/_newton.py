@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dposv
 
-from refinecal._checks import warn
-from refinecal._kernels import FAST, _jit
+from refinecal._core.errors import warn
+from refinecal._kernels.cholesky import DAMPING, solve_newton
 
 FEW = 64  # parameters up to which calling LAPACK takes longer than solving
-DAMPING = 1e-11  # relative to the diagonal: keeps moves along flat directions small
 ENOUGH = 1e-4  # share of the promised decrease that a step must keep (Armijo)
 SMALLEST_STEP = 2.0**-40
 CLOSE = 1e-6  # a squared decrement not worth a warning, where a minimum at infinity slows the end
@@ -82,7 +81,7 @@ def is_small(step: Vector, x: Vector) -> bool:
 def newton_step(gradient: Vector, hessian: NDArray[Any]) -> Vector:
     """Return minus the inverse Hessian times the gradient, for a Hessian that may be singular."""
     if len(gradient) <= FEW:
-        return np.asarray(_short_step(gradient, np.ascontiguousarray(hessian)))
+        return np.asarray(solve_newton(gradient, np.ascontiguousarray(hessian)))
     scale = np.sqrt(np.maximum(np.diagonal(hessian), 0))
     inverse = np.divide(1.0, scale, out=np.ones_like(scale), where=scale > 0)
     scaled = hessian * inverse[:, None] * inverse
@@ -91,37 +90,6 @@ def newton_step(gradient: Vector, hessian: NDArray[Any]) -> Vector:
     if failed:  # rounding made it indefinite: a short step downhill will do
         return np.asarray(-gradient * inverse**2)
     return np.asarray(step * inverse)
-
-
-@_jit(fastmath=FAST)
-def _short_step(gradient, hessian):  # type: ignore[no-untyped-def]
-    """Return the same for a few parameters, by Cholesky's method."""
-    d = len(gradient)
-    inverse, step, root = np.ones(d), np.empty(d), np.empty((d, d))
-    for i in range(d):
-        if hessian[i, i] > 0:
-            inverse[i] = 1.0 / np.sqrt(hessian[i, i])
-    for i in range(d):
-        for j in range(i + 1):
-            rest = hessian[i, j] * inverse[i] * inverse[j] if j < i else 1.0 + DAMPING
-            for c in range(j):
-                rest -= root[i, c] * root[j, c]
-            if j < i:
-                root[i, j] = rest / root[j, j]
-            elif rest > 0:
-                root[i, i] = np.sqrt(rest)
-            else:
-                return -gradient * inverse**2
-    for i in range(d):
-        step[i] = -gradient[i] * inverse[i]
-        for c in range(i):
-            step[i] -= root[i, c] * step[c]
-        step[i] /= root[i, i]
-    for i in range(d - 1, -1, -1):
-        step[i] /= root[i, i]
-        for c in range(i):
-            step[c] -= root[i, c] * step[i]
-    return step * inverse
 
 
 def _search(

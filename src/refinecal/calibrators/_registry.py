@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from refinecal._calibrator import Calibrator
-from refinecal._checks import fail_choice
+from refinecal._core.errors import fail_choice
+from refinecal.calibrators.base import Calibrator
 
 LEARNED = re.compile(r"[a-z][a-z0-9_]*[a-z0-9]_")  # scikit-learn's names for what was learned
 STATE = {"kind", "params", "learned"}
@@ -16,7 +16,7 @@ _HERE = "refinecal.calibrators"
 
 # The name: where its class is, and what it is made with.
 KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "temperature": ("refinecal.temperature", "TemperatureScaling", {}),
+    "temperature": (f"{_HERE}.temperature", "TemperatureScaling", {}),
     "affine": (f"{_HERE}.binary", "AffineScaling", {}),
     "quadratic": (f"{_HERE}.binary", "QuadraticScaling", {}),
     "beta": (f"{_HERE}.binary", "BetaCalibration", {}),

@@ -6,7 +6,6 @@ With probabilities p and weights w the mean loss has the gradient :math:`A(w (p 
 scores. ``MatrixMap`` and ``VectorMap`` say what those two are; the rest is shared.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
@@ -14,12 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._kernels import FAST, LOG2_E, _jit
-from refinecal._sample import Sample
-from refinecal._vector import exp2, larger
+from refinecal._core.sample import Sample
+from refinecal._kernels.softmax_linear import curve_columns, softmax_columns
 from refinecal.calibrators._features import even_weights
 
-BLOCK_SIZE = 8192  # numbers of a block of samples: 64 kB
 FEW = 300  # parameters up to which products are done in blocks
 PRODUCT_SIZE = 2**18  # multiplications of a block
 CHUNK = 512  # samples whose outer products are summed together
@@ -169,70 +166,3 @@ class VectorMap(SoftmaxMap):
         hessian[own + k, own] += slopes
         hessian[own + k, own + k] += sums
         return hessian
-
-
-@_jit(fastmath=FAST)
-def softmax_columns(u, labels, weights):  # type: ignore[no-untyped-def]
-    """Turn scores (k, n) into weighted probabilities; return the sum of the losses.
-
-    Without labels it is the sum of logsumexp.
-    """
-    k, n = u.shape
-    block = max(16, min(n, BLOCK_SIZE // k))
-    kind = u.dtype.type
-    scale, floor, zero = kind(LOG2_E), kind(-126 if u.itemsize == 4 else -1022), kind(0)
-    top, total = np.empty(block, u.dtype), np.empty(block, u.dtype)
-    loss = 0.0
-    for start in range(0, n, block):
-        stop = min(start + block, n)
-        rows = stop - start
-        top[:rows] = u[0, start:stop]
-        for j in range(1, k):
-            part = u[j, start:stop]
-            for r in range(rows):
-                top[r] = larger(top[r], part[r])  # type: ignore[call-arg]
-        for r in range(rows):
-            w = np.float64(weights[start + r]) if len(weights) else 1.0
-            own = u[labels[start + r], start + r] if len(labels) else zero
-            loss += w * (np.float64(top[r]) - np.float64(own))
-        total[:] = zero
-        for j in range(k):
-            part = u[j, start:stop]
-            for r in range(rows):
-                t = (part[r] - top[r]) * scale
-                t = floor if t < floor else t
-                e = exp2(t)
-                part[r] = e
-                total[r] += e
-        for r in range(rows):
-            w = np.float64(weights[start + r]) if len(weights) else 1.0
-            loss += w * math.log(np.float64(total[r]))
-            total[r] = kind(w) / total[r]
-        for j in range(k):
-            part = u[j, start:stop]
-            for r in range(rows):
-                part[r] *= total[r]
-    return loss
-
-
-@_jit(fastmath=FAST)
-def curve_columns(p, weights, v):  # type: ignore[no-untyped-def]
-    """Turn v (k, n) into w (diag p - p p') v, where ``p`` holds weighted probabilities."""
-    k, n = p.shape
-    block = max(16, min(n, BLOCK_SIZE // k))
-    mean = np.empty(block, v.dtype)
-    for start in range(0, n, block):
-        stop = min(start + block, n)
-        rows = stop - start
-        mean[:] = 0
-        for j in range(k):
-            own, part = p[j, start:stop], v[j, start:stop]
-            for r in range(rows):
-                mean[r] += own[r] * part[r]
-        if len(weights):
-            for r in range(rows):
-                mean[r] /= weights[start + r]
-        for j in range(k):
-            own, part = p[j, start:stop], v[j, start:stop]
-            for r in range(rows):
-                part[r] = own[r] * (part[r] - mean[r])

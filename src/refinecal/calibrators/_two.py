@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._sample import Sample
+from refinecal._core.sample import Sample
 from refinecal.calibrators._logistic import fit_logistic
 from refinecal.calibrators._newton import Advice
 from refinecal.calibrators._two_classes import shares_of

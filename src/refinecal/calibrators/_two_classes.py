@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._sample import Sample, on_cpu
+from refinecal._core.sample import Sample, on_cpu
 
 
 def two_classes(sample: Sample, what: str, name: str, other: str = "temperature") -> Sample:

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._calibrator import Calibrator
-from refinecal._sample import Sample, on_cpu
-from refinecal._user_calibrator import UserCalibrator, prepare
+from refinecal._core.sample import Sample, on_cpu
 from refinecal.calibrators._left_out import left_out
 from refinecal.calibrators._registry import make_calibrator
+from refinecal.calibrators.base import Calibrator
 from refinecal.calibrators.ensemble import mixture_weights
-from refinecal.temperature import TemperatureScaling
+from refinecal.calibrators.temperature import TemperatureScaling
+from refinecal.calibrators.user import UserCalibrator, as_calibrator
 
 Floats = NDArray[np.float64]
 log = logging.getLogger(__name__)
@@ -212,7 +212,7 @@ class AutoCalibrator(Calibrator):
             )
         families: dict[str, Calibrator] = {}
         for one in given:
-            family = prepare(one)
+            family = as_calibrator(one)
             if isinstance(family, AutoCalibrator):
                 raise ValueError("candidates holds 'auto': it cannot choose itself")
             name = one if isinstance(one, str) else repr(getattr(family, "user", family))

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._calibrator import Calibrator
-from refinecal._checks import fail_choice
-from refinecal._sample import Sample
+from refinecal._core.errors import fail_choice
+from refinecal._core.sample import Sample
 from refinecal.calibrators._features import check_strength, gap_limit, log_odds
 from refinecal.calibrators._logistic import fit_logistic
 from refinecal.calibrators._newton import Advice
 from refinecal.calibrators._two import log_shares
 from refinecal.calibrators._two_classes import shares_of, two_classes
+from refinecal.calibrators.base import Calibrator
 
 if TYPE_CHECKING:
     from refinecal.calibrators._curves import Curve

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._calibrator import Calibrator
-from refinecal._checks import warn
-from refinecal._sample import Sample, on_cpu
-from refinecal._softmax import log_softmax
+from refinecal._core.errors import warn
+from refinecal._core.sample import Sample, on_cpu
+from refinecal._core.softmax import log_softmax
 from refinecal.calibrators._columns import gap_columns
 from refinecal.calibrators._features import best_beta, even_weights, finite_gaps, gap_limit
+from refinecal.calibrators.base import Calibrator
 
 Array = NDArray[np.float64]
 

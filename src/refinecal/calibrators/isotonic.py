@@ -1,17 +1,16 @@
 """Isotonic regression: the best increasing map of a binary classifier's scores."""
 
-from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._calibrator import Calibrator
-from refinecal._readers import NOTHING, _frozen
-from refinecal._sample import Sample
+from refinecal import _kernels
+from refinecal._core.arrays import NOTHING, readonly
+from refinecal._core.sample import Sample
 from refinecal.calibrators import _features
 from refinecal.calibrators._two_classes import shares_of, two_classes
+from refinecal.calibrators.base import Calibrator
 
 if TYPE_CHECKING:
     from refinecal.calibrators._curves import Curve
@@ -46,8 +45,8 @@ class _Corners(Calibrator):
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         self._check_corners()
-        corners = _frozen(self.log_odds_), _frozen(self.shares_)
-        return logs_of(loops().interpolate(log_odds(logits), *corners))
+        corners = readonly(self.log_odds_), readonly(self.shares_)
+        return logs_of(_kernels.pav.interpolate(log_odds(logits), *corners))
 
     def _curve(self) -> "Curve":
         from refinecal.calibrators._curves import Curve
@@ -95,7 +94,7 @@ class IsotonicCalibration(_Corners):
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         scores, mass, hits = scores_of(two_classes(sample, "isotonic calibration", "isotonic"))
-        first, levels = loops().pool(mass, hits)
+        first, levels = _kernels.pav.pool(mass, hits)
         self._keep(scores[first], scores[_last(first, len(scores))], levels)
 
 
@@ -139,7 +138,7 @@ class CentredIsotonicCalibration(_Corners):
         scores, mass, hits = scores_of(
             two_classes(sample, "centred isotonic calibration", "centred-isotonic")
         )
-        first, levels = loops().pool(mass, hits)
+        first, levels = _kernels.pav.pool(mass, hits)
         last = _last(first, len(scores))
         whole = (levels <= 0) | (levels >= 1)
         centres = _centres(scores, mass, first, last)
@@ -166,18 +165,12 @@ def _centres(
 # ---- shared with Venn-Abers --------------------------------------------------------------------------------
 
 
-@cache
-def loops() -> Any:
-    """Import the compiled loops, and Numba with them, on first use."""
-    return import_module("refinecal.calibrators._pav")
-
-
 def scores_of(sample: Sample) -> tuple[Floats, Floats, Floats]:
     """Return the different log-odds in order, the mass of each, and the mass of class 1 there."""
     odds = log_odds(sample.logits)
     shares = shares_of(sample)
-    weights = NOTHING if sample.weights is None else _frozen(sample.weights)
-    scores, mass, hits = loops().tied(
+    weights = NOTHING if sample.weights is None else readonly(sample.weights)
+    scores, mass, hits = _kernels.pav.tied(
         odds, np.argsort(odds), np.ascontiguousarray(shares), weights, ROUNDING
     )
     return scores, mass, hits

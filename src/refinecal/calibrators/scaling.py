@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._calibrator import Calibrator
-from refinecal._sample import Sample, on_cpu
+from refinecal._core.sample import Sample, on_cpu
 from refinecal.calibrators._columns import (
     centred_columns,
     gap_columns,
@@ -34,6 +33,7 @@ from refinecal.calibrators._solve import (
     with_ones,
 )
 from refinecal.calibrators._two import fit_two
+from refinecal.calibrators.base import Calibrator
 
 Array = NDArray[np.float64]
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._calibrator import Calibrator
-from refinecal._sample import Sample
+from refinecal._core.sample import Sample
 from refinecal.calibrators._dealing import at_random
 from refinecal.calibrators._features import gap_limit, log_odds, settled
 from refinecal.calibrators._two_classes import shares_of, two_classes
+from refinecal.calibrators.base import Calibrator
 from refinecal.calibrators.binning import rank
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._calibrator import Calibrator
-from refinecal._sample import Sample, on_cpu
+from refinecal._core.sample import Sample, on_cpu
 from refinecal.calibrators._columns import gap_columns, log_softmax_rows, smooth
 from refinecal.calibrators._features import best_beta, check_strength, gap_limit
 from refinecal.calibrators._logistic import STRONGEST
@@ -23,6 +22,7 @@ from refinecal.calibrators._solve import (
     with_ones,
 )
 from refinecal.calibrators._two import fit_two
+from refinecal.calibrators.base import Calibrator
 
 Array = NDArray[np.float64]
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._calibrator import Calibrator
-from refinecal._readers import _frozen
-from refinecal._sample import Sample
-from refinecal._softmax import log_softmax
+from refinecal import _kernels
+from refinecal._core.arrays import readonly
+from refinecal._core.sample import Sample
+from refinecal._core.softmax import log_softmax
 from refinecal.calibrators._two_classes import two_classes
+from refinecal.calibrators.base import Calibrator
 from refinecal.calibrators.isotonic import (
     ROUNDING,
     Floats,
     log_odds,
-    loops,
     scores_of,
 )
 
@@ -116,7 +116,9 @@ class VennAbers(_Intervals):
         if mass.sum() > MOST:
             unit = float(2.0 ** -np.frexp(mass.sum())[1])
             mass, hits = mass * unit, hits * unit
-        lower, upper = (loops().with_test_object(mass, hits, unit, label) for label in (0.0, 1.0))
+        lower, upper = (
+            _kernels.pav.with_test_object(mass, hits, unit, label) for label in (0.0, 1.0)
+        )
         # But for rounding they are so already; p0 < 1, if only by so much.
         lower = np.maximum.accumulate(np.clip(lower, 0, np.nextafter(1, 0)))
         upper = np.maximum(np.maximum.accumulate(np.clip(upper, 0, 1)), lower)
@@ -130,9 +132,9 @@ class VennAbers(_Intervals):
         odds, below = log_odds(logits), np.array([-np.inf])
         margin = ROUNDING * np.maximum(1, np.abs(odds))
         ends = self.lower_log_odds_, self.upper_log_odds_
-        first, last = (_frozen(np.append(below, x)) for x in ends)
-        lower = self.lower_shares_[loops().places(odds + margin, first)]
-        upper = self.upper_shares_[loops().places(odds - margin, last)]
+        first, last = (readonly(np.append(below, x)) for x in ends)
+        lower = self.lower_shares_[_kernels.pav.places(odds + margin, first)]
+        upper = self.upper_shares_[_kernels.pav.places(odds - margin, last)]
         return np.stack([lower, upper], axis=1)
 
     def _curve(self) -> "Curve":
@@ -144,7 +146,7 @@ class VennAbers(_Intervals):
         low = low - ROUNDING * np.maximum(1, np.abs(low))
         high = high + ROUNDING * np.maximum(1, np.abs(high))
         zeros, ones = -np.log1p(-self.lower_shares_), np.log(self.upper_shares_)
-        knots, levels = loops().add_steps(low, zeros, high, ones)
+        knots, levels = _kernels.pav.add_steps(low, zeros, high, ones)
         return steps(knots, levels, is_odds=True)
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
@@ -241,7 +243,7 @@ class CrossVennAbers(_Intervals):
         parts = [member._curve() for member in self.calibrators_]
         knots, levels = parts[0].knots, parts[0].pieces[:, 0]
         for part in parts[1:]:
-            knots, levels = loops().add_steps(knots, levels, part.knots, part.pieces[:, 0])
+            knots, levels = _kernels.pav.add_steps(knots, levels, part.knots, part.pieces[:, 0])
         return steps(knots, levels / len(parts), is_odds=True)
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._calibrator import Calibrator
-from refinecal._ranking import log_odds
-from refinecal._sample import Sample, on_cpu
-from refinecal._softmax import log_softmax
-from refinecal._user_calibrator import UserCalibrator, prepare
+from refinecal._core.sample import Sample, on_cpu
+from refinecal._core.softmax import log_odds, log_softmax
+from refinecal.calibrators.base import Calibrator
+from refinecal.calibrators.user import UserCalibrator, as_calibrator
 
 if TYPE_CHECKING:
     from refinecal.calibrators._curves import Curves
@@ -41,7 +40,7 @@ class _Wrapper(Calibrator):
         return sum(part.n_parameters for part in self._parts())
 
     def _counts_rows(self) -> bool:
-        return self.laplace or prepare(self.calibrator)._counts_rows()
+        return self.laplace or as_calibrator(self.calibrator)._counts_rows()
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters of the constructor; with ``deep``, those of the calibrator within too."""
@@ -121,7 +120,9 @@ class LaplaceSmoothing(_Wrapper):
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         try:
-            self.calibrator_ = prepare(self.calibrator)._fit_sample(on_cpu(sample), threads, start)
+            self.calibrator_ = as_calibrator(self.calibrator)._fit_sample(
+                on_cpu(sample), threads, start
+            )
         except ValueError as error:  # such as one about classes: of what is smoothed, not of this
             raise ValueError(f"LaplaceSmoothing of {self.calibrator}: {error}") from error
 
@@ -168,7 +169,7 @@ class _Binary(_Wrapper):
             if occurs.all() or sample.k == 2:
                 members.append(len(self.calibrators_))
                 expected.append(np.zeros(2))
-                fitted = prepare(self.calibrator)._fit_sample(problem, threads)
+                fitted = as_calibrator(self.calibrator)._fit_sample(problem, threads)
                 self.calibrators_.append(fitted)
             else:
                 members.append(-1)

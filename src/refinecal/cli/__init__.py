@@ -2,7 +2,7 @@
 
 import sys
 
-from refinecal._optional import needs_extra
+from refinecal._core.errors import needs_extra
 
 PACKAGES = ("typer", "rich")
 

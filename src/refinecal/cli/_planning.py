@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
+from refinecal._core.format import GAP
 from refinecal.cli._voice import Voice, count, shown
-from refinecal.report.cells import GAP
 
 if TYPE_CHECKING:
     from refinecal.experiments.store import RunFolder

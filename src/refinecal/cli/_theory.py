@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from refinecal._whole import whole
+from refinecal._core.files import atomic_write
 from refinecal.cli._options import OUTPUT, named, number
 from refinecal.cli._outputs import check_output
 from refinecal.cli._voice import Voice, shown
@@ -255,7 +255,7 @@ def save(figure: Figure, path: Path, draw: Any) -> None:
 
     kind = path.suffix.lower().removeprefix(".")
     metadata = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    with whole(os.path.realpath(path)) as part, rc_context({"svg.hashsalt": "refinecal"}):
+    with atomic_write(os.path.realpath(path)) as part, rc_context({"svg.hashsalt": "refinecal"}):
         draw()
         figure.savefig(part, format=kind, dpi=DOTS, metadata=metadata[kind])
 

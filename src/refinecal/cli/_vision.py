@@ -57,7 +57,7 @@ def one_of(option: str, text: str | None, known: tuple[str, ...], guess: bool = 
 
 def chosen_devices(text: str | None) -> tuple[str, ...]:
     """Return the devices of a list, each of which torch has to have; by default a GPU if there is one."""
-    from refinecal._optional import needs_extra
+    from refinecal._core.errors import needs_extra
 
     with needs_extra("vision", package="torch"):
         import torch

@@ -15,13 +15,11 @@ from typing import Any, ParamSpec
 
 import typer
 
-from refinecal._json import plain
-from refinecal._optional import needs_extra
-from refinecal._whole import FULL
+from refinecal._core.errors import needs_extra
+from refinecal._core.files import FULL, plain
+from refinecal._core.format import GAP, spaced
 from refinecal.cli import _interrupts, _tables
 from refinecal.cli._words import clean, on_the_command_line
-from refinecal.report.cells import GAP
-from refinecal.report.words import spaced
 
 P = ParamSpec("P")
 

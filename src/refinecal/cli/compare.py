@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from refinecal._text import shown_beta
+from refinecal._core.format import shown_beta
 from refinecal.cli._given import clip_note, clipped, impossible
 from refinecal.cli._options import (
     Clip,

@@ -148,9 +148,9 @@ def agreement(found: Experiment) -> str:
 def write_gaussian(found: Experiment, path: Path, seed: int) -> None:
     """Write the page of the Gaussian experiment."""
     import refinecal
+    from refinecal._core.format import spaced, tile
     from refinecal.experiments.gaussian import draw_curves
     from refinecal.report import Card, Figure, Page, Section, Table, write
-    from refinecal.report.words import spaced, tile
 
     lowest = {name: found.lams[values.argmin()] for name, values in found.curves.items()}
     figure = Figure(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from refinecal._text import shown_beta
+from refinecal._core.format import number, shown_beta, spaced
 from refinecal.cli._given import clip_note, clipped, impossible, read_as
 from refinecal.cli._options import (
     TABLE,
@@ -25,8 +25,7 @@ from refinecal.cli._options import (
 )
 from refinecal.cli._outputs import check_report
 from refinecal.cli._voice import Voice, command, count, shown
-from refinecal.report.cells import number
-from refinecal.report.words import IN_SAMPLE, cautions, spaced, verdict
+from refinecal.report.words import IN_SAMPLE, cautions, verdict
 
 if TYPE_CHECKING:
     from refinecal.evaluation import Evaluation

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from refinecal._core.format import number as grouped
+from refinecal._core.format import spaced
 from refinecal.cli._options import (
     TABLE,
     Delimiter,
@@ -25,8 +27,6 @@ from refinecal.cli._options import (
 )
 from refinecal.cli._outputs import check_folder
 from refinecal.cli._voice import Voice, command, count, shown
-from refinecal.report.cells import number as grouped
-from refinecal.report.words import spaced
 
 if TYPE_CHECKING:
     from refinecal.tabular.data import Data

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from refinecal._core.format import spaced
 from refinecal.cli._options import MODEL, Json, NoSeed, Quiet, Verbose, file, number
 from refinecal.cli._theory import (
     LAWS,
@@ -23,7 +24,6 @@ from refinecal.cli._theory import (
     write_table,
 )
 from refinecal.cli._voice import Voice, command, shown
-from refinecal.report.words import spaced
 
 if TYPE_CHECKING:
     from refinecal.theory.curves import Minimisers

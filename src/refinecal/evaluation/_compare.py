@@ -11,18 +11,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._arrays import category_order, to_numpy
-from refinecal._calibrator import Calibrator
-from refinecal._keywords import check_keywords
-from refinecal._readers import check_threads
-from refinecal._scored import Scored, check_scored, rows_at
-from refinecal._text import fixed, shortened
+from refinecal._core.arrays import category_order, to_numpy
+from refinecal._core.errors import check_keywords
+from refinecal._core.format import fixed, shortened
+from refinecal._core.threads import check_threads
+from refinecal.calibrators.base import Calibrator
+from refinecal.calibrators.temperature import TemperatureScaling
 from refinecal.decomposition import Decomposition, _losses
 from refinecal.evaluation._paired import Difference, paired_difference
 from refinecal.evaluation._single import check_groups, check_titles, evaluate_scored
 from refinecal.evaluation._summary import Evaluation
 from refinecal.losses import get_loss
-from refinecal.temperature import TemperatureScaling
+from refinecal.metrics.scored import Scored, check_scored, rows_at
 
 __all__ = ["Comparison", "compare_models"]
 

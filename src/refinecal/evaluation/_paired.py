@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._arrays import to_floats
-from refinecal._checks import check_sample, check_weights
-from refinecal._json import plain
-from refinecal._keywords import check_keywords
-from refinecal._readers import check_threads
-from refinecal._scored import rows_at
+from refinecal._core.arrays import to_floats
+from refinecal._core.checks import check_sample, check_weights
+from refinecal._core.errors import check_keywords
+from refinecal._core.files import plain
+from refinecal._core.threads import check_threads
 from refinecal.losses import BrierLoss, LogLoss, ProperLoss, get_loss
+from refinecal.metrics.scored import rows_at
 from refinecal.resampling import losses_at
 
 __all__ = ["Difference", "paired_difference", "row_losses"]

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._arrays import is_missing, to_numpy
-from refinecal._calibrator import Calibrator
-from refinecal._keywords import check_keywords
-from refinecal._ranking import mean_area
-from refinecal._readers import check_threads
-from refinecal._scored import Scored, check_scored, rows_at
-from refinecal._user_calibrator import prepare
+from refinecal._core.arrays import is_missing, to_numpy
+from refinecal._core.errors import check_keywords
+from refinecal._core.threads import check_threads
+from refinecal.calibrators.base import Calibrator
+from refinecal.calibrators.temperature import TemperatureScaling
+from refinecal.calibrators.user import as_calibrator
 from refinecal.decomposition import Decomposition, _in_sample, decompose_sample
 from refinecal.evaluation._summary import ClassSummary, Evaluation
 from refinecal.losses import get_loss
 from refinecal.metrics._confidence import parts_of
 from refinecal.metrics._shared import Event
 from refinecal.metrics._smooth import smooth_ece_of
-from refinecal.temperature import TemperatureScaling
+from refinecal.metrics.ranking import mean_area
+from refinecal.metrics.scored import Scored, check_scored, rows_at
 
 __all__ = ["evaluate"]
 
@@ -102,7 +102,7 @@ def evaluate_scored(
 ) -> tuple[Evaluation, Calibrator]:
     """Return the evaluation of checked predictions, and the fitted calibrator."""
     sums, (k, n) = scored.sums, (scored.sample.k, scored.sample.n)
-    fitted = prepare(calibrator)
+    fitted = as_calibrator(calibrator)
     log, brier = _decompositions(scored, fitted, threads)
     areas = scored.areas(threads)
     errors = np.abs(sums.bins - sums.hits).sum(axis=1) / sums.total

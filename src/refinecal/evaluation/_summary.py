@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from refinecal._json import plain
-from refinecal._text import fixed, shortened, shown_beta
+from refinecal._core.files import plain
+from refinecal._core.format import fixed, shortened, shown_beta
 from refinecal.decomposition import Decomposition
 
 __all__ = ["ClassSummary", "Evaluation"]

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from refinecal._optional import needs_extra
+from refinecal._core.errors import needs_extra
 from refinecal.experiments._worker import THREADS, Function, Outcome, attempt, begin
 from refinecal.experiments.store import Failure, failure_of, versions
 

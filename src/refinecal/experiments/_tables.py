@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from refinecal._whole import whole
+from refinecal._core.files import atomic_write
 
 __all__ = ["write_table"]
 
@@ -18,7 +18,7 @@ DIGITS = 10  # significant ones: the last bits of a sum depend on the machine
 
 def write_table(path: str | os.PathLike[str], columns: Sequence[str], rows: Iterable[Any]) -> None:
     """Write a CSV file, whole or not at all; the same rows make the same bytes on any machine."""
-    with whole(path) as part, part.open("w", encoding="utf-8", newline="") as file:
+    with atomic_write(path) as part, part.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows([_cell(value) for value in row] for row in rows)

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._json import plain
-from refinecal._whole import whole
+from refinecal._core.files import atomic_write, plain
 
 __all__ = ["Arrays", "check_name", "is_whole", "stored", "write_unit"]
 
@@ -29,7 +28,7 @@ def write_unit(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: 
     """Write one ``.npz`` file, whole or not at all; equal contents make equal bytes."""
     header = {"format": FORMAT, **header}
     text = json.dumps(plain(header), ensure_ascii=False, allow_nan=False).encode()
-    with whole(path) as part, part.open("wb") as file:
+    with atomic_write(path) as part, part.open("wb") as file:
         np.savez_compressed(
             file, allow_pickle=False, **{HEADER: np.frombuffer(text, np.uint8), **arrays}
         )

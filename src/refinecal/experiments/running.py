@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from refinecal._whole import whole
+from refinecal._core.files import atomic_write
 from refinecal.experiments._pools import DaskPool, Death, LocalPool, Pool, connected
 from refinecal.experiments._worker import NO_ROOM, Function, Outcome
 from refinecal.experiments.rates import Rates
@@ -205,7 +205,7 @@ class _Run:
     def _finish(self, key: Any, outcome: Outcome) -> None:
         path = self.folder.unit_path(key)
         if outcome.content is not None:
-            with whole(path) as part:
+            with atomic_write(path) as part:
                 part.write_bytes(outcome.content)
         if not path.exists():
             self._fail(key, {"kind": "no result", "message": "it wrote no file"}, outcome.seconds)

@@ -14,8 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from refinecal._locks import in_use, is_locked, locked
-from refinecal._whole import whole
+from refinecal._core.files import atomic_write, in_use, is_locked, locked
 from refinecal.experiments.rates import Rates
 from refinecal.experiments.tabular.plan import Plan
 from refinecal.experiments.vision.plan import VisionPlan
@@ -169,7 +168,7 @@ class RunFolder:
     def record_failure(self, key: Key, failure: Failure) -> None:
         """Write down that a training failed, and why."""
         about = {"key": key._asdict(), "time": _now(), **failure}
-        with whole(self._failure_path(key)) as part:
+        with atomic_write(self._failure_path(key)) as part:
             part.write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
     def forget_failure(self, key: Key) -> None:
@@ -287,7 +286,7 @@ class RunFolder:
 
     @staticmethod
     def _write_plan(path: Path, plan: Plan | VisionPlan) -> None:
-        with whole(path / PLAN) as part:
+        with atomic_write(path / PLAN) as part:
             part.write_bytes(_as_bytes(plan))
 
     def _failure_path(self, key: Key) -> Path:

@@ -8,12 +8,11 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._arrays import to_numpy
-from refinecal._keywords import check_keywords
-from refinecal._optional import needs_extra
+from refinecal._core.arrays import to_numpy
+from refinecal._core.errors import check_keywords, needs_extra
+from refinecal.calibrators.temperature import TemperatureScaling
 from refinecal.integrations._shared import new_monitor
 from refinecal.stopping import MonitorOptions
-from refinecal.temperature import TemperatureScaling
 
 with needs_extra("keras", package="keras"):
     import keras

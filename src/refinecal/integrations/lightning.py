@@ -9,10 +9,9 @@ from importlib.util import find_spec
 from typing import Any, Unpack
 from weakref import ref
 
-from refinecal._calibrator import Calibrator
-from refinecal._keywords import check_keywords
-from refinecal._optional import needs_extra
+from refinecal._core.errors import check_keywords, needs_extra
 from refinecal.calibrators import from_dict
+from refinecal.calibrators.base import Calibrator
 from refinecal.integrations._shared import new_monitor
 from refinecal.stopping import MonitorOptions
 

@@ -5,10 +5,9 @@ from __future__ import annotations  # so that help() shows types by name
 import math
 from typing import Any, Unpack
 
-from refinecal._calibrator import Calibrator
-from refinecal._keywords import check_keywords
-from refinecal._optional import needs_extra
+from refinecal._core.errors import check_keywords, needs_extra
 from refinecal.calibrators import from_dict
+from refinecal.calibrators.base import Calibrator
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 
 with needs_extra("optuna", package="optuna"):

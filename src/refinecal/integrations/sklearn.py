@@ -16,13 +16,13 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._keywords import check_keywords
-from refinecal._predictions import is_frozen, is_pipeline, shown
-from refinecal._rows import Rows
-from refinecal._training.kinds import fresh, kind_of, last_of
-from refinecal._training.stages import cut
-from refinecal._training.task import Task
+from refinecal._core.errors import check_keywords
 from refinecal.stopping import MonitorOptions, RefinementMonitor
+from refinecal.training.kinds import fresh, kind_of, last_of
+from refinecal.training.predictions import is_frozen, is_pipeline, shown
+from refinecal.training.rows import Rows
+from refinecal.training.stages import cut
+from refinecal.training.task import Task
 
 __all__ = ["RefinementStopping", "train"]
 

@@ -7,11 +7,9 @@ from typing import Any, Literal, Self, Unpack
 
 from numpy.typing import NDArray
 
-from refinecal._calibrator import Calibrator
-from refinecal._checks import fail_choice, warn
-from refinecal._keywords import check_keywords
-from refinecal._optional import needs_extra
+from refinecal._core.errors import check_keywords, fail_choice, needs_extra, warn
 from refinecal.calibrators import from_dict
+from refinecal.calibrators.base import Calibrator
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 
 with needs_extra("skorch", "skorch", "torch"):

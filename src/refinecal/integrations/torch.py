@@ -6,9 +6,7 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any, Unpack
 
-from refinecal._checks import warn
-from refinecal._keywords import check_keywords
-from refinecal._optional import needs_extra
+from refinecal._core.errors import check_keywords, needs_extra, warn
 from refinecal.integrations._shared import new_monitor
 from refinecal.stopping import MonitorOptions
 

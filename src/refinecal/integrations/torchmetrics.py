@@ -8,13 +8,13 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from refinecal._checks import check_sample, fail_choice, warn
-from refinecal._later import Later
-from refinecal._optional import needs_extra
-from refinecal._readers import check_threads
-from refinecal._user_calibrator import prepare
+from refinecal._core.checks import check_sample
+from refinecal._core.errors import fail_choice, needs_extra, warn
+from refinecal._core.threads import check_threads
+from refinecal.calibrators.user import as_calibrator
 from refinecal.decomposition import Decomposition, check_cv, decompose_sample
 from refinecal.losses import ProperLoss, get_loss
+from refinecal.stopping import DeferredCalibrator
 
 with needs_extra("torchmetrics", "torchmetrics", "torch"):
     import torch
@@ -93,14 +93,14 @@ class RefinementLoss(Metric):
         self.term = term
         self.logits = logits
         self.loss = get_loss(loss)
-        self.calibration = prepare(calibrator)
+        self.calibration = as_calibrator(calibrator)
         self.family = self.calibration._followed_by()
         check_cv(cv, None, self.family)
         self.cv = cv
         self.classes = classes
         self.threads = check_threads(n_threads)
         self.decomposition: Decomposition | None = None
-        self._later: Later | None = None
+        self._later: DeferredCalibrator | None = None
         for name in ("preds", "target", "weight"):
             self.add_state(name, [], dist_reduce_fx="cat")
 
@@ -159,7 +159,7 @@ class RefinementLoss(Metric):
         )
         family = deepcopy(self.family)
         if self.family is not self.calibration:
-            self._later = Later(self.calibration, sample, self.threads)
+            self._later = DeferredCalibrator(self.calibration, sample, self.threads)
         return decompose_sample(sample, family, self.loss, self.cv, None, self.threads)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

@@ -11,11 +11,10 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._arrays import to_numpy
-from refinecal._calibrator import Calibrator
-from refinecal._keywords import check_keywords
-from refinecal._optional import needs_extra
+from refinecal._core.arrays import to_numpy
+from refinecal._core.errors import check_keywords, needs_extra
 from refinecal.calibrators import from_dict
+from refinecal.calibrators.base import Calibrator
 from refinecal.integrations._shared import new_monitor
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 

@@ -13,10 +13,9 @@ from typing import Any, Unpack
 
 from numpy.typing import NDArray
 
-from refinecal._calibrator import Calibrator
-from refinecal._keywords import check_keywords
-from refinecal._optional import needs_extra
+from refinecal._core.errors import check_keywords, needs_extra
 from refinecal.calibrators import from_dict
+from refinecal.calibrators.base import Calibrator
 from refinecal.integrations._shared import new_monitor, whole_numbers
 from refinecal.stopping import MonitorOptions
 

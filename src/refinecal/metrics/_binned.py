@@ -7,11 +7,11 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from refinecal._checks import fail_choice, warn_if_light
-from refinecal._keywords import check_keywords
-from refinecal._scored import N_BINS
+from refinecal._core.checks import warn_if_light
+from refinecal._core.errors import check_keywords, fail_choice
 from refinecal.metrics._bins import bin_sums, check_bins
 from refinecal.metrics._shared import Floats, Given, Inputs, read
+from refinecal.metrics.scored import N_BINS
 
 __all__ = ["ece", "mce"]
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from refinecal._checks import fail_choice
-from refinecal._readers import _frozen
-from refinecal.metrics._shared import Event, Floats, loops
+from refinecal import _kernels
+from refinecal._core.arrays import readonly
+from refinecal._core.errors import fail_choice
+from refinecal.metrics._shared import Event, Floats
 
 STRATEGIES = ("uniform", "quantile")
 
@@ -24,11 +25,11 @@ def check_bins(n_bins: Any, strategy: str) -> None:
 
 def bin_sums(event: Event, n_bins: int, strategy: str) -> Floats:
     """Return the mass of each bin, its scores and its hits added up; (3, n_bins)."""
-    scores, hits, weights = (_frozen(each) for each in event)
-    sums = np.zeros((loops().N_KINDS, n_bins))
+    scores, hits, weights = (readonly(each) for each in event)
+    sums = np.zeros((_kernels.probs.N_KINDS, n_bins))
     if strategy == "uniform":
-        loops().add_uniform(scores, hits, weights, sums)
+        _kernels.probs.add_uniform(scores, hits, weights, sums)
     else:
-        order = _frozen(np.argsort(scores))
-        loops().add_quantile(order, scores, hits, weights, event.total, sums)
+        order = readonly(np.argsort(scores))
+        _kernels.probs.add_quantile(order, scores, hits, weights, event.total, sums)
     return sums

@@ -6,11 +6,10 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from refinecal._checks import fail_choice
-from refinecal._keywords import check_keywords
-from refinecal._scored import N_BINS
+from refinecal._core.errors import check_keywords, fail_choice
 from refinecal.metrics._bins import bin_sums, check_bins
 from refinecal.metrics._shared import Floats, Given, Inputs, read
+from refinecal.metrics.scored import N_BINS
 
 __all__ = ["overconfidence", "underconfidence"]
 

@@ -7,15 +7,16 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from refinecal._arrays import is_on_device
-from refinecal._checks import check_sample, fail_choice
-from refinecal._keywords import check_keywords
-from refinecal._ranking import areas_of_logits, mean_area
-from refinecal._readers import check_threads
-from refinecal._sample import Sample
-from refinecal._scored import rows_at
-from refinecal.metrics._shared import Inputs, check, loops, read
-from refinecal.temperature import risk_of
+from refinecal import _kernels
+from refinecal._core.arrays import is_on_device
+from refinecal._core.checks import check_sample
+from refinecal._core.errors import check_keywords, fail_choice
+from refinecal._core.sample import Sample
+from refinecal._core.threads import check_threads
+from refinecal.metrics._shared import Inputs, check, read
+from refinecal.metrics.ranking import areas_of_logits, mean_area
+from refinecal.metrics.scored import rows_at
+from refinecal.temperature.fit import risk_of
 
 __all__ = [
     "accuracy",
@@ -51,7 +52,7 @@ def log_loss(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
     """
     if is_logits(probs, inputs) or is_on_device(probs):
         return risk_of(check_sample(y_true, probs, devices=True, **inputs))
-    return read(y_true, probs, **inputs).loss(loops().LOG)
+    return read(y_true, probs, **inputs).loss(_kernels.probs.LOG)
 
 
 @check_keywords(Inputs)
@@ -76,7 +77,7 @@ def brier_score(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> flo
     """
     if is_logits(probs, inputs):
         return brier_of(check_sample(y_true, probs, **inputs))
-    return read(y_true, probs, **inputs).loss(loops().BRIER)
+    return read(y_true, probs, **inputs).loss(_kernels.probs.BRIER)
 
 
 @check_keywords(Inputs)
@@ -99,7 +100,7 @@ def spherical_loss(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> 
     >>> round(rc.metrics.spherical_loss([0, 1], [[0.6, 0.4], [1.0, 0.0]]), 6)  # (1 - .6/sqrt(.52) + 1) / 2
     0.583975
     """
-    return 1 - read(y_true, probs, **inputs).loss(loops().COSINE)
+    return 1 - read(y_true, probs, **inputs).loss(_kernels.probs.COSINE)
 
 
 @check_keywords(Inputs)

@@ -3,19 +3,18 @@
 from __future__ import annotations  # so that help() shows types by name
 
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._arrays import column_names, is_on_device, to_floats
-from refinecal._checks import check_labels, check_sample, check_weights, fail_choice
-from refinecal._ranking import in_threads
-from refinecal._readers import NOTHING, _frozen, check_threads
-from refinecal._sample import Sample
-from refinecal._scored import Scored, check_scored
+from refinecal import _kernels
+from refinecal._core.arrays import NOTHING, column_names, is_on_device, readonly, to_floats
+from refinecal._core.checks import check_labels, check_sample, check_weights
+from refinecal._core.errors import fail_choice
+from refinecal._core.sample import Sample
+from refinecal._core.threads import check_threads, map_threads
+from refinecal.metrics.scored import Scored, check_scored
 
 Floats = NDArray[np.float64]
 KINDS = ("auto", "binary", "top-label", "class-wise")
@@ -36,12 +35,6 @@ def check(y_true: Any, probs: Any, threads: int, **inputs: Unpack[Inputs]) -> Sc
     return check_scored(
         y_true, probs, logits, weights, inputs.get("classes"), threads, needs_logits=False
     )
-
-
-@cache
-def loops() -> Any:
-    """Import the compiled loops, and Numba with them, on first use."""
-    return import_module("refinecal.metrics._loops")
 
 
 # ---- what is read ----------------------------------------------------------------------------------------
@@ -86,14 +79,16 @@ class Given:
 
     def loss(self, which: int) -> float:
         """Return the mean of one of the losses of ``_loops``, or of the cosine."""
-        arrays = [_frozen(array) for array in (self.probs, self.labels, self.soft, self.weights)]
+        arrays = [readonly(array) for array in (self.probs, self.labels, self.soft, self.weights)]
 
         def add_part(rows: slice) -> float:
-            sums = np.zeros(loops().N_LOSSES)
-            loops().add_losses(*(array[rows] for array in arrays), sums)
+            sums = np.zeros(_kernels.probs.N_LOSSES)
+            _kernels.probs.add_losses(*(array[rows] for array in arrays), sums)
             return float(sums[which])
 
-        parts = in_threads(add_part, _parts(len(self.labels)), self.probs.size, check_threads(None))
+        parts = map_threads(
+            add_part, _parts(len(self.labels)), self.probs.size, check_threads(None)
+        )
         return float(sum(parts) / self.total)
 
     def of_class(self, j: int) -> Event:
@@ -132,13 +127,13 @@ def read(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> Given:
 
 def read_sample(sample: Sample) -> Given:
     """Return what the logits of a checked sample stand for."""
-    logits = _frozen(sample.logits.astype(np.float64, copy=False))
+    logits = readonly(sample.logits.astype(np.float64, copy=False))
     probs = np.empty(logits.shape)
 
     def fill(rows: slice) -> None:
-        loops().softmax_rows(logits[rows], probs[rows])
+        _kernels.probs.softmax_rows(logits[rows], probs[rows])
 
-    in_threads(fill, _parts(sample.n), probs.size, check_threads(None))
+    map_threads(fill, _parts(sample.n), probs.size, check_threads(None))
     found = _looked_at(probs, sample.labels, sample.soft, sample.weights, 1e-2)
     assert found is not None  # the sample is checked
     return found
@@ -173,15 +168,15 @@ def _looked_at(
     """Return the rows with the likeliest class of each; ``None`` if they are not all probabilities."""
     n, k = probs.shape
     shares = np.empty((0, k)) if soft is None else np.ascontiguousarray(soft)
-    arrays = [_frozen(array) for array in (probs, labels, shares)]
+    arrays = [readonly(array) for array in (probs, labels, shares)]
     top, right = np.empty(n), np.empty(n)
 
     def look(rows: slice) -> bool:
         here = (array[rows] for array in arrays)  # of an empty array it is empty
-        legal: bool = loops().look(*here, tolerance, top[rows], right[rows])
+        legal: bool = _kernels.probs.look(*here, tolerance, top[rows], right[rows])
         return legal
 
-    if not all(in_threads(look, _parts(n), probs.size, check_threads(None))):
+    if not all(map_threads(look, _parts(n), probs.size, check_threads(None))):
         return None
     return Given(probs, labels, shares, NOTHING if weights is None else weights, top, right)
 

@@ -7,9 +7,9 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._keywords import check_keywords
-from refinecal._smoothing import CELLS, FINEST, Masses, Smoothed, fixed_point
+from refinecal._core.errors import check_keywords
 from refinecal.metrics._shared import Event, Inputs, read
+from refinecal.metrics.smoothing import CELLS, FINEST, Masses, Smoothed, fixed_point
 
 __all__ = ["smooth_ece"]
 

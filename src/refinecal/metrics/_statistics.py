@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._checks import fail_choice, warn_if_light
-from refinecal._keywords import check_keywords
-from refinecal._sample import row_slices
+from refinecal._core.checks import warn_if_light
+from refinecal._core.errors import check_keywords, fail_choice
+from refinecal._core.sample import row_slices
 from refinecal.metrics._brownian import largest_tail, range_tail
 from refinecal.metrics._shared import Event, Given, Inputs, read
 

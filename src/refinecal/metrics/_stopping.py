@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from refinecal._checks import fail_choice
+from refinecal._core.errors import fail_choice
 from refinecal.metrics._table import BUILT_IN, OWN, Step
 
 

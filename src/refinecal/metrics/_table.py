@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._sample import Sample, on_cpu
+from refinecal import _kernels
+from refinecal._core.sample import Sample, on_cpu
 from refinecal.decomposition import Decomposition
 from refinecal.losses import get_loss
 from refinecal.metrics._binned import binned_error, ece, largest_error, mce
@@ -26,7 +27,7 @@ from refinecal.metrics._scores import (
     log_loss,
     spherical_loss,
 )
-from refinecal.metrics._shared import Given, loops, read_sample
+from refinecal.metrics._shared import Given, read_sample
 from refinecal.metrics._smooth import smooth_ece, smooth_ece_of
 from refinecal.metrics._statistics import (
     _excess_of_all,
@@ -39,7 +40,7 @@ from refinecal.metrics._statistics import (
 )
 from refinecal.metrics._variational import lp_calibration_error, lp_error
 from refinecal.resampling import losses_at
-from refinecal.temperature import fit_sample, risk_of
+from refinecal.temperature.fit import fit_sample, risk_of
 
 
 class Step:
@@ -109,7 +110,7 @@ def _step_auroc(step: Step) -> float:
 
 
 def _step_spherical_loss(step: Step) -> float:
-    return 1 - step.given.loss(loops().COSINE)
+    return 1 - step.given.loss(_kernels.probs.COSINE)
 
 
 def _step_ece(step: Step) -> float:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from refinecal._json import plain
-from refinecal._keywords import check_keywords
-from refinecal._text import shortened
+from refinecal._core.errors import check_keywords
+from refinecal._core.files import plain
+from refinecal._core.format import shortened
 from refinecal.metrics._shared import Inputs
 
 if TYPE_CHECKING:

@@ -11,13 +11,12 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._checks import check_sample, fail_choice
-from refinecal._keywords import check_keywords
-from refinecal._ranking import log_odds
-from refinecal._readers import check_threads
-from refinecal._sample import Sample
-from refinecal._softmax import log_softmax
-from refinecal._user_calibrator import prepare
+from refinecal._core.checks import check_sample
+from refinecal._core.errors import check_keywords, fail_choice
+from refinecal._core.sample import Sample
+from refinecal._core.softmax import log_odds, log_softmax
+from refinecal._core.threads import check_threads
+from refinecal.calibrators.user import as_calibrator
 from refinecal.decomposition import check_cv
 from refinecal.metrics._shared import Inputs
 from refinecal.resampling import folds
@@ -171,7 +170,7 @@ def _gaps(sample: Sample, calibrator: Any, cv: Any, groups: Any) -> tuple[Floats
 
 def _calibrated(sample: Sample, calibrator: Any, cv: Any, groups: Any) -> Floats:
     """Return calibrated probabilities (n, k), each row by a calibrator that has not seen it."""
-    unfitted, threads = prepare(calibrator), check_threads(None)
+    unfitted, threads = as_calibrator(calibrator), check_threads(None)
     if isinstance(cv, str):
         raise ValueError(f"cv is {cv!r}: pass a number of folds, such as cv=5, or a splitter")
     check_cv(cv, groups, unfitted)

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtrik, betaincc
 
-from refinecal._checks import check_sample, fail_choice
-from refinecal._sample import Sample
-from refinecal._softmax import log_softmax
+from refinecal._core.checks import check_sample
+from refinecal._core.errors import fail_choice
+from refinecal._core.sample import Sample
+from refinecal._core.softmax import log_softmax
 
 __all__ = ["Reliability", "reliability_curve"]
 

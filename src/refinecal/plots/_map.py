@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._checks import check_scores
-from refinecal._search import MAX_BETA
-from refinecal._softmax import log_softmax
+from refinecal._core.checks import check_scores
+from refinecal._core.softmax import log_softmax
 from refinecal.plots._bins import CELLS, equal_mass, equal_width
+from refinecal.temperature.search import MAX_BETA
 
 __all__ = ["CalibrationMap", "map_probabilities"]
 

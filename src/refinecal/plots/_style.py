@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from refinecal._optional import needs_extra
+from refinecal._core.errors import needs_extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

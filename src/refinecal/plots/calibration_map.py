@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from refinecal._text import shortened
+from refinecal._core.format import shortened
 from refinecal.plots import _square
 from refinecal.plots._map import CalibrationMap, map_probabilities
 from refinecal.plots._style import PALETTE, dressed, key, lines_of, new_axes, sizes

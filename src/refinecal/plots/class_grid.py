@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from refinecal._checks import check_sample
-from refinecal._sample import Sample
-from refinecal._text import shortened
+from refinecal._core.checks import check_sample
+from refinecal._core.format import shortened
+from refinecal._core.sample import Sample
 from refinecal.plots import _square
 from refinecal.plots._bins import Strategy, check_bins, class_names, curve_of
 from refinecal.plots._style import PALETTE, dressed

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from refinecal._arrays import column_names, in_order
-from refinecal._checks import check_sample, check_scores
-from refinecal._sample import Sample
-from refinecal._softmax import log_softmax
-from refinecal._text import shortened
+from refinecal._core.arrays import column_names, in_order
+from refinecal._core.checks import check_sample, check_scores
+from refinecal._core.format import shortened
+from refinecal._core.sample import Sample
+from refinecal._core.softmax import log_softmax
 from refinecal.plots import _square
 from refinecal.plots._bins import (
     Reliability,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._text import shortened
+from refinecal._core.format import shortened
 from refinecal.plots._style import (
     PALETTE,
     decimals,

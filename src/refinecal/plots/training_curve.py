@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from numpy.typing import ArrayLike
 
-from refinecal._text import shortened
+from refinecal._core.format import shortened
 from refinecal.plots._curves import (
     apart,
     check_curve,

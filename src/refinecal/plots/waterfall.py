@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from refinecal._text import shortened
+from refinecal._core.format import shortened
 from refinecal.plots._style import (
     PALETTE,
     decimals,

@@ -6,14 +6,10 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import SupportsFloat, TypeGuard
 
+from refinecal._core.format import GAP, MISSING, MOST_DECIMALS, number, significant_decimals
 from refinecal.report.page import Cell, Column, Written
 
-MISSING = "–"
-MINUS = "\N{MINUS SIGN}"  # as wide as a digit, unlike the hyphen
-GAP = "\N{NARROW NO-BREAK SPACE}"  # between thousands, and before the percent sign
-SIGNIFICANT = 4
 SPREAD = 100.0  # a column whose numbers differ by no more than this factor has common decimals
-MOST_DECIMALS = 7  # numbers that need more are written with a power of ten
 LONGEST = 80  # characters of a name that are shown
 
 
@@ -57,25 +53,6 @@ def show(cell: Cell, digits: int | None = None, percent: bool = False) -> Shown:
     return Shown(number(100 * float(cell), digits) + f"{GAP}%", value=_value(cell))
 
 
-def number(value: SupportsFloat, digits: int | None = None) -> str:
-    """Return a number with so many decimals, or with 4 significant digits.
-
-    >>> number(0.25), number(1e-9), number(3), number(float("inf"))
-    ('0.2500', '1.000e−9', '3', '∞')
-    """
-    if isinstance(value, Integral):
-        return f"{int(value):,}".replace(",", GAP).replace("-", MINUS)
-    plain = float(value)
-    if math.isinf(plain):
-        return "∞" if plain > 0 else f"{MINUS}∞"
-    if digits is None:
-        digits = _decimals(plain)
-        if digits > MOST_DECIMALS or abs(plain) >= 1e15:
-            return _power_of_ten(plain)
-    plain = round(plain, digits) + 0.0  # never -0.0000
-    return f"{plain:,.{digits}f}".replace(",", GAP).replace("-", MINUS)
-
-
 def is_missing(cell: Cell) -> bool:
     """Return whether there is nothing to show: ``None``, NaN, or no text."""
     if isinstance(cell, Written):
@@ -114,23 +91,11 @@ def _value(value: SupportsFloat) -> str:
     return repr(float(value)).replace("inf", "Infinity")
 
 
-def _decimals(value: float) -> int:
-    """Return how many decimals show 4 significant digits."""
-    if value == 0:
-        return 0
-    return max(0, SIGNIFICANT - 1 - math.floor(math.log10(abs(value))))
-
-
 def _common_decimals(cells: Sequence[Cell]) -> int | None:
     """Return decimals that suit every number which is not whole by type; ``None`` if they differ too much."""
     floats = [float(cell) for cell in cells if _is_float(cell)]
     above = [abs(value) for value in floats if math.isfinite(value) and value != 0]
     if not above or max(above) > SPREAD * min(above):
         return None
-    digits = _decimals(max(above))
+    digits = significant_decimals(max(above))
     return None if digits > MOST_DECIMALS or max(above) >= 1e15 else digits
-
-
-def _power_of_ten(value: float) -> str:
-    digits, power = f"{value:.{SIGNIFICANT - 1}e}".split("e")
-    return f"{digits}e{int(power)}".replace("-", MINUS)

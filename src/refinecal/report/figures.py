@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
-from refinecal._optional import needs_extra
-from refinecal._whole import whole
+from refinecal._core.errors import needs_extra
+from refinecal._core.files import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -94,7 +94,7 @@ def save_figures(page: Page, folder: Path, ending: str = "png") -> list[Path]:
     from refinecal.report.page import Figure
 
     if ending not in PICTURES:
-        from refinecal._checks import fail_choice
+        from refinecal._core.errors import fail_choice
 
         fail_choice("ending", ending, list(PICTURES), "left out")
     blocks = [block for section in page.sections for block in section.blocks]
@@ -108,7 +108,7 @@ def save_figures(page: Page, folder: Path, ending: str = "png") -> list[Path]:
             number += 1
             name = f"{stem}-{number}"
         written[name] = folder / f"{name}.{ending}"
-        with whole(written[name]) as part:
+        with atomic_write(written[name]) as part:
             _save(figure, part, ending, PALETTE)
     return list(written.values())
 

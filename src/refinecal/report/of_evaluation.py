@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import refinecal
-from refinecal._text import shown_beta
-from refinecal.report.cells import number
+from refinecal._core.format import number, shown_beta, spaced, tile
 from refinecal.report.page import Card, Cell, Column, Figure, Page, Section, Table, Written
-from refinecal.report.words import BRIER, advice, is_flat, spaced, tile, verdict
+from refinecal.report.words import BRIER, advice, is_flat, verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from refinecal._optional import needs_extra
-from refinecal.report.cells import number
+from refinecal._core.errors import needs_extra
+from refinecal._core.format import number, spaced
 from refinecal.report.of_evaluation import (
     SQUARE,
     classes_table,
@@ -19,7 +19,6 @@ from refinecal.report.of_evaluation import (
 )
 from refinecal.report.page import Card, Column, Figure, Page, Section, Table
 from refinecal.report.render import write
-from refinecal.report.words import spaced
 from refinecal.tabular.judgement import (
     calibrated_by,
     delivered,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from refinecal._optional import needs_extra
-from refinecal._whole import whole
+from refinecal._core.errors import needs_extra
+from refinecal._core.files import atomic_write
 from refinecal.report.cells import Shown, is_numeric, shorten, show, show_column
 from refinecal.report.figures import to_svg
 from refinecal.report.page import Column, Figure, Page, Table
@@ -62,7 +62,7 @@ def write(page: Page, path: str | os.PathLike[str]) -> None:
     """Write a page to a file, whole or not at all."""
     # Half a surrogate pair, from a broken file, is no character and cannot be written.
     content = render(page).encode("utf-8", errors="replace")
-    with whole(path) as part:
+    with atomic_write(path) as part:
         part.write_bytes(content)
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import TYPE_CHECKING
 
-from refinecal.report.cells import GAP, MISSING, number
+from refinecal._core.format import spaced
 
 if TYPE_CHECKING:
     from refinecal.evaluation import Evaluation
@@ -17,34 +16,12 @@ CHANCE = 0.4 * math.sqrt(15)  # of right probabilities, about the largest mean E
 MORE = 1.5  # times the mean, which right probabilities hardly ever reach
 SEPARATED = 1e-6  # part of the loss that is left where no row is wrong
 UNCALIBRATED = 0.05  # expected calibration error that more than chance explains, on many rows
-PERCENT = re.compile(r"(?<=\d) ?%(?=[\s.,;:)]|$)")  # not in a quoted name
-ONE = re.compile(r"(?<![\d.\u202f])1 (test )?rows\b")
 NOISE = 1.96  # standard errors, beyond which chance alone goes 5 times out of 100
 IN_SAMPLE = (
     "How sure: calibration error is measured on the rows that the temperature was fitted to, so on few "
     "rows it is a little too large."
 )
 BRIER = "Brier's score sums over all classes: for two classes it is twice that of scikit-learn."
-
-
-def spaced(text: str) -> str:
-    """Return a sentence with a narrow space before each percent sign, and one row in the singular.
-
-    >>> spaced("10.5% or 2 % of '5%' (1 rows)").replace(GAP, "_")
-    "10.5_% or 2_% of '5%' (1 row)"
-    """
-    return ONE.sub(r"1 \1row", PERCENT.sub(f"{GAP}%", text))
-
-
-def tile(value: float) -> str:
-    """Return a big number with four decimals, for those who want to know whether it is 0 too.
-
-    >>> tile(0.25), tile(0.00001), tile(0.0), tile(float("inf"))
-    ('0.2500', '< 0.0001', '0.0000', '∞')
-    """
-    if math.isnan(value):
-        return MISSING
-    return "< 0.0001" if 0 < value < 0.00005 else number(float(value), 4)
 
 
 def verdict(found: Evaluation) -> str:

@@ -8,7 +8,7 @@ from typing import Literal, NoReturn, get_args
 
 import numpy as np
 
-from refinecal._optional import needs_extra
+from refinecal._core.errors import needs_extra
 from refinecal.tabular._days import DATE, days_of, looks_like_dates
 from refinecal.tabular._drift import Profile, profile_of_categories, profile_of_numbers
 from refinecal.tabular._values import (

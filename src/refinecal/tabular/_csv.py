@@ -13,8 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from refinecal._checks import warn
-from refinecal._optional import needs_extra
+from refinecal._core.errors import needs_extra, warn
 from refinecal.tabular._decoding import decoded
 from refinecal.tabular._names import suspect_delimiter
 from refinecal.tabular._sources import Source, first_line

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._optional import needs_extra
+from refinecal._core.errors import needs_extra
 from refinecal.tabular._values import Numbers, floats, is_date, is_text, plain, present, rows_where
 
 with needs_extra("cli", package="pyarrow"):

@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from refinecal._optional import needs_extra
+from refinecal._core.errors import needs_extra
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa

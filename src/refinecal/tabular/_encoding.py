@@ -8,8 +8,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._checks import warn
-from refinecal._optional import needs_extra
+from refinecal._core.errors import needs_extra, warn
 from refinecal.tabular._columns import Column, fail_number
 from refinecal.tabular._days import days_of
 from refinecal.tabular._drift import REST

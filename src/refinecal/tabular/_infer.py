@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refinecal._optional import needs_extra
+from refinecal._core.errors import needs_extra
 from refinecal.tabular._columns import Column, drop_column, infer_column
 from refinecal.tabular._roles import check_lists, check_roles, groups_of, weights_of
 from refinecal.tabular._target import infer_classes

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._rows import content
+from refinecal.training.rows import content
 
 if TYPE_CHECKING:
-    from refinecal._rows import Rows
+    from refinecal.training.rows import Rows
 
 # Wrong labels that a column which holds the answer may suggest, per row that is not of the largest class, one
 # more counted than there are: so with fewer than 50 such rows nothing is suspected, but a column with one

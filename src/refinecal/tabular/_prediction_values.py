@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._optional import needs_extra
-from refinecal._ranking import in_threads
-from refinecal._readers import check_threads
+from refinecal._core.errors import needs_extra
+from refinecal._core.threads import check_threads, map_threads
 from refinecal.tabular._prediction_columns import Choice, sorted_labels
 from refinecal.tabular._values import (
     has_decimal_comma,
@@ -85,7 +84,7 @@ def values_of(table: pa.Table, choice: Choice, logits: bool, where: str) -> NDAr
     def fill(j: int) -> None:
         _fill(table[choice.columns[j]], columns[j], choice.columns[j], comma, where)
 
-    in_threads(fill, range(len(columns)), columns.size, check_threads(None))
+    map_threads(fill, range(len(columns)), columns.size, check_threads(None))
     if len(columns) > 1:
         return columns.T
     if not choice.flipped:

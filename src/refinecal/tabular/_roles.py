@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._optional import needs_extra
+from refinecal._core.errors import needs_extra
 from refinecal.tabular._names import check_column
 from refinecal.tabular._values import Mark, has_decimal_comma, numbers_by, texts_of
 

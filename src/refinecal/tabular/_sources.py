@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from refinecal._optional import needs_extra
+from refinecal._core.errors import needs_extra
 from refinecal.tabular._names import check_column, listed
 
 with needs_extra("cli", package="pyarrow"):

@@ -7,7 +7,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._optional import needs_extra
+from refinecal._core.errors import needs_extra
 from refinecal.tabular._columns import in_order
 from refinecal.tabular._names import listed
 from refinecal.tabular._values import Texts, texts_of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._optional import needs_extra
+from refinecal._core.errors import needs_extra
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa

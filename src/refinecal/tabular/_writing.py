@@ -8,8 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from refinecal._optional import needs_extra
-from refinecal._whole import whole
+from refinecal._core.errors import needs_extra
+from refinecal._core.files import atomic_write
 from refinecal.tabular._values import is_text
 
 with needs_extra("cli", package="pyarrow"):
@@ -40,7 +40,7 @@ class Writer:
     def __enter__(self) -> Self:
         is_link = self.path.is_symlink()  # what it leads to is replaced, not the link
         target = Path(os.path.realpath(self.path)) if is_link else self.path
-        self._part = self._stack.enter_context(whole(target))
+        self._part = self._stack.enter_context(atomic_write(target))
         self._stack.push(self._finish)
         return self
 

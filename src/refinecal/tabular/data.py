@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._checks import warn
-from refinecal._rows import AUTO_FOLDS, Parts, Rows, hold_out, is_small, parts
+from refinecal._core.errors import warn
 from refinecal.tabular._leakage import Leak, find_leaks
 from refinecal.tabular._names import shorten
+from refinecal.training.rows import AUTO_FOLDS, Parts, Rows, hold_out, is_small, parts
 
 if TYPE_CHECKING:
     import pyarrow as pa

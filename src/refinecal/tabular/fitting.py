@@ -12,12 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import refinecal
-from refinecal._checks import warn
-from refinecal._ensemble import Ensemble, average
-from refinecal._readers import check_threads
-from refinecal._rows import Parts, Rows
-from refinecal._softmax import log_softmax
-from refinecal._training.parameters import DEFAULTS
+from refinecal._core.errors import warn
+from refinecal._core.softmax import log_softmax
+from refinecal._core.threads import check_threads
 from refinecal.calibrators import AutoCalibrator
 from refinecal.evaluation import Difference, paired_difference, row_losses
 from refinecal.metrics import get_metric
@@ -27,6 +24,9 @@ from refinecal.tabular.models import get_model
 from refinecal.tabular.models._base import TableModel
 from refinecal.tabular.spaces import draw
 from refinecal.tabular.units import UNDER_WAY, Choice, Unit, Workshop
+from refinecal.training.parameters import DEFAULTS
+from refinecal.training.pool import Ensemble, average
+from refinecal.training.rows import Parts, Rows
 
 CHOSEN_BY, USUAL = "refinement", "log_loss"  # how we choose, and how it is usually done
 FEW_NUMBERS = 200_000  # in a table that one thread trains on

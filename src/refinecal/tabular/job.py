@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import refinecal
-from refinecal._checks import warn
-from refinecal._json import write_json
-from refinecal._locks import locked
-from refinecal._whole import FULL
+from refinecal._core.errors import warn
+from refinecal._core.files import FULL, locked, write_json
 from refinecal.tabular._roles import check_lists, check_roles
 from refinecal.tabular.data import Data, Options, prepare
 from refinecal.tabular.files import Source, open_table

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+from refinecal._core.format import number as grouped
 from refinecal.calibrators import AutoCalibrator, TemperatureScaling
 from refinecal.evaluation import Difference, Evaluation, evaluate, paired_difference, row_losses
-from refinecal.report.cells import number as grouped
 from refinecal.tabular.fitting import CHOSEN_BY, TRACKED, Fit, Outcome
 
 NOTICEABLE = 0.1  # of the risk: calibration error that is worth a word

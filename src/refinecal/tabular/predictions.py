@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._checks import warn
-from refinecal._optional import needs_extra
-from refinecal._softmax import log_softmax
+from refinecal._core.errors import needs_extra, warn
+from refinecal._core.softmax import log_softmax
 from refinecal.tabular._names import check_column, listed
 from refinecal.tabular._prediction_columns import choose_columns
 from refinecal.tabular._prediction_values import (

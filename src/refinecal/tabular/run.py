@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._calibrator import Calibrator
-from refinecal._checks import warn
-from refinecal._ensemble import Ensemble, all_classes
-from refinecal._json import write_json
+from refinecal._core.errors import warn
+from refinecal._core.files import write_json
 from refinecal.calibrators import from_dict
+from refinecal.calibrators.base import Calibrator
 from refinecal.tabular._drift import NewRows
 from refinecal.tabular._names import listed, shorten
 from refinecal.tabular.fitting import Fit
 from refinecal.tabular.models import FILES, MODELS, get_model
 from refinecal.tabular.models._base import TableModel
 from refinecal.tabular.schema import Schema
+from refinecal.training.pool import Ensemble, all_classes
 
 if TYPE_CHECKING:
     import pandas as pd

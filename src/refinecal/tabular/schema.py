@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._optional import needs_extra
+from refinecal._core.errors import needs_extra
 from refinecal.tabular._columns import Column
 from refinecal.tabular._encoding import Unread, category_codes, numbers_read, unseen_counts
 from refinecal.tabular._infer import infer_fields

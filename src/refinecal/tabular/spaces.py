@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from refinecal._checks import fail_choice
+from refinecal._core.errors import fail_choice
 
 __all__ = ["draw"]
 

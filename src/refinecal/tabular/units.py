@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._ensemble import HeldOut, all_classes
-from refinecal._whole import whole
+from refinecal._core.files import atomic_write
 from refinecal.tabular.models._storage import to_npz
+from refinecal.training.pool import HeldOut, all_classes
 
 DESCRIPTION, ARRAYS, PLAN = "unit.json", "arrays.npz", "plan.json"
 UNDER_WAY, RUN = "under-way", "run"  # what is being written
@@ -120,7 +120,7 @@ class Workshop:
             return
         self.close()
         self.folder.mkdir(parents=True)
-        with whole(self.folder / PLAN) as part:
+        with atomic_write(self.folder / PLAN) as part:
             part.write_text(json.dumps(plan), encoding="utf-8")
 
     def check(self, plan: dict[str, Any]) -> None:

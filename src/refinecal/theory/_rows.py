@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._arrays import column_names, is_missing, to_floats, to_numpy
+from refinecal._core.arrays import column_names, is_missing, to_floats, to_numpy
 
 FEWEST_ROWS = 20
 FEWEST_OF_A_CLASS = 5

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._arrays import to_floats
+from refinecal._core.arrays import to_floats
 from refinecal.losses import ProperLoss, get_loss
 from refinecal.theory import fixed_point
 from refinecal.theory.gaussian import GaussianDecomposition, gaussian_decomposition

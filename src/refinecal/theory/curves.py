@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._checks import fail_choice
+from refinecal._core.errors import fail_choice
 from refinecal.losses import ProperLoss
 from refinecal.theory._scan import Scan
 from refinecal.theory.asymptotics import Solution, positive

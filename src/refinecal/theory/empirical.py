@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._checks import fail_choice
+from refinecal._core.errors import fail_choice
 from refinecal.losses import ProperLoss, get_loss
 from refinecal.theory._deviations import QUANTITIES, Comparison, compare
 from refinecal.theory.asymptotics import Solution, logistic, positive

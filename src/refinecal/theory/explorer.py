@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 
 from refinecal import __version__
-from refinecal._whole import whole
+from refinecal._core.files import atomic_write
 
 RANGES = {  # of the sliders: the problems that the solver is tested on
     "ratio": (0.05, 20.0),
@@ -107,7 +107,7 @@ def write_explorer(
         shift=shift,
         loss=loss,
     )
-    with whole(path) as part:
+    with atomic_write(path) as part:
         part.write_text(page, encoding="utf-8", newline="\n")
     return path
 

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, roots_legendre
 
-from refinecal._arrays import to_floats
+from refinecal._core.arrays import to_floats
 from refinecal.losses import ProperLoss, get_loss
 from refinecal.theory._binary import BinaryLoss, binary_loss
 

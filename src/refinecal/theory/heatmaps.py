@@ -76,7 +76,7 @@ class HeatMap:
 
     def to_frame(self) -> Any:
         """Return the table as a pandas frame."""
-        from refinecal._optional import needs_extra
+        from refinecal._core.errors import needs_extra
 
         with needs_extra("pandas", package="pandas"):
             import pandas as pd
@@ -84,7 +84,7 @@ class HeatMap:
 
     def write(self, path: str | Path) -> None:
         """Write the table to a .csv, .parquet or .feather file: whole, or not at all."""
-        from refinecal._optional import needs_extra
+        from refinecal._core.errors import needs_extra
 
         with needs_extra("parquet", package="pyarrow"):
             import pyarrow as pa

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from refinecal._arrays import to_floats
+from refinecal._core.arrays import to_floats
 from refinecal.losses import ProperLoss
 from refinecal.theory.asymptotics import numbers
 from refinecal.theory.gaussian import GaussianDecomposition, error_rate, gaussian_decomposition

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaln, xlog1py, xlogy
 
-from refinecal._checks import fail_choice
+from refinecal._core.errors import fail_choice
 from refinecal.theory._rules import FINEST, ORDER, Law, rule
 from refinecal.theory._spectrum import Spectrum
 from refinecal.theory._spectrum_checks import (

@@ -10,8 +10,8 @@ from urllib.error import URLError
 from urllib.parse import quote
 from urllib.request import urlopen
 
-from refinecal._optional import needs_extra
-from refinecal._whole import whole
+from refinecal._core.errors import needs_extra
+from refinecal._core.files import atomic_write
 from refinecal.tabular.files import open_table
 
 with needs_extra("cli", package="pyarrow"):
@@ -87,7 +87,7 @@ def read_openml(number: int) -> pa.Table:
     if not path.exists():
         table = _fetched(number)
         path.parent.mkdir(exist_ok=True)
-        with whole(path) as part:
+        with atomic_write(path) as part:
             parquet.write_table(table, part, compression="zstd")
     return open_table(path).read()
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._optional import needs_extra
+from refinecal._core.errors import needs_extra
 from refinecal.experiments.tabular._object_arrays import read_array
 
 with needs_extra("cli", package="pyarrow"):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from refinecal._core.format import spaced
 from refinecal.experiments.tabular.analysis import (
     METRIC_WORDS,
     SCORE_WORDS,
@@ -25,7 +26,6 @@ from refinecal.plots.experiment import (
     draw_panels,
 )
 from refinecal.report import Figure
-from refinecal.report.words import spaced
 
 __all__ = ["boxes", "by_learning_rate", "by_rise", "by_size", "stopping"]
 

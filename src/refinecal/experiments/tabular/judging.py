@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._calibrator import Calibrator
 from refinecal.calibrators import make_calibrator
+from refinecal.calibrators.base import Calibrator
+from refinecal.calibrators.temperature import TemperatureScaling
 from refinecal.evaluation import paired_difference, row_losses
 from refinecal.metrics import auroc
-from refinecal.temperature import TemperatureScaling
 
 if TYPE_CHECKING:
     from refinecal.experiments.tabular.unit import UnitResult

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from refinecal._checks import fail_choice
+from refinecal._core.errors import fail_choice
 from refinecal.tabular.models import MODELS, get_model
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._checks import fail_choice
-from refinecal._optional import needs_extra
+from refinecal._core.errors import fail_choice, needs_extra
 from refinecal.tabular.models._base import Job, TableModel
 from refinecal.tabular.models._inputs import category_mask, positions_in, to_codes, to_numbers
 

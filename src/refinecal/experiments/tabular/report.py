@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from refinecal._core.format import number, spaced
 from refinecal.experiments._pages import PAGE, is_page, write_all
 from refinecal.experiments.tabular import figures
 from refinecal.experiments.tabular.analysis import (
@@ -31,9 +32,7 @@ from refinecal.experiments.tabular.words import (
     span,
 )
 from refinecal.report import Card, Column, Figure, Page, Section, Table
-from refinecal.report.cells import number
 from refinecal.report.of_evaluation import facts_of
-from refinecal.report.words import spaced
 
 __all__ = ["PAGE", "is_report", "page", "write_report"]
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 
-from refinecal._checks import warn
+from refinecal._core.errors import warn
 from refinecal.experiments.tabular._finding import (
     check_folder,
     chosen,

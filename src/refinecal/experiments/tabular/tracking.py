@@ -12,25 +12,26 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from functools import cache
-from importlib import import_module
 from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._checks import fail_choice
-from refinecal._ranking import areas_of_probs, mean_area
-from refinecal._readers import NOTHING, KernelReader, _frozen
-from refinecal._sample import Sample
-from refinecal._scored import rows_at
-from refinecal._search import MAX_BETA
+from refinecal import _kernels
+from refinecal._core.arrays import NOTHING, readonly
+from refinecal._core.errors import fail_choice
+from refinecal._core.sample import Sample
 from refinecal.experiments.tabular.plan import METRIC_NAMES
 from refinecal.losses import get_loss
 from refinecal.metrics import BUILT_IN, Metric, get_metric
+from refinecal.metrics.ranking import areas_of_probs, mean_area
+from refinecal.metrics.scored import rows_at
 from refinecal.resampling import SMALL_CHANGE, leave_one_out, losses_at
 from refinecal.stopping import RefinementMonitor
-from refinecal.temperature import fit_sample
+from refinecal.temperature.fit import fit_sample
+from refinecal.temperature.readers import KernelReader
+from refinecal.temperature.search import MAX_BETA
 
 __all__ = ["Tracker", "warm_up"]
 
@@ -95,7 +96,7 @@ class Tracker(RefinementMonitor):
         self._signs = np.where(self.labels == 1, np.float32(1), np.float32(-1))
         self._ones = self.labels == 1
         self._parts, self._steps = np.empty((4, len(rows))), np.empty(len(rows))
-        self._loops = _loops()
+        self._loops = _kernels.tracking
 
     def update(
         self,
@@ -200,7 +201,7 @@ class Tracker(RefinementMonitor):
         n, k = logits.shape
         columns, rest = np.empty((k, n)), np.empty(n)
         self._loops.probabilities(logits, columns, rest)
-        return mean_area(areas_of_probs(_frozen(columns), _frozen(rest), _frozen(self.labels)))
+        return mean_area(areas_of_probs(readonly(columns), readonly(rest), readonly(self.labels)))
 
     # ---- temperatures ------------------------------------------------------------------------------------
 
@@ -257,12 +258,6 @@ def warm_up(two_classes: bool) -> None:
     tracker = Tracker(labels, 2 if two_classes else 3)
     for step in range(2):
         tracker.update(labels, logits=logits / (1 + step), step=step)
-
-
-@cache
-def _loops() -> Any:
-    """Import the compiled loops, and Numba with them, on first use."""
-    return import_module("refinecal.experiments.tabular._tracking_loops")
 
 
 def _metric(name: str) -> Metric:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from refinecal._core.format import number
 from refinecal.experiments.tabular.analysis import Analysis, Ends, method_word
 from refinecal.experiments.tabular.differences import FEW_SETS, LEVEL, Compared, Summary
-from refinecal.report.cells import number
 
 __all__ = ["APART", "chance", "counted", "cut_short", "lead", "sentence", "signed", "span"]
 

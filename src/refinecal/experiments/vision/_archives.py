@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._optional import needs_extra
+from refinecal._core.errors import needs_extra
 from refinecal.experiments.vision._official import FILES, UNPACKED, Official
 
 Images = NDArray[np.uint8]  # (n, channels, height, width)

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._optional import needs_extra
-from refinecal._whole import whole
+from refinecal._core.errors import needs_extra
+from refinecal._core.files import atomic_write
 
 if TYPE_CHECKING:
     import torch
@@ -111,7 +111,7 @@ class CheckpointFile:
         }
         said, tensors = json.dumps(about), _flat(state)
         metadata = {ABOUT: said, SUM: _sum(said, tensors)}
-        with whole(self.path) as part:
+        with atomic_write(self.path) as part:
             try:
                 save_file(tensors, part, metadata=metadata)
             except SafetensorError as error:  # which a full disk is for it, too

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from refinecal._optional import needs_extra
+from refinecal._core.errors import needs_extra
 from refinecal.experiments import _memory
 
 with needs_extra("vision", package="torch"):

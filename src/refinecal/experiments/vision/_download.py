@@ -20,8 +20,8 @@ from typing import Any, BinaryIO
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from refinecal._locks import locked
-from refinecal._optional import needs_extra
+from refinecal._core.errors import needs_extra
+from refinecal._core.files import locked
 from refinecal.experiments.vision import _official
 from refinecal.experiments.vision._archives import check_file, md5_of
 from refinecal.experiments.vision._official import Official

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._optional import needs_extra
+from refinecal._core.errors import needs_extra
 from refinecal.experiments.vision._devices import Team, exactly
 from refinecal.experiments.vision.augment import Augmentation, Normalisation
 from refinecal.experiments.vision.networks import new_network

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal.calibrators.temperature import TemperatureScaling
 from refinecal.metrics import Metric, accuracy, auroc, brier_score, ece, log_loss, smooth_ece
 from refinecal.stopping import RefinementMonitor
-from refinecal.temperature import TemperatureScaling
 
 __all__ = ["STOPPING", "EpochMetrics", "new_monitor", "warm_up"]
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from refinecal._core.format import number
 from refinecal.experiments.vision.intervals import Mean, Paired, mean_of, paired, smallest
 from refinecal.experiments.vision.published import RUNS, published
 from refinecal.experiments.vision.results import (
@@ -19,7 +20,6 @@ from refinecal.experiments.vision.results import (
     Results,
     Training,
 )
-from refinecal.report.cells import number
 
 __all__ = [
     "Analysis",

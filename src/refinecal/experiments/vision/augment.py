@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
-from refinecal._optional import needs_extra
+from refinecal._core.errors import needs_extra
 
 with needs_extra("vision", package="torch"):
     import torch

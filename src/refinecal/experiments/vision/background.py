@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from refinecal._core.format import number, spaced
 from refinecal.experiments.rates import duration
 from refinecal.experiments.vision import cost
 from refinecal.experiments.vision._cells import (
@@ -27,8 +28,6 @@ from refinecal.experiments.vision.analysis import (
 from refinecal.experiments.vision.published import RUNS
 from refinecal.experiments.vision.results import Results, Training
 from refinecal.report import Column, Section, Table, Written
-from refinecal.report.cells import number
-from refinecal.report.words import spaced
 
 __all__ = ["costs_section", "run_section"]
 

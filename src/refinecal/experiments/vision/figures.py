@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from refinecal._core.format import spaced
 from refinecal.experiments.vision.analysis import (
     DATASET_WORDS,
     METRIC_WORDS,
@@ -19,7 +20,6 @@ from refinecal.plots.run_curves import RunCurvesDisplay
 from refinecal.plots.run_differences import RunDifferencesDisplay, group_looks
 from refinecal.plots.training_curve import TrainingCurveDisplay
 from refinecal.report import Figure
-from refinecal.report.words import spaced
 
 __all__ = ["differences", "epochs", "first_run", "over_runs"]
 

@@ -12,8 +12,7 @@ from functools import partial
 from itertools import chain, pairwise
 from typing import Any
 
-from refinecal._checks import fail_choice
-from refinecal._optional import needs_extra
+from refinecal._core.errors import fail_choice, needs_extra
 
 with needs_extra("vision", package="torch"):
     import torch

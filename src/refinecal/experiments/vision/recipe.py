@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
-from refinecal._checks import fail_choice
+from refinecal._core.errors import fail_choice
 
 __all__ = ["PRECISIONS", "SCHEDULES", "Recipe"]
 

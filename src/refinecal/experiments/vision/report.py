@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from refinecal._core.format import spaced
 from refinecal.experiments._pages import PAGE, is_page, write_all
 from refinecal.experiments.vision.analysis import (
     DATASET_WORDS,
@@ -25,7 +26,6 @@ from refinecal.experiments.vision.tables import write_tables
 from refinecal.experiments.vision.words import flat, lead, percent, sentence
 from refinecal.report import Card, Page
 from refinecal.report.of_evaluation import facts_of
-from refinecal.report.words import spaced
 
 __all__ = ["PAGE", "is_report", "page", "write_report"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from refinecal._core.format import spaced
 from refinecal.experiments.vision import figures
 from refinecal.experiments.vision._cells import (
     GROUP_COLUMN,
@@ -33,7 +34,6 @@ from refinecal.experiments.vision.intervals import apart
 from refinecal.experiments.vision.results import Group
 from refinecal.experiments.vision.words import gap
 from refinecal.report import Column, Section, Table, Written
-from refinecal.report.words import spaced
 
 __all__ = [
     "curves_section",

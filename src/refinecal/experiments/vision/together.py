@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from refinecal._optional import needs_extra
+from refinecal._core.errors import needs_extra
 from refinecal.experiments._worker import limited
 from refinecal.experiments.running import State
 from refinecal.experiments.store import Failure, RunFolder, failure_of, versions

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from refinecal._whole import whole
+from refinecal._core.files import atomic_write
 from refinecal.experiments.rates import Begun
 from refinecal.experiments.store import RunFolder
 from refinecal.experiments.vision.plan import Key
@@ -33,7 +33,7 @@ class Teller:
         """Take note of an epoch that is finished."""
         self.done += 1
         per_epoch = (time.perf_counter() - self.clock) / self.done
-        with whole(self.folder / PROGRESS) as part:
+        with atomic_write(self.folder / PROGRESS) as part:
             part.write_text(json.dumps(asdict(Begun(epoch, epochs, per_epoch))), "utf-8")
 
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from refinecal._locks import lock
+from refinecal._core.files import lock
 from refinecal.experiments.vision.plan import Key, VisionPlan
 from refinecal.experiments.vision.under_way import CHECKPOINTS, Teller, checkpoint_of
 

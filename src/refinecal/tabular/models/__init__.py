@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from refinecal._checks import fail_choice
+from refinecal._core.errors import fail_choice
 
 if TYPE_CHECKING:
     from refinecal.tabular.models._base import TableModel

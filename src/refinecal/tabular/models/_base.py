@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._whole import whole
+from refinecal._core.files import atomic_write
 from refinecal.stopping import RefinementMonitor
 
 if TYPE_CHECKING:
@@ -165,7 +165,9 @@ class TableModel(ABC):
     def save(self, folder: Path, step: int | None = None) -> None:
         """Write the model as it is at a step, by default :attr:`step`, to ``folder / file_name``."""
         content = self._to_bytes(self._check_step(step))
-        with whole(Path(folder) / self.file_name) as part:  # so that the errors of disks are ours
+        with atomic_write(
+            Path(folder) / self.file_name
+        ) as part:  # so that the errors of disks are ours
             part.write_bytes(content)
 
     @classmethod

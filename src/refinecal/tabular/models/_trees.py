@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._kernels import _jit
+from refinecal._kernels.trees import add_trees
 from refinecal.tabular.models._storage import Arrays, check
 
 NODE = {  # one entry per node, all trees one behind the other
@@ -85,7 +85,7 @@ class Trees:
     def add(self, rows: NDArray[np.float64], first: int, last: int, out: NDArray[Any]) -> None:
         """Add what trees ``first`` to ``last - 1`` say of each row to the columns of ``out`` in turn."""
         a = self.arrays
-        _add(
+        add_trees(
             rows,
             first,
             last,
@@ -115,37 +115,3 @@ def _columns(nodes: NDArray[Any], offset: int) -> Arrays:
         "bitset": np.where(by_category, nodes["bitset_idx"].astype(np.int64) + offset, -1),
         "value": nodes["value"],
     }
-
-
-@_jit()
-def _add(  # type: ignore[no-untyped-def]
-    rows,
-    first,
-    last,
-    starts,
-    feature,
-    threshold,
-    left,
-    right,
-    missing_left,
-    bitset,
-    bitsets,
-    value,
-    out,
-):
-    k = out.shape[1]
-    for i in range(len(rows)):
-        for tree in range(first, last):
-            start = starts[tree]
-            node = start
-            while feature[node] >= 0:
-                x = rows[i, feature[node]]
-                if np.isnan(x):
-                    go_left = missing_left[node] != 0
-                elif bitset[node] >= 0:
-                    code = int(x) & 255  # categories are numbered 0..254; stays inside the bitset
-                    go_left = (bitsets[bitset[node], code >> 5] >> (code & 31)) & 1 != 0
-                else:
-                    go_left = x <= threshold[node]
-                node = start + (left[node] if go_left else right[node])
-            out[i, tree % k] += value[node]

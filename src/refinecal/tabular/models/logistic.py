@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._checks import fail_choice
+from refinecal._core.errors import fail_choice
 from refinecal.tabular.models import FILES
 from refinecal.tabular.models._base import Job, TableModel
 from refinecal.tabular.models._encoding import LIKE as ENCODING_LIKE

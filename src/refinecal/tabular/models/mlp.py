@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._checks import fail_choice
-from refinecal._optional import needs_extra
+from refinecal._core.errors import fail_choice, needs_extra
 from refinecal.tabular.models import FILES
 from refinecal.tabular.models._base import Job, TableModel
 from refinecal.tabular.models._encoding import Encoding

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._optional import needs_extra
+from refinecal._core.errors import needs_extra
 from refinecal.tabular.models import FILES
 from refinecal.tabular.models._base import Job, TableModel, Weights
 from refinecal.tabular.models._inputs import category_mask, to_matrix

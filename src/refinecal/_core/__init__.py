@@ -1,0 +1,1 @@
+"""What knows nothing of calibration: arrays, checks, errors, files, numbers for people, threads."""

@@ -1,0 +1,495 @@
+"""The one door: every array from a user passes here, and every complaint about one is worded here.
+
+Inside the package there are then only ``labels`` in 0..k-1 and ``logits`` of shape (n, k), float32 or
+float64 and C-contiguous. Probabilities enter as their logarithms, so 0 becomes -inf, which is legal.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from refinecal._core.arrays import (
+    Array,
+    category_order,
+    column_names,
+    in_order,
+    is_missing,
+    is_on_device,
+    to_floats,
+    to_numpy,
+)
+from refinecal._core.errors import warn
+from refinecal._core.sample import Sample, row_slices
+
+
+def check_sample(
+    y_true: Any,
+    probs: Any = None,
+    logits: Any = None,
+    sample_weight: Any = None,
+    classes: ArrayLike | None = None,
+    y_name: str = "y_true",
+    devices: bool = False,
+    for_logits: str = "pass logits=",
+    strict: bool = False,
+    quiet: bool = False,
+) -> Sample:
+    """Return the arguments of a public call as a ``Sample``, or say what is wrong with which of them.
+
+    With ``devices``, torch tensors on another device than the CPU stay where they are; ``for_logits`` is
+    the cure for those who have logits. With ``strict``, logits that look like probabilities are refused.
+    With ``quiet``, doubts about labels are not repeated.
+    """
+    if (probs is None) == (logits is None):
+        found = "neither" if probs is None else "both"
+        raise TypeError(
+            f"pass either probs or logits=, found {found}: probabilities are rows that sum to 1, "
+            "logits are log-probabilities up to a constant, such as a network's last layer"
+        )
+    name = "logits" if probs is None else "probs"
+    given = logits if probs is None else probs
+    if devices and is_on_device(given):
+        from refinecal._core.devices import check_device_sample
+
+        return check_device_sample(y_true, given, name, sample_weight, classes, y_name, quiet)
+    try:
+        scores, columns = check_scores(given, name, for_logits), column_names(given)
+    except ValueError:
+        rows = to_numpy(y_true, y_name)
+        if rows.ndim == 2:  # of which several columns may hold, so that predictions sum to anything
+            listed = to_numpy(given, name).ndim == 3
+            _refuse_multilabel(to_floats(rows, y_name), y_name, name, listed)
+        raise
+    n, k = scores.shape
+    labels, soft, names = check_labels(y_true, n, k, classes, y_name, name, columns, quiet)
+    swapped = soft is not None and name == "probs" and np.ndim(given) == 1
+    if swapped and np.isin(to_floats(given, name), (0, 1)).all():
+        raise ValueError(
+            f"{name} holds only 0 and 1, and {y_name} holds probabilities: are the two swapped?"
+        )
+    if name == "logits":
+        if (
+            strict and look_like_probabilities(scores) and np.ptp(scores) > 0.01
+        ):  # not at the very start
+            raise ValueError(PROBABILITIES_AS_LOGITS)
+        if not strict:
+            warn_if_probabilities(scores)
+        if soft is None and names is None and not quiet:
+            warn_if_features(labels, scores, y_name)
+    return Sample(labels, scores, check_weights(sample_weight, n, name), soft, names, columns)
+
+
+# ---- probabilities and logits ----------------------------------------------------------------------------
+
+
+def check_scores(given: Any, name: str, for_logits: str = "pass logits=") -> Array:
+    """Return probabilities, or logits if they are called so, as checked (n, k) logits."""
+    half = getattr(getattr(given, "dtype", None), "itemsize", None) == 2
+    scores = to_floats(given, name)
+    if scores.ndim == 2 and scores.shape[1] == 1:
+        scores = scores[:, 0]
+    if scores.ndim not in (1, 2):
+        raise ValueError(
+            f"{name} has shape {scores.shape}: it must be (n, k), or (n,) for two classes. For "
+            "predictions per pixel or token, move the classes last and reshape(-1, k)."
+        )
+    if scores.size == 0:
+        raise ValueError(f"{name} is empty (shape {scores.shape}): it needs at least one row")
+    if name == "logits":
+        return _check_logits(scores)
+    return _logs_of_probs(scores, name, 1e-2 if half else 1e-3, for_logits)
+
+
+def _logs_of_probs(probs: Array, name: str, tolerance: float, for_logits: str) -> Array:
+    _refuse(probs, np.isnan, name, "is NaN: drop the rows whose prediction is missing")
+    margin = 1e-6  # float32 softmax may round a little past 1
+    first = "predictions first, then labels" if "fit" in for_logits else "labels first"
+    order = "the true labels as y_true" if name == "true_probs" else first
+    _refuse(
+        probs,
+        lambda p: (p < 0) | (p > 1 + margin),
+        name,
+        f"is not a probability: these must lie in 0..1. If they are logits or log-odds, {for_logits}; "
+        "if they are labels or features, pass model.predict_proba(X), not model.predict(X) or X, and "
+        f"{order}.",
+    )
+    if probs.ndim == 1:
+        with np.errstate(divide="ignore"):
+            return np.stack([np.log1p(-np.minimum(probs, 1)), np.log(probs)], axis=1)
+    logs = np.empty(probs.shape, probs.dtype)
+    for rows in row_slices(*probs.shape):
+        sums = probs[rows].sum(axis=1, dtype=np.float64)
+        bad = np.flatnonzero(np.abs(sums - 1) > tolerance)
+        if bad.size:
+            raise ValueError(
+                f"{name}[{rows.start + bad[0]}] sums to {sums[bad[0]]:.6g}: each row must sum to 1. "
+                f"If these are logits, {for_logits}; if they are scores, divide each row by its sum."
+            )
+        with np.errstate(divide="ignore"):
+            np.log(probs[rows], out=logs[rows])
+    return logs
+
+
+def _check_logits(logits: Array) -> Array:
+    if logits.ndim == 1:  # log-odds of class 1: columns (0, z), shifted so that infinities are -inf
+        _refuse(logits, np.isnan, "logits", "is NaN: drop the rows whose prediction is missing")
+        return np.stack([-np.maximum(logits, 0), np.minimum(logits, 0)], axis=1)
+    logits = np.ascontiguousarray(logits)
+    top = logits.max()  # NaN and +inf show here, without a temporary
+    if not top < np.inf:
+        _refuse(logits, np.isnan, "logits", "is NaN: drop the rows whose prediction is missing")
+        cure = (
+            "is +inf: only -inf (an impossible class) is allowed. Take log-probabilities instead."
+        )
+        _refuse(logits, np.isposinf, "logits", cure)
+    if logits.min() == -np.inf:
+        for rows in row_slices(*logits.shape):
+            bad = np.flatnonzero(np.isneginf(logits[rows]).all(axis=1))
+            if bad.size:
+                raise ValueError(
+                    f"logits[{rows.start + bad[0]}] is -inf in every column: at least one class "
+                    "must be possible. Drop the row."
+                )
+    return logits
+
+
+def _refuse(array: Array, test: Callable[[Array], Array], name: str, why: str) -> None:
+    """Raise for the first element that fails the test, naming its place and value."""
+    for rows in row_slices(len(array), array[0].size):
+        bad = np.argwhere(test(array[rows]))
+        if bad.size:
+            bad[0][0] += rows.start
+            where = tuple(int(i) for i in bad[0])
+            value = array[where]
+            shown = "" if why.startswith(("is NaN", "is +inf")) else f"is {value:.6g}, which "
+            raise ValueError(f"{name}[{', '.join(map(str, where))}] {shown}{why}")
+
+
+# ---- labels ----------------------------------------------------------------------------------------------
+
+
+def check_labels(
+    given: Any,
+    n: int,
+    k: int,
+    classes: ArrayLike | None,
+    name: str,
+    scores_name: str,
+    columns: list[Any] | None = None,
+    quiet: bool = False,
+) -> tuple[NDArray[np.int64], NDArray[np.float64] | None, Array | None]:
+    """Return labels in 0..k-1, the rows of soft labels if there are any, and the names of the classes.
+
+    Unless ``quiet``, categories whose order is not that of the columns are warned of.
+    """
+    labels = to_numpy(given, name)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim not in (1, 2) or (labels.ndim == 2 and labels.shape[1] != k):
+        raise ValueError(
+            f"{name} has shape {labels.shape}: labels must be ({n},), or ({n}, {k}) rows that sum to 1. "
+            "Are labels and predictions in the right order?"
+        )
+    if len(labels) != n:
+        raise ValueError(
+            f"{name} has {len(labels)} rows, but {scores_name} has {n}: pass one label per prediction"
+        )
+    names = None if classes is None else _check_classes(classes, k, scores_name)
+    if labels.ndim == 2:
+        wanted = columns if names is None else names.tolist()
+        labels = in_order(labels, column_names(given), wanted, name)
+        hard, soft = _soft_labels(labels, name, scores_name)
+        return hard, soft, names
+    if labels.dtype.kind in "OT":
+        labels = _plain(labels, name)
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise ValueError(_missing(name, int(np.isnan(labels).argmax())))
+    if names is None and columns is not None and set(np.unique(labels).tolist()) & set(columns):
+        names = _check_classes(columns, k, scores_name)
+    if names is not None:
+        return _positions(labels, names, name), None, names
+    if labels.dtype.kind in "UST":
+        names = _infer_classes(labels, k, name, scores_name)
+        if columns is not None:
+            raise ValueError(
+                f"{scores_name} has the columns {columns}, none of which is a label: pass classes=, "
+                f"the label of each column in order, such as classes={names.tolist()}"
+            )
+        found = _positions(labels, names, name)
+    else:
+        found = _check_range(labels, k, name, scores_name)
+    order = None if quiet else category_order(given)
+    if order is not None:
+        _warn_of_order(order, labels, k, name, scores_name)
+    return found, None, names
+
+
+def _warn_of_order(order: list[Any], labels: Array, k: int, name: str, scores_name: str) -> None:
+    """Warn of categories in another order than the sorted one, which the columns are taken to have."""
+    if len(order) > k:
+        seen = set(labels.tolist())
+        order = [one for one in order if one in seen]
+    try:
+        ordered = sorted(order)
+    except TypeError:  # categories of several types, of which these labels have one
+        return
+    if order != ordered:
+        few, every = len(order) <= 8, f"({name}.dtype.categories)"
+        warn(
+            f"{name} has its categories in the order {_some(order)}, but the columns of {scores_name} are "
+            f"taken to be in sorted order. If they follow the categories, pass "
+            f"classes={order if few else f'list{every}'}; if they are sorted, pass "
+            f"classes={ordered if few else f'sorted{every}'}."
+        )
+
+
+def _some(labels: list[Any]) -> str:
+    return ", ".join(map(repr, labels[:5])) + (", ..." if len(labels) > 5 else "")
+
+
+def _check_range(labels: Array, k: int, name: str, scores_name: str) -> NDArray[np.int64]:
+    if labels.dtype.kind == "b" and k != 2:
+        raise ValueError(
+            f"{name} is boolean, but {scores_name} has {k} columns: pass class numbers"
+        )
+    if labels.dtype.kind == "f":
+        bad = np.flatnonzero(labels != np.floor(labels))
+        if bad.size:
+            raise ValueError(
+                f"{name}[{bad[0]}] is {labels[bad[0]]}: labels must be whole numbers, strings, or "
+                f"({len(labels)}, {k}) rows of class probabilities"
+            )
+    elif labels.dtype.kind not in "iub":
+        raise TypeError(
+            f"{name} holds {labels.dtype}: labels must be integers, strings or booleans"
+        )
+    bad = np.flatnonzero((labels < 0) | (labels >= k))
+    if bad.size:
+        low, high = labels.min(), labels.max()
+        cure = "Pass classes=, the label of each column in order."
+        if low >= 1 and high == k:
+            cure = f"If your labels start at 1, pass {name} - 1."
+        elif k == 2 and low == -1 and high == 1:
+            cure = "If they are -1 and 1, pass classes=[-1, 1]."
+        raise ValueError(
+            f"{name}[{bad[0]}] is {_shown(labels[bad[0]])}, but {scores_name} has {k} columns: "
+            f"{name} must lie in 0..{k - 1}. {cure}"
+        )
+    return np.ascontiguousarray(labels, dtype=np.int64)
+
+
+def _shown(label: Any) -> str:
+    return f"{label:g}" if isinstance(label, np.floating) else str(label)
+
+
+def _missing(name: str, row: int) -> str:
+    return f"{name}[{row}] is missing: drop the rows without a label"
+
+
+def _plain(labels: Array, name: str) -> Array:
+    """Turn an object array (pandas, lists of mixed things) into one of strings or numbers."""
+    values = labels.tolist()
+    for i, value in enumerate(values):
+        if is_missing(value):
+            raise ValueError(_missing(name, i))
+    kinds = {str if isinstance(v, str) else type(v) for v in values}
+    if str in kinds and len(kinds) > 1:
+        found = " and ".join(sorted(kind.__name__ for kind in kinds))
+        raise TypeError(f"{name} mixes {found}: make all labels the same type")
+    return np.asarray(values)
+
+
+def _check_classes(classes: ArrayLike, k: int, scores_name: str) -> Array:
+    names = np.array(to_numpy(classes, "classes"))  # a copy, which outlives the caller's
+    if names.dtype.kind == "O":
+        names = np.asarray(names.tolist())
+    if names.shape != (k,):
+        raise ValueError(
+            f"classes has shape {names.shape}, but {scores_name} has {k} columns: classes must name "
+            "each column once, in order"
+        )
+    if len(set(names.tolist())) != k:
+        raise ValueError("classes names a column twice: each class must have one column")
+    return names
+
+
+def _infer_classes(labels: Array, k: int, name: str, scores_name: str) -> Array:
+    found = np.unique(labels)
+    if len(found) != k:
+        raise ValueError(
+            f"{name} holds {len(found)} different labels ({_some(found.tolist())}), but {scores_name} has "
+            f"{k} columns: pass classes=, the label of each column in order"
+        )
+    return found
+
+
+def _positions(labels: Array, names: Array, name: str) -> NDArray[np.int64]:
+    """Return the column of each label."""
+    numbered = labels.dtype.kind in "iu" and names.tolist() == list(range(len(names)))
+    if numbered and labels.min() >= 0 and labels.max() < len(names):  # as they are, without sorting
+        return np.ascontiguousarray(labels, dtype=np.int64)
+    column = {value: j for j, value in enumerate(names.tolist())}
+    found, inverse = np.unique(labels, return_inverse=True)
+    codes = np.array([column.get(value, -1) for value in found.tolist()], dtype=np.int64)
+    positions = codes[inverse.reshape(-1)]
+    bad = np.flatnonzero(positions < 0)
+    if bad.size:
+        label = labels[bad[0]].item()
+        raise ValueError(
+            f"{name}[{bad[0]}] is {label!r}, which is not among classes {names.tolist()}"
+        )
+    return positions
+
+
+def _soft_labels(
+    rows: Array, name: str, scores_name: str
+) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:
+    """Return one-hot rows as labels, other rows that sum to 1 as soft labels."""
+    soft = to_floats(rows, name).astype(np.float64)
+    _refuse(
+        soft,
+        lambda q: ~((q >= 0) & (q <= 1 + 1e-6)),
+        name,
+        "is not allowed: label rows lie in 0..1",
+    )
+    sums = soft.sum(axis=1)
+    bad = np.flatnonzero(np.abs(sums - 1) > 1e-3)
+    if bad.size:
+        _refuse_multilabel(soft, name, scores_name)
+        raise ValueError(
+            f"{name}[{bad[0]}] sums to {sums[bad[0]]:.6g}: each row of labels must sum to 1. If the rows are "
+            "class probabilities, divide each by its sum."
+        )
+    hard = soft.argmax(axis=1)
+    if np.all((soft == 0) | (soft == 1)):
+        return hard, None
+    return hard, soft / sums[:, None]
+
+
+def _refuse_multilabel(rows: Array, name: str, scores_name: str, listed: bool = False) -> None:
+    """Raise for rows of 0 and 1 that do not have one 1 each; ``listed`` are predictions (k, n, 2)."""
+    if rows.shape[1] < 2 or not rows.size or not ((rows == 0) | (rows == 1)).all():
+        return
+    marks = rows.sum(axis=1)
+    odd = np.flatnonzero(marks > 1) if marks.max() > 1 else np.flatnonzero(marks == 0)
+    if odd.size:
+        k, count = rows.shape[1], int(marks[odd[0]])
+        one = f"{scores_name}[j]" if listed else f"{scores_name}[:, j]"
+        one = f"logits={one}" if scores_name == "logits" else one
+        missing = "" if count else "If the row has no label, drop it. "
+        raise ValueError(
+            f"{name}[{odd[0]}] marks {count or 'none'} of the {k} classes: each row must mark one. {missing}"
+            "If several labels may hold at once (multilabel), each is a binary problem of its own: "
+            f"pass {name}[:, j] with {one}, one j of 0..{k - 1} at a time, such as "
+            f"rc.decompose({name}[:, 0], {one.replace('j', '0')})"
+        )
+
+
+# ---- weights ---------------------------------------------------------------------------------------------
+
+
+def warn_if_light(weights: NDArray[np.float64], who: str) -> None:
+    """Warn of weights that sum to 1, which who counts rows would take for a single one."""
+    rows, total = int(np.count_nonzero(weights)), float(weights.sum())
+    if total < 0.1 * rows:
+        warn(
+            f"sample_weight sums to {total:.3g} over {rows} rows: a weight says how often a row counts, so "
+            f"{who} takes this for the number of rows. Multiply weights that sum to 1 by the number of rows."
+        )
+
+
+WEIGHTS = 2.0**-400, 2.0**400  # the largest lies between: no sum or product of two overflows
+
+
+def check_weights(given: Any, n: int, scores_name: str) -> NDArray[np.float64] | None:
+    """Return weights as float64, one per row, none negative, not all zero; ``None`` if none are given.
+
+    Weights that stand for as good as no row, or for as good as infinitely many, are multiplied by a power of
+    two: they still do, but nothing computed from them is infinite, or has lost its digits to rounding.
+    """
+    if given is None:
+        return None
+    weights = to_floats(given, "sample_weight").astype(np.float64)
+    if weights.shape not in ((n,), (n, 1)):
+        raise ValueError(
+            f"sample_weight has shape {weights.shape}, but {scores_name} has {n} rows: pass ({n},)"
+        )
+    weights = np.ascontiguousarray(weights.reshape(-1))
+    bad = np.flatnonzero(~((weights >= 0) & (weights < np.inf)))
+    if bad.size:
+        raise ValueError(
+            f"sample_weight[{bad[0]}] is {weights[bad[0]]:.6g}: a weight says how often the row counts, "
+            "so it must be a finite number of at least 0"
+        )
+    largest = weights.max()
+    if largest == 0:
+        raise ValueError("sample_weight is zero everywhere: at least one row must count")
+    nearest = np.clip(largest, *WEIGHTS)
+    if nearest != largest:
+        weights = np.ldexp(weights, np.frexp(nearest)[1] - np.frexp(largest)[1])
+    return weights
+
+
+def warn_if_probabilities(logits: Array) -> None:
+    """Warn of logits that are all probabilities."""
+    if look_like_probabilities(logits):
+        warn(PROBABILITIES_AS_LOGITS)
+
+
+PROBABILITIES_AS_LOGITS = (
+    "logits look like probabilities: every row is positive and sums to 1. Pass them as probs, or what the "
+    "model gives before its softmax, or np.log of them."
+)
+
+
+def look_like_probabilities(logits: Array) -> bool:
+    """Tell whether all rows lie in 0..1 and sum to 1, but do not hold only 0 and 1."""
+    first = logits[0]
+    if len(logits) < 5 or first.min() < 0 or abs(first.sum() - 1) > 1e-3:
+        return False
+    sums = logits.sum(axis=1, dtype=np.float64)
+    return bool(
+        logits.min() >= 0 and np.abs(sums - 1).max() < 1e-3 and logits.max(axis=1).min() < 1
+    )
+
+
+MANY_ROWS = 20  # of each label: a class a quarter as common is absent less than once in 100 times
+
+
+def warn_if_features(labels: NDArray[np.int64], logits: Array, name: str) -> None:
+    """Warn of logits that are probably features: most columns are of classes that never occur.
+
+    In small samples of many classes some are absent by chance; but then others occur only once or twice, and
+    those that occur lie anywhere. (The share of rows with a label seen once estimates that of classes not
+    seen at all, by Good and Turing.) So there is doubt only if the labels are the first numbers without a
+    gap, each in many rows, and make up no more than half of the columns. Where the labels are really only
+    the first of many classes, a model's logits find them; features do no better than the commonest label.
+    Rows that sum to 1 are predictions, so probabilities are never doubted.
+    """
+    k = logits.shape[1]
+    if k < 4 or 2 * (labels[:64].max() + 1) > k:  # nearly always: no need to read all labels
+        return
+    low, high = int(labels.min()), int(labels.max())
+    if low > 1 or high == low or 2 * (high + 1) > k:
+        return
+    counts = np.bincount(labels)[low:]
+    if counts.min() < MANY_ROWS or np.sum(logits.argmax(axis=1) == labels) > counts.max():
+        return
+    warn(
+        f"logits has {k} columns, but {name} holds only labels from {low} to {high}, and the largest logit "
+        "finds them no better than always guessing the commonest. Are these the features? Pass what the "
+        f"model predicts for them. If the other classes are only absent, pass classes=range({k})."
+    )
+
+
+HARD = "All probabilities are 0 or 1: did you pass model.predict(X)? Pass model.predict_proba(X)."
+
+
+def is_hard(logits: Array) -> bool:
+    """Tell whether all probabilities were 0 or 1, as predicted classes are."""
+    return all(
+        bool(((logits[rows] == 0) | np.isneginf(logits[rows])).all())
+        for rows in row_slices(*logits.shape)
+    )

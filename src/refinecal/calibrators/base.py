@@ -1,0 +1,285 @@
+"""What every calibrator shares: the four public methods, the checks, smoothing, parameters."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+import inspect
+import json
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from refinecal._core.arrays import column_names, in_order
+from refinecal._core.checks import check_sample, check_scores, warn_if_light
+from refinecal._core.errors import check_keywords
+from refinecal._core.sample import Sample
+from refinecal._core.threads import check_threads
+
+if TYPE_CHECKING:
+    from refinecal.calibrators._curves import Curve
+
+
+class Calibrator(ABC):
+    """A map from probabilities to better ones, learned from labels.
+
+    A subclass has ``laplace`` among its parameters and provides ``_learn`` and ``_map``.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        The label of each column.
+    n_samples_ : float
+        Number of calibration samples: the sum of their weights.
+    feature_names_in_ : list
+        Column names of the DataFrame that it was fitted on; only there if it was one.
+    """
+
+    laplace: bool
+    classes_: NDArray[Any]
+    n_samples_: float
+
+    @abstractmethod
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        """Learn from checked data; ``start`` is a beta that is probably close."""
+
+    @abstractmethod
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        """Return the logarithms of the calibrated probabilities of checked logits, not smoothed."""
+
+    @property
+    @abstractmethod
+    def n_parameters(self) -> int:
+        """How many free numbers it learns; of maps without a fixed form, how many it has learned."""
+
+    def fit(
+        self, probs: Any, y: Any, sample_weight: Any = None, *, classes: ArrayLike | None = None
+    ) -> Self:
+        """Learn from probabilities and labels.
+
+        Parameters
+        ----------
+        probs : array-like
+            ``(n, k)`` rows that sum to 1, or ``(n,)`` probabilities of class 1 of two.
+        y : array-like
+            Labels as for :func:`refinecal.decompose`.
+        sample_weight : array-like, optional
+            How often each row counts; smoothing takes the sum for the number of samples.
+        classes : array-like, optional
+            The label of each column.
+
+        Returns
+        -------
+        self
+        """
+        sample = check_sample(
+            y, probs, None, sample_weight, classes, "y", for_logits="use fit_logits"
+        )
+        self._warn_if_light(sample)
+        return self._fit_sample(sample)
+
+    def fit_logits(
+        self, logits: Any, y: Any, sample_weight: Any = None, *, classes: ArrayLike | None = None
+    ) -> Self:
+        """Learn from logits, ``(n, k)`` or ``(n,)`` log-odds, and labels; else like :meth:`fit`."""
+        sample = check_sample(y, None, logits, sample_weight, classes, "y")
+        self._warn_if_light(sample)
+        return self._fit_sample(sample)
+
+    def predict_proba(self, probs: Any) -> NDArray[Any]:
+        """Return calibrated probabilities.
+
+        Parameters
+        ----------
+        probs : array-like
+            Probabilities as for :meth:`fit`; columns of a DataFrame are matched by name.
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+        """
+        logits = self._check(probs, "probs", "use predict_proba_logits")
+        return self._proba(logits)
+
+    def predict_proba_logits(self, logits: Any) -> NDArray[Any]:
+        """Return calibrated probabilities for logits; else like :meth:`predict_proba`."""
+        return self._proba(self._check(logits, "logits"))
+
+    def _fit_sample(self, sample: Sample, threads: int | None = None, start: float = 1.0) -> Self:
+        self._learn(sample, check_threads(threads), start)
+        return self._remember(sample)
+
+    def _remember(self, sample: Sample) -> Self:
+        self.n_samples_ = sample.total
+        self.classes_ = np.arange(sample.k) if sample.classes is None else sample.classes
+        self.__dict__.pop("feature_names_in_", None)
+        if sample.columns is not None:
+            self.feature_names_in_ = sample.columns
+        return self
+
+    def _followed_by(self) -> Calibrator:
+        """Return what the steps of a training are compared by: itself, unless that would be slow."""
+        return self
+
+    def _counts_rows(self) -> bool:
+        """Tell whether the number of rows, the sum of the weights, makes a difference to it."""
+        return self.laplace
+
+    def _warn_if_light(self, sample: Sample) -> None:
+        """Warn of weights that sum to 1, which smoothing would take for a single sample."""
+        if sample.weights is not None and self._counts_rows():
+            warn_if_light(sample.weights, "smoothing")
+
+    def _log_proba(self, logits: NDArray[Any]) -> NDArray[Any]:
+        return self._smoothed(self._map(logits))
+
+    def _proba(self, logits: NDArray[Any]) -> NDArray[Any]:
+        return self._mixed(np.asarray(np.exp(self._map(logits))))
+
+    def _smoothed(self, logs: NDArray[Any]) -> NDArray[Any]:
+        if not self.laplace:
+            return logs
+        probs = self._mixed(np.exp(logs))
+        return np.asarray(np.log(probs, out=probs))
+
+    def _mixed(self, probs: NDArray[Any]) -> NDArray[Any]:
+        """Smooth probabilities, in place."""
+        if self.laplace:
+            factor, added = self._mixture()
+            probs *= factor
+            probs += added
+        return probs
+
+    def _mixture(self) -> tuple[float, float]:
+        """Return what smoothing multiplies probabilities by, and what it adds to each."""
+        if not self.laplace:
+            return 1.0, 0.0
+        n, k = self.n_samples_, len(self.classes_)
+        return n / (n + 1), 1 / ((n + 1) * k)
+
+    def _curve(self) -> Curve | None:
+        """Return the map of two classes as a curve in their log-odds, not smoothed, if it has that form."""
+        return None
+
+    def _check_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            from sklearn.exceptions import NotFittedError
+
+            raise NotFittedError(
+                f"this {type(self).__name__} is not fitted yet: call fit or fit_logits first"
+            )
+
+    def _check(self, given: Any, name: str, for_logits: str = "") -> NDArray[Any]:
+        self._check_fitted()
+        k, shape = len(self.classes_), np.shape(given)
+        width = shape[1] if len(shape) == 2 else k
+        if width not in (k, 1):
+            raise ValueError(
+                f"{name} has {width} columns, but the calibrator was fitted with {k}: pass the same "
+                "classes, in the same order"
+            )
+        scores = check_scores(given, name, for_logits)
+        if scores.shape[1] != k:
+            raise ValueError(
+                f"{name} has 2 columns, but the calibrator was fitted with {k}: one column stands for two"
+            )
+        known = getattr(self, "feature_names_in_", self.classes_.tolist())
+        return in_order(
+            scores, column_names(given), known, name, hasattr(self, "feature_names_in_")
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything learned as plain numbers, strings and lists, fit for JSON.
+
+        :func:`refinecal.calibrators.from_dict` turns it into an equal calibrator; no code travels with it.
+        """
+        learned = {name: _plain(value) for name, value in vars(self).items() if name.endswith("_")}
+        params = {name: _plain(value) for name, value in self.get_params(deep=False).items()}
+        return {"kind": type(self).__name__, "params": params, "learned": learned}
+
+    def to_json(self) -> str:
+        """Return everything learned as JSON text, which :meth:`from_json` turns into an equal calibrator.
+
+        Examples
+        --------
+        >>> import refinecal as rc
+        >>> fitted = rc.TemperatureScaling().fit([0.2, 0.9, 0.6], [0, 1, 0])
+        >>> copy = rc.TemperatureScaling.from_json(fitted.to_json())
+        >>> copy.beta_ == fitted.beta_
+        True
+        """
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Return the calibrator that :meth:`to_json` wrote; the class is checked, nothing is executed."""
+        from refinecal.calibrators import from_dict
+
+        try:
+            state = json.loads(text)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ValueError(
+                f"this is not the JSON of a calibrator ({error}): pass what to_json() returned"
+            ) from error
+        found = from_dict(state)
+        if not isinstance(found, cls):
+            raise ValueError(
+                f"this is the JSON of {type(found).__name__}, not of {cls.__name__}: use "
+                "refinecal.calibrators.from_json, which returns whatever it is"
+            )
+        return found
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in cls.__dict__ and cls.__module__.startswith("refinecal."):
+            cls.__init__ = check_keywords()(cls.__init__)  # type: ignore[method-assign]
+
+    # What scikit-learn asks of an estimator, without importing it.
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "classes_")
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import Tags, TargetTags
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=True))
+
+    @classmethod
+    def _parameter_names(cls) -> list[str]:
+        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters of the constructor."""
+        return {name: getattr(self, name) for name in self._parameter_names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters of the constructor."""
+        for name, value in params.items():
+            if name not in self._parameter_names():
+                raise ValueError(
+                    f"{type(self).__name__} has no parameter {name!r}: it has {self._parameter_names()}"
+                )
+            setattr(self, name, value)
+        return self
+
+    def _summary(self) -> str:
+        """Return what was learned in a few words, for people; nothing if there is no short way to say it."""
+        return ""
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params(False).items())
+        learned = self._summary() if self.__sklearn_is_fitted__() else ""
+        return f"{type(self).__name__}({given})" + (f" with {learned}" if learned else "")
+
+
+def _plain(value: Any) -> Any:
+    """Return an attribute as JSON can hold it."""
+    if isinstance(value, Calibrator):
+        return value.to_dict()
+    if isinstance(value, np.ndarray):
+        return {"dtype": value.dtype.str, "values": value.tolist()}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return value

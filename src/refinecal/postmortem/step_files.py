@@ -1,0 +1,375 @@
+"""Predictions stored in files, read one step at a time: .npz, safetensors, Parquet. No pickle is loaded."""
+
+import glob
+import math
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from refinecal._core.arrays import Array
+from refinecal._core.errors import needs_extra
+
+SUFFIXES = (".npz", ".safetensors", ".parquet")
+LABELS = ("y", "labels", "target", "y_true", "y_val", "label")
+WEIGHTS = ("sample_weight",)
+STEPS = ("step", "steps", "epoch", "epochs", "iteration", "round")
+
+
+class Stage(NamedTuple):
+    """The predictions of one step, and the labels and weights of their rows if the file has them."""
+
+    step: int
+    kind: str  # "probs" or "logits"
+    predictions: Any
+    labels: Any
+    weights: Any
+    path: Path  # for messages
+
+
+class Layout(NamedTuple):
+    """What the user says about the files."""
+
+    kind: str | None = None
+    target: str | None = None
+    columns: Sequence[str] | None = None
+    step_column: str | None = None
+
+    def find_labels(self, names: Iterable[str]) -> str | None:
+        """Return which name holds the labels; ``None`` if none does."""
+        return _first(LABELS if self.target is None else (self.target,), names)
+
+    def find_predictions(self, names: Iterable[str]) -> tuple[list[str], str]:
+        """Return which names hold predictions, and of what kind; logits are more exact, if there are both."""
+        known = (self.target, self.step_column, *LABELS, *WEIGHTS, *STEPS)
+        names = [name for name in names if name not in known]
+        said = {kind_of(name) for name in names} - {None}
+        kind = self.kind or next((kind for kind in ("logits", "probs") if kind in said), None)
+        if not names:
+            raise ValueError(
+                "there are no predictions: save them under the name 'logits' or 'probs'"
+            )
+        if kind is None:
+            raise ValueError(
+                f"the names {names} do not say whether these are logits or probabilities: pass "
+                "kind='logits' or kind='probs'"
+            )
+        if said and kind not in said:
+            raise ValueError(f"kind is {kind!r}, but the names say otherwise: {names}")
+        return [name for name in names if not said or kind_of(name) == kind], kind
+
+
+def kind_of(name: str) -> str | None:
+    """Return what a name says of its values.
+
+    >>> kind_of("val_logits/3"), kind_of("prob_cat"), kind_of("epoch_3")
+    ('logits', 'probs', None)
+    """
+    name = name.lower()
+    return "logits" if "logit" in name else "probs" if "prob" in name else None
+
+
+def _first(wanted: Iterable[str], names: Iterable[str]) -> str | None:
+    return next((name for name in wanted if name in names), None)
+
+
+# ---- which files -----------------------------------------------------------------------------------------
+
+
+def read_stages(files: Any, layout: Layout) -> Iterator[Stage]:
+    """Yield the stages of all files, by the last number in the files' names or the number in them."""
+    for path in find_files(files):
+        if path.suffix == ".parquet":
+            yield from _parquet_stages(path, layout)
+            continue
+        with _open(path) as archive:
+            yield from _archive_stages(archive, path, layout)
+
+
+def find_files(files: Any) -> list[Path]:
+    """Return the files of a folder, a pattern or a list, sorted by step."""
+    given = [files] if isinstance(files, str | os.PathLike) else list(files)
+    paths = [path for one in given for path in _expand(os.fspath(one))]
+    if not paths:
+        raise ValueError("files is empty: pass at least one file, a folder or a pattern")
+    for path in paths:
+        if path.suffix not in SUFFIXES:
+            raise ValueError(
+                f"{path} ends in {path.suffix!r}: it must end in {', '.join(SUFFIXES)}, for example "
+                "written by numpy.savez(path, logits=z, y=labels)"
+            )
+    if len(paths) == 1:
+        return paths
+    steps: dict[int, Path] = {}
+    for path in paths:
+        step = step_in(path.stem)
+        if step is None and path.suffix != ".parquet":
+            with _open(path) as archive:
+                step = _step_stored(archive)
+        if step is None:
+            raise ValueError(
+                f"{path} has no number in its name: the last one must say which step it holds, as in "
+                "epoch_12.npz; or save the number in it, as in numpy.savez(path, logits=z, epoch=12)"
+            )
+        if step in steps:
+            raise ValueError(f"{steps[step]} and {path} are both step {step}: keep one of them")
+        steps[step] = path
+    return [steps[step] for step in sorted(steps)]
+
+
+def _expand(one: str) -> list[Path]:
+    path = Path(one)
+    if path.is_dir():
+        found = [file for file in path.iterdir() if file.suffix in SUFFIXES]
+        if not found:
+            raise FileNotFoundError(
+                f"the folder {path} holds no file that ends in {', '.join(SUFFIXES)}"
+            )
+        return found
+    if path.exists():
+        return [path]
+    found = [Path(file) for file in glob.glob(one, recursive=True)]
+    if not found:
+        raise FileNotFoundError(f"{one} does not exist: pass a file, a folder, or a pattern with *")
+    return found
+
+
+def step_in(name: str) -> int | None:
+    """Return the last number in a name.
+
+    >>> step_in("run2_epoch_012"), step_in("logits")
+    (12, None)
+    """
+    numbers = re.findall(r"\d+", name)
+    return int(numbers[-1]) if numbers else None
+
+
+@contextmanager
+def _complaining(path: Path, *damage: type[Exception]) -> Iterator[None]:
+    """Name the file that an error is about, and say which errors mean that it is damaged."""
+    try:
+        yield
+    except damage as error:
+        raise ValueError(f"{path} cannot be read ({error}): is the file complete?") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+# ---- archives of arrays: .npz and safetensors ------------------------------------------------------------
+
+
+class Archive(Protocol):
+    """Arrays by name, read when asked for."""
+
+    shapes: dict[str, tuple[int, ...]]
+
+    def read(self, name: str) -> Array:
+        """Return a whole array."""
+
+    def entries(self, name: str) -> Iterator[Array]:
+        """Yield an array along its first axis, one entry at a time in memory."""
+
+
+class _Npz:
+    def __init__(self, file: zipfile.ZipFile) -> None:
+        self.file = file
+        names = [name[:-4] for name in file.namelist() if name.endswith(".npy")]
+        self.shapes = {name: self._shape(name) for name in names}
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        with self.file.open(f"{name}.npy") as stream:
+            return _npy_header(stream, name)[0]
+
+    def read(self, name: str) -> Array:
+        with self.file.open(f"{name}.npy") as stream:
+            return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
+
+    def entries(self, name: str) -> Iterator[Array]:
+        with self.file.open(f"{name}.npy") as stream:
+            shape, by_columns, dtype = _npy_header(stream, name)
+            if by_columns:  # the entries are interleaved
+                yield from self.read(name)
+                return
+            size = dtype.itemsize * math.prod(shape[1:])
+            for _ in range(shape[0]):
+                yield np.frombuffer(stream.read(size), dtype).reshape(shape[1:])
+
+
+def _npy_header(stream: Any, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return shape, whether the order is Fortran's, and type."""
+    form = np.lib.format
+    old = form.read_magic(stream) == (1, 0)
+    shape, by_columns, dtype = (form.read_array_header_1_0 if old else form.read_array_header_2_0)(
+        stream
+    )
+    if dtype.hasobject:
+        raise ValueError(
+            f"the array {name!r} holds Python objects, which only pickle can load, and pickle may run code: "
+            "save numbers or strings, such as labels.astype(str)"
+        )
+    return shape, by_columns, dtype
+
+
+@contextmanager
+def _open_npz(path: Path) -> Iterator[Archive]:
+    damage = (zipfile.BadZipFile, zlib.error, EOFError)
+    with _complaining(path, *damage), zipfile.ZipFile(path) as file:
+        yield _Npz(file)
+
+
+class _Safetensors:
+    def __init__(self, file: Any) -> None:
+        self.file = file
+        names = file.keys()  # not a mapping
+        self.shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
+
+    def read(self, name: str) -> Array:
+        self._check(name)
+        return np.asarray(self.file.get_tensor(name))
+
+    def entries(self, name: str) -> Iterator[Array]:
+        self._check(name)
+        for entry in range(self.shapes[name][0]):
+            yield self.file.get_slice(name)[entry]
+
+    def _check(self, name: str) -> None:
+        if self.file.get_slice(name).get_dtype() == "BF16":
+            raise ValueError(
+                f"the array {name!r} is bfloat16, which NumPy lacks: save it as float32"
+            )
+
+
+@contextmanager
+def _open_safetensors(path: Path) -> Iterator[Archive]:
+    with needs_extra("safetensors", package="safetensors"):
+        from safetensors import SafetensorError, safe_open
+    with _complaining(path, SafetensorError), safe_open(path, framework="numpy") as file:
+        yield _Safetensors(file)
+
+
+def _open(path: Path) -> AbstractContextManager[Archive]:
+    return _open_npz(path) if path.suffix == ".npz" else _open_safetensors(path)
+
+
+def _step_stored(archive: Archive) -> int | None:
+    """Return the number that is stored beside the predictions of one step."""
+    name = _first(STEPS, archive.shapes)
+    if name is None or archive.shapes[name]:
+        return None
+    found = archive.read(name)
+    return int(found) if found.dtype.kind in "iu" else None
+
+
+def _archive_stages(archive: Archive, path: Path, layout: Layout) -> Iterator[Stage]:
+    shapes = archive.shapes
+    labels, weights, steps = (
+        None if name is None else archive.read(name)
+        for name in (layout.find_labels(shapes), _first(WEIGHTS, shapes), _first(STEPS, shapes))
+    )
+    about = (labels, weights, path)
+    names, kind = layout.find_predictions(shapes)
+    by_step = {} if kind in names else _by_step(names)
+    if len(by_step) > 1:  # the number in the name of a single array may be NumPy's own, as in arr_0
+        for step in sorted(by_step):
+            yield Stage(step, kind, archive.read(by_step[step]), *about)
+        return
+    name = kind if kind in names else _only(names)
+    several = np.ndim(steps) == 1 if steps is not None else len(shapes[name]) == 3
+    if not several:
+        found = (step_in(path.stem), _step_stored(archive), step_in(name))
+        step = next((number for number in found if number is not None), 0)
+        yield Stage(step, kind, archive.read(name), *about)
+        return
+    numbers = range(shapes[name][0]) if steps is None else steps.tolist()
+    if len(numbers) != shapes[name][0]:
+        raise ValueError(
+            f"there are {len(numbers)} steps, but {name!r} has shape {shapes[name]}: name each step once"
+        )
+    entries = archive.entries(name)
+    for step in numbers:
+        yield Stage(step, kind, next(entries), *about)
+
+
+def _by_step(names: list[str]) -> dict[int, str]:
+    """Return the names that hold a number, by that number."""
+    found: dict[int, str] = {}
+    for name in names:
+        step = step_in(name)
+        if step in found:
+            raise ValueError(f"{found[step]!r} and {name!r} are both step {step}: keep one of them")
+        if step is not None:
+            found[step] = name
+    return found
+
+
+def _only(names: list[str]) -> str:
+    if len(names) > 1:
+        raise ValueError(
+            f"which of the arrays {names} are the predictions? Call them 'logits' or 'probs'."
+        )
+    return names[0]
+
+
+# ---- Parquet ---------------------------------------------------------------------------------------------
+
+
+def _parquet_stages(path: Path, layout: Layout) -> Iterator[Stage]:
+    with needs_extra("parquet", package="pyarrow"):
+        import pyarrow as pa
+        import pyarrow.parquet
+    with _complaining(path, pa.ArrowInvalid, OSError):
+        table = _Table(pa, path, layout)
+        for step in table.steps():
+            yield table.stage(step)
+
+
+class _Table:
+    """The columns of a Parquet file: which are predictions, labels, weights and steps."""
+
+    def __init__(self, pa: Any, path: Path, layout: Layout) -> None:
+        self.pa, self.path = pa, path
+        schema = pa.parquet.read_schema(path)
+        names = [name for name in schema.names if not name.startswith("__index_level_")]
+        self.labels, self.weights = layout.find_labels(names), _first(WEIGHTS, names)
+        self.step = layout.step_column or _first(STEPS, names)
+        self.columns, self.kind = layout.find_predictions(layout.columns or names)
+        self.columns = list(layout.columns or self.columns)
+        missing = [name for name in [*self.columns, self.step] if name not in [*names, None]]
+        if missing:
+            raise ValueError(f"there is no column {missing[0]!r}: the columns are {names}")
+        other = [name for name in self.columns if not pa.types.is_floating(schema.field(name).type)]
+        if other:
+            raise ValueError(
+                f"the columns {other} do not hold floating-point numbers: say which columns are predictions "
+                "with columns=, which holds the labels with target="
+            )
+
+    def _read(self, columns: list[str], step: Any = None) -> Any:
+        chosen = None if step is None else [(self.step, "==", step)]
+        read = self.pa.parquet.read_table
+        return read(self.path, columns=columns, filters=chosen, partitioning=None)
+
+    def steps(self) -> list[Any]:
+        """Return the different values of the step column; ``None`` if there is no such column."""
+        if self.step is None:
+            return [None]
+        found = np.unique(self._read([self.step]).column(0).to_numpy())
+        if found.dtype.kind not in "iuf" or not np.array_equal(found, np.round(found)):
+            raise ValueError(f"the column {self.step!r} holds other things than whole numbers")
+        return list(found.tolist())
+
+    def stage(self, step: Any) -> Stage:
+        about = [name for name in (self.labels, self.weights) if name is not None]
+        table = self._read([*self.columns, *about], step)
+        number = step_in(self.path.stem) or 0 if step is None else int(step)
+        labels, weights = (
+            None if name is None else table.column(name).to_numpy()
+            for name in (self.labels, self.weights)
+        )
+        return Stage(number, self.kind, table.select(self.columns), labels, weights, self.path)

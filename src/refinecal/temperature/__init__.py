@@ -1,0 +1,19 @@
+"""Temperature scaling: the exact inverse temperature, and the calibrator that is made of it."""
+
+from typing import TYPE_CHECKING, Any
+
+from refinecal.temperature.fit import TemperatureFit, fit_temperature
+from refinecal.temperature.search import MAX_BETA
+
+if TYPE_CHECKING:
+    from refinecal.calibrators.temperature import TemperatureScaling as TemperatureScaling
+
+__all__ = ["MAX_BETA", "TemperatureFit", "TemperatureScaling", "fit_temperature"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "TemperatureScaling":  # the calibrator, which is built on this
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from refinecal.calibrators.temperature import TemperatureScaling
+
+    return TemperatureScaling

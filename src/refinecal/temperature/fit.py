@@ -1,0 +1,223 @@
+"""Temperature scaling: one number that resets how confident a classifier sounds."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+import math
+import numbers
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from refinecal._core.arrays import NOTHING
+from refinecal._core.checks import (
+    HARD,
+    check_sample,
+    is_hard,
+    warn_if_features,
+    warn_if_probabilities,
+)
+from refinecal._core.errors import check_keywords, warn
+from refinecal._core.sample import Sample, on_cpu
+from refinecal._core.threads import check_threads
+from refinecal.temperature import reference
+from refinecal.temperature.readers import KernelReader, reader_of, solve
+from refinecal.temperature.search import MAX_BETA, Found, Reader
+
+SMALL_BETA = 1e-30  # below, float32 has too few digits
+SMALLEST_BETA = float(np.finfo(np.float64).tiny)  # stands for the limit beta -> 0+
+
+
+@dataclass(frozen=True, slots=True)
+class TemperatureFit:
+    """The best inverse temperature of a set of predictions.
+
+    Attributes
+    ----------
+    beta : float
+        Inverse temperature in [0, e^16]; predictions become ``softmax(beta * logits)``.
+    loss : float
+        Mean log loss there, which is the refinement error.
+    n_reads : float
+        How often the data was read; a read of every 10th row counts as 0.1.
+    converged : bool
+        Whether beta is as exact as the type of the logits allows.
+    """
+
+    beta: float
+    loss: float
+    n_reads: float
+    converged: bool
+
+    @property
+    def temperature(self) -> float:
+        """The temperature 1 / beta, infinite for beta = 0."""
+        return 1 / self.beta if self.beta > 0 else math.inf
+
+
+@check_keywords()
+def fit_temperature(
+    labels: Any,
+    logits: Any,
+    sample_weight: Any = None,
+    start: float = 1.0,
+    *,
+    classes: ArrayLike | None = None,
+    n_threads: int | None = None,
+) -> TemperatureFit:
+    r"""Return the inverse temperature with the smallest mean log loss.
+
+    Minimises :math:`L(\beta) = -\frac1n \sum_i \log \mathrm{softmax}(\beta z_i)_{y_i}`, which is
+    convex, over :math:`0 \le \beta \le e^{16}`: 0 if the predictions are no better than chance, the
+    upper end if they are never wrong. Each step reads the logits once; about two reads are enough.
+
+    Parameters
+    ----------
+    labels : array-like
+        Class numbers 0..k-1, names (with ``classes``, or in sorted order), or rows that sum to 1.
+    logits : array-like
+        ``(n, k)``, or ``(n,)`` log-odds of class 1. Float32 is computed in float32.
+    sample_weight : array-like, optional
+        How often each row counts.
+    start : float, default 1.0
+        A beta that is probably close, such as the last epoch's: saves the search on a subsample.
+    classes : array-like, optional
+        The label of each column.
+    n_threads : int, optional
+        Threads to use; by default all that the process may use, where that is faster.
+
+    Returns
+    -------
+    TemperatureFit
+        With ``beta``, ``loss``, ``n_reads``, ``converged``.
+
+    References
+    ----------
+    Section 4 and appendix D of the paper.
+
+    Examples
+    --------
+    Always 88 % sure of class 0, and right three times out of four: ``softmax([2 * beta, 0])`` should
+    give 3/4, so ``beta = log(3) / 2``.
+
+    >>> import refinecal as rc
+    >>> fit = rc.fit_temperature([0, 0, 0, 1], [[2.0, 0.0]] * 4)
+    >>> round(fit.beta, 6)
+    0.549306
+    """
+    start = _check_start(start)
+    threads = check_threads(n_threads)
+    if sample_weight is None and classes is None:
+        plain = _plain_arrays(labels, logits)
+        if plain is not None:  # nothing to convert, so no need to look before the kernel does
+            found = solve(KernelReader(*plain, NOTHING, NOTHING, threads), start)
+            if SMALL_BETA < found.beta < 0.999 * MAX_BETA and math.isfinite(found.loss):
+                if found.beta > 1:  # probabilities taken for logits are never over-confident
+                    warn_if_probabilities(logits)
+                warn_if_features(plain[0], logits, "labels")
+                return _report(found)
+    sample = check_sample(labels, None, logits, sample_weight, classes, "labels", devices=True)
+    return fit_sample(sample, start, threads)
+
+
+def _check_start(start: Any) -> float:
+    """Return where to start; a beta too small to tell anything, even 0, starts afresh."""
+    if not (isinstance(start, numbers.Real) and 0 <= float(start) < math.inf):
+        raise ValueError(
+            f"start is {start!r}: it must be a number of at least 0, such as an earlier fit.beta"
+        )
+    return float(start) if float(start) > SMALL_BETA else 1.0
+
+
+def fit_with_risk(sample: Sample, start: float, threads: int) -> tuple[TemperatureFit, float]:
+    """Return the best inverse temperature of checked data, and the mean log loss as it is."""
+    sample = sample.counted()
+    reader = reader_of(sample, threads)
+    risk = reader.at(1.0).loss
+    if not math.isfinite(risk):
+        risk = risk_of(sample, threads)
+    return fit_sample(sample, start, threads, reader), risk
+
+
+def fit_sample(
+    sample: Sample, start: float = 1.0, threads: int = 1, reader: Reader | None = None
+) -> TemperatureFit:
+    """Return the best inverse temperature of checked data, which ``reader`` reads if it is given."""
+    sample = sample.counted()
+    found = solve(reader_of(sample, threads) if reader is None else reader, start)
+    lost = math.isnan(found.loss) and found.beta > 0  # a label of probability 0, or overflow
+    if lost or 0 < found.beta < SMALL_BETA:
+        sample = on_cpu(sample)
+        sample = replace(sample, logits=sample.logits.astype(np.float64))
+        impossible = np.flatnonzero(np.isneginf(reference.at_label(sample)))
+        if impossible.size:
+            _warn_impossible(impossible.size, sample)
+            return TemperatureFit(0.0, math.log(sample.k), found.n_reads, True)
+        found = solve(reader_of(sample, threads), start)
+    if found.beta == 0:
+        found = _flat(on_cpu(sample), found)
+    elif found.beta >= 0.999 * MAX_BETA and _all_flat(on_cpu(sample)):
+        found = found._replace(beta=1.0)  # any beta will do
+    return _report(found)
+
+
+def _all_flat(sample: Sample) -> bool:
+    """Tell whether all classes are equally likely in every row."""
+    return all((chunk.logits == chunk.logits[:, :1]).all() for _, chunk in sample.chunks())
+
+
+def _warn_impossible(count: int, sample: Sample) -> None:
+    cure = (
+        "Clip the probabilities, for example p = np.clip(p, 1e-3, 1); p /= p.sum(axis=1, keepdims=True), "
+        "pass logits= if they were rounded to 0, or use calibrator='auto', which can do without temperature "
+        "scaling."
+    )
+    warn(
+        f"the log loss is infinite: {count} of {sample.n} labels have probability 0, which no temperature "
+        "corrects, so beta is 0 and predictions become flat. "
+        + (HARD if is_hard(sample.logits) else cure)
+    )
+
+
+def risk_of(sample: Sample, threads: int = 1) -> float:
+    """Return the mean log loss as it is, infinite if a label has probability 0."""
+    loss = reader_of(sample, threads).at(1.0).loss
+    if math.isfinite(loss):
+        return loss
+    sample = on_cpu(sample)
+    return sample.mean(reference.rows(sample, 1.0)[0])
+
+
+def _flat(sample: Sample, found: Found) -> Found:
+    """Return the loss where predictions are no better than chance: flat over the possible classes."""
+    possible = np.concatenate(
+        [(~np.isneginf(chunk.logits)).sum(axis=1) for _, chunk in sample.chunks()]
+    )
+    loss = sample.mean(np.log(possible))
+    return found._replace(beta=0.0 if possible.min() == sample.k else SMALLEST_BETA, loss=loss)
+
+
+def _report(found: Found) -> TemperatureFit:
+    if not found.converged:
+        warn(
+            f"the search for the temperature stopped after {found.n_reads:.0f} reads at "
+            f"beta = {found.beta:.6g} without converging; please report the data"
+        )
+    return TemperatureFit(*found)
+
+
+def _plain_arrays(labels: Any, logits: Any) -> tuple[NDArray[np.int64], NDArray[Any]] | None:
+    """Return labels and logits if they are what the kernels take, as they are; else ``None``."""
+    if type(logits) is not np.ndarray:
+        return None
+    dtype = logits.dtype
+    if logits.ndim != 2 or dtype.char not in "fd" or not dtype.isnative:
+        return None
+    if type(labels) is not np.ndarray or labels.dtype.kind not in "iu":
+        return None
+    if logits.shape[1] < 2 or labels.shape != logits.shape[:1] or not labels.size:
+        return None
+    if not logits.flags.c_contiguous:
+        return None
+    return labels.astype(np.int64, copy=False), logits

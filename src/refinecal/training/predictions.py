@@ -1,0 +1,218 @@
+"""Predictions of a fitted scikit-learn-like classifier, as logits where it has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._core.softmax import log_softmax
+
+LOOKED_AT = 32  # rows on which to see what a model's margins are
+MOST_TIES = (
+    0.25  # of these rows, whose votes are tied, so that predict decides otherwise than the margins
+)
+
+# The keywords that make `predict` of each library return margins.
+MARGINS: dict[str, dict[str, Any]] = {
+    "xgboost": {"output_margin": True},
+    "lightgbm": {"raw_score": True},
+    "catboost": {"prediction_type": "RawFormulaVal"},
+}
+NO_PROBABILITIES = ("binary:hinge", "binary:logitraw")  # objectives of XGBoost that give none
+
+
+Link = Callable[[Any], NDArray[Any]]
+
+
+class Predictions(NamedTuple):
+    """Predictions for rows: ``kind`` says whether they are probs or logits, ``method`` where from.
+
+    ``link`` is what made logits of the model's margins.
+    """
+
+    kind: str
+    values: NDArray[Any]
+    method: str
+    link: Link | None = None
+
+    @property
+    def probs(self) -> NDArray[Any]:
+        """The predictions as probabilities ``(n, k)``."""
+        values = self.values
+        if self.kind == "probs":
+            return values if values.ndim == 2 else np.stack([1 - values, values], axis=1)
+        if values.ndim == 1:
+            values = np.stack([np.zeros_like(values), values], axis=1)
+        return np.asarray(np.exp(log_softmax(values)))
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The predictions as keywords: ``{"probs": values}`` or ``{"logits": values}``."""
+        return {self.kind: self.values}
+
+
+# ---- what a model is ------------------------------------------------------------------------------------
+
+
+def library_of(model: Any) -> str:
+    """Return the name of the package that a model's class, or one it derives from, comes from."""
+    packages = [base.__module__.split(".")[0] for base in type(model).__mro__]
+    return next((name for name in packages if name in MARGINS), packages[0])
+
+
+def is_frozen(model: Any) -> bool:
+    """Tell whether a model is fitted for good; it then forwards all its other methods."""
+    from sklearn.frozen import FrozenEstimator
+
+    return isinstance(model, FrozenEstimator)
+
+
+def is_pipeline(model: Any) -> bool:
+    """Tell whether a model is a pipeline, whose last step is the classifier."""
+    return hasattr(model, "steps") and not is_frozen(model)
+
+
+def shown(label: Any) -> str:
+    """Return a label as its user would write it."""
+    return repr(label.item() if isinstance(label, np.generic) else label)
+
+
+# ---- what it predicts -----------------------------------------------------------------------------------
+
+
+def predictions_of(model: Any, X: Any, like: Predictions | None = None) -> Predictions:
+    """Return logits if the model has them, else probabilities; or whatever it was before, in ``like``.
+
+    Margins (``decision_function``, or what a boosting library has in its place) are logits if
+    ``predict_proba`` is their softmax, or that of one against the rest; votes are neither. Models without
+    probabilities are taken at their decision values, if these decide what they predict.
+    """
+    if is_frozen(model):
+        return predictions_of(model.estimator, X, like)
+    if is_pipeline(model):
+        for _, step in model.steps[:-1]:
+            X = X if step in (None, "passthrough") else step.transform(X)
+        return predictions_of(model.steps[-1][1], X, like)
+    margins_of, method = _margins_of(model)
+    link = None if like is None else like.link
+    if like is None and margins_of is not None:
+        link = _link(model, margins_of, X)
+    if margins_of is not None and link is not None:
+        return Predictions("logits", link(margins_of(X)), method, link)
+    if not hasattr(model, "predict_proba"):
+        raise TypeError(
+            f"{type(model).__name__} has neither predict_proba nor decision_function: use a classifier "
+            "that gives probabilities"
+        )
+    return Predictions("probs", probabilities_of(model, X), "predict_proba")
+
+
+def probabilities_of(model: Any, X: Any) -> NDArray[Any]:
+    """Return ``predict_proba``, scaled to sum to 1 where libraries leave one against the rest as it is."""
+    probs = np.asarray(model.predict_proba(X))
+    return probs / probs.sum(axis=1, keepdims=True) if library_of(model) in MARGINS else probs
+
+
+def as_they_are(margins: Any) -> NDArray[Any]:
+    """Return margins whose softmax is what the model calls its probabilities."""
+    return np.asarray(margins)
+
+
+def one_against_rest(margins: Any) -> NDArray[Any]:
+    """Return the logs of the logistic function of each margin: up to a constant, log-probabilities."""
+    from scipy.special import log_expit
+
+    return np.asarray(log_expit(margins))
+
+
+def link_of(margins: Any, probs: Any) -> Link | None:
+    """Return what turns a model's margins into its logits; ``None`` if they have nothing to do with them."""
+    margins, probs = np.asarray(margins), np.asarray(probs)
+    # Not only for the likely classes: where a model is sure, all links give it probability 1.
+    exact = 100 * np.finfo(np.result_type(probs, np.float32)).eps
+    for link in (as_they_are, one_against_rest):
+        logits = link(margins)
+        if logits.ndim == 1 or logits.shape[1] == 1:
+            logits = logits.reshape(-1)
+            logits = np.stack([np.zeros_like(logits), logits], axis=1)
+        if logits.shape == probs.shape and np.allclose(
+            np.exp(log_softmax(logits)), probs, rtol=1e-4, atol=exact
+        ):
+            return link
+    return None
+
+
+def _margins_of(model: Any) -> tuple[Callable[[Any], Any] | None, str]:
+    """Return what gives a model's margins, if it has any, and its name."""
+    keywords = MARGINS.get(library_of(model))
+    if keywords is not None:
+        return partial(model.predict, **keywords), "predict"
+    return getattr(model, "decision_function", None), "decision_function"
+
+
+def _link(model: Any, margins_of: Callable[[Any], Any], X: Any) -> Link | None:
+    some = some_rows(X)
+    if library_of(model) in MARGINS:
+        objective = model.get_params().get("objective")
+        if callable(objective) or objective in NO_PROBABILITIES:
+            return as_they_are
+    elif not hasattr(model, "predict_proba"):
+        _check_decision(model, np.asarray(margins_of(some)), some)
+        return as_they_are
+    return link_of(margins_of(some), probabilities_of(model, some))
+
+
+def _check_decision(model: Any, values: NDArray[Any], X: Any) -> None:
+    """Refuse decision values that are not one for each class, such as those of pairs of classes."""
+    classes = np.asarray(model.classes_)
+    several = values.ndim == 2
+    if not several or values.shape[1] == len(classes):
+        decided = classes[values.argmax(axis=1) if several else (values > 0).astype(np.int64)]
+        wrong = np.mean(decided != np.asarray(model.predict(X)))
+        pairs = several and getattr(model, "decision_function_shape", None) == "ovo"
+        if wrong <= MOST_TIES and not pairs:
+            return
+    raise ValueError(
+        f"decision_function of {type(model).__name__} does not give one value for each of its "
+        f"{len(classes)} classes, of which the largest decides: if these are pairs of classes, set "
+        'decision_function_shape="ovr"'
+    )
+
+
+def some_rows(X: Any) -> Any:
+    """Return a few rows to look at, from all over the table."""
+    from sklearn.utils import _safe_indexing
+    from sklearn.utils.validation import _num_samples
+
+    n = _num_samples(X)
+    return _safe_indexing(X, np.linspace(0, n - 1, min(LOOKED_AT, n)).astype(np.int64))
+
+
+# ---- probabilities of 0 ---------------------------------------------------------------------------------
+
+
+def mended(found: Predictions, y: NDArray[Any], classes: NDArray[Any]) -> tuple[Predictions, int]:
+    """Smooth probabilities if a label has probability 0, which no temperature corrects.
+
+    Forests and neighbours vote, and a vote of none is not impossibility: with n rows,
+    ``n / (n + 1) * p + 1 / (n + 1) / k``, as the paper does after calibration. Return n too, 0 if unneeded.
+    """
+    if found.kind == "logits":
+        return found, 0
+    order = np.argsort(classes)
+    columns = order[np.searchsorted(classes, y, sorter=order)]
+    if (found.probs[np.arange(len(y)), columns] > 0).all():
+        return found, 0
+    return smoothed(found, len(y)), len(y)
+
+
+def smoothed(found: Predictions, n: int) -> Predictions:
+    """Return probabilities mixed with the flat ones as if seen once beside n rows; n = 0 leaves them."""
+    if n == 0:
+        return found
+    k = 2 if found.values.ndim == 1 else found.values.shape[1]
+    return found._replace(values=n / (n + 1) * found.values + 1 / (n + 1) / k)
