@@ -169,7 +169,7 @@ def main():
     with TemporaryDirectory() as folder:
         calls = make_core_calls() | make_training_calls(Path(folder))
         traces = {name: trace_warm(call) for name, call in calls.items()}
-    print(format_table(traces, options.files))  # noqa: T201
+    print(format_table(traces, options.files))
 
 
 if __name__ == "__main__":

@@ -636,8 +636,8 @@ def main() -> int:
     if given.update:
         save(new)
     for line in lines:
-        print(line)  # noqa: T201
-    print(f"{len(new)} numbers, {len(lines)} differ")  # noqa: T201
+        print(line)
+    print(f"{len(new)} numbers, {len(lines)} differ")
     return int(bool(lines) and not given.update)
 
 

@@ -9,7 +9,7 @@ from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 
 import refinecal as rc
-from refinecal import temperature
+from refinecal.temperature import fit as temperature
 
 
 def scores(n=200, seed=0):

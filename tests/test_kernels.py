@@ -1,5 +1,6 @@
 """The fused loops against plain NumPy, and that against 50 digits."""
 
+import ast
 import importlib
 import math
 from copy import copy
@@ -14,7 +15,7 @@ from numba.core.dispatcher import Dispatcher
 import refinecal
 from refinecal._core.arrays import NOTHING
 from refinecal._core.sample import Sample
-from refinecal._kernels.temperature import temperature
+from refinecal._kernels import temperature
 from refinecal.temperature import reference
 from refinecal.temperature.fit import fit_temperature
 from refinecal.temperature.readers import KernelReader
@@ -326,13 +327,25 @@ def test_no_rows_give_no_sums():
 
 def dispatchers():
     """Return everything that is compiled, by module and name."""
+    for path in (Path(refinecal.__file__).parent / "_kernels").glob("*.py"):
+        module = f"refinecal._kernels.{path.stem}"
+        for name, value in vars(importlib.import_module(module)).items():
+            if isinstance(value, Dispatcher) and value.__module__ == module:
+                yield f"{module}.{name}", value
+
+
+def test_all_that_is_compiled_is_in_one_place():
     source = Path(refinecal.__file__).parent
-    for path in source.rglob("*.py"):
-        if "_jit(" in path.read_text():
-            module = ".".join(path.relative_to(source.parent).with_suffix("").parts)
-            for name, value in vars(importlib.import_module(module)).items():
-                if isinstance(value, Dispatcher) and value.__module__ == module:
-                    yield f"{module}.{name}", value
+    places = {path.parent.name for path in source.rglob("*.py") if "numba" in imports_of(path)}
+    assert places == {"_kernels"}
+
+
+def imports_of(path):
+    """Return the packages that a module imports."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return {name.split(".")[0] for name in names}
 
 
 def test_parts_whose_order_of_summing_is_free_are_compiled_into_their_callers():

@@ -16,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from strategies import MAX_BETA, Exact, assert_is_best, drawn, examples, predictions
 
 import refinecal as rc
+from refinecal._core.threads import check_threads
 from refinecal.temperature import readers
 
 SCALES = [1e-6, 1e-3, 1.0, 1e3, 1e6]
@@ -519,16 +520,16 @@ def test_threads_change_rounding_only(dtype, k, monkeypatch):
 def test_number_of_threads(monkeypatch):
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert readers.check_threads(None) == cores
-    assert readers.check_threads(7) == 7
+    assert check_threads(None) == cores
+    assert check_threads(7) == 7
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert readers.check_threads(None) == 1
-    assert readers.check_threads(3) == 3
+    assert check_threads(None) == 1
+    assert check_threads(3) == 3
     for text in ("", "0", "many", "4,2"):  # the last is legal for OpenMP: nested levels
         monkeypatch.setenv("OMP_NUM_THREADS", text)
-        assert readers.check_threads(None) == cores
+        assert check_threads(None) == cores
     monkeypatch.setenv("OMP_NUM_THREADS", "1000")
-    assert readers.check_threads(None) == cores
+    assert check_threads(None) == cores
 
 
 @pytest.mark.parametrize("n_threads", [0, -1, 1.5, "2"])
