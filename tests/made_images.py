@@ -17,9 +17,9 @@ FORMS = {  # form: the set
     "cifar-10-python.tar.gz": "cifar10",
     "cifar-10-batches-bin": "cifar10",
     "cifar-10-batches-py": "cifar10",
-    "mosaic": "cifar10",
     "cifar-100-binary.tar.gz": "cifar100",
     "cifar-100-python.tar.gz": "cifar100",
+    "cifar-100-binary": "cifar100",
     "cifar-100-python": "cifar100",
     "mat": "svhn",
     "idx.gz": "fashion-mnist",
@@ -70,9 +70,7 @@ def stored(folder: Path, form: str, images: ImageSet | None = None) -> ImageSet:
     """Write a set in one of the forms; return it."""
     images = images or made(FORMS[form])
     folder.mkdir(parents=True, exist_ok=True)
-    if form == "mosaic":
-        _mosaic(folder, images)
-    elif form == "mat":
+    if form == "mat":
         _mat(folder, images)
     elif form.startswith("idx"):
         _idx(folder, images, packed=form.endswith("gz"))
@@ -180,30 +178,6 @@ def _array(rows) -> bytes:
 
 
 # ---- others ----------------------------------------------------------------------------------------------
-
-
-def _mosaic(folder: Path, images: ImageSet) -> None:
-    for i, x in enumerate(np.array_split(images.train_x, 5), 1):
-        picture(folder / f"cifar10_train_{i}.webp", x, width=3)
-    picture(folder / "cifar10_test.webp", images.test_x, width=4)
-    np.savez_compressed(
-        folder / "cifar10_labels.npz",
-        train=images.train_y.astype(np.uint8),
-        test=images.test_y.astype(np.uint8),
-        class_names=np.array(images.classes),
-    )
-
-
-def picture(path: Path, x, width: int, **options) -> None:
-    """Write images as the tiles of a picture, ``width`` in a row."""
-    from PIL import Image
-
-    rows = [
-        np.concatenate(x[i : i + width].transpose(0, 2, 3, 1), axis=1)
-        for i in range(0, len(x), width)
-    ]
-    options = {"lossless": True} | options
-    Image.fromarray(np.concatenate(rows)).save(path, **options)
 
 
 def _mat(folder: Path, images: ImageSet) -> None:

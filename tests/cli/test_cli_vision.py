@@ -335,8 +335,8 @@ def test_runs_of_the_other_experiment_are_refused():
         ),
         (
             ("--data", "images"),
-            "images has no files of cifar10: put cifar-10-binary.tar.gz (or cifar-10-python.tar.gz, or "
-            "mosaics) there, or into images/cifar10, or get them with --download",
+            "images has no files of cifar10: put cifar-10-binary.tar.gz or cifar-10-python.tar.gz "
+            "there, or into images/cifar10, or get them with --download",
         ),
         ((*FEW[:2], *FEW[3:]), "MD5"),
         ((*FEW[:2], *FEW[3:]), "If you know what it is and want it, pass --no-check"),

@@ -1,20 +1,18 @@
 """The image sets' official files: where they are, how many bytes they have, and their MD5 sums.
 
-The sums are those that the authors' pages state and torchvision checks. An unpacked file has its own: those
-of CIFAR's binary batches also tell whether the same images, stored in another form, are the official ones.
+The sums are those that the authors' pages state and torchvision checks. An unpacked file has its own.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 CIFAR = "https://www.cs.toronto.edu/~kriz/"
 SVHN = "http://ufldl.stanford.edu/housenumbers/"
 FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 
 
-@dataclass(frozen=True, slots=True)
-class Official:
+class Official(NamedTuple):
     """A file as its authors publish it."""
 
     name: str
@@ -23,27 +21,19 @@ class Official:
     address: str
 
 
-def _official(base: str, name: str, md5: str, size: int) -> Official:
-    return Official(name, md5, size, base + name)
-
-
 FILES = {
-    each.name: each
-    for each in (
-        _official(CIFAR, "cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", 170052171),
-        _official(CIFAR, "cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", 170498071),
-        _official(CIFAR, "cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", 168513733),
-        _official(CIFAR, "cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", 169001437),
-        _official(SVHN, "train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373", 182040794),
-        _official(SVHN, "test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3", 64275384),
-        _official(
-            FASHION, "train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26421880
-        ),
-        _official(FASHION, "train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe", 29515),
-        _official(
-            FASHION, "t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79", 4422102
-        ),
-        _official(FASHION, "t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310", 5148),
+    name: Official(name, md5, size, base + name)
+    for base, name, md5, size in (
+        (CIFAR, "cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", 170052171),
+        (CIFAR, "cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a", 170498071),
+        (CIFAR, "cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", 168513733),
+        (CIFAR, "cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85", 169001437),
+        (SVHN, "train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373", 182040794),
+        (SVHN, "test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3", 64275384),
+        (FASHION, "train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26421880),
+        (FASHION, "train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe", 29515),
+        (FASHION, "t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79", 4422102),
+        (FASHION, "t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310", 5148),
     )
 }
 
@@ -75,26 +65,20 @@ UNPACKED = {  # MD5 sums
     "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
 }
 
+CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
+CIFAR100 = """
+apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly
+camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile
+cup dinosaur dolphin elephant flatfish forest fox girl hamster house kangaroo keyboard lamp
+lawn_mower leopard lion lizard lobster man maple_tree motorcycle mountain mouse mushroom
+oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain plate poppy porcupine
+possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper snail snake
+spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger tractor
+train trout tulip turtle wardrobe whale willow_tree wolf woman worm
+"""
 CLASSES = {
-    "cifar10": (
-        *("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship"),
-        "truck",
-    ),
-    "cifar100": (
-        *("apple", "aquarium_fish", "baby", "bear", "beaver", "bed", "bee", "beetle", "bicycle"),
-        *("bottle", "bowl", "boy", "bridge", "bus", "butterfly", "camel", "can", "castle"),
-        *("caterpillar", "cattle", "chair", "chimpanzee", "clock", "cloud", "cockroach", "couch"),
-        *("crab", "crocodile", "cup", "dinosaur", "dolphin", "elephant", "flatfish", "forest"),
-        *("fox", "girl", "hamster", "house", "kangaroo", "keyboard", "lamp", "lawn_mower"),
-        *("leopard", "lion", "lizard", "lobster", "man", "maple_tree", "motorcycle", "mountain"),
-        *("mouse", "mushroom", "oak_tree", "orange", "orchid", "otter", "palm_tree", "pear"),
-        *("pickup_truck", "pine_tree", "plain", "plate", "poppy", "porcupine", "possum"),
-        *("rabbit", "raccoon", "ray", "road", "rocket", "rose", "sea", "seal", "shark", "shrew"),
-        *("skunk", "skyscraper", "snail", "snake", "spider", "squirrel", "streetcar"),
-        *("sunflower", "sweet_pepper", "table", "tank", "telephone", "television", "tiger"),
-        *("tractor", "train", "trout", "tulip", "turtle", "wardrobe", "whale", "willow_tree"),
-        *("wolf", "woman", "worm"),
-    ),
+    "cifar10": tuple(CIFAR10.split()),
+    "cifar100": tuple(CIFAR100.split()),
     "svhn": tuple("0123456789"),
     "fashion-mnist": (
         *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker"),

@@ -1,9 +1,6 @@
 """Image sets of the vision experiment: CIFAR-10, CIFAR-100, SVHN and Fashion-MNIST, from files in a folder.
 
-Read are the official files, packed or unpacked, and CIFAR-10 also as mosaics: ``cifar10_train_1.webp``, ...
-and ``cifar10_test.webp``, lossless pictures with a tile of 32 × 32 pixels for each image, row by row, with
-the labels in ``cifar10_labels.npz`` (``train`` and ``test``). Sums are checked, and nothing in a file is ever
-run.
+The official files are read, packed or unpacked. Their MD5 sums are checked, and no pickle is ever loaded.
 """
 
 from __future__ import annotations  # so that help() shows types by name
@@ -18,18 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from refinecal.experiments.vision._archives import FORMS, Form
 from refinecal.experiments.vision._download import download
-from refinecal.experiments.vision._forms import FORMS, PLACES, Form
 from refinecal.experiments.vision._official import CLASSES, DOWNLOADS
 
 __all__ = ["DATASETS", "ImageSet", "available", "download", "read_images", "validation_split"]
 
 DATASETS = tuple(FORMS)
 """Names of the sets."""
-OTHERWISE = {  # what may be there instead of the files that are downloaded
-    "cifar10": " (or cifar-10-python.tar.gz, or mosaics)",
-    "cifar100": " (or cifar-100-python.tar.gz)",
-}
+PLACES = {"fashion-mnist": "FashionMNIST/raw"}  # where torchvision puts them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,12 +48,8 @@ class ImageSet:
     classes: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        for part, x, y in (
-            ("train", self.train_x, self.train_y),
-            ("test", self.test_x, self.test_y),
-        ):
-            _check_images(x, f"{part}_x")
-            _check_labels(y, f"{part}_y", len(x), len(self.classes))
+        _check_part("train", self.train_x, self.train_y, len(self.classes))
+        _check_part("test", self.test_x, self.test_y, len(self.classes))
         if self.train_x.shape[1:] != self.test_x.shape[1:]:
             raise ValueError(
                 f"train_x has images of shape {self.train_x.shape[1:]}, but test_x of "
@@ -91,51 +81,42 @@ class ImageSet:
         return f"ImageSet({self.name!r}: {sizes} images of {form}, {self.n_classes} classes)"
 
 
-def _check_images(x: Any, name: str) -> None:
-    if not isinstance(x, np.ndarray) or x.dtype != np.uint8:
-        raise TypeError(
-            f"{name} is {_said(x)}, but must be an array of uint8, as images are stored"
-        )
+def _check_part(part: str, x: Any, y: Any, n_classes: int) -> None:
+    for name, array, dtype in ((f"{part}_x", x, np.uint8), (f"{part}_y", y, np.int64)):
+        found = getattr(array, "dtype", type(array).__name__)
+        if not isinstance(array, np.ndarray) or found != dtype:
+            raise TypeError(f"{name} has type {found}, but must be an array of {dtype.__name__}")
     if x.ndim != 4 or not x.size:
         raise ValueError(
-            f"{name} has shape {x.shape}, but must be images, channels, height, width, and not empty"
+            f"{part}_x has shape {x.shape}, but must be images, channels, height, width, and not empty"
         )
-
-
-def _check_labels(y: Any, name: str, n: int, n_classes: int) -> None:
-    if not isinstance(y, np.ndarray) or y.dtype != np.int64:
-        raise TypeError(f"{name} is {_said(y)}, but must be an array of int64")
-    if y.shape != (n,):
+    if y.shape != (len(x),):
         raise ValueError(
-            f"{name} has shape {y.shape}, but there are {n} images: give one label each"
+            f"{part}_y has shape {y.shape}, but there are {len(x)} images: give one label each"
         )
     wrong = np.flatnonzero((y < 0) | (y >= n_classes))
     if wrong.size:
         raise ValueError(
-            f"{name}[{wrong[0]}] is {y[wrong[0]]}, but there are {n_classes} classes: labels must lie in "
+            f"{part}_y[{wrong[0]}] is {y[wrong[0]]}, but there are {n_classes} classes: labels must lie in "
             f"0..{n_classes - 1}"
         )
-
-
-def _said(value: Any) -> str:
-    dtype = getattr(value, "dtype", None)
-    return type(value).__name__ if dtype is None else f"{type(value).__name__} of {dtype}"
 
 
 # ---- reading ---------------------------------------------------------------------------------------------
 
 
 def read_images(folder: str | os.PathLike[str], name: str, check: bool = True) -> ImageSet:
-    """Return an image set from the files in a folder, or in its sub-folder of the set's name.
+    """Return an image set from the files in a folder, or in its subfolder of the set's name.
 
     Parameters
     ----------
     folder : path
-        Holds the official files, or the mosaics, of one set or of several; archives need not be unpacked.
+        Holds the official files of one set or of several; archives need not be unpacked.
     name : {"cifar10", "cifar100", "svhn", "fashion-mnist"}
     check : bool, default True
-        Whether to refuse files that are not the official ones, going by their MD5 sums. Of unpacked files, of
-        Fashion-MNIST's and of mosaics, the sums are those of the content.
+        Whether to refuse files that are not the official ones, by their MD5 sums; of unpacked files and of
+        Fashion-MNIST's, by the sums of the content. Without it, an unpacked CIFAR-10 may lack training
+        batches other than the first.
 
     Returns
     -------
@@ -146,24 +127,16 @@ def read_images(folder: str | os.PathLike[str], name: str, check: bool = True) -
     FileNotFoundError
         If the set is not there, or not all of it.
     ValueError
-        If a file is damaged, or not the official one, or holds what no image set needs.
-
-    See Also
-    --------
-    download : Gets the official files.
-
-    Notes
-    -----
-    Of several forms, the official archives come first and CIFAR's binary form before its Python form.
-    Pickles in the latter are read but never run.
+        If a file is damaged or not the official one.
     """
-    _check_name(name)
-    place, form = _found(_folder(folder, name), name)
+    if name not in FORMS:
+        near = get_close_matches(str(name).lower(), DATASETS, 1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"name is {name!r}: {meant}There are {', '.join(DATASETS)}.")
+    place, form = _find(Path(folder), name)
     (train_x, train_y), (test_x, test_y) = form.read(place, check)
     try:
-        return ImageSet(
-            name, _own(train_x), _own(train_y), _own(test_x), _own(test_y), CLASSES[name]
-        )
+        return ImageSet(name, train_x, train_y, test_x, test_y, CLASSES[name])
     except ValueError as error:
         raise ValueError(
             f"{place} does not hold {name}: {error}. Get the official files."
@@ -171,68 +144,33 @@ def read_images(folder: str | os.PathLike[str], name: str, check: bool = True) -
 
 
 def available(folder: str | os.PathLike[str]) -> list[str]:
-    """Return the names of the sets of which there are files in a folder; they are not read.
-
-    Parameters
-    ----------
-    folder : path
-        As for :func:`read_images`.
-
-    Returns
-    -------
-    list of str
-    """
-    return [name for name in DATASETS if _look(Path(folder), name) is not None]
+    """Return the names of the sets of which there are files in a folder; they are not read."""
+    return [name for name in DATASETS if _look(Path(folder), name)[0]]
 
 
-def _check_name(name: str) -> None:
-    if name not in FORMS:
-        near = get_close_matches(str(name).lower(), DATASETS, 1)
-        meant = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"name is {name!r}: {meant}There are {', '.join(DATASETS)}.")
+def _look(folder: Path, name: str) -> tuple[float, Path, Form]:
+    """Return which share of a set is there, where, and in which form: the first of the most complete."""
+    places = (folder / name, folder, folder / PLACES.get(name, ""))
+    found = [(form.share_in(place), place, form) for form in FORMS[name] for place in places]
+    return max(found, key=lambda each: each[0])
 
 
-def _folder(folder: str | os.PathLike[str], name: str) -> Path:
-    path = Path(folder)
-    if path.is_file():
-        raise NotADirectoryError(f"{path} is a file: name the folder that holds it")
-    if not path.exists():
+def _find(folder: Path, name: str) -> tuple[Path, Form]:
+    if folder.is_file():
+        raise NotADirectoryError(f"{folder} is a file: name the folder that holds it")
+    get = f"get them with download({name!r}, {str(folder)!r})"  # the command line rewords it
+    if not folder.exists():
         raise FileNotFoundError(
-            f"{path} does not exist: name the folder that holds the images, or {_getting(path, name)}"
+            f"{folder} does not exist: name the folder that holds the images, or {get}"
         )
-    return path
-
-
-def _look(folder: Path, name: str) -> tuple[Path, Form] | None:
-    """Return where a set is, and in which form; rather a whole one than part of one."""
-    places = [folder / name, folder, *(folder / place for place in PLACES.get(name, ()))]
-    found = [(place, form) for form in FORMS[name] for place in places]
-    whole = next(((place, form) for place, form in found if form.is_whole_in(place)), None)
-    if whole is not None:
-        return whole
-    place, form = max(found, key=lambda each: each[1].found_in(each[0]))  # the first, of equal ones
-    return (place, form) if form.found_in(place) else None
-
-
-def _found(folder: Path, name: str) -> tuple[Path, Form]:
-    found = _look(folder, name)
-    if found is None:
-        files = ", ".join(DOWNLOADS[name]) + OTHERWISE.get(name, "")
+    share, place, form = _look(folder, name)
+    if not share:
+        archives = " or ".join(form.archive for form in FORMS[name] if form.archive)
         raise FileNotFoundError(
-            f"{folder} has no files of {name}: put {files} there, or into {folder / name}, or "
-            f"{_getting(folder, name)}"
+            f"{folder} has no files of {name}: put {archives or ', '.join(DOWNLOADS[name])} there, or into "
+            f"{folder / name}, or {get}"
         )
-    return found
-
-
-def _getting(folder: Path, name: str) -> str:
-    """Return how to get the official files; the command line says it in its own words."""
-    return f"get them with download({name!r}, {str(folder)!r})"
-
-
-def _own(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array that can be written to, as torch wants it; most are so already."""
-    return np.require(array, requirements=["C", "W"])
+    return place, form
 
 
 # ---- splitting -------------------------------------------------------------------------------------------
