@@ -1,6 +1,7 @@
 """Run folders: what was fitted is what predicts, nothing is half written, nothing in them is ever run."""
 
 import errno
+import hashlib
 import io
 import json
 import os
@@ -22,6 +23,7 @@ from refinecal.report.page import Page
 from refinecal.report.render import write
 from refinecal.tabular.data import Options
 from refinecal.tabular.job import Interrupted, Order, _write_test_rows, do
+from refinecal.tabular.manifest import write_manifest
 from refinecal.tabular.models import MODELS
 from refinecal.tabular.run import Run, _others, publish
 from refinecal.training.pool import all_classes
@@ -54,7 +56,13 @@ def copy(finished, tmp_path):
 
 def test_the_folder_holds_what_it_should(finished):
     names = {path.name for path in finished.path.iterdir()}
-    expected = {"calibrator.json", "schema.json", "metrics.json", "history.parquet"}
+    expected = {
+        "calibrator.json",
+        "schema.json",
+        "metrics.json",
+        "history.parquet",
+        "manifest.json",
+    }
     assert names == expected | {"test_predictions.parquet", "fold-1", "fold-2"}
     assert [path.name for path in (finished.path / "fold-1").iterdir()] == ["model.ubj"]
     assert not list(finished.path.parent.glob(".*"))
@@ -342,13 +350,17 @@ def test_files_that_no_fit_wrote_are_kept(copy, tmp_path):
     assert (run / "link").is_symlink()
     assert sorted(path.name for path in run.glob("fold-*/*")) == ["why.txt", "x"]
     assert Run.load(run).model == "logistic"
+    assert not {*theirs, "link"} & set(json.loads((run / "manifest.json").read_text())["files"])
     assert sorted(os.listdir(tmp_path)) == ["copy", "table.parquet"]
 
 
 def test_a_run_has_no_other_files(copy):
     assert _others(copy) == []
-    (copy / "calibrator.json").write_text("{")
+    (copy / "manifest.json").write_text("{")
     assert _others(copy) == []
+    (copy / "manifest.json").unlink()  # as in folders of older versions
+    (copy / "notes.md").write_text("mine")
+    assert [path.name for path in _others(copy)] == ["notes.md"]
 
 
 def test_a_file_in_the_way_of_a_new_one_is_named_and_both_are_kept(copy, tmp_path):
@@ -400,6 +412,109 @@ def test_other_groups_are_another_run(tmp_path):
         do(other)
 
 
+# ---- the manifest ------------------------------------------------------------------------------------------
+
+
+def test_the_manifest_lists_every_file(tmp_path):
+    def write_report(finished, folder):
+        write(Page("A report", "All is well."), folder / "report.html")
+
+    found = do(order(tmp_path, options={"folds": 2}), on_written=write_report)
+    manifest = json.loads((found.path / "manifest.json").read_text())
+    files = [path for path in found.path.rglob("*") if path.is_file()]
+    expected = {
+        path.relative_to(found.path).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+        if path.name != "manifest.json"
+    }
+    assert manifest == {"format": 3, "files": expected}
+    assert {"report.html", "fold-2/model.ubj"} < set(expected)
+
+
+def flip(content):
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+@pytest.fixture(scope="module")
+def another(tmp_path_factory):
+    """A second run of the same kind, without one of the columns."""
+    folder, drop = tmp_path_factory.mktemp("other"), ("weight", "family", "size")
+    return do(order(folder, options={"folds": 2}, drop=drop)).path
+
+
+NEEDED = ["schema.json", "calibrator.json", "fold-1/model.ubj", "fold-2/model.ubj"]
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_a_file_that_the_fit_did_not_write_is_named(copy, another, name):
+    content, swapped = (copy / name).read_bytes(), (another / name).read_bytes()
+    for changed in (flip(content), content[: len(content) // 2], b"", swapped):
+        (copy / name).write_bytes(changed)
+        match = f"copy/{name} is not the file that `refinecal fit` wrote .*: fit again, or restore"
+        with pytest.raises(ValueError, match=match):
+            Run.load(copy)
+    (copy / name).unlink()
+    with pytest.raises(FileNotFoundError, match=f"copy/{name} is missing: fit again, or restore"):
+        Run.load(copy)
+    (copy / name).write_bytes(content)
+    assert Run.load(copy).model == "xgboost"
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_damaged_model_of_any_kind_is_never_parsed(tmp_path, model):
+    found = do(order(tmp_path, model, options={"folds": None}))
+    (file,) = found.path.glob("model.*")
+    file.write_bytes(flip(file.read_bytes()))
+    with pytest.raises(ValueError, match=f"{file.name} is not the file that `refinecal fit` wrote"):
+        Run.load(found.path)
+
+
+def test_models_of_two_folds_cannot_be_exchanged(copy):
+    first, second = copy / "fold-1" / "model.ubj", copy / "fold-2" / "model.ubj"
+    content = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(content)
+    with pytest.raises(ValueError, match="fold-1/model.ubj is not the file"):
+        Run.load(copy)
+
+
+def test_files_that_do_not_predict_may_change(copy):
+    for name in ("metrics.json", "history.parquet", "test_predictions.parquet"):
+        (copy / name).unlink()
+    (copy / "notes.md").write_text("mine")
+    assert Run.load(copy).model == "xgboost"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.update(format=99), "has format 99, this version reads 3: fit again"),
+        (lambda d: d.pop("format"), "is not what `refinecal fit` wrote"),
+        (lambda d: d.update(files=7), "is not what `refinecal fit` wrote"),
+        (lambda d: d["files"].pop("fold-1/model.ubj"), "fold-1/model.ubj is not the file"),
+        (lambda d: d["files"].update({"schema.json": "0" * 64}), "schema.json is not the file"),
+        (lambda d: d["files"].update({"../table.csv": "0"}), "outside of the run folder"),
+    ],
+)
+def test_a_spoiled_manifest_is_refused(copy, change, message):
+    edited(copy, "manifest.json", change)
+    with pytest.raises(ValueError, match=message):
+        Run.load(copy)
+    (copy / "manifest.json").write_bytes(b"\xff{")
+    with pytest.raises(ValueError, match="manifest.json is not what `refinecal fit` wrote"):
+        Run.load(copy)
+
+
+def test_links_out_of_the_folder_are_refused(copy, another):
+    model = copy / "fold-1" / "model.ubj"
+    model.unlink()
+    model.symlink_to(another / "fold-1" / "model.ubj")
+    write_manifest(copy)
+    with pytest.raises(ValueError, match="'fold-1/model.ubj', which is outside of the run folder"):
+        Run.load(copy)
+
+
 # ---- strangers' folders ------------------------------------------------------------------------------------
 
 
@@ -432,7 +547,8 @@ def test_a_hostile_model_file_runs_nothing(tmp_path, model):
     mark = tmp_path / "ran"
     for content in (pickle.dumps(Hostile(mark)), hostile_npz(mark)):
         file.write_bytes(content)
-        with pytest.raises(ValueError, match="model"):
+        write_manifest(found.path)
+        with pytest.raises(ValueError, match="model.* is not a"):
             Run.load(found.path)
         assert not mark.exists()
     with open(tmp_path / "proof", "wb") as proof:  # that the pickle is a real one
@@ -442,17 +558,19 @@ def test_a_hostile_model_file_runs_nothing(tmp_path, model):
 
 
 def edited(run, name, change):
+    """Change a JSON file; the manifest lists the new one."""
     path = run / name
     found = json.loads(path.read_text())
     change(found)
     path.write_text(json.dumps(found))
+    if name != "manifest.json":
+        write_manifest(run)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.pop("members"), "lacks format, model or members"),
-        (lambda d: d.update(format=99), "has format 99, this version reads 2"),
+        (lambda d: d.pop("members"), "lacks model or members"),
         (lambda d: d.update(model="os.system"), "names the model 'os.system'"),
         (lambda d: d.update(members=[]), "lists no members"),
         (lambda d: d["members"][0].update(known=[0, 7]), "does not fit the 3 classes"),
@@ -465,7 +583,7 @@ def edited(run, name, change):
             lambda d: d["calibrator"]["learned"].update(n_samples_=float("nan")),
             "n_samples_.*finite",
         ),
-        (lambda d: d["members"][0].update(folder="../.."), "outside of the run folder"),
+        (lambda d: d["members"][0].update(folder="../.."), "model.ubj is not the file"),
         (
             lambda d: d["calibrator"].update(kind="Popen"),
             "calibrator that cannot be read",
@@ -486,14 +604,15 @@ def test_a_spoiled_description_is_refused(copy, change, message):
         Run.load(copy)
 
 
-def test_missing_and_broken_files_are_named(copy, tmp_path):
+def test_folders_that_are_no_runs_are_named(copy, tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere is not there"):
         Run.load(tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match="holds no schema.json"):
+    with pytest.raises(FileNotFoundError, match="schema.json is a file, not a folder"):
+        Run.load(copy / "schema.json")
+    with pytest.raises(
+        FileNotFoundError, match="holds no manifest.json.* older version.*fit again"
+    ):
         Run.load(tmp_path)
-    (copy / "schema.json").write_text("{")
-    with pytest.raises(ValueError, match="schema.json is not the JSON"):
-        Run.load(copy)
 
 
 @pytest.mark.parametrize("name", ["classes_", "predict_proba", "_map", "__class__"])

@@ -60,7 +60,7 @@ def predict(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write the class and the calibrated probabilities of each row. No code in RUN is ever run."""
+    """Write the class and the calibrated probabilities of each row. Nothing in RUN is ever unpickled."""
     from refinecal.tabular._drift import NewRows
     from refinecal.tabular._names import shorten
     from refinecal.tabular.files import create_table, open_table

@@ -375,13 +375,15 @@ class Trainer:
             seen = monitor.history and monitor.last_step == step
             self.watcher.step(run, step, monitor.history[-1] if seen else None)
 
-        if found is None:
-            test = None if where[0] is None else self.data.test
-            rows = pairs[where[1]]
-            found = _train(
-                rows, test, self.options, params, where, self.workshop, n_threads, report
-            )
-        self.watcher.finished(run)
+        try:
+            if found is None:
+                test = None if where[0] is None else self.data.test
+                rows = pairs[where[1]]
+                found = _train(
+                    rows, test, self.options, params, where, self.workshop, n_threads, report
+                )
+        finally:
+            self.watcher.finished(run)
         return found
 
 

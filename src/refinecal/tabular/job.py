@@ -20,6 +20,7 @@ from refinecal.tabular.data import Data, Options, prepare
 from refinecal.tabular.files import Source, open_table
 from refinecal.tabular.fitting import Fit, Watcher, fit, plan
 from refinecal.tabular.judgement import Judgement, judge
+from refinecal.tabular.manifest import write_manifest
 from refinecal.tabular.run import (
     HISTORY,
     METRICS,
@@ -147,6 +148,7 @@ def do(
             _write(order, finished, folder)
             if on_written is not None:
                 on_written(finished, folder)
+            write_manifest(folder)
             check_free(order.out, order.overwrite)  # much may have happened meanwhile
             publish(folder, order.out)
         workshop.close()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from refinecal._core.format import number as grouped
-from refinecal.calibrators import AutoCalibrator, TemperatureScaling
+from refinecal.calibrators import AutoCalibrator
 from refinecal.evaluation import Difference, Evaluation, evaluate, paired_difference, row_losses
 from refinecal.tabular.fitting import CHOSEN_BY, TRACKED, Fit, Outcome
 
@@ -287,8 +287,8 @@ def calibrated_by(fit: Fit) -> str:
         how = f"Calibrated by a blend of {listed} (weights by cross-validation)"
         if len(shares) == 1:
             how = f"Calibrated by {shares[0][0]}, which cross-validation chose"
-    elif isinstance(found, TemperatureScaling):
-        how = f"Calibrated by temperature scaling: temperature {1 / max(found.beta_, 1e-9):.3g}"
+    elif hasattr(found, "temperature_"):
+        how = f"Calibrated by temperature scaling: temperature {min(found.temperature_, 1e9):.3g}"
     if len(fit.delivered) == 1:
         return f"{how}."
     if beta is None:

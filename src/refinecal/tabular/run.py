@@ -1,12 +1,12 @@
 """The run folder: a fitted model, its calibrator and its schema, in files that hold no code.
 
 Nothing here is ever unpickled: models are in their frameworks' own formats, arrays in NumPy's and those of
-safetensors, the rest is JSON. Opening a run folder from a stranger cannot run a stranger's code.
+safetensors, the rest is JSON. The manifest reveals damaged files before they are parsed. It is not a
+signature: open run folders only from sources you trust.
 """
 
 from __future__ import annotations  # so that help() shows types by name
 
-import json
 import os
 import shutil
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from refinecal.calibrators.base import Calibrator
 from refinecal.tabular._drift import NewRows
 from refinecal.tabular._names import listed, shorten
 from refinecal.tabular.fitting import Fit
+from refinecal.tabular.manifest import MANIFEST, Manifest
 from refinecal.tabular.models import FILES, MODELS, get_model
 from refinecal.tabular.models._base import TableModel
 from refinecal.tabular.schema import Schema
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-FORMAT = 2  # of the folder
 SCHEMA, CALIBRATOR = "schema.json", "calibrator.json"
 METRICS, REPORT = "metrics.json", "report.html"
 HISTORY, TEST_ROWS = "history.parquet", "test_predictions.parquet"
@@ -82,7 +82,7 @@ class Run:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a run folder; nothing in it is run.
+        """Read a run folder, each file once it is the one that its manifest lists; nothing is unpickled.
 
         Parameters
         ----------
@@ -94,10 +94,13 @@ class Run:
         Run
         """
         path = Path(path)
-        schema = Schema.from_dict(_read_json(path, SCHEMA))
-        found = _read_json(path, CALIBRATOR)
+        manifest = Manifest.load(path)
+        schema = Schema.from_dict(manifest.read_json(SCHEMA))
+        found = manifest.read_json(CALIBRATOR)
         _check_description(found, path, len(schema.classes))
-        members = tuple(_member(path, found["model"], each, schema) for each in found["members"])
+        members = tuple(
+            _member(manifest, found["model"], each, schema) for each in found["members"]
+        )
         k, frequencies = len(schema.classes), np.array(found["frequencies"], dtype=np.float64)
         calibrator = _calibrator(found["calibrator"], path)
         if len(calibrator.classes_) != k:
@@ -160,33 +163,11 @@ class Run:
 # ---- reading -----------------------------------------------------------------------------------------------
 
 
-def _read_json(run: Path, name: str) -> Any:
-    """Return what a JSON file of the run folder holds."""
-    if not run.is_dir():
-        what = "a file, not a folder" if run.exists() else "not there"
-        raise FileNotFoundError(f"the run folder {run} is {what}: pass what `refinecal fit` wrote")
-    try:
-        return json.loads((run / name).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"{run} holds no {name}, so it is not the folder of a finished `refinecal fit`"
-        ) from None
-    except ValueError as error:
-        raise ValueError(
-            f"{run / name} is not the JSON that `refinecal fit` wrote: {error}"
-        ) from None
-
-
 def _check_description(found: Any, path: Path, k: int) -> None:
     """Refuse what no fit of this version has written."""
     where = path / CALIBRATOR
-    if not isinstance(found, dict) or not {"format", "model", "members"} <= set(found):
-        raise ValueError(f"{where} lacks format, model or members: it is not of a finished fit")
-    if found["format"] != FORMAT:
-        raise ValueError(
-            f"{where} has format {found['format']!r}, this version reads {FORMAT}: fit again with "
-            "--overwrite, or use the version of refinecal that wrote it"
-        )
+    if not isinstance(found, dict) or not {"model", "members"} <= set(found):
+        raise ValueError(f"{where} lacks model or members: it is not of a finished fit")
     if "calibrator" not in found or not _is_average(found, k):
         raise ValueError(
             f"{where} lacks a calibrator, frequencies of the {k} classes of {SCHEMA} or a positive beta: it "
@@ -224,18 +205,10 @@ def _is_member(found: Any, k: int) -> bool:
     return len(known) > 1 and known == sorted(set(known)) and known[0] >= 0 and known[-1] < k
 
 
-def _inside(run: Path, name: Any) -> Path:
-    """Return a folder within the run folder; nothing outside is read."""
-    folder = (run / str(name)).resolve()
-    if not folder.is_relative_to(run.resolve()):
-        raise ValueError(f"{run / CALIBRATOR} names {name!r}, which is outside of the run folder")
-    return folder
-
-
-def _member(run: Path, name: str, found: Any, schema: Schema) -> Member:
+def _member(manifest: Manifest, name: str, found: Any, schema: Schema) -> Member:
     """Read one model, and see that it fits its description."""
-    kind, folder = get_model(name), _inside(run, found["folder"])
-    _inside(run, Path(found["folder"]) / kind.file_name)  # which may be a link
+    kind = get_model(name)
+    folder = manifest.verify((Path(found["folder"]) / kind.file_name).as_posix()).parent
     model = kind.load(folder)
     known = np.array(found["known"], dtype=np.int64)
     if len(known) != model.n_classes:
@@ -276,7 +249,6 @@ def write_model(fit: Fit, folder: Path) -> None:
         step = unit.choices["refinement"].step
         members.append({"folder": name, "known": unit.known.tolist(), "step": step})
     found = {
-        "format": FORMAT,
         "model": fit.options.model,
         "calibrator": fit.ensemble.calibrator.to_dict(),
         "frequencies": fit.ensemble.frequencies.tolist(),
@@ -345,18 +317,13 @@ def publish(finished: Path, run: Path) -> None:
 
 def _others(run: Path) -> list[Path]:
     """Return what is in a run folder but was not written by the fit: files, and folders as a whole."""
-    own = {Path(name) for name in (SCHEMA, CALIBRATOR, METRICS, REPORT, HISTORY, TEST_ROWS)}
     try:
-        found = _read_json(run, CALIBRATOR)
-        folders = {
-            _inside(run, each["folder"]).relative_to(run.resolve()) for each in found["members"]
-        }
-        models = {FILES[found["model"]]}
-    except (OSError, ValueError, KeyError, TypeError):  # damaged: what any fit may have written
-        folders = {path.relative_to(run) for path in (run, *run.glob("fold-*")) if path.is_dir()}
-        models = set(FILES.values())
-    own |= {folder / name for folder in folders for name in models}
-    folders.add(Path())
+        own = {Path(name) for name in (MANIFEST, *Manifest.load(run).files)}
+    except (OSError, ValueError):  # damaged or of an older version: what any fit may have written
+        places = [path.relative_to(run) for path in (run, *run.glob("fold-*")) if path.is_dir()]
+        names = (MANIFEST, SCHEMA, CALIBRATOR, METRICS, REPORT, HISTORY, TEST_ROWS)
+        own = {*map(Path, names), *(place / name for place in places for name in FILES.values())}
+    folders = {path.parent for path in own}
     inside = {path.relative_to(run) for each in folders for path in (run / each).glob("*")}
     return sorted(inside - own - folders)
 

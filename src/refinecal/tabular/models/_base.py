@@ -172,12 +172,15 @@ class TableModel(ABC):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read a model that :meth:`save` wrote; nothing in the file is ever run.
+        """Read a model that :meth:`save` wrote; nothing in the file is ever unpickled.
+
+        Only XGBoost, LightGBM and CatBoost themselves check their files. They find most damage but not all,
+        and a crafted file may crash the process: load models only from sources you trust.
 
         Raises
         ------
         ValueError
-            If the file is anything else.
+            If the file cannot be read.
         """
         path = Path(folder) / cls.file_name
         if not path.is_file():

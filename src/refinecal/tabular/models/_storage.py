@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import struct
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,18 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Arrays = dict[str, NDArray[Any]]
-
-WORDS = {b"Z": None, b"T": True, b"F": False}
-NUMBERS: dict[bytes, np.dtype[Any]] = {
-    b"i": np.dtype("i1"),
-    b"U": np.dtype("u1"),
-    b"I": np.dtype(">i2"),
-    b"l": np.dtype(">i4"),
-    b"L": np.dtype(">i8"),
-    b"d": np.dtype(">f4"),
-    b"D": np.dtype(">f8"),
-}
-LENGTH = struct.Struct(">cq")
 
 
 @contextmanager
@@ -42,8 +29,9 @@ def reading(path: Path, what: str) -> Iterator[None]:
     except (OSError, MemoryError):
         raise
     except Exception as error:  # each library has kinds of its own
+        reason = str(error).split("\n", 1)[0]  # XGBoost adds a stack trace
         raise ValueError(
-            f"{path} is not {what}, or it is damaged ({type(error).__name__}: {error}): fit the model "
+            f"{path} is not {what}, or it is damaged ({type(error).__name__}: {reason}): fit the model "
             "again, or get the run folder again from where it came from"
         ) from error
 
@@ -82,83 +70,3 @@ def check(condition: object, complaint: str) -> None:
     """Complain of contents that cannot be right."""
     if not condition:
         raise ValueError(complaint)
-
-
-def read_ubjson(data: bytes) -> Any:
-    """Return what is written in universal binary JSON, an array of numbers of one type as a NumPy array.
-
-    Of all the ways to write a thing, only those of XGBoost are understood, so that XGBoost, which is given
-    the same bytes, cannot understand them in another way.
-
-    >>> read_ubjson(b"{L" + bytes([0] * 7 + [1]) + b"a[$U#L" + bytes([0] * 7 + [3]) + b"xyz}")
-    {'a': array([120, 121, 122], dtype=uint8)}
-    """
-    reader = _Ubjson(data)
-    value = reader.value()
-    check(reader.at == len(data), f"something follows its end at byte {reader.at}")
-    return value
-
-
-class _Ubjson:
-    """The bytes, and how many of them are read."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.at = 0
-
-    def value(self) -> Any:
-        kind = self._take(1)
-        if kind == b"{":
-            return self._object()
-        if kind == b"[":
-            return self._array()
-        if kind == b"S":
-            return self._text()
-        return WORDS[kind] if kind in WORDS else self._numbers(kind, 1)[0].item()
-
-    def _object(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {}
-        while not self._skip(b"}"):
-            name = self._text()
-            if name in fields:
-                raise ValueError(f"field {name!r} is there twice")
-            fields[name] = self.value()
-        return fields
-
-    def _array(self) -> Any:
-        if self._skip(b"$"):
-            kind = self._take(1)
-            check(self._skip(b"#"), "an array of one type has no length")
-            return self._numbers(kind, self._length())
-        if self._skip(b"#"):
-            return [self.value() for _ in range(self._length())]
-        values = []
-        while not self._skip(b"]"):
-            values.append(self.value())
-        return values
-
-    def _text(self) -> str:
-        return self._take(self._length()).decode("utf-8")
-
-    def _numbers(self, kind: bytes, n: int) -> NDArray[Any]:
-        if kind not in NUMBERS:
-            raise ValueError(f"byte {self.at - 1} begins no value")
-        return np.frombuffer(self._take(n * NUMBERS[kind].itemsize), NUMBERS[kind])
-
-    def _length(self) -> int:
-        mark, length = LENGTH.unpack(self._take(LENGTH.size))
-        if mark != b"L" or length < 0:
-            raise ValueError(f"byte {self.at - LENGTH.size} begins no length")
-        return int(length)
-
-    def _take(self, n: int) -> bytes:
-        taken = self.data[self.at : self.at + n]
-        if len(taken) != n:
-            raise ValueError("its end is missing")
-        self.at += n
-        return taken
-
-    def _skip(self, mark: bytes) -> bool:
-        found = self.data.startswith(mark, self.at)
-        self.at += found
-        return found

@@ -23,11 +23,7 @@ with needs_extra("catboost", package="catboost"):
 
 
 class CatBoostModel(TableModel):
-    """Boosted symmetric trees of CatBoost; a step is a tree, saved in CatBoost's binary format.
-
-    That format is checked by CatBoost alone, which finds most damage but not all: a file that is made to do
-    harm may end the process, so load models only from those whom you trust.
-    """
+    """Boosted symmetric trees of CatBoost; a step is a tree, saved in CatBoost's binary format."""
 
     name = "catboost"
     extra = "catboost"

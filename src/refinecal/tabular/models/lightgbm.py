@@ -14,7 +14,6 @@ from refinecal._core.errors import needs_extra
 from refinecal.tabular.models import FILES
 from refinecal.tabular.models._base import Job, TableModel
 from refinecal.tabular.models._inputs import category_mask, to_matrix
-from refinecal.tabular.models._native import check_lightgbm
 from refinecal.tabular.models._storage import reading
 
 if TYPE_CHECKING:
@@ -71,9 +70,7 @@ class LightGBMModel(TableModel):
     @classmethod
     def _load(cls, path: Path) -> Self:
         with reading(path, "a LightGBM model"):
-            # LightGBM trusts what it reads, and prints its complaints.
-            text = check_lightgbm(path.read_text(encoding="ascii"))
-            return cls(lgb.Booster(model_str=text))
+            return cls(lgb.Booster(model_str=path.read_text(encoding="ascii")))
 
 
 def _params(job: Job) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,7 +13,6 @@ from refinecal._core.errors import needs_extra
 from refinecal.tabular.models import FILES
 from refinecal.tabular.models._base import Job, TableModel, Weights
 from refinecal.tabular.models._inputs import category_mask, to_matrix
-from refinecal.tabular.models._native import check_xgboost
 from refinecal.tabular.models._storage import reading
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ class XGBoostModel(TableModel):
     @classmethod
     def _load(cls, path: Path) -> Self:
         with reading(path, "an XGBoost model"):
-            data = path.read_bytes()
-            n_classes = check_xgboost(data)
-            return cls(xgb.Booster(model_file=bytearray(data)), n_classes)
+            booster = xgb.Booster(model_file=bytearray(path.read_bytes()))
+            own = json.loads(booster.save_config())["learner"]["learner_model_param"]
+            return cls(booster, int(own["num_class"]) or 2)  # 0 stands for two classes
 
 
 def _params(job: Job) -> dict[str, Any]:
