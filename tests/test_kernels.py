@@ -13,8 +13,7 @@ import torch
 from numba.core.dispatcher import Dispatcher
 
 import refinecal
-from refinecal._core.arrays import NOTHING
-from refinecal._core.sample import Sample
+from refinecal._core.sample import NOTHING, Sample
 from refinecal._kernels import temperature
 from refinecal.temperature import reference
 from refinecal.temperature.fit import fit_temperature

@@ -13,7 +13,7 @@ from sklearn import metrics as sk
 from strategies import drawn, predictions
 
 import refinecal as rc
-from refinecal.metrics._shared import read
+from refinecal.metrics.events import read
 
 FUNCTIONS = ("log_loss", "brier_score", "spherical_loss", "accuracy", "error_rate", "auroc")
 ERRORS = ("ece", "mce", "overconfidence", "underconfidence")

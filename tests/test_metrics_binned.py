@@ -123,7 +123,7 @@ def test_ece_of_right_probabilities_is_small_and_of_wrong_ones_is_not():
         ({"n_bins": 2.5}, r"n_bins is 2\.5"),
         (
             {"strategy": "quantiles"},
-            r"strategy is 'quantiles': it must be one of 'uniform', or 'quantile'",
+            r"strategy is 'quantiles': it must be one of 'uniform', 'quantile'",
         ),
         ({"kind": "toplabel"}, r"kind is 'toplabel': it must be one of .*'top-label'"),
         ({"kind": "binary"}, r"kind is 'binary', but there are 3 classes"),

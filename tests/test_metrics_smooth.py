@@ -12,8 +12,8 @@ from scipy.special import ndtr, softmax
 from strategies import drawn
 
 import refinecal as rc
-from refinecal.metrics._shared import Event
 from refinecal.metrics._smooth import smooth_curve, smooth_ece_of
+from refinecal.metrics.events import Event
 from refinecal.metrics.smoothing import CELLS, FINEST, Masses, Smoothed, fixed_point
 
 smooth_ece = rc.metrics.smooth_ece

@@ -1,7 +1,6 @@
 """The search by itself: on functions whose minimum is known, and the same with whoever reads the data."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -304,7 +303,7 @@ def readers_of(sample, monkeypatch):
     yield "twin", TwinReader(sample)
     for threads in (1, 2, 3, 16):
         yield f"kernel, {threads} threads", KernelReader.of(sample, threads)
-    yield "torch", TorchReader.of(replace(sample, logits=torch.from_numpy(sample.logits)))
+    yield "torch", TorchReader.of(sample.replace(logits=torch.from_numpy(sample.logits)))
 
 
 def any_sample(n, k, dtype, weighted, soft):
@@ -340,7 +339,7 @@ def test_all_readers_find_the_same_at_the_ends(sample):
     sample = Sample(*sample)
     exact = Exact(sample.labels, sample.logits)
     best = exact.loss(exact.beta())
-    tensors = TorchReader.of(replace(sample, logits=torch.from_numpy(sample.logits)))
+    tensors = TorchReader.of(sample.replace(logits=torch.from_numpy(sample.logits)))
     for reader in (TwinReader(sample), KernelReader.of(sample), tensors):
         found = solve(reader)
         assert found.converged

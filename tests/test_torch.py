@@ -8,14 +8,13 @@ import refinecal as rc
 from refinecal._core import arrays, checks, sample
 from refinecal._core.devices import check_device_sample
 from refinecal._core.sample import Sample, on_cpu
-from refinecal.temperature import readers
 from refinecal.temperature.torch import TorchReader
 
 
 @pytest.fixture
 def as_device(monkeypatch):
     """Treat every tensor as if it lived on another device."""
-    for module in (checks, readers, sample):
+    for module in (checks, sample):
         monkeypatch.setattr(module, "is_on_device", arrays.is_torch)
 
 

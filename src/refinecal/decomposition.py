@@ -10,16 +10,14 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._core.checks import HARD, check_sample, check_scores, is_hard
+from refinecal._core.checks import check_sample, check_scores
 from refinecal._core.errors import check_keywords, warn
 from refinecal._core.sample import Sample, on_cpu
 from refinecal._core.threads import check_threads
 from refinecal.calibrators import Calibrator
-from refinecal.calibrators.temperature import TemperatureScaling
-from refinecal.calibrators.user import UserCalibrator, as_calibrator
+from refinecal.calibrators.registry import UserCalibrator, as_calibrator
 from refinecal.losses import LogLoss, ProperLoss, get_loss
-from refinecal.resampling import folds, leave_one_out, losses_at, row_losses
-from refinecal.temperature.fit import risk_of
+from refinecal.resampling import folds, leave_one_out, losses_at
 from refinecal.temperature.search import MAX_BETA
 
 __all__ = ["Decomposition", "calibration_error", "decompose", "refinement_error"]
@@ -216,16 +214,18 @@ def decompose(
     >>> round(d.irreducible, 6), round(d.grouping, 6)  # 2 (0.09 + 0.21) / 2, and 2 * 0.1**2
     (0.3, 0.02)
     """
-    threads = check_threads(n_threads)
+    threads = None if n_threads is None else check_threads(n_threads)
     loss = get_loss(loss)
-    sample = check_sample(y_true, probs, logits, sample_weight, classes, devices=True)
+    sample = check_sample(
+        y_true, probs, logits, sample_weight, classes, devices=True, threads=threads
+    )
     fitted = as_calibrator(calibrator)
     check_cv(cv, groups, fitted)
     truth = None if true_probs is None else _check_truth(true_probs, sample)
     found = decompose_sample(sample, fitted, loss, cv, groups, threads)
     if truth is None:
         return found
-    best = replace(on_cpu(sample), logits=truth)
+    best = on_cpu(sample).replace(logits=truth)
     return replace(found, irreducible=best.mean(losses_at(best, 1.0, loss)))
 
 
@@ -246,33 +246,26 @@ def decompose_sample(
     loss: ProperLoss,
     cv: Any = None,
     groups: Any = None,
-    threads: int = 1,
+    threads: int | None = None,
     start: float = 1.0,
     uncertainty: float | None = None,
 ) -> Decomposition:
     """Decompose the loss of checked data, fitting the given calibrator; beta is sought from ``start``."""
     if uncertainty is None:
         uncertainty = float(loss.entropy(sample.frequencies))
-    logarithmic = type(loss) is LogLoss
-    if (
-        logarithmic and isinstance(fitted, TemperatureScaling) and cv is None
-    ):  # the usual, and fastest
-        risk = fitted._learn_with_risk(sample, threads, start)
-        refinement = min(fitted.loss_, risk)
-        return Decomposition(risk, refinement, uncertainty, fitted, loss.name, sample.n, sample.k)
-    sample = on_cpu(sample)
-    risk = risk_of(sample, threads) if logarithmic else sample.mean(losses_at(sample, 1.0, loss))
-    if math.isinf(risk) and not isinstance(fitted, TemperatureScaling):  # which warns by itself
-        warn(
-            "the log loss is infinite: a label has probability 0; the calibrator may still correct it."
-            + (f" {HARD}" if is_hard(sample.logits) else "")
-        )
-    fitted._fit_sample(sample, threads, start)
-    if cv is None:
-        refinement = min(_in_sample(fitted, sample, loss), risk)
-    elif isinstance(cv, str):
-        refinement = leave_one_out(sample, fitted.beta_, loss)  # type: ignore[attr-defined]
+    if type(loss) is LogLoss:
+        risk = fitted._fit_with_risk(sample, threads, start)
     else:
+        sample = on_cpu(sample)
+        risk = sample.mean(losses_at(sample, 1.0, loss, threads))
+        fitted._warn_if_infinite(risk, sample)
+        fitted._fit_sample(sample, threads, start)
+    if cv is None:
+        refinement = min(fitted._loss_in_sample(sample, loss, threads), risk)
+    elif isinstance(cv, str):
+        refinement = leave_one_out(on_cpu(sample), fitted.beta_, loss)  # type: ignore[attr-defined]
+    else:
+        sample = on_cpu(sample)
         refinement = _out_of_fold(fitted, sample, loss, folds(sample, cv, groups), threads)
     if math.isinf(refinement) and not math.isinf(risk):
         warn("the refinement is infinite: out of fold, the calibrator gives a label probability 0")
@@ -350,26 +343,14 @@ def check_cv(cv: Any, groups: Any, calibrator: Calibrator) -> None:
         raise ValueError(
             f"cv is {cv!r}: the only name is 'loo'; else pass a number of folds or a splitter"
         )
-    if not isinstance(calibrator, TemperatureScaling):
+    if not calibrator.leaves_one_out:
         raise ValueError(
             "cv='loo' is for temperature scaling: pass a number of folds, such as cv=10"
         )
 
 
-def _in_sample(calibrator: Calibrator, sample: Sample, loss: ProperLoss) -> float:
-    """Return the mean loss on the rows that it was fitted on.
-
-    For temperature that is the minimum over beta, without the smoothing that new data needs.
-    """
-    if not isinstance(calibrator, TemperatureScaling):
-        return sample.mean(_losses(calibrator, sample, loss))
-    if type(loss) is LogLoss:
-        return calibrator.loss_
-    return sample.mean(losses_at(sample, calibrator.beta_, loss))
-
-
 def _out_of_fold(
-    calibrator: Calibrator, sample: Sample, loss: ProperLoss, pairs: Any, threads: int
+    calibrator: Calibrator, sample: Sample, loss: ProperLoss, pairs: Any, threads: int | None
 ) -> float:
     calibrator._warn_if_light(sample)
     values = np.empty(sample.n)
@@ -378,10 +359,5 @@ def _out_of_fold(
         if not rows.total > 0:
             raise ValueError("a fold leaves no row of positive weight to fit on: use fewer folds")
         fitted = deepcopy(calibrator)._fit_sample(rows, threads)
-        values[test] = _losses(fitted, sample.take(test), loss)
+        values[test] = fitted._losses(sample.take(test), loss)
     return sample.mean(values)
-
-
-def _losses(calibrator: Calibrator, sample: Sample, loss: ProperLoss) -> NDArray[np.float64]:
-    """Return the loss of each row after calibration, smoothing included."""
-    return row_losses(sample, loss, lambda logits, rows: calibrator._log_proba(logits))

@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from refinecal._core.errors import check_keywords, warn
-from refinecal.calibrators.user import UserCalibrator
+from refinecal.calibrators.registry import UserCalibrator
 from refinecal.integrations.sklearn import is_iterative, train
 from refinecal.integrations.sklearn import refit as train_again
 from refinecal.stopping import RefinementMonitor

@@ -3,17 +3,18 @@
 import math
 import numbers
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal import _kernels
 from refinecal._core.arrays import to_numpy
 from refinecal._core.errors import warn
-from refinecal._core.sample import Sample
+from refinecal._core.sample import Sample, parts, readonly
 from refinecal._core.softmax import log_softmax, scaled
-from refinecal.losses import LogLoss, ProperLoss
+from refinecal._core.threads import map_threads
+from refinecal.losses import BrierLoss, LogLoss, ProperLoss
 from refinecal.temperature import reference
 from refinecal.temperature.fit import fit_sample
 from refinecal.temperature.readers import KernelReader
@@ -21,6 +22,8 @@ from refinecal.temperature.search import MAX_BETA
 
 Floats = NDArray[np.float64]
 LARGE_CHANGE = 0.1  # change of beta, beside itself and 1 / logit, up to which the model is trusted
+SMALL_BETA = 1e-30  # the compiled loops multiply -inf by beta
+COMPILED = (BrierLoss, LogLoss)  # by the loops of _kernels.rows
 SMALL_CHANGE = 0.02  # relative: the first term left out of the series is below 0.02**5
 
 
@@ -62,7 +65,7 @@ def leave_one_out(sample: Sample, beta: float, loss: ProperLoss) -> float:
 def _without_copy(sample: Sample, row: int) -> Sample:
     weights = np.ones(sample.n) if sample.weights is None else sample.weights.copy()
     weights[row] = max(weights[row] - 1, 0)
-    return replace(sample, weights=weights)
+    return sample.replace(weights=weights)
 
 
 def _derivatives(sample: Sample, beta: float) -> Sequence[Floats]:
@@ -89,10 +92,26 @@ def _betas_without(sample: Sample, beta: float, derivatives: Sequence[Floats]) -
     return np.asarray(np.where(others_endless, 0.0, betas))
 
 
-def losses_at(sample: Sample, beta: float | Floats, loss: ProperLoss) -> Floats:
+def losses_at(
+    sample: Sample, beta: float | Floats, loss: ProperLoss, threads: int | None = 1
+) -> Floats:
     """Return the loss of each row after scaling its logits by beta (one, or one each)."""
+    is_plain = sample.soft is None and np.ndim(beta) == 0 and beta > SMALL_BETA
+    if type(loss) in COMPILED and is_plain:
+        return _compiled_losses(sample, float(beta), type(loss) is LogLoss, threads)
     betas = np.broadcast_to(np.asarray(beta), sample.n)
     return row_losses(sample, loss, lambda logits, rows: log_softmax(scaled(logits, betas[rows])))
+
+
+def _compiled_losses(sample: Sample, beta: float, is_log: bool, threads: int | None) -> Floats:
+    found = np.empty(sample.n)
+    logits, labels = readonly(sample.logits.astype(np.float64, copy=False)), readonly(sample.labels)
+
+    def fill(rows: slice) -> None:
+        _kernels.rows.row_losses(logits[rows], labels[rows], beta, is_log, found[rows])
+
+    map_threads(fill, parts(sample.n), logits.size, threads)
+    return found
 
 
 def row_losses(

@@ -6,23 +6,22 @@ import math
 import numbers
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from refinecal._core.arrays import to_floats
-from refinecal._core.checks import check_sample, look_like_probabilities
+from refinecal._core.checks import KnownLabels, check_sample
 from refinecal._core.errors import check_keywords, fail_choice, needs_extra, warn
 from refinecal._core.format import fixed, shortened
 from refinecal._core.sample import Sample, on_cpu
 from refinecal._core.threads import check_threads
 from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
-from refinecal.calibrators.temperature import TemperatureScaling
-from refinecal.calibrators.user import as_calibrator
+from refinecal.calibrators.registry import as_calibrator
 from refinecal.decomposition import check_cv, decompose_sample
 from refinecal.losses import ProperLoss, get_loss
 from refinecal.metrics import Metric, Step, get_metrics, is_built_in, value_of
@@ -191,22 +190,20 @@ class RefinementMonitor:
             Whether ``metric`` is better than at every step before.
         """
         step = self._check_step(step)
-        sample = None
-        if probs is None and sample_weight is None and self.classes is None:
-            sample = self._known.sample(y_val, logits)
         try:
-            if sample is None:
-                sample = check_sample(
-                    y_val,
-                    probs,
-                    logits,
-                    sample_weight,
-                    self.classes,
-                    "y_val",
-                    devices=True,
-                    strict=True,
-                    quiet=bool(self.history),
-                )
+            sample = check_sample(
+                y_val,
+                probs,
+                logits,
+                sample_weight,
+                self.classes,
+                "y_val",
+                devices=True,
+                strict=True,
+                quiet=bool(self.history),
+                known=self._known,
+                threads=self._threads,
+            )
         except ValueError:
             if not _has_diverged(probs if logits is None else logits):
                 raise
@@ -219,7 +216,7 @@ class RefinementMonitor:
             None,
             self._threads,
             self._start,
-            self._known.uncertainty(sample, self.loss),
+            self._known.uncertainty(sample, self.loss.entropy),
         )
         seen = Step(y_val, sample, parts, self._start)
         record: Record = {"step": step}
@@ -255,9 +252,7 @@ class RefinementMonitor:
         return chosen
 
     def _new_calibrator(self) -> Calibrator:
-        if type(self.family) is TemperatureScaling:  # at every step: deepcopy takes its time
-            return TemperatureScaling(self.family.laplace)
-        return deepcopy(self.family)
+        return self.family._unfitted()
 
     def _check_step(self, step: Any) -> int:
         last = self.last_step
@@ -583,8 +578,8 @@ class DeferredCalibrator:
 
     def __init__(self, calibrator: Calibrator, sample: Sample, threads: int) -> None:
         own = on_cpu(sample)
-        self._sample: Sample | None = replace(
-            own, logits=own.logits.copy(), labels=own.labels.copy()
+        self._sample: Sample | None = own.replace(
+            logits=own.logits.copy(), labels=own.labels.copy()
         )
         self._calibrator = deepcopy(calibrator)
         self._threads = threads
@@ -595,40 +590,3 @@ class DeferredCalibrator:
             self._calibrator._fit_sample(self._sample, self._threads)
             self._sample = None
         return self._calibrator
-
-
-class KnownLabels:
-    """The labels of the last step without weights, and what was found out about them."""
-
-    def __init__(self) -> None:
-        self._labels: NDArray[np.int64] = np.empty(0, np.int64)  # a copy, which nobody changes
-        self._k = 0
-        self._uncertainty = math.nan
-
-    def sample(self, y_val: Any, logits: Any) -> Sample | None:
-        """Return plain arrays with these labels as a sample; ``None`` if they have to be checked."""
-        if type(y_val) is not np.ndarray or type(logits) is not np.ndarray:
-            return None
-        same = y_val.dtype == np.int64 and np.array_equal(y_val, self._labels)
-        if not same or logits.dtype.char not in "fd" or len(logits) != len(y_val):
-            return None
-        if not np.isfinite(logits.sum()):  # whatever it is, somebody should look at it
-            return None
-        if logits.ndim == 1 and self._k == 2:
-            columns = np.zeros((len(logits), 2), logits.dtype)
-            columns[:, 1] = logits
-            return Sample(self._labels, columns)
-        fits = logits.shape[1:] == (self._k,) and not look_like_probabilities(logits)
-        return Sample(self._labels, np.ascontiguousarray(logits)) if fits else None
-
-    def uncertainty(self, sample: Sample, loss: ProperLoss) -> float:
-        """Return the uncertainty of a sample, computed anew only if its labels are others."""
-        if sample.weights is not None or sample.soft is not None:
-            return float(loss.entropy(sample.frequencies))
-        labels = sample.labels
-        if sample.k != self._k or not (
-            labels is self._labels or np.array_equal(labels, self._labels)
-        ):
-            self._labels, self._k = labels.copy(), sample.k
-            self._uncertainty = float(loss.entropy(sample.frequencies))
-        return self._uncertainty

@@ -656,10 +656,10 @@ def test_the_demo_does_the_whole_job(tmp_path):
 
 
 def test_every_calibrator_of_the_package_can_be_named():
-    from refinecal.calibrators import _registry
-    from refinecal.calibrators._registry import KINDS
+    from refinecal.calibrators import registry
+    from refinecal.calibrators.registry import KINDS
     from refinecal.cli.fit import ALIASES, BINARY, CALIBRATORS, WRAPPED
 
-    assert set(ALIASES) == set(_registry.ALIASES)
+    assert set(ALIASES) == set(registry.ALIASES)
     assert set(CALIBRATORS) == set(KINDS) - {"one-vs-rest", "one-vs-one", "laplace"}
     assert {name[:-4] for name in WRAPPED} == set(BINARY)

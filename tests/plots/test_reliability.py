@@ -17,7 +17,6 @@ from strategies import drawn, predictions
 
 import refinecal as rc
 from refinecal.plots import ReliabilityDisplay, draw_classes, reliability_curve
-from refinecal.plots._bins import equal_mass
 
 ARRAYS = ("mean_score", "share", "weight", "low", "high", "histogram")
 STRATEGIES = ["quantile", "uniform"]
@@ -84,25 +83,6 @@ def test_right_scores_stay_in_the_band_nine_times_out_of_ten():
         found = reliability_curve(rng.random(3000) < probs, probs)
         inside.append((found.low <= found.share) & (found.share <= found.high))
     assert 0.89 < np.mean(inside) < 0.96  # counts are whole numbers, so a little more than 90 %
-
-
-@given(
-    st.lists(st.integers(0, 8), min_size=1, max_size=40),
-    st.integers(1, 12),
-    st.integers(0, 2**32),
-)
-def test_bins_of_equal_mass_never_split_equal_scores(scores, n_bins, seed):
-    scores = np.array(scores) / 8
-    weights = np.random.default_rng(seed).integers(1, 4, len(scores)).astype(float)
-    number = equal_mass(scores, weights, n_bins)
-    assert (number >= 0).all()
-    assert (number < n_bins).all()
-    for one, its in zip(scores, number, strict=True):
-        assert set(number[scores == one]) == {its}
-        assert (number[scores > one] >= its).all()
-        below, same = weights[scores < one].sum(), weights[scores == one].sum()
-        middle = (below + same / 2) / weights.sum()  # of the mass of this score
-        assert its / n_bins < middle <= (its + 1) / n_bins
 
 
 def test_without_ties_bins_hold_equally_many_rows():

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from benchmarks.calibrators.contestants import OURS, Method, Part, Predict
-from refinecal.calibrators._registry import KINDS, make_calibrator
+from refinecal.calibrators.registry import KINDS, make_calibrator
 
 WRAPPERS = ("one-vs-rest", "one-vs-one", "laplace")
 

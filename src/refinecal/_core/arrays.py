@@ -7,8 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-NOTHING = np.empty(0)
-NOTHING.flags.writeable = False
 
 
 def is_torch(array: Any) -> bool:
@@ -78,6 +76,8 @@ def _refuse_other_things(array: Any, name: str) -> None:
 
 def to_numpy(array: Any, name: str) -> Array:
     """Return any array-like as NumPy, without a copy where memory can be shared."""
+    if type(array) is np.ndarray and array.dtype.kind in "biuf":
+        return array
     _refuse_other_things(array, name)
     if is_torch(array):
         array = array.detach().resolve_conj().resolve_neg()
@@ -143,12 +143,3 @@ def _not_numbers(name: str, found: str) -> str:
         f"{name} must hold real numbers, found {found}. If labels got there by mistake: metrics take the "
         "labels first, then the predictions; calibrators the other way round."
     )
-
-
-def readonly(array: Array) -> Array:
-    """Return a view that cannot be written to: one compiled loop then serves writable arrays too."""
-    if not array.flags.writeable:
-        return array
-    view = array.view()
-    view.flags.writeable = False
-    return view

@@ -4,6 +4,9 @@ Inside the package there are then only ``labels`` in 0..k-1 and ``logits`` of sh
 float64 and C-contiguous. Probabilities enter as their logarithms, so 0 becomes -inf, which is legal.
 """
 
+from __future__ import annotations
+
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +24,7 @@ from refinecal._core.arrays import (
     to_numpy,
 )
 from refinecal._core.errors import warn
-from refinecal._core.sample import Sample, row_slices
+from refinecal._core.sample import MARGIN, Sample, log_probs, row_slices, sum_rows
 
 
 def check_sample(
@@ -35,12 +38,17 @@ def check_sample(
     for_logits: str = "pass logits=",
     strict: bool = False,
     quiet: bool = False,
+    known: KnownLabels | None = None,
+    likeliest: bool = False,
+    threads: int | None = None,
 ) -> Sample:
     """Return the arguments of a public call as a ``Sample``, or say what is wrong with which of them.
 
-    With ``devices``, torch tensors on another device than the CPU stay where they are; ``for_logits`` is
-    the cure for those who have logits. With ``strict``, logits that look like probabilities are refused.
-    With ``quiet``, doubts about labels are not repeated.
+    Labels that are ``known`` are not looked at again. Probabilities are read once: with ``likeliest``, the
+    likeliest class of each row is found while they are looked at. With ``devices``, torch tensors on another
+    device than the CPU stay where they are; ``for_logits`` is the cure for those who have logits. With
+    ``strict``, logits that look like probabilities are refused. With ``quiet``, doubts about labels are not
+    repeated.
     """
     if (probs is None) == (logits is None):
         found = "neither" if probs is None else "both"
@@ -48,6 +56,12 @@ def check_sample(
             f"pass either probs or logits=, found {found}: probabilities are rows that sum to 1, "
             "logits are log-probabilities up to a constant, such as a network's last layer"
         )
+    if probs is None and sample_weight is None and classes is None:
+        sample = None if known is None else known.sample(y_true, logits)
+        sample = sample or _check_plain(y_true, logits, y_name, strict, quiet)
+        if sample is not None:
+            sample.threads = threads
+            return sample
     name = "logits" if probs is None else "probs"
     given = logits if probs is None else probs
     if devices and is_on_device(given):
@@ -55,30 +69,102 @@ def check_sample(
 
         return check_device_sample(y_true, given, name, sample_weight, classes, y_name, quiet)
     try:
-        scores, columns = check_scores(given, name, for_logits), column_names(given)
+        scores, tolerance = _check_shape(given, name)
+        sums = None
+        if name == "logits":
+            scores = _check_logits(scores)
+        elif not likeliest or scores.ndim == 1:
+            sums = _check_probs(scores, name, tolerance, for_logits, threads)
     except ValueError:
-        rows = to_numpy(y_true, y_name)
-        if rows.ndim == 2:  # of which several columns may hold, so that predictions sum to anything
-            listed = to_numpy(given, name).ndim == 3
-            _refuse_multilabel(to_floats(rows, y_name), y_name, name, listed)
+        _refuse_multilabel_rows(y_true, y_name, given, name)  # whose predictions sum to anything
         raise
-    n, k = scores.shape
+    n, k = scores.shape if scores.ndim == 2 else (len(scores), 2)
+    columns = column_names(given)
     labels, soft, names = check_labels(y_true, n, k, classes, y_name, name, columns, quiet)
-    swapped = soft is not None and name == "probs" and np.ndim(given) == 1
-    if swapped and np.isin(to_floats(given, name), (0, 1)).all():
-        raise ValueError(
-            f"{name} holds only 0 and 1, and {y_name} holds probabilities: are the two swapped?"
-        )
+    weights = check_weights(sample_weight, n, name)
     if name == "logits":
-        if (
-            strict and look_like_probabilities(scores) and np.ptp(scores) > 0.01
-        ):  # not at the very start
-            raise ValueError(PROBABILITIES_AS_LOGITS)
-        if not strict:
-            warn_if_probabilities(scores)
+        doubt_logits(scores, strict)
         if soft is None and names is None and not quiet:
             warn_if_features(labels, scores, y_name)
-    return Sample(labels, scores, check_weights(sample_weight, n, name), soft, names, columns)
+        return Sample(labels, scores, weights, soft, names, columns, threads=threads)
+    if soft is not None and np.ndim(given) == 1:
+        _refuse_swapped(scores, name, y_name)
+    sample = Sample(labels, None, weights, soft, names, columns, scores, threads)
+    if sums is not None:
+        sample.row_sums = sums
+    elif scores.ndim == 2 and not sample.find_likeliest(tolerance):
+        _refuse_probs(scores, name, tolerance, for_logits)
+    return sample
+
+
+# ---- short ways ------------------------------------------------------------------------------------------
+
+
+def plain_sample(labels: Any, logits: Any) -> Sample | None:
+    """Return arrays that compiled loops take as they are, and find what is wrong with them; else ``None``."""
+    if type(logits) is not np.ndarray or type(labels) is not np.ndarray:
+        return None
+    dtype = logits.dtype
+    if logits.ndim != 2 or dtype.char not in "fd" or not dtype.isnative:
+        return None
+    if labels.dtype.kind not in "iu" or logits.shape[1] < 2 or not logits.flags.c_contiguous:
+        return None
+    if labels.shape != logits.shape[:1] or not labels.size:
+        return None
+    return Sample(labels.astype(np.int64, copy=False), logits)
+
+
+def _check_plain(labels: Any, logits: Any, y_name: str, strict: bool, quiet: bool) -> Sample | None:
+    """Return plain arrays, checked; ``None`` if they are anything else."""
+    sample = plain_sample(labels, logits)
+    if sample is not None:
+        _check_logits(logits)
+        _check_range(labels, sample.k, y_name, "logits")
+        doubt_logits(logits, strict)
+        if not quiet:
+            warn_if_features(sample.labels, logits, y_name)
+    return sample
+
+
+class KnownLabels:
+    """The labels of the last step of a training, which are the same at most steps: checked once.
+
+    Only labels without weights, and what was found out about them.
+    """
+
+    def __init__(self) -> None:
+        self._labels: NDArray[np.int64] = np.empty(0, np.int64)  # a copy, which nobody changes
+        self._k = 0
+        self._uncertainty = math.nan
+
+    def sample(self, y_val: Any, logits: Any) -> Sample | None:
+        """Return plain arrays with these labels as a sample; ``None`` if they have to be checked."""
+        if type(y_val) is not np.ndarray or type(logits) is not np.ndarray:
+            return None
+        same = y_val.dtype == np.int64 and np.array_equal(y_val, self._labels)
+        is_plain = logits.dtype.char in "fd" and logits.dtype.isnative
+        if not same or not is_plain or len(logits) != len(y_val):
+            return None
+        if not np.isfinite(logits.sum()):  # whatever it is, somebody should look at it
+            return None
+        if logits.ndim == 1 and self._k == 2:
+            columns = np.zeros((len(logits), 2), logits.dtype)
+            columns[:, 1] = logits
+            return Sample(self._labels, columns)
+        fits = logits.shape[1:] == (self._k,) and not look_like_probabilities(logits)
+        return Sample(self._labels, np.ascontiguousarray(logits)) if fits else None
+
+    def uncertainty(self, sample: Sample, entropy: Callable[[Array], Any]) -> float:
+        """Return the entropy of the class frequencies, computed anew only if labels are others."""
+        if sample.weights is not None or sample.soft is not None:
+            return float(entropy(sample.frequencies))
+        labels = sample.labels
+        if sample.k != self._k or not (
+            labels is self._labels or np.array_equal(labels, self._labels)
+        ):
+            self._labels, self._k = labels.copy(), sample.k
+            self._uncertainty = float(entropy(sample.frequencies))
+        return self._uncertainty
 
 
 # ---- probabilities and logits ----------------------------------------------------------------------------
@@ -86,6 +172,15 @@ def check_sample(
 
 def check_scores(given: Any, name: str, for_logits: str = "pass logits=") -> Array:
     """Return probabilities, or logits if they are called so, as checked (n, k) logits."""
+    scores, tolerance = _check_shape(given, name)
+    if name == "logits":
+        return _check_logits(scores)
+    _check_probs(scores, name, tolerance, for_logits, None)
+    return log_probs(scores)
+
+
+def _check_shape(given: Any, name: str) -> tuple[Array, float]:
+    """Return floats (n, k) or (n,), and how far from 1 the sum of a row of probabilities may be."""
     half = getattr(getattr(given, "dtype", None), "itemsize", None) == 2
     scores = to_floats(given, name)
     if scores.ndim == 2 and scores.shape[1] == 1:
@@ -97,29 +192,36 @@ def check_scores(given: Any, name: str, for_logits: str = "pass logits=") -> Arr
         )
     if scores.size == 0:
         raise ValueError(f"{name} is empty (shape {scores.shape}): it needs at least one row")
-    if name == "logits":
-        return _check_logits(scores)
-    return _logs_of_probs(scores, name, 1e-2 if half else 1e-3, for_logits)
+    return scores, 1e-2 if half else 1e-3
 
 
-def _logs_of_probs(probs: Array, name: str, tolerance: float, for_logits: str) -> Array:
+def _check_probs(
+    probs: Array, name: str, tolerance: float, for_logits: str, threads: int | None
+) -> NDArray[np.float64] | None:
+    """Return the sums of the rows of probabilities (n, k), or say what is wrong with them."""
+    if probs.ndim == 1:
+        legal, sums = bool(probs.min() >= 0 and probs.max() <= 1 + MARGIN), None
+    else:
+        legal, sums = sum_rows(probs, tolerance, threads)
+    if not legal:
+        _refuse_probs(probs, name, tolerance, for_logits)
+    return sums
+
+
+def _refuse_probs(probs: Array, name: str, tolerance: float, for_logits: str) -> None:
+    """Say what is wrong with probabilities."""
     _refuse(probs, np.isnan, name, "is NaN: drop the rows whose prediction is missing")
-    margin = 1e-6  # float32 softmax may round a little past 1
     first = "predictions first, then labels" if "fit" in for_logits else "labels first"
     order = "the true labels as y_true" if name == "true_probs" else first
     _refuse(
         probs,
-        lambda p: (p < 0) | (p > 1 + margin),
+        lambda p: (p < 0) | (p > 1 + MARGIN),
         name,
         f"is not a probability: these must lie in 0..1. If they are logits or log-odds, {for_logits}; "
         "if they are labels or features, pass model.predict_proba(X), not model.predict(X) or X, and "
         f"{order}.",
     )
-    if probs.ndim == 1:
-        with np.errstate(divide="ignore"):
-            return np.stack([np.log1p(-np.minimum(probs, 1)), np.log(probs)], axis=1)
-    logs = np.empty(probs.shape, probs.dtype)
-    for rows in row_slices(*probs.shape):
+    for rows in row_slices(*probs.shape) if probs.ndim == 2 else ():
         sums = probs[rows].sum(axis=1, dtype=np.float64)
         bad = np.flatnonzero(np.abs(sums - 1) > tolerance)
         if bad.size:
@@ -127,9 +229,6 @@ def _logs_of_probs(probs: Array, name: str, tolerance: float, for_logits: str) -
                 f"{name}[{rows.start + bad[0]}] sums to {sums[bad[0]]:.6g}: each row must sum to 1. "
                 f"If these are logits, {for_logits}; if they are scores, divide each row by its sum."
             )
-        with np.errstate(divide="ignore"):
-            np.log(probs[rows], out=logs[rows])
-    return logs
 
 
 def _check_logits(logits: Array) -> Array:
@@ -265,9 +364,9 @@ def _check_range(labels: Array, k: int, name: str, scores_name: str) -> NDArray[
         raise TypeError(
             f"{name} holds {labels.dtype}: labels must be integers, strings or booleans"
         )
-    bad = np.flatnonzero((labels < 0) | (labels >= k))
-    if bad.size:
-        low, high = labels.min(), labels.max()
+    low, high = labels.min(), labels.max()
+    if low < 0 or high >= k:
+        bad = np.flatnonzero((labels < 0) | (labels >= k))
         cure = "Pass classes=, the label of each column in order."
         if low >= 1 and high == k:
             cure = f"If your labels start at 1, pass {name} - 1."
@@ -368,6 +467,22 @@ def _soft_labels(
     return hard, soft / sums[:, None]
 
 
+def _refuse_swapped(probs: Array, name: str, y_name: str) -> None:
+    """Raise for predictions that are probably the labels."""
+    if np.isin(probs, (0, 1)).all():
+        raise ValueError(
+            f"{name} holds only 0 and 1, and {y_name} holds probabilities: are the two swapped?"
+        )
+
+
+def _refuse_multilabel_rows(y_true: Any, y_name: str, given: Any, name: str) -> None:
+    """Raise for labels of which several may hold, if they are that."""
+    rows = to_numpy(y_true, y_name)
+    if rows.ndim == 2:
+        listed = to_numpy(given, name).ndim == 3
+        _refuse_multilabel(to_floats(rows, y_name), y_name, name, listed)
+
+
 def _refuse_multilabel(rows: Array, name: str, scores_name: str, listed: bool = False) -> None:
     """Raise for rows of 0 and 1 that do not have one 1 each; ``listed`` are predictions (k, n, 2)."""
     if rows.shape[1] < 2 or not rows.size or not ((rows == 0) | (rows == 1)).all():
@@ -390,8 +505,10 @@ def _refuse_multilabel(rows: Array, name: str, scores_name: str, listed: bool = 
 # ---- weights ---------------------------------------------------------------------------------------------
 
 
-def warn_if_light(weights: NDArray[np.float64], who: str) -> None:
+def warn_if_light(weights: NDArray[np.float64] | None, who: str) -> None:
     """Warn of weights that sum to 1, which who counts rows would take for a single one."""
+    if weights is None:
+        return
     rows, total = int(np.count_nonzero(weights)), float(weights.sum())
     if total < 0.1 * rows:
         warn(
@@ -432,9 +549,11 @@ def check_weights(given: Any, n: int, scores_name: str) -> NDArray[np.float64] |
     return weights
 
 
-def warn_if_probabilities(logits: Array) -> None:
-    """Warn of logits that are all probabilities."""
-    if look_like_probabilities(logits):
+def doubt_logits(logits: Array, strict: bool = False) -> None:
+    """Warn of logits that are all probabilities; if ``strict``, refuse them unless hardly trained."""
+    if strict and look_like_probabilities(logits) and np.ptp(logits) > 0.01:
+        raise ValueError(PROBABILITIES_AS_LOGITS)
+    if not strict and look_like_probabilities(logits):
         warn(PROBABILITIES_AS_LOGITS)
 
 

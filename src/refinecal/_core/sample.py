@@ -1,35 +1,134 @@
-"""Labels, logits and weights that have passed every check: what the package computes with."""
+"""Labels, predictions and weights that have passed every check: what the package computes with."""
+
+from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal import _kernels
 from refinecal._core.arrays import Array, is_on_device, is_torch
+from refinecal._core.threads import map_threads
 
+NOTHING = np.empty(0)
+NOTHING.flags.writeable = False
 CHUNK = 2**20  # elements looked at together: bounds the memory of every check and of every mean
+PART = 2**15  # rows that one thread reads at a time
+MARGIN = 1e-6  # float32 softmax may round a little past 1
+FEW = 2**12  # rows that are copied together: they stay in the nearest cache
 
 
-@dataclass(frozen=True, slots=True)
 class Sample:
-    """Labels, logits and weights that have passed every check."""
+    """Labels, predictions and weights that have passed every check.
 
-    labels: NDArray[np.int64]
-    logits: Array  # (n, k) float32 or float64, C-contiguous; or a torch tensor on another device
-    weights: NDArray[np.float64] | None = None
-    soft: NDArray[np.float64] | None = None  # (n, k) rows summing to 1, if any label is soft
-    classes: Array | None = None  # the label of each column, if labels were not 0..k-1 already
-    columns: list[Any] | None = None  # column names of a DataFrame
+    Predictions were given as logits or as probabilities; the other form is computed once, when asked for.
+
+    Attributes
+    ----------
+    labels : ndarray of int64
+        In 0..k-1.
+    weights : ndarray of float64 or None
+        How often each row counts.
+    soft : ndarray of shape (n, k) or None
+        Rows that sum to 1, if any label is soft.
+    classes : ndarray or None
+        The label of each column, if labels were not 0..k-1 already.
+    columns : list or None
+        Column names of a DataFrame.
+    given : ndarray or None
+        Probabilities ``(n, k)``, or ``(n,)`` of the second of two classes, if they were given as such.
+    threads : int or None
+        That read it, where there are numbers enough to share; by default all.
+    """
+
+    def __init__(
+        self,
+        labels: NDArray[np.int64],
+        logits: Array | None = None,
+        weights: NDArray[np.float64] | None = None,
+        soft: NDArray[np.float64] | None = None,
+        classes: Array | None = None,
+        columns: list[Any] | None = None,
+        given: Array | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.labels, self.weights, self.soft = labels, weights, soft
+        self.classes, self.columns, self.given = classes, columns, given
+        self.threads = threads
+        if logits is not None:
+            self.logits = logits
+
+    def replace(self, **changes: Any) -> Sample:
+        """Return a sample of which some parts are others; new logits take the place of probabilities."""
+        kept = {"labels", "weights", "soft", "classes", "columns", "threads"}
+        if not {"logits", "given"} & set(changes):
+            kept.add("logits" if self.given is None else "given")
+        return Sample(**{name: getattr(self, name) for name in kept} | changes)
+
+    # ---- predictions -------------------------------------------------------------------------------------
+
+    @cached_property
+    def logits(self) -> Array:
+        """``(n, k)`` float32 or float64, C-contiguous; or a torch tensor on another device."""
+        assert self.given is not None, "either of the two"
+        return log_probs(self.given, self.threads)
+
+    @cached_property
+    def probs(self) -> NDArray[np.float64]:
+        """``(n, k)``, C-contiguous: those given, as they are, or softmax of the logits."""
+        if self.given is None:
+            return softmax(self.logits, self.threads)
+        if self.given.ndim == 1:
+            second = np.minimum(self.given.astype(np.float64, copy=False), 1)  # but for rounding
+            return np.stack([1 - second, second], axis=1)
+        return np.ascontiguousarray(self.given, dtype=np.float64)
+
+    @cached_property
+    def row_sums(self) -> NDArray[np.float64]:
+        """``(n,)``: what the probabilities of each row add up to, which is 1 but for rounding."""
+        return sum_rows(self.probs, np.inf, self.threads)[1]
+
+    @cached_property
+    def likeliest(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The largest probability of each row, and whether that is the label's; of soft labels the share."""
+        self.find_likeliest(np.inf)
+        return self.likeliest
+
+    def find_likeliest(self, tolerance: float) -> bool:
+        """Set :attr:`likeliest`; return whether rows are probabilities, and sum to 1 but for a tolerance."""
+        top, right = np.empty((2, self.n))
+        soft = np.empty((0, self.k)) if self.soft is None else np.ascontiguousarray(self.soft)
+        arrays = [readonly(array) for array in (self.probs, self.labels, soft)]
+
+        def look(rows: slice) -> bool:
+            here = (array[rows] for array in arrays)  # of an empty array it is empty
+            legal: bool = _kernels.probs.look(*here, tolerance, top[rows], right[rows])
+            return legal
+
+        legal = all(map_threads(look, parts(self.n), self.probs.size, self.threads))
+        self.likeliest = top, right
+        return legal
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the logits are a torch tensor on another device than the CPU."""
+        if self.given is not None or type(self.logits) is np.ndarray:
+            return False
+        return is_on_device(self.logits)
 
     @property
     def n(self) -> int:
-        return int(self.logits.shape[0])
+        return len(self.labels)
 
     @property
     def k(self) -> int:
-        return int(self.logits.shape[1])
+        shape = (self.logits if self.given is None else self.given).shape
+        return int(shape[1]) if len(shape) == 2 else 2
+
+    # ---- labels and weights ------------------------------------------------------------------------------
 
     @property
     def total(self) -> float:
@@ -43,39 +142,41 @@ class Sample:
             return np.asarray(np.average(self.soft, axis=0, weights=self.weights))
         return np.asarray(np.bincount(self.labels, self.weights, minlength=self.k) / self.total)
 
-    def take(self, rows: Any) -> "Sample":
-        """Return the given rows (indices or a slice), as another sample."""
-        logits = self.logits[rows]
-        return replace(
-            self,
-            labels=np.ascontiguousarray(self.labels[rows]),
-            logits=logits if is_torch(logits) else np.ascontiguousarray(logits),
-            weights=None if self.weights is None else np.ascontiguousarray(self.weights[rows]),
-            soft=None if self.soft is None else self.soft[rows],
-        )
-
-    def chunks(self) -> Iterator[tuple[slice, "Sample"]]:
-        """Cut the sample into runs of rows small enough to make temporaries of."""
-        for rows in row_slices(self.n, self.k):
-            yield rows, self.take(rows)
-
     def mean(self, values: Array) -> float:
         """Return the weighted mean of one value per row; a row of weight 0 is gone, whatever its value."""
         if self.weights is None:
             return float(np.mean(values))
         return float(np.average(np.where(self.weights > 0, values, 0.0), weights=self.weights))
 
-    def expanded(self) -> "Sample":
+    # ---- other samples -----------------------------------------------------------------------------------
+
+    def take(self, rows: Any) -> Sample:
+        """Return the given rows (indices or a slice), as another sample."""
+        predictions: Any = self.logits if self.given is None else self.given
+        predictions = predictions[rows]
+        if not is_torch(predictions):
+            predictions = np.ascontiguousarray(predictions)
+        return self.replace(
+            labels=np.ascontiguousarray(self.labels[rows]),
+            weights=None if self.weights is None else np.ascontiguousarray(self.weights[rows]),
+            soft=None if self.soft is None else self.soft[rows],
+            **{"logits" if self.given is None else "given": predictions},
+        )
+
+    def chunks(self) -> Iterator[tuple[slice, Sample]]:
+        """Cut the sample into runs of rows small enough to make temporaries of."""
+        for rows in row_slices(self.n, self.k):
+            yield rows, self.take(rows)
+
+    def expanded(self) -> Sample:
         """Return soft labels as one weighted row for each possible label."""
         if self.soft is None:
             return self
         rows, labels = np.nonzero(self.soft)
         weights = self.soft[rows, labels] * (1 if self.weights is None else self.weights[rows])
-        return replace(
-            self, labels=labels, logits=self.logits[rows], weights=weights, soft=None, columns=None
-        )
+        return self.take(rows).replace(labels=labels, weights=weights, soft=None, columns=None)
 
-    def counted(self) -> "Sample":
+    def counted(self) -> Sample:
         """Return the rows that count: those of weight 0 are gone."""
         if self.weights is None or self.weights.all():
             return self
@@ -84,10 +185,55 @@ class Sample:
 
 def on_cpu(sample: Sample) -> Sample:
     """Return the sample with its logits in NumPy."""
-    if not is_on_device(sample.logits):
+    if not sample.on_device:
         return sample
     logits: Any = sample.logits
-    return replace(sample, logits=np.ascontiguousarray(logits.cpu().numpy()))
+    return sample.replace(logits=np.ascontiguousarray(logits.cpu().numpy()))
+
+
+def sum_rows(
+    probs: Array, tolerance: float, threads: int | None
+) -> tuple[bool, NDArray[np.float64]]:
+    """Return whether rows are probabilities that sum to 1 but for a tolerance, and their sums."""
+    rows, sums = readonly(np.ascontiguousarray(probs)), np.empty(len(probs))
+
+    def look(part: slice) -> bool:
+        legal: bool = _kernels.probs.check_rows(rows[part], tolerance, sums[part])
+        return legal
+
+    return all(map_threads(look, parts(len(rows)), rows.size, threads)), sums
+
+
+def log_probs(probs: Array, threads: int | None = None) -> Array:
+    """Return the logarithms of checked probabilities, (n, k); those of one column are log-odds' own."""
+    with np.errstate(divide="ignore"):
+        if probs.ndim == 1:
+            return np.stack([np.log1p(-np.minimum(probs, 1)), np.log(probs)], axis=1)
+    logs = np.empty(probs.shape, probs.dtype)
+
+    def fill(rows: slice) -> None:  # through copies that stay in the cache, whatever the order
+        with np.errstate(divide="ignore"):
+            np.log(np.ascontiguousarray(probs[rows]), out=logs[rows])
+
+    map_threads(fill, parts(len(probs), FEW), probs.size, threads)
+    return logs
+
+
+def softmax(logits: Array, threads: int | None = None) -> NDArray[np.float64]:
+    """Return the probabilities that logits stand for, in float64."""
+    found = np.empty(logits.shape)
+    source = readonly(logits.astype(np.float64, copy=False))
+
+    def fill(rows: slice) -> None:
+        _kernels.probs.softmax_rows(source[rows], found[rows])
+
+    map_threads(fill, parts(len(found)), found.size, threads)
+    return found
+
+
+def parts(n: int, size: int = PART) -> list[slice]:
+    """Cut n rows into runs for threads."""
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 def row_slices(n: int, k: int) -> Iterator[slice]:
@@ -95,3 +241,12 @@ def row_slices(n: int, k: int) -> Iterator[slice]:
     step = max(1, CHUNK // max(k, 1))
     for start in range(0, n, step):
         yield slice(start, min(start + step, n))
+
+
+def readonly(array: Array) -> Array:
+    """Return a view that cannot be written to: one compiled loop then serves writable arrays too."""
+    if not array.flags.writeable:
+        return array
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal import _kernels
-from refinecal._core.arrays import readonly
+from refinecal._core.sample import readonly
 
 
 def scaled(logits: NDArray[Any], beta: float | NDArray[Any]) -> NDArray[Any]:

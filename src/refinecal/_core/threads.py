@@ -27,10 +27,11 @@ def check_threads(n_threads: int | None) -> int:
 
 
 def map_threads(
-    function: Callable[[Any], Any], items: Iterable[Any], size: int, threads: int
+    function: Callable[[Any], Any], items: Iterable[Any], size: int, threads: int | None = None
 ) -> list[Any]:
     """Return the function of each item, in several threads if there are numbers enough to pay for them."""
-    if threads == 1 or size < THREAD_ELEMENTS:
+    n = 1 if size < THREAD_ELEMENTS else check_threads(threads)
+    if n == 1:
         return [function(item) for item in items]
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(n) as pool:
         return list(pool.map(function, items))

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from refinecal._kernels import bins as bins
     from refinecal._kernels import pav as pav
     from refinecal._kernels import probs as probs
     from refinecal._kernels import ranking as ranking
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
     from refinecal._kernels import temperature as temperature
     from refinecal._kernels import tracking as tracking
 
-LAZY = ("pav", "probs", "ranking", "rows", "smoothing", "temperature", "tracking")
+LAZY = ("bins", "pav", "probs", "ranking", "rows", "smoothing", "temperature", "tracking")
+BORDER = 2.0**-20  # 8 epsilons of float32: sums of 60 equal parts in single precision err by less
 
 
 def __getattr__(name: str) -> Any:

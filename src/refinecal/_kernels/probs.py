@@ -1,16 +1,36 @@
-"""Fused loops of the metrics: one read of the probabilities, one of the scores in their bins."""
+"""Fused loops of the metrics: one read of the probabilities."""
 
 import math
 
 import numpy as np
 
 from refinecal._kernels.jit import FAST, LOG2_E, inline, jit
-from refinecal._kernels.rows import SMALL, bin_of
+from refinecal._kernels.rows import SMALL
 from refinecal._kernels.vector import PAD, TILE, WIDE, column_maxima, exp2, row_maximum, transpose
 
 LOWEST = -1022.0  # exponent of the smallest number
-BRIER, COSINE, LOG, N_LOSSES = range(4)  # weighted sums over rows
-MASS, SCORES, HITS, N_KINDS = range(4)  # and over the rows of each bin
+BRIER, COSINE, N_LOSSES = range(3)  # weighted sums over rows
+
+
+@jit(fastmath=FAST)
+def check_rows(probs, tolerance, sums):  # type: ignore[no-untyped-def]
+    """Fill in the sum of each row; return whether all rows are probabilities. NaN is none."""
+    n, k = probs.shape
+    wrong = 0
+    for i in range(n):
+        total, low = 0.0, 0.0
+        for j in range(k):
+            p = probs[i, j]
+            total += p
+            low = p if p < low else low
+        sums[i] = total
+        wrong |= low < 0
+    for i in range(n):
+        wrong |= not abs(sums[i] - 1) <= tolerance
+        if sums[i] > 1 + 1e-6:  # else none of the row can be above
+            for j in range(k):
+                wrong |= probs[i, j] > 1 + 1e-6
+    return wrong == 0
 
 
 @jit()
@@ -20,6 +40,7 @@ def look(probs, labels, soft, tolerance, top, right):  # type: ignore[no-untyped
     Return whether all rows are probabilities. ``soft`` is empty unless labels are soft.
     """
     n, k = probs.shape
+    legal = True
     for i in range(n):
         high, best, low, total = probs[i, 0], 0, probs[i, 0], 0.0
         for j in range(k):
@@ -29,19 +50,37 @@ def look(probs, labels, soft, tolerance, top, right):  # type: ignore[no-untyped
             larger = p > high
             best = j if larger else best
             high = p if larger else high
-        if not (low >= 0 and high <= 1 + 1e-6 and abs(total - 1) <= tolerance):  # NaN is wrong too
-            return False
+        # NaN is wrong too
+        legal &= low >= 0 and high <= 1 + 1e-6 and abs(total - 1) <= tolerance
         top[i] = min(high, 1.0)
         hit = 1.0 if best == labels[i] else 0.0
         right[i] = soft[i, best] if len(soft) else hit
-    return True
+    return legal
+
+
+@jit()
+def add_logs(probs, labels, soft, weights, totals):  # type: ignore[no-untyped-def]
+    """Return the sum of the log losses of rows divided by their totals; a row of weight 0 is gone."""
+    logs, product = 0.0, 1.0
+    for i in range(len(labels)):
+        w = weights[i] if len(weights) else 1.0
+        q = probs[i, labels[i]] / totals[i]
+        if len(soft) or len(weights) or q < SMALL:
+            if w > 0:
+                logs += w * (_soft_log(probs[i], soft[i], totals[i]) if len(soft) else -math.log(q))
+        else:  # one logarithm of a product of many
+            product *= q
+            if product < SMALL**8:
+                logs -= math.log(product)
+                product = 1.0
+    return logs - math.log(product)
 
 
 @jit()
 def add_losses(probs, labels, soft, weights, sums):  # type: ignore[no-untyped-def]
-    """Add up the losses of rows divided by their sums; a row of weight 0 is gone, however large its loss."""
+    """Add up Brier's score and the cosine of rows divided by their sums."""
     n, k = probs.shape
-    squares, cosines, logs, product = 0.0, 0.0, 0.0, 1.0
+    squares, cosines = 0.0, 0.0
     for i in range(n):
         total, square, at_label = 0.0, 0.0, 0.0
         for j in range(k):
@@ -51,18 +90,9 @@ def add_losses(probs, labels, soft, weights, sums):  # type: ignore[no-untyped-d
         w = weights[i] if len(weights) else 1.0
         at_label = at_label if len(soft) else probs[i, labels[i]]
         scale = 1 / total
-        q = at_label * scale
-        squares += w * (square * scale * scale - 2 * q + 1)
+        squares += w * (square * scale * scale - 2 * at_label * scale + 1)
         cosines += w * at_label / math.sqrt(square)
-        if len(soft) or len(weights) or q < SMALL:
-            if w > 0:
-                logs += w * (_soft_log(probs[i], soft[i], total) if len(soft) else -math.log(q))
-        else:  # one logarithm of a product of many
-            product *= q
-            if product < SMALL**8:
-                logs -= math.log(product)
-                product = 1.0
-    sums[BRIER], sums[COSINE], sums[LOG] = squares, cosines, logs - math.log(product)
+    sums[BRIER], sums[COSINE] = squares, cosines
 
 
 @jit()
@@ -114,35 +144,3 @@ def _softmax_of_row(row, top, out):  # type: ignore[no-untyped-def]
 def _power(x):  # type: ignore[no-untyped-def]
     """Return 2**x for x <= 0, and 0 below the smallest number."""
     return 0.0 if x < LOWEST else exp2(LOWEST if x < LOWEST else x)
-
-
-@jit()
-def add_uniform(scores, hits, weights, sums):  # type: ignore[no-untyped-def]
-    """Add scores and hits to the sums (3, n_bins) of bins of equal width."""
-    n_bins = sums.shape[1]
-    for i in range(len(scores)):
-        b, w = bin_of(scores[i], n_bins), weights[i] if len(weights) else 1.0
-        sums[MASS, b] += w
-        sums[SCORES, b] += w * scores[i]
-        sums[HITS, b] += w * hits[i]
-
-
-@jit()
-def add_quantile(order, scores, hits, weights, total, sums):  # type: ignore[no-untyped-def]
-    """The same for bins of equal mass: all rows of one score are in the bin of the middle of their mass."""
-    n, n_bins = len(order), sums.shape[1]
-    first, below = 0, 0.0
-    while first < n:
-        last, own, own_hits = first, 0.0, 0.0
-        score = scores[order[first]]
-        while last < n and scores[order[last]] == score:
-            i = order[last]
-            w = weights[i] if len(weights) else 1.0
-            own += w
-            own_hits += w * hits[i]
-            last += 1
-        b = min(int((below + own / 2) / total * n_bins), n_bins - 1)
-        sums[MASS, b] += own
-        sums[SCORES, b] += own * score
-        sums[HITS, b] += own_hits
-        first, below = last, below + own

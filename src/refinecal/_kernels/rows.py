@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from refinecal._kernels.bins import bin_of, uniform_bins
 from refinecal._kernels.jit import FAST, LOG2_E, jit
 from refinecal._kernels.vector import PAD, TILE, column_maxima, exp2, transpose
 
@@ -22,12 +23,12 @@ MASS, HITS, LOSS, BRIER, N_SUMS = range(5)
 
 
 # One array with constant offsets, as in ``_kernels``: the compiler sees that its parts do not overlap.
-TOP, BEST, LOW, SQUARE, REST, BLOCK_SIZE = (TILE * part for part in range(6))
+TOP, BEST, SQUARE, REST, BLOCK_SIZE = (TILE * part for part in range(5))
 
 
 @jit()
-def tally(columns, labels, weights, first, last, tolerance, bins, hits, events, classes, rows):  # type: ignore[no-untyped-def]
-    """Add rows first..last to the sums; return whether they are probabilities.
+def tally(columns, labels, weights, first, last, bins, hits, events, classes, rows):  # type: ignore[no-untyped-def]
+    """Add rows first..last to the sums.
 
     ``bins[j]`` adds up the probabilities of class j, COPIES sums for each bin; ``hits[j]`` the mass of its
     own rows there. ``events`` are mass, probabilities and hits of the second of two classes, else of the
@@ -42,10 +43,8 @@ def tally(columns, labels, weights, first, last, tolerance, bins, hits, events, 
         block[:] = 0
         for j in range(k):
             _summarise(columns[j, start:stop], float(j), block)
-        if not _legal(block, stop - start, tolerance):
-            return False
         for j in range(k):
-            _bins_of(columns[j, start:stop], n_bins, at)
+            uniform_bins(columns[j, start:stop], n_bins, at)
             _add(columns[j, start:stop], own, at, bins[j])
         for r in range(stop - start):
             rows[0, start + r] = block[REST + r]
@@ -65,74 +64,48 @@ def tally(columns, labels, weights, first, last, tolerance, bins, hits, events, 
                     classes[LOSS, y] -= math.log(product[y])
                     product[y] = 1.0
             hits[y, bin_of(p, n_bins)] += w
-            score, hit = top, 1.0 if right else 0.0
+            score, hit = min(top, 1.0), 1.0 if right else 0.0
             if k == 2:
-                score, hit = columns[1, start + r], float(y)
+                score, hit = min(columns[1, start + r], 1.0), float(y)
             b = bin_of(score, n_bins)
             events[0, b] += w
             events[1, b] += w * score
             events[2, b] += w * hit
-            rows[1, start + r], rows[2, start + r] = min(score, 1.0), hit
+            rows[1, start + r], rows[2, start + r] = score, hit
     for j in range(k):
         classes[LOSS, j] -= math.log(product[j])
-    return True
 
 
 @jit()
 def _summarise(row, j, block):  # type: ignore[no-untyped-def]
-    """Add one class to each row's largest probability and its class, smallest, sum of squares, and rest."""
+    """Add one class to each row's largest probability and its class, sum of squares, and rest."""
     for r in range(len(row)):
         p, top = row[r], block[TOP + r]
         larger = p > top
         block[REST + r] += top if larger else p
         block[BEST + r] = j if larger else block[BEST + r]
         block[TOP + r] = p if larger else top
-        block[LOW + r] = p if p < block[LOW + r] else block[LOW + r]
         block[SQUARE + r] += p * p
 
 
 @jit()
-def _legal(block, size, tolerance):  # type: ignore[no-untyped-def]
-    wrong = 0
-    for r in range(size):  # written so that NaN is wrong
-        good = block[LOW + r] >= 0 and block[TOP + r] <= 1 + 1e-6
-        wrong += not (good and abs(block[TOP + r] + block[REST + r] - 1) <= tolerance)
-    return wrong == 0
-
-
-@jit()
-def bin_of(p, n_bins):  # type: ignore[no-untyped-def]
-    """Return the bin of a probability: b/n < p <= (b + 1)/n, and 0 in the first."""
-    place = p * n_bins
-    whole = np.int32(place)
-    whole -= np.int32(whole == place)
-    return min(max(whole, np.int32(0)), np.int32(n_bins - 1))
-
-
-@jit()
-def _bins_of(row, n_bins, at):  # type: ignore[no-untyped-def]
-    for r in range(len(row)):
-        at[r] = np.uint32(bin_of(row[r], n_bins)) * np.uint32(COPIES)
-
-
-@jit()
 def _add(row, weights, at, bins):  # type: ignore[no-untyped-def]
-    """Add probabilities to the sums of their bins."""
+    """Add probabilities to the sums of their bins; rounding may have lifted some past 1."""
     if len(weights):
         for r in range(len(row)):
-            bins[np.uint64(at[r])] += row[r] * weights[r]
+            bins[np.uint64(at[r]) * np.uint64(COPIES)] += min(row[r], 1.0) * weights[r]
         return
     whole = len(row) - len(row) % COPIES
     for r in range(0, whole, COPIES):
         for c in range(COPIES):
-            bins[np.uint64(at[r + c]) + np.uint64(c)] += row[r + c]
+            bins[np.uint64(at[r + c]) * np.uint64(COPIES) + np.uint64(c)] += min(row[r + c], 1.0)
     for r in range(whole, len(row)):
-        bins[np.uint64(at[r])] += row[r]
+        bins[np.uint64(at[r]) * np.uint64(COPIES)] += min(row[r], 1.0)
 
 
 @jit(fastmath=FAST)
-def row_losses(z, labels, beta, out):  # type: ignore[no-untyped-def]
-    """Fill in each row's Brier score under softmax(beta * z), and its log loss if ``out`` has two rows."""
+def row_losses(z, labels, beta, is_log, out):  # type: ignore[no-untyped-def]
+    """Fill in each row's Brier score under softmax(beta * z), or its log loss."""
     n, k = z.shape
     scale, floor = beta * LOG2_E, -1022.0
     tile = np.full((k + k % 2, TILE + PAD), -np.inf)
@@ -152,6 +125,7 @@ def row_losses(z, labels, beta, out):  # type: ignore[no-untyped-def]
                 square[r] += e * e
         for r in range(len(part)):
             q, y = 1 / total[r], labels[start + r]
-            out[0, start + r] = (square[r] * q - 2 * tile[y, r]) * q + 1
-            if len(out) > 1:
-                out[1, start + r] = math.log(total[r]) - beta * (part[r, y] - top[r])
+            if is_log:
+                out[start + r] = math.log(total[r]) - beta * (part[r, y] - top[r])
+            else:
+                out[start + r] = (square[r] * q - 2 * tile[y, r]) * q + 1

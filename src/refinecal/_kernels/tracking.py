@@ -207,30 +207,6 @@ def one_left_out(parts, steps):  # type: ignore[no-untyped-def]
 # ---- several classes -------------------------------------------------------------------------------------
 
 
-@jit(fastmath=FAST)
-def probabilities(z, columns, rest):  # type: ignore[no-untyped-def]
-    """Fill in what logits stand for: probabilities (k, n), and what each row leaves beside its largest."""
-    n, k = z.shape
-    row = np.empty(k)
-    for i in range(n):
-        top = 0
-        for j in range(1, k):
-            top = j if z[i, j] > z[i, top] else top
-        for j in range(k):
-            x = (z[i, j] - z[i, top]) * LOG2_E
-            row[j] = exp2(FLOOR if x < FLOOR else x)
-        row[top] = 0.0
-        others = _sum(row)
-        row[top] = 1.0
-        share = 1.0 / (1.0 + others)
-        for j in range(k):
-            columns[j, i] = row[j] * share
-        rest[i] = others * share
-
-
-# ---- rows in order: the area under the ROC curve, and the best increasing map ----------------------------
-
-
 @jit()
 def ranked(t, ones):  # type: ignore[no-untyped-def]
     """Return the scores of class 1 in order, each with its label as the lowest bit: a radix sort.

@@ -6,8 +6,8 @@ Made by name with :func:`make_calibrator`; the classes are imported on first use
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from refinecal.calibrators._registry import KINDS, from_dict, from_json, make_calibrator
 from refinecal.calibrators.base import Calibrator
+from refinecal.calibrators.registry import KINDS, from_dict, from_json, make_calibrator
 
 if TYPE_CHECKING:  # so that editors and type checkers see what __getattr__ imports
     from refinecal.calibrators.auto import AutoCalibrator as AutoCalibrator

@@ -1,7 +1,6 @@
 """What a linear map of logits starts from: finite gaps, whatever the logits."""
 
 import numbers
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -100,7 +99,7 @@ def best_beta(sample: Sample, limit: float, threads: int, start: float) -> float
     """Return the inverse temperature with the smallest log loss, of logits cut at the limit."""
     weights = None if sample.weights is None else even_weights(sample.weights)
     gaps = finite_gaps(sample.logits, limit)
-    return fit_sample(replace(sample, logits=gaps, weights=weights), start, threads).beta
+    return fit_sample(sample.replace(logits=gaps, weights=weights), start, threads).beta
 
 
 def check_strength(name: str, value: Any) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection
 from copy import deepcopy
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +36,8 @@ def left_out(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # the fit to all rows says it once
         for part in parts.T:
-            known = replace(rows, weights=total - part).counted()
-            new = replace(rows, weights=part).counted().expanded()
+            known = rows.replace(weights=total - part).counted()
+            new = rows.replace(weights=part).counted().expanded()
             losses.append(np.stack([_losses(one, known, new, threads) for one in families], axis=1))
             counts.append(np.asarray(new.weights))
     return np.minimum(np.concatenate(losses), LARGEST), np.concatenate(counts)
@@ -73,7 +72,7 @@ def deal(sample: Sample, cv: int, most: int) -> tuple[Sample, Floats]:
 
 def _different(sample: Sample) -> tuple[Sample, Floats]:
     """Return every row once, in an order of their own, and how often it counts."""
-    plain = replace(sample, weights=None)
+    plain = sample.replace(weights=None)
     keys = np.stack(row_keys(plain))
     order = np.lexsort(keys)
     new = np.ones(sample.n, dtype=bool)

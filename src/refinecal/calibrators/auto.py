@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from refinecal._core.sample import Sample, on_cpu
 from refinecal.calibrators._left_out import left_out
-from refinecal.calibrators._registry import make_calibrator
 from refinecal.calibrators.base import Calibrator
 from refinecal.calibrators.ensemble import mixture_weights
+from refinecal.calibrators.registry import UserCalibrator, as_calibrator, make_calibrator
 from refinecal.calibrators.temperature import TemperatureScaling
-from refinecal.calibrators.user import UserCalibrator, as_calibrator
 
 Floats = NDArray[np.float64]
 log = logging.getLogger(__name__)
@@ -135,9 +134,10 @@ class AutoCalibrator(Calibrator):
     @property
     def beta_(self) -> float:
         """The inverse temperature, if temperature scaling was chosen alone."""
-        if len(self.calibrators_) > 1 or not isinstance(self.calibrators_[0], TemperatureScaling):
+        if len(self.calibrators_) > 1 or not hasattr(self.calibrators_[0], "temperature_"):
             raise AttributeError(f"the calibrator is {self._summary()}, which has no temperature")
-        return self.calibrators_[0].beta_
+        beta: float = self.calibrators_[0].beta_  # type: ignore[attr-defined]
+        return beta
 
     @property
     def n_parameters(self) -> int:

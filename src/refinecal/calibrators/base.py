@@ -4,17 +4,22 @@ from __future__ import annotations  # so that help() shows types by name
 
 import inspect
 import json
+import math
 from abc import ABC, abstractmethod
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refinecal._core.arrays import column_names, in_order
-from refinecal._core.checks import check_sample, check_scores, warn_if_light
-from refinecal._core.errors import check_keywords
-from refinecal._core.sample import Sample
+from refinecal._core.checks import HARD, check_sample, check_scores, is_hard, warn_if_light
+from refinecal._core.errors import check_keywords, warn
+from refinecal._core.sample import Sample, on_cpu
 from refinecal._core.threads import check_threads
+from refinecal.losses import ProperLoss
+from refinecal.resampling import row_losses
+from refinecal.temperature.fit import risk_of
 
 if TYPE_CHECKING:
     from refinecal.calibrators._curves import Curve
@@ -116,6 +121,47 @@ class Calibrator(ABC):
         if sample.columns is not None:
             self.feature_names_in_ = sample.columns
         return self
+
+    # ---- what decompositions and monitors ask; temperature scaling has shorter answers ---------------------
+
+    leaves_one_out = False  # whether leave-one-out needs no refitting
+    is_smooth = False  # whether predictions may be rounded to float32
+
+    def _fit_with_risk(self, sample: Sample, threads: int | None, start: float) -> float:
+        """Learn from checked data, and return their mean log loss as it is."""
+        sample = on_cpu(sample)
+        risk = risk_of(sample, threads)
+        self._warn_if_infinite(risk, sample)
+        self._fit_sample(sample, threads, start)
+        return risk
+
+    def _warn_if_infinite(self, risk: float, sample: Sample) -> None:
+        """Warn of a loss that no prediction should have."""
+        if math.isinf(risk):
+            warn(
+                "the log loss is infinite: a label has probability 0; the calibrator may still correct it."
+                + (f" {HARD}" if is_hard(sample.logits) else "")
+            )
+
+    def _losses(self, sample: Sample, loss: ProperLoss) -> NDArray[np.float64]:
+        """Return the loss of each row after calibration, smoothing included."""
+        return row_losses(sample, loss, lambda logits, rows: self._log_proba(logits))
+
+    def _losses_in_sample(
+        self, sample: Sample, loss: ProperLoss, threads: int | None = None
+    ) -> NDArray[Any]:
+        """Return the loss of each of the rows that it was fitted on."""
+        return self._losses(sample, loss)
+
+    def _loss_in_sample(
+        self, sample: Sample, loss: ProperLoss, threads: int | None = None
+    ) -> float:
+        """Return their mean: the refinement error, as long as calibrating does not hurt."""
+        return sample.mean(self._losses_in_sample(sample, loss, threads))
+
+    def _unfitted(self) -> Self:
+        """Return a new calibrator of the same parameters."""
+        return deepcopy(self)
 
     def _followed_by(self) -> Calibrator:
         """Return what the steps of a training are compared by: itself, unless that would be slow."""

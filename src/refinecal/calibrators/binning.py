@@ -2,24 +2,24 @@
 
 import numbers
 from copy import deepcopy
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.sample import Sample
+from refinecal._kernels import BORDER
 from refinecal.calibrators._features import ROUNDED, log_odds, settled
-from refinecal.calibrators._registry import make_calibrator
 from refinecal.calibrators._two_classes import shares_of, two_classes
 from refinecal.calibrators.base import Calibrator
+from refinecal.calibrators.registry import make_calibrator
 
 if TYPE_CHECKING:
     from refinecal.calibrators._curves import Curve
 
 Floats = NDArray[np.float64]
 STRATEGIES = ("quantile", "uniform")
-ROUNDING = 1e-6  # in log-odds: a score this close to an edge lies on it, even if it was float32
+LARGEST = 1 - 2.0**-53  # float below 1
 FEW = 32  # edges
 
 
@@ -64,8 +64,9 @@ class HistogramBinning(_Binned):
         Number of bins; "auto" takes the cube root of the number of samples.
     strategy : {"quantile", "uniform"}
         Bins with about equally many samples each (fewer bins where scores are equal), or bins of equal
-        width in probability: :math:`b/m < p \le (b+1)/m`. A bin of equal width without samples has learned
-        nothing, and gives its own centre.
+        width in probability: :math:`b/m < p \le (b+1)/m`, up to rounding as for
+        :func:`refinecal.metrics.ece`. A bin of equal width without samples has learned nothing, and gives
+        its own centre.
     laplace : bool, default True
         Whether to smooth, so that no probability is 0.
 
@@ -245,8 +246,9 @@ def quantile_edges(scores: Floats, weights: Floats | None, n_bins: int) -> Float
 
 
 def _uniform_edges(n_bins: int) -> Floats:
-    inner = np.arange(1, n_bins) / n_bins
-    return np.asarray(np.log(inner) - np.log1p(-inner) + ROUNDING)
+    """Return the log-odds between bins of equal width, by the rule of ``_kernels.bins``."""
+    inner = np.minimum(np.arange(1, n_bins) / n_bins + BORDER, LARGEST)
+    return np.asarray(np.log(inner) - np.log1p(-inner))
 
 
 def _bins(scores: Floats, edges: Floats) -> NDArray[Any]:
@@ -296,9 +298,9 @@ def _halves(sample: Sample) -> tuple[Sample, Sample]:
 
 def _weighted(sample: Sample, weights: Floats) -> Sample:
     """Return the rows of positive weight; weights of 1 go without saying."""
-    part = replace(sample, weights=weights).counted()
+    part = sample.replace(weights=weights).counted()
     once = part.weights is not None and bool((part.weights == 1).all())
-    return replace(part, weights=None) if once else part
+    return part.replace(weights=None) if once else part
 
 
 def rank(scores: Floats, labels: NDArray[Any]) -> NDArray[np.int64]:

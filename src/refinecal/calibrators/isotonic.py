@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal import _kernels
-from refinecal._core.arrays import NOTHING, readonly
-from refinecal._core.sample import Sample
+from refinecal._core.sample import NOTHING, Sample, readonly
 from refinecal.calibrators import _features
 from refinecal.calibrators._two_classes import shares_of, two_classes
 from refinecal.calibrators.base import Calibrator

@@ -3,7 +3,7 @@
 from __future__ import annotations  # so that help() shows types by name
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from refinecal._core.sample import Sample
 from refinecal._core.softmax import log_softmax, scaled
 from refinecal.calibrators.base import Calibrator
+from refinecal.losses import LogLoss, ProperLoss
+from refinecal.resampling import losses_at
 from refinecal.temperature.fit import fit_sample, fit_with_risk
 
 if TYPE_CHECKING:
@@ -75,8 +77,32 @@ class TemperatureScaling(Calibrator):
         fit = fit_sample(sample, start, threads)
         self.beta_, self.loss_ = fit.beta, fit.loss
 
-    def _learn_with_risk(self, sample: Sample, threads: int, start: float) -> float:
-        """Learn from checked data, and return their mean log loss as it is."""
+    leaves_one_out = is_smooth = True
+
+    def _unfitted(self) -> Self:
+        if type(self) is not TemperatureScaling:
+            return super()._unfitted()
+        new = object.__new__(type(self))  # at every step of a training: deepcopy takes its time
+        new.laplace = self.laplace
+        return new
+
+    def _warn_if_infinite(self, risk: float, sample: Sample) -> None:
+        pass  # the fit warns by itself
+
+    def _losses_in_sample(
+        self, sample: Sample, loss: ProperLoss, threads: int | None = None
+    ) -> NDArray[Any]:
+        """Return the loss at the best beta, without the smoothing that new data needs."""
+        return losses_at(sample, self.beta_, loss, threads)
+
+    def _loss_in_sample(
+        self, sample: Sample, loss: ProperLoss, threads: int | None = None
+    ) -> float:
+        is_log = type(loss) is LogLoss
+        return self.loss_ if is_log else super()._loss_in_sample(sample, loss, threads)
+
+    def _fit_with_risk(self, sample: Sample, threads: int | None, start: float) -> float:
+        """Learn from checked data, which may be on another device; one read gives the risk too."""
         fit, risk = fit_with_risk(sample, start, threads)
         self.beta_, self.loss_ = fit.beta, fit.loss
         self._remember(sample)

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal import _kernels
-from refinecal._core.arrays import readonly
-from refinecal._core.sample import Sample
+from refinecal._core.sample import Sample, readonly
 from refinecal._core.softmax import log_softmax
 from refinecal.calibrators._two_classes import two_classes
 from refinecal.calibrators.base import Calibrator

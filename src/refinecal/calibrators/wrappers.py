@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from refinecal._core.sample import Sample, on_cpu
 from refinecal._core.softmax import log_odds, log_softmax
 from refinecal.calibrators.base import Calibrator
-from refinecal.calibrators.user import UserCalibrator, as_calibrator
+from refinecal.calibrators.registry import UserCalibrator, as_calibrator
 
 if TYPE_CHECKING:
     from refinecal.calibrators._curves import Curves

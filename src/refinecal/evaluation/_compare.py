@@ -12,17 +12,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refinecal._core.arrays import category_order, to_numpy
+from refinecal._core.checks import check_sample
 from refinecal._core.errors import check_keywords
 from refinecal._core.format import fixed, shortened
+from refinecal._core.sample import Sample
 from refinecal._core.threads import check_threads
 from refinecal.calibrators.base import Calibrator
-from refinecal.calibrators.temperature import TemperatureScaling
-from refinecal.decomposition import Decomposition, _losses
+from refinecal.decomposition import Decomposition
 from refinecal.evaluation._paired import Difference, paired_difference
-from refinecal.evaluation._single import check_groups, check_titles, evaluate_scored
+from refinecal.evaluation._single import check_groups, check_titles, evaluate_sample
 from refinecal.evaluation._summary import Evaluation
 from refinecal.losses import get_loss
-from refinecal.metrics.scored import Scored, check_scored, rows_at
+from refinecal.resampling import losses_at
 
 __all__ = ["Comparison", "compare_models"]
 
@@ -141,24 +142,26 @@ def compare_models(
     """
     threads = check_threads(n_threads)
     _check_models(predictions)
-    scored = {}
+    samples = {}
     for name, given in predictions.items():
         probs, odds = (None, given) if logits else (given, None)
         try:
-            scored[name] = check_scored(y_true, probs, odds, sample_weight, classes, threads)
+            samples[name] = check_sample(
+                y_true, probs, odds, sample_weight, classes, threads=threads
+            )
         except (TypeError, ValueError) as error:
             raise type(error)(f"predictions[{name!r}]: {error}") from error
         if category_order(y_true) is not None:
             y_true = to_numpy(y_true, "y_true")  # whose order has been warned of: once is enough
-    _check_same(scored)
-    titles = check_titles(names, next(iter(scored.values())))
-    groups = {} if by is None else check_groups(by, next(iter(scored.values())).sample.n)
-    whole = _compare(scored, titles, calibrator, threads)
+    _check_same(samples)
+    titles = check_titles(names, next(iter(samples.values())))
+    groups = {} if by is None else check_groups(by, next(iter(samples.values())).n)
+    whole = _compare(samples, titles, calibrator, threads)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # said once, of all rows
         for name, rows in groups.items():
-            part = {model: one.take(rows, threads) for model, one in scored.items()}
-            if next(iter(part.values())).sums.total > 0:
+            part = {model: one.take(rows) for model, one in samples.items()}
+            if next(iter(part.values())).total > 0:
                 whole.groups[name] = _compare(part, titles, calibrator, threads)
     return whole
 
@@ -173,14 +176,14 @@ class _Rows(NamedTuple):
 
 
 def _compare(
-    scored: Mapping[str, Scored], titles: tuple[Any, ...], calibrator: Any, threads: int
+    samples: Mapping[str, Sample], titles: tuple[Any, ...], calibrator: Any, threads: int
 ) -> Comparison:
     evaluations, rows = {}, {}
-    for name, one in scored.items():
-        evaluations[name], fitted = evaluate_scored(one, titles, calibrator, threads)
+    for name, one in samples.items():
+        evaluations[name], fitted = evaluate_sample(one, titles, calibrator, threads)
         rows[name] = _rows_of(one, evaluations[name], fitted, threads)
-    ranking = tuple(sorted(scored, key=lambda name: _rank(evaluations[name])))
-    weights, best = scored[ranking[0]].sample.weights, rows[ranking[0]]
+    ranking = tuple(sorted(samples, key=lambda name: _rank(evaluations[name])))
+    weights, best = samples[ranking[0]].weights, rows[ranking[0]]
 
     def above_best(kind: str) -> dict[str, Difference]:
         reference = getattr(best, kind)
@@ -197,16 +200,11 @@ def _rank(found: Evaluation) -> tuple[float, float]:
     return found.log.risk, found.brier.risk
 
 
-def _rows_of(scored: Scored, found: Evaluation, fitted: Calibrator, threads: int) -> _Rows:
+def _rows_of(sample: Sample, found: Evaluation, fitted: Calibrator, threads: int) -> _Rows:
     """Return the losses of each row, and those whose means are the refinement errors."""
-    sample = scored.sample
-    brier, log = rows_at(sample, 1.0, threads)
-    if isinstance(fitted, TemperatureScaling):
-        brier_after, log_after = rows_at(sample, fitted.beta_, threads)
-    else:
-        log_after, brier_after = (
-            _losses(fitted, sample, get_loss(name)) for name in ("log", "brier")
-        )
+    losses = get_loss("log"), get_loss("brier")
+    log, brier = (losses_at(sample, 1.0, loss, threads) for loss in losses)
+    log_after, brier_after = (fitted._losses_in_sample(sample, loss, threads) for loss in losses)
     return _Rows(
         log,
         brier,
@@ -238,16 +236,16 @@ def _check_models(predictions: Any) -> None:
             raise ValueError(f"predictions has a model called {name!r}: its name must be a text")
 
 
-def _check_same(scored: Mapping[str, Scored]) -> None:
+def _check_same(samples: Mapping[str, Sample]) -> None:
     """Refuse models that do not predict the same classes; their rows and labels are those of y_true."""
-    (first, one), *others = scored.items()
+    (first, one), *others = samples.items()
     for name, other in others:
-        if other.sample.k != one.sample.k:
+        if other.k != one.k:
             raise ValueError(
-                f"predictions[{name!r}] has {other.sample.k} classes, but {first!r} has "
-                f"{one.sample.k}: compare models of the same classes"
+                f"predictions[{name!r}] has {other.k} classes, but {first!r} has "
+                f"{one.k}: compare models of the same classes"
             )
-        if not _same(one.sample.classes, other.sample.classes):
+        if not _same(one.classes, other.classes):
             raise ValueError(
                 f"predictions[{name!r}] has its classes in another order than {first!r}: pass classes=, "
                 "the label of each column in order"

@@ -14,8 +14,7 @@ from refinecal._core.checks import check_sample, check_weights
 from refinecal._core.errors import check_keywords
 from refinecal._core.files import plain
 from refinecal._core.threads import check_threads
-from refinecal.losses import BrierLoss, LogLoss, ProperLoss, get_loss
-from refinecal.metrics.scored import rows_at
+from refinecal.losses import ProperLoss, get_loss
 from refinecal.resampling import losses_at
 
 __all__ = ["Difference", "paired_difference", "row_losses"]
@@ -96,12 +95,8 @@ def row_losses(
     threads, loss = check_threads(n_threads), get_loss(loss)
     if not (isinstance(beta, int | float) and 0 <= beta < math.inf):
         raise ValueError(f"beta is {beta!r}: it must be a finite number of at least 0")
-    sample = check_sample(y_true, probs, logits, None, classes)
-    if type(loss) is LogLoss:
-        return np.asarray(rows_at(sample, beta, threads)[1])
-    if type(loss) is BrierLoss:
-        return np.asarray(rows_at(sample, beta, threads, log=False)[0])
-    return losses_at(sample, beta, loss)
+    sample = check_sample(y_true, probs, logits, None, classes, threads=threads)
+    return losses_at(sample, beta, loss, threads)
 
 
 @check_keywords()

@@ -12,19 +12,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refinecal._core.arrays import is_missing, to_numpy
+from refinecal._core.checks import check_sample
 from refinecal._core.errors import check_keywords
+from refinecal._core.sample import Sample
 from refinecal._core.threads import check_threads
 from refinecal.calibrators.base import Calibrator
-from refinecal.calibrators.temperature import TemperatureScaling
-from refinecal.calibrators.user import as_calibrator
-from refinecal.decomposition import Decomposition, _in_sample, decompose_sample
+from refinecal.calibrators.registry import UserCalibrator, as_calibrator
+from refinecal.decomposition import Decomposition
 from refinecal.evaluation._summary import ClassSummary, Evaluation
 from refinecal.losses import get_loss
 from refinecal.metrics._confidence import parts_of
-from refinecal.metrics._shared import Event
 from refinecal.metrics._smooth import smooth_ece_of
+from refinecal.metrics.events import Event
 from refinecal.metrics.ranking import mean_area
-from refinecal.metrics.scored import Scored, check_scored, rows_at
+from refinecal.metrics.tally import Tally, areas_of, tally
 
 __all__ = ["evaluate"]
 
@@ -81,30 +82,30 @@ def evaluate(
     {'a': 1.0, 'b': 0.5}
     """
     threads = check_threads(n_threads)
-    scored = check_scored(y_true, probs, logits, sample_weight, classes, threads)
-    titles = check_titles(names, scored)
-    groups = {} if by is None else check_groups(by, scored.sample.n)
-    whole = evaluate_scored(scored, titles, calibrator, threads)[0]
+    sample = check_sample(y_true, probs, logits, sample_weight, classes, threads=threads)
+    titles = check_titles(names, sample)
+    groups = {} if by is None else check_groups(by, sample.n)
+    whole = evaluate_sample(sample, titles, calibrator, threads)[0]
     if not groups:
         return whole
     found = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # said once, of all rows
         for name, rows in groups.items():
-            part = scored.take(rows, threads)
-            if part.sums.total > 0:
-                found[name] = evaluate_scored(part, titles, calibrator, threads)[0]
+            part = sample.take(rows)
+            if part.total > 0:
+                found[name] = evaluate_sample(part, titles, calibrator, threads)[0]
     return replace(whole, groups=found)
 
 
-def evaluate_scored(
-    scored: Scored, titles: tuple[Any, ...], calibrator: Any, threads: int
+def evaluate_sample(
+    sample: Sample, titles: tuple[Any, ...], calibrator: Any, threads: int
 ) -> tuple[Evaluation, Calibrator]:
     """Return the evaluation of checked predictions, and the fitted calibrator."""
-    sums, (k, n) = scored.sums, (scored.sample.k, scored.sample.n)
+    sums, k, n = tally(sample, threads), sample.k, sample.n
     fitted = as_calibrator(calibrator)
-    log, brier = _decompositions(scored, fitted, threads)
-    areas = scored.areas(threads)
+    log, brier = _decompositions(sample, sums, fitted, threads)
+    areas = areas_of(sample, threads, sums)
     errors = np.abs(sums.bins - sums.hits).sum(axis=1) / sums.total
     over, under = parts_of(sums.events, binary=k == 2)
     found = Evaluation(
@@ -118,9 +119,9 @@ def evaluate_scored(
         ece=over + under,
         overconfidence=over,
         underconfidence=under,
-        smooth_ece=smooth_ece_of(Event(sums.scores, sums.happened, scored.weights)),
-        per_class=_per_class(scored, titles, areas, errors),
-        n_effective=_effective(scored.weights) if scored.weights.size else n,
+        smooth_ece=smooth_ece_of(Event(sums.scores, sums.happened, sums.weights)),
+        per_class=_per_class(sample, sums, titles, areas, errors),
+        n_effective=_effective(sums.weights) if sums.weights.size else n,
     )
     return found, fitted
 
@@ -131,36 +132,29 @@ def _effective(weights: NDArray[np.float64]) -> float:
 
 
 def _decompositions(
-    scored: Scored, fitted: Calibrator, threads: int
+    sample: Sample, sums: Tally, fitted: Calibrator, threads: int
 ) -> tuple[Decomposition, Decomposition]:
     """Return the terms of both losses, fitting the calibrator once."""
-    sample, sums = scored.sample, scored.sums
-    logarithmic, squared = get_loss("log"), get_loss("brier")
-    risk = float(sums.brier.sum() / sums.total)
-    if isinstance(fitted, TemperatureScaling):
-        fitted._fit_sample(sample, threads)
-        loss = float(sums.log.sum() / sums.total)
-        uncertainty = float(logarithmic.entropy(sample.frequencies))
-        least = min(fitted.loss_, loss)
-        log = Decomposition(loss, least, uncertainty, fitted, "log", sample.n, sample.k)
-        after = sample.mean(rows_at(sample, fitted.beta_, threads, log=False)[0])
-    else:
-        log = decompose_sample(sample, fitted, logarithmic, threads=threads)
-        after = _in_sample(fitted, sample, squared)
-    uncertainty = float(squared.entropy(sample.frequencies))
-    least = min(after, risk)
-    brier = Decomposition(risk, least, uncertainty, log.calibrator, "brier", sample.n, sample.k)
-    return log, brier
+    fitted._warn_if_infinite(float(sums.log.sum() / sums.total), sample)
+    fitted._fit_sample(sample, threads)
+    found = fitted.user if isinstance(fitted, UserCalibrator) else fitted
+    terms = []
+    for name, total in (("log", sums.log.sum()), ("brier", sums.brier.sum())):
+        loss, risk = get_loss(name), float(total / sums.total)
+        refinement = min(fitted._loss_in_sample(sample, loss, threads), risk)
+        uncertainty = float(loss.entropy(sample.frequencies))
+        terms.append(Decomposition(risk, refinement, uncertainty, found, name, sample.n, sample.k))
+    return terms[0], terms[1]
 
 
 def _per_class(
-    scored: Scored,
+    sample: Sample,
+    sums: Tally,
     titles: tuple[Any, ...],
     areas: NDArray[np.float64],
     errors: NDArray[np.float64],
 ) -> tuple[ClassSummary, ...]:
-    sums = scored.sums
-    counts = np.bincount(scored.sample.labels, minlength=scored.sample.k)
+    counts = np.bincount(sample.labels, minlength=sample.k)
     with np.errstate(invalid="ignore"):  # a class without rows has neither recall nor loss
         recall, loss = sums.right / sums.mass, sums.log / sums.mass
     columns = (
@@ -174,9 +168,8 @@ def _per_class(
 # ---- arguments -------------------------------------------------------------------------------------------
 
 
-def check_titles(names: Sequence[Any] | None, scored: Scored) -> tuple[Any, ...]:
+def check_titles(names: Sequence[Any] | None, sample: Sample) -> tuple[Any, ...]:
     """Return what to call the classes."""
-    sample = scored.sample
     if names is None:
         return tuple(range(sample.k) if sample.classes is None else sample.classes.tolist())
     titles = tuple(names)

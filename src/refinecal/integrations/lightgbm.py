@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from refinecal._core.errors import check_keywords, needs_extra
 from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
-from refinecal.calibrators.temperature import TemperatureScaling
 from refinecal.integrations._shared import new_monitor, whole_numbers
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 
@@ -125,7 +124,7 @@ class RefinementStopping:
         self._name, data = self._find_data(env.model)
         self._labels, self._weights = whole_numbers(data.get_label()), data.get_weight()
         self._returns_margins = env.params["objective"] == MARGINS
-        smooth = isinstance(self.monitor.family, TemperatureScaling)  # and so can bear rounding
+        smooth = self.monitor.family.is_smooth  # and so can bear rounding
         self._precision = np.float32 if smooth else np.float64
         self._is_dart = "dart" in [env.params.get(alias) for alias in BOOSTING]
         best, last = self.monitor.best_step, self.monitor.last_step

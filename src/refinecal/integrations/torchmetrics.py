@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from refinecal._core.checks import check_sample
 from refinecal._core.errors import fail_choice, needs_extra, warn
 from refinecal._core.threads import check_threads
-from refinecal.calibrators.user import as_calibrator
+from refinecal.calibrators.registry import as_calibrator
 from refinecal.decomposition import Decomposition, check_cv, decompose_sample
 from refinecal.losses import ProperLoss, get_loss
 from refinecal.stopping import DeferredCalibrator

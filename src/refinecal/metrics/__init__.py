@@ -23,13 +23,13 @@ from refinecal.metrics._statistics import (
     kuiper_test,
     spiegelhalter,
 )
+from refinecal.metrics._stopping import BUILT_IN as BUILT_IN
 from refinecal.metrics._stopping import Metric
+from refinecal.metrics._stopping import Step as Step
 from refinecal.metrics._stopping import get_metric as get_metric
 from refinecal.metrics._stopping import get_metrics as get_metrics
 from refinecal.metrics._stopping import is_built_in as is_built_in
 from refinecal.metrics._stopping import value_of as value_of
-from refinecal.metrics._table import BUILT_IN as BUILT_IN
-from refinecal.metrics._table import Step as Step
 from refinecal.metrics._tables import MetricTable, per_class, per_group
 from refinecal.metrics._variational import lp_calibration_error
 

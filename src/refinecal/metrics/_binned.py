@@ -9,9 +9,10 @@ import numpy as np
 
 from refinecal._core.checks import warn_if_light
 from refinecal._core.errors import check_keywords, fail_choice
-from refinecal.metrics._bins import bin_sums, check_bins
-from refinecal.metrics._shared import Floats, Given, Inputs, read
-from refinecal.metrics.scored import N_BINS
+from refinecal._core.sample import Sample
+from refinecal.metrics.bins import bin_sums, check_bins, mean_distance
+from refinecal.metrics.events import Floats, Inputs, events, read
+from refinecal.metrics.tally import N_BINS
 
 __all__ = ["ece", "mce"]
 
@@ -45,7 +46,7 @@ def ece(
         Number of bins.
     strategy : {"uniform", "quantile"}
         Bins of equal width, bin b holding b/n_bins < p <= (b + 1)/n_bins; or of equal mass, equal
-        probabilities never in two bins.
+        probabilities all in the bin of the middle of their mass. See the notes for rounding.
     kind : {"auto", "binary", "top-label", "class-wise"}
         Of the second of two classes, of the likeliest class, or over all classes, each counted alike: the
         mean of their errors, of their squares, or the largest. By default the first for two classes, else
@@ -71,6 +72,10 @@ def ece(
 
     Weights say how often a row counts, also for :math:`n_b`.
 
+    Bins are chosen in single precision, so they are the same for float32 and float64. A probability less than
+    a millionth (:math:`2^{-20}`) above a border is on it: 0.1 + 0.2 is in the bin that ends at 0.3. The mean
+    probability keeps full precision. Evaluations and reliability diagrams use the same bins.
+
     References
     ----------
     Naeini, Cooper & Hauskrecht, AAAI 2015; Guo et al., ICML 2017; Bröcker, Climate Dynamics 2012 and Kumar,
@@ -86,10 +91,10 @@ def ece(
     """
     check_bins(n_bins, strategy)
     _check_norm(norm, debiased)
-    given = read(y_true, probs, **inputs)
-    if debiased:
-        warn_if_light(given.weights, "debiasing")
-    return binned_error(given, n_bins, strategy, kind, norm, debiased)
+    sample = read(y_true, probs, True, **inputs)
+    if debiased and sample is not y_true:  # which has been warned of
+        warn_if_light(sample.weights, "debiasing")
+    return binned_error(sample, n_bins, strategy, kind, norm, debiased)
 
 
 @check_keywords(Inputs)
@@ -135,14 +140,14 @@ def mce(
     check_bins(n_bins, strategy)
     if not min_count >= 0:
         raise ValueError(f"min_count is {min_count!r}: it must be a number of rows, 0 or more")
-    given = read(y_true, probs, **inputs)
-    if min_count:
-        warn_if_light(given.weights, "min_count")
-    return largest_error(given, n_bins, strategy, kind, min_count)
+    sample = read(y_true, probs, True, **inputs)
+    if min_count and sample is not y_true:
+        warn_if_light(sample.weights, "min_count")
+    return largest_error(sample, n_bins, strategy, kind, min_count)
 
 
 def largest_error(
-    given: Given,
+    sample: Sample,
     n_bins: int = N_BINS,
     strategy: str = "uniform",
     kind: str = "auto",
@@ -150,15 +155,15 @@ def largest_error(
 ) -> float:
     """Return the error of the worst bin of checked probabilities, NaN if all bins are too small."""
     found = []
-    for event in given.events(kind):
-        mass, scores, hits = bin_sums(event, n_bins, strategy)
+    for event in events(sample, kind):
+        mass, scores, hits = bin_sums(*event, n_bins, strategy)
         kept = (mass > 0) & (mass >= min_count)
         found.extend(np.abs(scores - hits)[kept] / mass[kept])
     return float(max(found)) if found else math.nan
 
 
 def binned_error(
-    given: Given,
+    sample: Sample,
     n_bins: int = N_BINS,
     strategy: str = "uniform",
     kind: str = "auto",
@@ -167,17 +172,17 @@ def binned_error(
 ) -> float:
     """Return the calibration error of checked probabilities."""
     if norm == "max":
-        return largest_error(given, n_bins, strategy, kind)
-    parts = [bin_sums(event, n_bins, strategy) for event in given.events(kind)]
+        return largest_error(sample, n_bins, strategy, kind)
+    parts = [bin_sums(*event, n_bins, strategy) for event in events(sample, kind)]
     mean = float(np.mean([_error(sums, norm, debiased) for sums in parts]))
     return mean if norm == "l1" else math.copysign(math.sqrt(abs(mean)), mean)
 
 
 def _error(sums: Floats, norm: str, debiased: bool) -> float:
     """Return the mean distance in the bins, or the mean square."""
-    mass, scores, hits = sums[:, sums[0] > 0]
     if norm == "l1":
-        return float(np.abs(scores - hits).sum() / mass.sum())
+        return mean_distance(sums)
+    mass, scores, hits = sums[:, sums[0] > 0]
     squares = ((scores - hits) / mass) ** 2
     if debiased:
         shares = hits / mass

@@ -7,9 +7,10 @@ from typing import Any, Unpack
 import numpy as np
 
 from refinecal._core.errors import check_keywords, fail_choice
-from refinecal.metrics._bins import bin_sums, check_bins
-from refinecal.metrics._shared import Floats, Given, Inputs, read
-from refinecal.metrics.scored import N_BINS
+from refinecal._core.sample import Sample
+from refinecal.metrics.bins import bin_sums, check_bins
+from refinecal.metrics.events import Floats, Inputs, events, read
+from refinecal.metrics.tally import N_BINS
 
 __all__ = ["overconfidence", "underconfidence"]
 
@@ -60,7 +61,7 @@ def overconfidence(
     0.5
     """
     _check(n_bins, strategy, kind)
-    return confidence_parts(read(y_true, probs, **inputs), n_bins, strategy, kind)[0]
+    return confidence_parts(read(y_true, probs, True, **inputs), n_bins, strategy, kind)[0]
 
 
 @check_keywords(Inputs)
@@ -95,7 +96,7 @@ def underconfidence(
     0.25
     """
     _check(n_bins, strategy, kind)
-    return confidence_parts(read(y_true, probs, **inputs), n_bins, strategy, kind)[1]
+    return confidence_parts(read(y_true, probs, True, **inputs), n_bins, strategy, kind)[1]
 
 
 def _check(n_bins: Any, strategy: str, kind: str) -> None:
@@ -105,11 +106,11 @@ def _check(n_bins: Any, strategy: str, kind: str) -> None:
 
 
 def confidence_parts(
-    given: Given, n_bins: int = N_BINS, strategy: str = "uniform", kind: str = "auto"
+    sample: Sample, n_bins: int = N_BINS, strategy: str = "uniform", kind: str = "auto"
 ) -> tuple[float, float]:
     """Return over- and underconfidence of checked probabilities."""
-    sums = bin_sums(given.events(kind)[0], n_bins, strategy)
-    return parts_of(sums, kind == "binary" or (kind == "auto" and given.k == 2))
+    sums = bin_sums(*events(sample, kind)[0], n_bins, strategy)
+    return parts_of(sums, kind == "binary" or (kind == "auto" and sample.k == 2))
 
 
 def parts_of(sums: Floats, binary: bool) -> tuple[float, float]:

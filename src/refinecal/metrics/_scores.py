@@ -3,19 +3,20 @@
 from __future__ import annotations  # so that help() shows types by name
 
 import math
+from collections.abc import Callable
 from typing import Any, Unpack
 
 import numpy as np
 
 from refinecal import _kernels
-from refinecal._core.arrays import is_on_device
-from refinecal._core.checks import check_sample
 from refinecal._core.errors import check_keywords, fail_choice
-from refinecal._core.sample import Sample
-from refinecal._core.threads import check_threads
-from refinecal.metrics._shared import Inputs, check, read
-from refinecal.metrics.ranking import areas_of_logits, mean_area
-from refinecal.metrics.scored import rows_at
+from refinecal._core.sample import NOTHING, Sample, parts, readonly
+from refinecal._core.threads import check_threads, map_threads
+from refinecal.losses import get_loss
+from refinecal.metrics.events import Floats, Inputs, read
+from refinecal.metrics.ranking import mean_area
+from refinecal.metrics.tally import areas_of
+from refinecal.resampling import losses_at
 from refinecal.temperature.fit import risk_of
 
 __all__ = [
@@ -50,9 +51,15 @@ def log_loss(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
     >>> round(rc.metrics.log_loss([0, 1], [[0.5, 0.5]] * 2), 6)  # log 2
     0.693147
     """
-    if is_logits(probs, inputs) or is_on_device(probs):
-        return risk_of(check_sample(y_true, probs, devices=True, **inputs))
-    return read(y_true, probs, **inputs).loss(_kernels.probs.LOG)
+    sample = read(y_true, probs, **inputs)
+    if sample.given is None:
+        return risk_of(sample)
+    totals = sample.row_sums
+
+    def add_part(rows: slice, *arrays: Floats) -> float:
+        return float(_kernels.probs.add_logs(*arrays, totals[rows]))
+
+    return _sum_over_rows(sample, add_part) / sample.total
 
 
 @check_keywords(Inputs)
@@ -75,9 +82,10 @@ def brier_score(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> flo
     >>> rc.metrics.brier_score([0, 1], [[0.5, 0.5]] * 2)
     0.5
     """
-    if is_logits(probs, inputs):
-        return brier_of(check_sample(y_true, probs, **inputs))
-    return read(y_true, probs, **inputs).loss(_kernels.probs.BRIER)
+    sample = read(y_true, probs, **inputs)
+    if sample.given is None:
+        return sample.mean(losses_at(sample, 1.0, get_loss("brier")))
+    return _mean_of(sample, _kernels.probs.BRIER)
 
 
 @check_keywords(Inputs)
@@ -100,7 +108,7 @@ def spherical_loss(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> 
     >>> round(rc.metrics.spherical_loss([0, 1], [[0.6, 0.4], [1.0, 0.0]]), 6)  # (1 - .6/sqrt(.52) + 1) / 2
     0.583975
     """
-    return 1 - read(y_true, probs, **inputs).loss(_kernels.probs.COSINE)
+    return 1 - _mean_of(read(y_true, probs, **inputs), _kernels.probs.COSINE)
 
 
 @check_keywords(Inputs)
@@ -123,9 +131,13 @@ def accuracy(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
     >>> rc.metrics.accuracy([0, 1, 1, 1], [0.2, 0.9, 0.6, 0.4])
     0.75
     """
-    if is_logits(probs, inputs):
-        return accuracy_of(check_sample(y_true, probs, **inputs))
-    return read(y_true, probs, **inputs).accuracy
+    sample = read(y_true, probs, True, **inputs)
+    if sample.given is not None:
+        return sample.mean(sample.likeliest[1])
+    top = sample.logits.argmax(axis=1)
+    return sample.mean(
+        top == sample.labels if sample.soft is None else sample.soft[np.arange(sample.n), top]
+    )
 
 
 @check_keywords(Inputs)
@@ -178,12 +190,8 @@ def auroc(
     """
     if average not in AVERAGES:
         fail_choice("average", average, list(AVERAGES[:-1]), repr(AVERAGES[-1]))
-    if is_logits(probs, inputs):
-        sample = check_sample(y_true, probs, **inputs)
-        areas = areas_of_logits(sample, check_threads(None))
-    else:
-        scored = check(y_true, probs, check_threads(None), **inputs)
-        sample, areas = scored.sample, scored.areas(check_threads(None))
+    sample = read(y_true, probs, **inputs)
+    areas = areas_of(sample, check_threads(None))
     if average == "weighted" and sample.k > 2:
         known = ~np.isnan(areas)
         return (
@@ -194,27 +202,29 @@ def auroc(
     return areas if average is None else mean_area(areas)
 
 
-# ---- of checked samples ----------------------------------------------------------------------------------
+# ---- sums over rows --------------------------------------------------------------------------------------
 
 
-def is_logits(probs: Any, inputs: Inputs) -> bool:
-    """Tell whether predictions were given as logits, which some metrics need not turn into probabilities."""
-    return probs is None and inputs.get("logits") is not None
+def _mean_of(sample: Sample, which: int) -> float:
+    """Return the mean of Brier's score, or of the cosine, of probabilities divided by their sums."""
+
+    def add_part(rows: slice, *arrays: Floats) -> float:
+        sums = np.zeros(_kernels.probs.N_LOSSES)
+        _kernels.probs.add_losses(*arrays, sums)
+        return float(sums[which])
+
+    return _sum_over_rows(sample, add_part) / sample.total
 
 
-def brier_of(sample: Sample) -> float:
-    """Return Brier's score of a checked sample."""
-    return sample.mean(rows_at(sample, 1.0, check_threads(None), log=False)[0])
-
-
-def accuracy_of(sample: Sample) -> float:
-    """Return the accuracy of a checked sample, by its logits."""
-    top = sample.logits.argmax(axis=1)
-    if sample.soft is None:
-        return sample.mean(top == sample.labels)
-    return sample.mean(sample.soft[np.arange(sample.n), top])
-
-
-def auroc_of(sample: Sample) -> float:
-    """Return the area under the ROC curve of a checked sample."""
-    return mean_area(areas_of_logits(sample))
+def _sum_over_rows(sample: Sample, add_part: Callable[..., float]) -> float:
+    """Add up a function of probabilities, labels, soft labels and weights, which may be empty."""
+    soft = np.empty((0, sample.k)) if sample.soft is None else np.ascontiguousarray(sample.soft)
+    weights = NOTHING if sample.weights is None else sample.weights
+    arrays = [readonly(array) for array in (sample.probs, sample.labels, soft, weights)]
+    found = map_threads(
+        lambda rows: add_part(rows, *(array[rows] for array in arrays)),
+        parts(sample.n),
+        sample.probs.size,
+        sample.threads,
+    )
+    return float(sum(found))

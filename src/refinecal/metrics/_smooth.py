@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import check_keywords
-from refinecal.metrics._shared import Event, Inputs, read
+from refinecal.metrics.events import Event, Inputs, events, read
 from refinecal.metrics.smoothing import CELLS, FINEST, Masses, Smoothed, fixed_point
 
 __all__ = ["smooth_ece"]
@@ -63,7 +63,7 @@ def smooth_ece(
     >>> round(rc.metrics.smooth_ece([0, 1, 1, 1], [0.75] * 4), 12)
     0.0
     """
-    found = [smooth_ece_of(event) for event in read(y_true, probs, **inputs).events(kind)]
+    found = [smooth_ece_of(event) for event in events(read(y_true, probs, True, **inputs), kind)]
     return float(np.mean(found))
 
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from refinecal._core.checks import warn_if_light
 from refinecal._core.errors import check_keywords, fail_choice
-from refinecal._core.sample import row_slices
+from refinecal._core.sample import Sample, row_slices
 from refinecal.metrics._brownian import largest_tail, range_tail
-from refinecal.metrics._shared import Event, Given, Inputs, read
+from refinecal.metrics.events import Event, Inputs, events, read
 
 __all__ = [
     "CalibrationTest",
@@ -87,8 +87,8 @@ def ks_statistic(
     >>> round(rc.metrics.ks_statistic([1, 0], [0.2, 0.9]), 12)  # 0.8 more than promised, then 0.9 less
     0.4
     """
-    events = read(y_true, probs, **inputs).events(kind)
-    return float(np.mean([_largest(_walk(event)) / event.total for event in events]))
+    found = events(read(y_true, probs, True, **inputs), kind)
+    return float(np.mean([_largest(_walk(event)) / event.total for event in found]))
 
 
 @check_keywords(Inputs)
@@ -123,8 +123,8 @@ def kuiper_statistic(
     >>> round(rc.metrics.kuiper_statistic([1, 0], [0.2, 0.9]), 12)  # from 0.4 down to -0.05
     0.45
     """
-    events = read(y_true, probs, **inputs).events(kind)
-    return float(np.mean([_range(_walk(event)) / event.total for event in events]))
+    found = events(read(y_true, probs, True, **inputs), kind)
+    return float(np.mean([_range(_walk(event)) / event.total for event in found]))
 
 
 # ---- tests -----------------------------------------------------------------------------------------------
@@ -257,9 +257,10 @@ def spiegelhalter(
     """
     if kind not in ("all", "top-label"):
         fail_choice("kind", kind, ["all"], "'top-label'")
-    given = read(y_true, probs, **inputs)
-    warn_if_light(given.weights, "the test")
-    excess, variance = _excess_of_all(given) if kind == "all" else _excess_of_top(given)
+    sample = read(y_true, probs, True, **inputs)
+    if sample is not y_true:  # a step of a training, else: once is enough
+        warn_if_light(sample.weights, "the test")
+    excess, variance = _excess_of_all(sample) if kind == "all" else _excess_of_top(sample)
     if variance == 0:
         found = CalibrationTest(math.nan, math.nan)
         return found if excess == 0 else CalibrationTest(math.copysign(math.inf, excess), 0.0)
@@ -273,9 +274,10 @@ def spiegelhalter(
 def _check_test(y_true: Any, probs: Any, kind: str, **inputs: Unpack[Inputs]) -> Event:
     if kind not in TEST_KINDS:
         fail_choice("kind", kind, list(TEST_KINDS[:-1]), repr(TEST_KINDS[-1]))
-    given = read(y_true, probs, **inputs)
-    warn_if_light(given.weights, "the test")
-    return given.events(kind)[0]
+    sample = read(y_true, probs, True, **inputs)
+    if sample is not y_true:  # a step of a training, else: once is enough
+        warn_if_light(sample.weights, "the test")
+    return events(sample, kind)[0]
 
 
 def _walk(event: Event) -> Floats:
@@ -305,30 +307,30 @@ def _scaled(distance: float, event: Event) -> float:
     return distance / math.sqrt(variance)
 
 
-def _excess_of_top(given: Given) -> tuple[float, float]:
+def _excess_of_top(sample: Sample) -> tuple[float, float]:
     """Return the excess of the score of the likeliest class against the rest, and its variance."""
-    scores, hits, weights = given.events("top-label")[0]
+    scores, hits, weights = events(sample, "top-label")[0]
     slopes = 1 - 2 * scores
     excess, variance = (hits - scores) * slopes, slopes**2 * np.maximum(scores * (1 - scores), 0)
     return _total(excess, weights), _total(variance, weights)
 
 
-def _excess_of_all(given: Given) -> tuple[float, float]:
+def _excess_of_all(sample: Sample) -> tuple[float, float]:
     """Return half the excess of the Brier score over what is promised, and a quarter of its variance."""
-    n, k = given.probs.shape
+    n, k = sample.probs.shape
     excess, variance = np.empty(n), np.empty(n)
     for rows in row_slices(n, k):
-        probs = given.probs[rows] / given.probs[rows].sum(axis=1, keepdims=True)
+        probs = sample.probs[rows] / sample.probs[rows].sum(axis=1, keepdims=True)
         promised = (probs**2).sum(axis=1, keepdims=True)
         above = probs - promised
         above[np.abs(above) < 1e-14 * promised] = 0  # equally likely, but for rounding
         variance[rows] = (probs * above**2).sum(axis=1)
-        if given.soft.size:
-            excess[rows] = -(given.soft[rows] * above).sum(axis=1)
+        if sample.soft is not None:
+            excess[rows] = -(sample.soft[rows] * above).sum(axis=1)
         else:
-            excess[rows] = -above[np.arange(len(above)), given.labels[rows]]
-    return _total(excess, given.weights), _total(variance, given.weights)
+            excess[rows] = -above[np.arange(len(above)), sample.labels[rows]]
+    return _total(excess, sample.weights), _total(variance, sample.weights)
 
 
-def _total(values: Floats, weights: Floats) -> float:
-    return float(values @ weights if weights.size else values.sum())
+def _total(values: Floats, weights: Floats | None) -> float:
+    return float(values.sum() if weights is None or not weights.size else values @ weights)

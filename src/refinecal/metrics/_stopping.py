@@ -1,14 +1,132 @@
-"""What a model can be stopped on: a metric of the table, or one of one's own."""
+"""What a model can be stopped on: functions of this package with their directions, or one of one's own."""
 
 from __future__ import annotations  # so that help() shows types by name
 
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from refinecal._core.errors import fail_choice
-from refinecal.metrics._table import BUILT_IN, OWN, Step
+from refinecal._core.sample import Sample, on_cpu
+from refinecal.decomposition import Decomposition
+from refinecal.losses import get_loss
+from refinecal.metrics._binned import ece, mce
+from refinecal.metrics._confidence import overconfidence, underconfidence
+from refinecal.metrics._scores import (
+    accuracy,
+    auroc,
+    brier_score,
+    error_rate,
+    log_loss,
+    spherical_loss,
+)
+from refinecal.metrics._smooth import smooth_ece
+from refinecal.metrics._statistics import ks_statistic, kuiper_statistic, spiegelhalter
+from refinecal.metrics._variational import lp_calibration_error
+from refinecal.resampling import losses_at
+from refinecal.temperature.fit import fit_sample
+
+# ---- one step's predictions --------------------------------------------------------------------------------
+
+
+class Step:
+    """One step's predictions and their decomposition: what metrics are computed from."""
+
+    def __init__(self, y_true: Any, sample: Sample, parts: Decomposition, start: float) -> None:
+        self.y_true, self.parts, self._given, self._start = y_true, parts, sample, start
+
+    @cached_property
+    def sample(self) -> Sample:
+        return on_cpu(self._given)
+
+    @cached_property
+    def probs(self) -> NDArray[np.float64]:
+        return self.sample.probs / self.sample.row_sums[:, None]  # a copy: users may write to it
+
+    @property
+    def beta(self) -> float:
+        """The best inverse temperature, whatever the calibrator."""
+        if self.parts.beta is not None:
+            return self.parts.beta
+        return fit_sample(self.sample, self._start).beta
+
+
+# Functions with names, not lambdas, so that monitors can be pickled.
+
+
+def refinement(step: Step) -> float:
+    """Return the loss left after calibration."""
+    return step.parts.refinement
+
+
+def risk(step: Step) -> float:
+    """Return the loss that is decomposed."""
+    return step.parts.risk
+
+
+def brier_refinement(step: Step) -> float:
+    """Return Brier's score after the temperature that is best for the log loss, as in the paper."""
+    sample = step.sample
+    after = sample.mean(losses_at(sample, step.beta, get_loss("brier")))
+    return min(after, brier_score(sample))
+
+
+def classwise_ece(sample: Sample) -> float:
+    """Return the calibration error in bins, over all classes."""
+    return ece(sample, kind="class-wise")
+
+
+def debiased_ece(sample: Sample) -> float:
+    """Return the calibration error in bins, without what chance adds to it."""
+    return ece(sample, norm="l2", debiased=True)
+
+
+def spiegelhalter_distance(sample: Sample) -> float:
+    """Return how far Spiegelhalter's z is from 0, on either side."""
+    return abs(spiegelhalter(sample).statistic)
+
+
+def lp(sample: Sample) -> float:
+    """Return the L1 calibration error, with as many folds as there can be."""
+    return lp_calibration_error(sample, cv=min(5, sample.n)) if sample.n > 1 else math.nan
+
+
+OF_STEPS = ("refinement", "risk", "brier_refinement")
+BUILT_IN: dict[str, tuple[Callable[..., float], bool]] = {  # and whether greater is better
+    "refinement": (refinement, False),
+    "risk": (risk, False),
+    "log_loss": (log_loss, False),
+    "brier": (brier_score, False),
+    "brier_refinement": (brier_refinement, False),
+    "spherical_loss": (spherical_loss, False),
+    "error_rate": (error_rate, False),
+    "accuracy": (accuracy, True),
+    "auroc": (auroc, True),
+    "ece": (ece, False),
+    "classwise_ece": (classwise_ece, False),
+    "debiased_ece": (debiased_ece, False),
+    "mce": (mce, False),
+    "smooth_ece": (smooth_ece, False),
+    "ks": (ks_statistic, False),
+    "kuiper": (kuiper_statistic, False),
+    "spiegelhalter": (spiegelhalter_distance, False),
+    "overconfidence": (overconfidence, False),
+    "underconfidence": (underconfidence, False),
+    "lp": (lp, False),
+}
+OWN: dict[str, Callable[..., Any]] = {  # the public functions that mean the same, with the defaults
+    **{name: each for name, (each, _) in BUILT_IN.items() if each.__module__ != __name__},
+    "spiegelhalter": spiegelhalter,
+    "lp": lp_calibration_error,
+}
+
+
+# ---- metrics -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +186,8 @@ def get_metric(given: Any) -> Metric:
     """Return the metric of that name, or a function as a metric for which smaller is better."""
     if isinstance(given, Metric):
         return given
-    given = next((name for name, function in OWN.items() if function is given), given)
+    if callable(given) and not isinstance(given, type):
+        given = next((name for name, each in OWN.items() if each is given), given)
     if isinstance(given, str):
         if given not in BUILT_IN:
             fail_choice("metric", given, list(BUILT_IN), "a function of (y_true, probs)")
@@ -100,8 +219,10 @@ def is_built_in(metric: Metric) -> bool:
 
 def value_of(metric: Metric, step: Step, sample_weight: Any = None) -> float:
     """Return the metric of one step's predictions."""
+    if metric.name == "log_loss" and step.parts.loss == "log" and is_built_in(metric):
+        return float(step.parts.risk)
     if is_built_in(metric):
-        return float(metric.function(step))
+        return float(metric.function(step if metric.name in OF_STEPS else step.sample))
     options = {} if sample_weight is None else {"sample_weight": sample_weight}
     value = metric.function(step.y_true, step.probs, **options)
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 from refinecal._core.errors import check_keywords
 from refinecal._core.files import plain
 from refinecal._core.format import shortened
-from refinecal.metrics._shared import Inputs
+from refinecal.metrics.events import Inputs
 
 if TYPE_CHECKING:
     from refinecal.evaluation import ClassSummary, Evaluation

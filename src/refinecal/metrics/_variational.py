@@ -5,20 +5,18 @@ from __future__ import annotations  # so that help() shows types by name
 import math
 import numbers
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.checks import check_sample
 from refinecal._core.errors import check_keywords, fail_choice
 from refinecal._core.sample import Sample
 from refinecal._core.softmax import log_odds, log_softmax
 from refinecal._core.threads import check_threads
-from refinecal.calibrators.user import as_calibrator
+from refinecal.calibrators.registry import as_calibrator
 from refinecal.decomposition import check_cv
-from refinecal.metrics._shared import Inputs
+from refinecal.metrics.events import Inputs, read
 from refinecal.resampling import folds
 
 __all__ = ["lp_calibration_error"]
@@ -96,7 +94,7 @@ def lp_calibration_error(
     0.25
     """
     check_form(p, form, kind)
-    sample = check_sample(y_true, probs, **inputs)
+    sample = read(y_true, probs, **inputs)
     return lp_error(sample, p, form, kind, calibrator, cv, groups)
 
 
@@ -212,4 +210,4 @@ def _against_rest(sample: Sample, odds: Floats, own: NDArray[np.int64]) -> Sampl
         soft = np.stack([1 - share, share], axis=1)
         labels = soft.argmax(axis=1)
     logits = np.stack([-np.maximum(odds, 0), np.minimum(odds, 0)], axis=1)
-    return replace(sample, labels=labels, logits=logits, soft=soft, classes=None, columns=None)
+    return sample.replace(labels=labels, logits=logits, soft=soft, classes=None, columns=None)

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal import _kernels
-from refinecal._core.arrays import NOTHING, readonly
 from refinecal._core.errors import warn
+from refinecal._core.sample import NOTHING, readonly
 
 Floats = NDArray[np.float64]
 CELLS = (2**11, 2**17)  # the second only if the bandwidth turns out too small for the first

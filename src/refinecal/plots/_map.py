@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from refinecal._core.checks import check_scores
 from refinecal._core.softmax import log_softmax
-from refinecal.plots._bins import CELLS, equal_mass, equal_width
+from refinecal.metrics.bins import bin_numbers
+from refinecal.plots._reliability_curve import histogram
 from refinecal.temperature.search import MAX_BETA
 
 __all__ = ["CalibrationMap", "map_probabilities"]
@@ -145,15 +146,15 @@ def _map_of_two(calibrator: Any, scores: NDArray[Any] | None, label: Any) -> Cal
     with np.errstate(divide="ignore"):
         logs = np.log(np.stack([1 - before, before], axis=1))
     after = _apply(calibrator, logs)[:, 1]
-    histogram, weights = None, np.ones(GRID)
+    cells, weights = None, np.ones(GRID)
     if scores is not None:
         given = np.exp(log_softmax(scores.astype(np.float64, copy=False)))[:, 1]
-        histogram = _histogram(given)
+        cells = histogram(given)
         near = np.rint(given * (GRID - 1)).astype(int)
         weights = np.bincount(near, minlength=GRID).astype(np.float64)
     side = np.sign(before - 0.5)  # towards the likelier class
     words = _words(calibrator, side * (after - before), weights, np.abs(after - before))
-    return CalibrationMap(before, after, after, after, histogram, 2, label, words)
+    return CalibrationMap(before, after, after, after, cells, 2, label, words)
 
 
 def _map_by_turns(calibrator: Any, k: int) -> CalibrationMap:
@@ -177,18 +178,14 @@ def _map_of_rows(calibrator: Any, scores: NDArray[Any]) -> CalibrationMap:
     logs = log_softmax(scores.astype(np.float64, copy=False))
     rows, top = np.arange(len(logs)), logs.argmax(axis=1)
     given, made = np.exp(logs[rows, top]), _apply(calibrator, logs)[rows, top]
-    numbers = equal_mass(given, np.ones(len(given)), min(MOST_BINS, math.isqrt(len(given))))
+    numbers = bin_numbers(given, min(MOST_BINS, math.isqrt(len(given))), "quantile")
     order = np.argsort(numbers, kind="stable")
     bins = np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
     before = np.array([given[one].mean() for one in bins])
     low, after, high = np.array([np.percentile(made[one], SPREAD) for one in bins]).T
     words = _words(calibrator, made - given, np.ones(len(given)), np.abs(made - given))
-    histogram, k = _histogram(given), logs.shape[1]
-    return CalibrationMap(before, after, low, high, histogram, k, None, words, "predictions")
-
-
-def _histogram(given: Floats) -> Floats:
-    return np.bincount(equal_width(given, CELLS), minlength=CELLS).astype(np.float64)
+    cells, k = histogram(given), logs.shape[1]
+    return CalibrationMap(before, after, low, high, cells, k, None, words, "predictions")
 
 
 def _words(calibrator: Any, outwards: Floats, weights: Floats, changes: Floats) -> str:

@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike
 from refinecal._core.checks import check_sample
 from refinecal._core.format import shortened
 from refinecal._core.sample import Sample
+from refinecal.metrics.bins import check_bins
 from refinecal.plots import _square
-from refinecal.plots._bins import Strategy, check_bins, class_names, curve_of
+from refinecal.plots._reliability_curve import Strategy, class_names, curve_of
 from refinecal.plots._style import PALETTE, dressed
-from refinecal.plots.reliability import ReliabilityDisplay, calibrated_sample
+from refinecal.plots.reliability import ReliabilityDisplay, calibrate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,14 +59,12 @@ def draw_classes(
     """
     check_bins(n_bins, strategy)
     sample = check_sample(y_true, probs, logits, sample_weight, classes)
-    after = None if calibrated is None else calibrated_sample(sample, calibrated)
+    shown = [sample] if calibrated is None else [sample, calibrate(sample, calibrated)]
     names = class_names(sample)
     frequent = np.argsort(-sample.frequencies, kind="stable")[:MOST]
     chosen = [names[column] for column in sorted(frequent)]
     displays = [
-        ReliabilityDisplay(
-            *(curve_of(rows, label, n_bins, strategy) for rows in (sample, after) if rows)
-        )
+        ReliabilityDisplay(*(curve_of(each, label, n_bins, strategy) for each in shown))
         for label in chosen
     ]
     for display, ax in zip(displays, _panels(figure, len(chosen)), strict=True):

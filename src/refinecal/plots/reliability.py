@@ -2,22 +2,21 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from refinecal._core.arrays import column_names, in_order
+from refinecal._core.arrays import column_names, in_order, to_floats
 from refinecal._core.checks import check_sample, check_scores
 from refinecal._core.format import shortened
 from refinecal._core.sample import Sample
 from refinecal._core.softmax import log_softmax
+from refinecal.metrics.bins import check_bins
 from refinecal.plots import _square
-from refinecal.plots._bins import (
+from refinecal.plots._reliability_curve import (
     Reliability,
     Strategy,
-    check_bins,
     class_names,
     curve_of,
 )
@@ -121,7 +120,7 @@ class ReliabilityDisplay:
         curve = curve_of(sample, kind, n_bins, strategy)
         after = None
         if calibrated is not None:
-            after = curve_of(calibrated_sample(sample, calibrated), kind, n_bins, strategy)
+            after = curve_of(calibrate(sample, calibrated), kind, n_bins, strategy)
         return cls(curve, after, name=name).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
@@ -199,23 +198,26 @@ class ReliabilityDisplay:
         return [*handles, Patch(label=label, **tint)] if errors else handles
 
 
-def calibrated_sample(sample: Sample, calibrated: Any) -> Sample:
-    """Return the same rows with other probabilities: those given, or those of a calibrator."""
+def calibrate(sample: Sample, calibrated: Any) -> Sample:
+    """Return the sample after calibration: with the probabilities given, or those of a calibrator."""
     if hasattr(calibrated, "predict_proba_logits"):
         calibrated = calibrated.predict_proba_logits(sample.logits)
     elif hasattr(calibrated, "predict_proba"):
         calibrated = calibrated.predict_proba(np.exp(log_softmax(sample.logits)))
     try:
-        logits = check_scores(calibrated, "probs")
+        shape = check_scores(calibrated, "probs").shape
     except (TypeError, ValueError) as error:
         raise type(error)(f"calibrated: {error}") from error
-    if logits.shape != sample.logits.shape:
+    if shape != (sample.n, sample.k):
         raise ValueError(
-            f"calibrated has shape {logits.shape}, but the predictions have {sample.logits.shape}: pass "
-            "the probabilities of the same rows and classes after calibration"
+            f"calibrated has shape {shape}, but the predictions have {(sample.n, sample.k)}: pass the "
+            "probabilities of the same rows and classes after calibration"
         )
-    logits = in_order(logits, column_names(calibrated), class_names(sample), "calibrated")
-    return replace(sample, logits=logits)
+    given = to_floats(calibrated, "probs")
+    probs = sample.replace(given=given if given.size > sample.n else given.reshape(-1)).probs
+    return sample.replace(
+        given=in_order(probs, column_names(calibrated), class_names(sample), "calibrated")
+    )
 
 
 def _draw_band(ax: Axes, curve: Reliability, colour: str) -> FillBetweenPolyCollection:

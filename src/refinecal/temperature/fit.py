@@ -4,19 +4,19 @@ from __future__ import annotations  # so that help() shows types by name
 
 import math
 import numbers
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from refinecal._core.arrays import NOTHING
 from refinecal._core.checks import (
     HARD,
     check_sample,
+    doubt_logits,
     is_hard,
+    plain_sample,
     warn_if_features,
-    warn_if_probabilities,
 )
 from refinecal._core.errors import check_keywords, warn
 from refinecal._core.sample import Sample, on_cpu
@@ -109,13 +109,13 @@ def fit_temperature(
     start = _check_start(start)
     threads = check_threads(n_threads)
     if sample_weight is None and classes is None:
-        plain = _plain_arrays(labels, logits)
+        plain = plain_sample(labels, logits)
         if plain is not None:  # nothing to convert, so no need to look before the kernel does
-            found = solve(KernelReader(*plain, NOTHING, NOTHING, threads), start)
+            found = solve(KernelReader.of(plain, threads), start)
             if SMALL_BETA < found.beta < 0.999 * MAX_BETA and math.isfinite(found.loss):
                 if found.beta > 1:  # probabilities taken for logits are never over-confident
-                    warn_if_probabilities(logits)
-                warn_if_features(plain[0], logits, "labels")
+                    doubt_logits(logits)
+                warn_if_features(plain.labels, logits, "labels")
                 return _report(found)
     sample = check_sample(labels, None, logits, sample_weight, classes, "labels", devices=True)
     return fit_sample(sample, start, threads)
@@ -130,7 +130,9 @@ def _check_start(start: Any) -> float:
     return float(start) if float(start) > SMALL_BETA else 1.0
 
 
-def fit_with_risk(sample: Sample, start: float, threads: int) -> tuple[TemperatureFit, float]:
+def fit_with_risk(
+    sample: Sample, start: float, threads: int | None
+) -> tuple[TemperatureFit, float]:
     """Return the best inverse temperature of checked data, and the mean log loss as it is."""
     sample = sample.counted()
     reader = reader_of(sample, threads)
@@ -141,7 +143,7 @@ def fit_with_risk(sample: Sample, start: float, threads: int) -> tuple[Temperatu
 
 
 def fit_sample(
-    sample: Sample, start: float = 1.0, threads: int = 1, reader: Reader | None = None
+    sample: Sample, start: float = 1.0, threads: int | None = 1, reader: Reader | None = None
 ) -> TemperatureFit:
     """Return the best inverse temperature of checked data, which ``reader`` reads if it is given."""
     sample = sample.counted()
@@ -149,7 +151,7 @@ def fit_sample(
     lost = math.isnan(found.loss) and found.beta > 0  # a label of probability 0, or overflow
     if lost or 0 < found.beta < SMALL_BETA:
         sample = on_cpu(sample)
-        sample = replace(sample, logits=sample.logits.astype(np.float64))
+        sample = sample.replace(logits=sample.logits.astype(np.float64))
         impossible = np.flatnonzero(np.isneginf(reference.at_label(sample)))
         if impossible.size:
             _warn_impossible(impossible.size, sample)
@@ -180,7 +182,7 @@ def _warn_impossible(count: int, sample: Sample) -> None:
     )
 
 
-def risk_of(sample: Sample, threads: int = 1) -> float:
+def risk_of(sample: Sample, threads: int | None = 1) -> float:
     """Return the mean log loss as it is, infinite if a label has probability 0."""
     loss = reader_of(sample, threads).at(1.0).loss
     if math.isfinite(loss):
@@ -205,19 +207,3 @@ def _report(found: Found) -> TemperatureFit:
             f"beta = {found.beta:.6g} without converging; please report the data"
         )
     return TemperatureFit(*found)
-
-
-def _plain_arrays(labels: Any, logits: Any) -> tuple[NDArray[np.int64], NDArray[Any]] | None:
-    """Return labels and logits if they are what the kernels take, as they are; else ``None``."""
-    if type(logits) is not np.ndarray:
-        return None
-    dtype = logits.dtype
-    if logits.ndim != 2 or dtype.char not in "fd" or not dtype.isnative:
-        return None
-    if type(labels) is not np.ndarray or labels.dtype.kind not in "iu":
-        return None
-    if logits.shape[1] < 2 or labels.shape != logits.shape[:1] or not labels.size:
-        return None
-    if not logits.flags.c_contiguous:
-        return None
-    return labels.astype(np.int64, copy=False), logits

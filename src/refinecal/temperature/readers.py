@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal import _kernels
-from refinecal._core.arrays import NOTHING, is_on_device, readonly
-from refinecal._core.sample import Sample
-from refinecal._core.threads import THREAD_ELEMENTS
+from refinecal._core.sample import NOTHING, Sample, readonly
+from refinecal._core.threads import THREAD_ELEMENTS, check_threads
 from refinecal.temperature import reference
 from refinecal.temperature.search import (
     FINE_32,
@@ -32,9 +31,9 @@ START_ELEMENTS = 2**22  # but on no more numbers than this: 16 MB of float32
 LN2 = math.log(2.0)
 
 
-def reader_of(sample: Sample, threads: int = 1) -> Reader:
+def reader_of(sample: Sample, threads: int | None = 1) -> Reader:
     """Return what reads this sample fastest: compiled loops, or torch where the tensors are."""
-    if is_on_device(sample.logits):
+    if sample.on_device:
         from refinecal.temperature.torch import TorchReader
 
         return TorchReader.of(sample)
@@ -66,18 +65,18 @@ class KernelReader:
         logits: NDArray[Any],
         target: NDArray[np.float64],
         weights: NDArray[np.float64],
-        threads: int = 1,
+        threads: int | None = 1,
     ) -> None:
         # Read-only views: writable and read-only arrays then share one compiled kernel.
         self.arrays = (readonly(logits), readonly(labels), readonly(target), readonly(weights))
         self.kernels = _kernels.temperature
-        self.threads = threads if logits.size >= THREAD_ELEMENTS else 1
+        self.threads = 1 if logits.size < THREAD_ELEMENTS else check_threads(threads)
         self.single = logits.dtype == np.float32
         if self.threads > 1:  # lives as long as the reader: one fit
             self.pool = ThreadPoolExecutor(self.threads - 1)
 
     @classmethod
-    def of(cls, sample: Sample, threads: int = 1) -> "KernelReader":
+    def of(cls, sample: Sample, threads: int | None = 1) -> "KernelReader":
         """Return a reader of a checked sample."""
         target = NOTHING if sample.soft is None else reference.at_label(sample)
         weights = NOTHING if sample.weights is None else sample.weights

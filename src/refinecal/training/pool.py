@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from refinecal._core.softmax import log_softmax
 from refinecal.calibrators.base import Calibrator
-from refinecal.calibrators.user import as_calibrator
+from refinecal.calibrators.registry import as_calibrator
 
 UNKNOWN = -30.0  # log-probability of a class that a model does not know, before calibration
 SMALLEST = 1e-9  # probability whose logarithm counts

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal.calibrators import make_calibrator
-from refinecal.calibrators.base import Calibrator
 from refinecal.calibrators.temperature import TemperatureScaling
 from refinecal.evaluation import paired_difference, row_losses
 from refinecal.metrics import auroc
@@ -177,12 +176,10 @@ class _Choice:
         if calibration == PLAIN:
             fitted = TemperatureScaling(laplace=False).fit_logits(val, self.y_val)
             return _Scores.of_logits(self.y_test, fitted.beta_ * test)
-        calibrator: Calibrator = (
-            make_calibrator("auto") if calibration == AUTO else TemperatureScaling()
-        )
+        calibrator: Any = make_calibrator("auto" if calibration == AUTO else "temperature")
         probs = calibrator.fit_logits(val, self.y_val).predict_proba_logits(test)
         scores = _Scores.of_probs(self.y_test, np.asarray(probs, np.float64))
-        if not isinstance(calibrator, TemperatureScaling):
+        if calibration == AUTO:
             return scores
         # Smoothing changes no order, but in its probabilities large logits are equal.
         area = auroc(self.y_test, logits=calibrator.beta_ * test)

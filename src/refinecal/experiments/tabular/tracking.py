@@ -19,14 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal import _kernels
-from refinecal._core.arrays import NOTHING, readonly
 from refinecal._core.errors import fail_choice
-from refinecal._core.sample import Sample
+from refinecal._core.sample import NOTHING, Sample
 from refinecal.experiments.tabular.plan import METRIC_NAMES
 from refinecal.losses import get_loss
 from refinecal.metrics import BUILT_IN, Metric, get_metric
-from refinecal.metrics.ranking import areas_of_probs, mean_area
-from refinecal.metrics.scored import rows_at
+from refinecal.metrics.ranking import areas_of_logits, mean_area
 from refinecal.resampling import SMALL_CHANGE, leave_one_out, losses_at
 from refinecal.stopping import RefinementMonitor
 from refinecal.temperature.fit import fit_sample
@@ -37,6 +35,7 @@ __all__ = ["Tracker", "warm_up"]
 
 Floats = NDArray[np.float64]
 LOG = get_loss("log")
+BRIER = get_loss("brier")
 ONLY_BINARY = "refinement_isotonic"
 FOLDS = 5
 FINE = 1e-11  # relative error of beta; the loss has no slope there
@@ -174,9 +173,9 @@ class Tracker(RefinementMonitor):
     def _several(self, z: NDArray[np.float32]) -> dict[str, float]:
         sample = Sample(self.labels, np.ascontiguousarray(z, dtype=np.float64))
         fit = fit_sample(sample, self._start)
-        briers, losses = rows_at(sample, 1.0, 1)
+        briers, losses = (losses_at(sample, 1.0, loss) for loss in (BRIER, LOG))
         risk, brier = float(losses.mean()), float(briers.mean())
-        brier_after = float(rows_at(sample, fit.beta, 1, log=False).mean())
+        brier_after = float(losses_at(sample, fit.beta, BRIER).mean())
         if _is_inside(fit.beta):
             self._parts = KernelReader.of(sample).rows(fit.beta)[1:]
         betas = self._betas_without(lambda: sample, fit.beta, NOTHING)
@@ -189,19 +188,12 @@ class Tracker(RefinementMonitor):
             "log_loss": risk,
             "brier": brier,
             "accuracy": float(np.mean(z.argmax(axis=1) == self.labels)),
-            "auroc": self._area(sample.logits),
+            "auroc": mean_area(areas_of_logits(sample)),
             "refinement": min(fit.loss, risk),
             "brier_refinement": min(brier_after, brier),
             "refinement_cv5": sum(smoothed) / len(z),
             "refinement_loo": self._left_out(lambda: sample, fit.beta, fit.loss),
         }
-
-    def _area(self, logits: Floats) -> float:
-        """Return the mean area under the ROC curve of one class against the rest."""
-        n, k = logits.shape
-        columns, rest = np.empty((k, n)), np.empty(n)
-        self._loops.probabilities(logits, columns, rest)
-        return mean_area(areas_of_probs(readonly(columns), readonly(rest), readonly(self.labels)))
 
     # ---- temperatures ------------------------------------------------------------------------------------
 
@@ -303,5 +295,5 @@ def _left_out_one_by_one(sample: Sample, beta: float) -> float:
 
 def _smoothed(sample: Sample, beta: float, n_fitted: int) -> float:
     """Return the sum of the log losses after scaling by beta and Laplace smoothing."""
-    chances = np.exp(-rows_at(sample, beta, 1)[1])
+    chances = np.exp(-losses_at(sample, beta, LOG))
     return float(-np.log((n_fitted * chances + 1 / sample.k) / (n_fitted + 1)).sum())

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtrik, betaincc
 
 from refinecal._core.checks import check_sample
-from refinecal._core.errors import fail_choice
 from refinecal._core.sample import Sample
-from refinecal._core.softmax import log_softmax
+from refinecal.metrics.bins import bin_numbers, bin_sums, check_bins, mean_distance
+from refinecal.metrics.events import event_of_class, event_of_likeliest
 
 __all__ = ["Reliability", "reliability_curve"]
 
@@ -20,7 +20,6 @@ Floats = NDArray[np.float64]
 Strategy = Literal["quantile", "uniform"]
 
 BAND = 0.9  # probability that a share lies in the consistency band
-SAME = 1e-12  # scores closer than this differ by rounding only
 CELLS = 20  # of the histogram of scores
 
 
@@ -87,7 +86,7 @@ def reliability_curve(
     n_bins : int, default 15
         The largest number of bins.
     strategy : {"quantile", "uniform"}
-        Bins of about equal weight, or of equal width. Equal scores are never in different bins.
+        Bins of about equal weight, or of equal width, as for :func:`refinecal.metrics.ece`.
 
     Returns
     -------
@@ -107,35 +106,27 @@ def reliability_curve(
 
 def curve_of(sample: Sample, kind: Any, n_bins: int, strategy: str) -> Reliability:
     """Return the reliability of checked predictions."""
-    sample = sample.counted()
     kind, column = _check_kind(kind, sample)
-    scores, hits = _scores(sample, column)
-    weights = np.ones(sample.n) if sample.weights is None else sample.weights
-    by_mass = strategy == "quantile"
-    number = equal_mass(scores, weights, n_bins) if by_mass else equal_width(scores, n_bins)
-    weight: Floats = np.bincount(number, weights, n_bins).astype(np.float64)
-    full = weight > 0
-    mean_score = np.bincount(number, weights * scores, n_bins)[full] / weight[full]
-    share = np.bincount(number, weights * hits, n_bins)[full] / weight[full]
-    low, high = _consistency(weight[full], mean_score)
-    ece = float(np.average(np.abs(share - mean_score), weights=weight[full]))
+    event = event_of_likeliest(sample) if column is None else event_of_class(sample, column)
+    sums = bin_sums(*event, n_bins, strategy)
+    mass, totals, happened = sums[:, sums[0] > 0]
+    mean_score = totals / mass
+    bands = _consistency(mass, mean_score)
     label = None if column is None else class_names(sample)[column]
-    histogram = np.bincount(equal_width(scores, CELLS), weights, CELLS).astype(np.float64)
-    return Reliability(mean_score, share, weight[full], low, high, ece, kind, label, histogram)
+    cells = histogram(event.scores, sample.weights)
+    ece = mean_distance(sums)
+    return Reliability(mean_score, happened / mass, mass, *bands, ece, kind, label, cells)
+
+
+def histogram(scores: Floats, weights: Floats | None = None) -> Floats:
+    """Return the weight of the scores in cells of equal width."""
+    return np.bincount(bin_numbers(scores, CELLS), weights, CELLS).astype(np.float64)
 
 
 def class_names(sample: Sample) -> list[Any]:
     """Return the label of each column."""
     names = sample.columns if sample.classes is None else sample.classes.tolist()
     return list(range(sample.k)) if names is None else names
-
-
-def check_bins(n_bins: Any, strategy: Any) -> None:
-    """Refuse what are no bins."""
-    if not isinstance(n_bins, int | np.integer) or isinstance(n_bins, bool) or n_bins < 1:
-        raise ValueError(f"n_bins is {n_bins!r}: it must be a whole number of at least 1")
-    if strategy not in ("quantile", "uniform"):
-        fail_choice("strategy", strategy, ["quantile", "uniform"], "left out")
 
 
 def _check_kind(kind: Any, sample: Sample) -> tuple[str, int | None]:
@@ -163,35 +154,6 @@ def _check_kind(kind: Any, sample: Sample) -> tuple[str, int | None]:
 def _some(names: list[Any]) -> str:
     """Return the first names, for a message."""
     return ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
-
-
-def _scores(sample: Sample, column: int | None) -> tuple[Floats, Floats]:
-    """Return each row's score, and whether it came true: 0 or 1, or between for soft labels."""
-    scores, hits = np.empty(sample.n), np.empty(sample.n)
-    for rows, chunk in sample.chunks():
-        logs = log_softmax(chunk.logits.astype(np.float64, copy=False))
-        columns = logs.argmax(axis=1) if column is None else np.full(chunk.n, column)
-        at = np.arange(chunk.n), columns
-        scores[rows] = np.exp(logs[at])
-        hits[rows] = chunk.labels == columns if chunk.soft is None else chunk.soft[at]
-    return scores, hits
-
-
-def equal_width(scores: Floats, n_bins: int) -> NDArray[np.int64]:
-    """Return each score's bin; one on the border of two, up to rounding, is in the lower."""
-    return np.maximum(np.ceil(scores * n_bins - 1e-9).astype(np.int64) - 1, 0)
-
-
-def equal_mass(scores: Floats, weights: Floats, n_bins: int) -> NDArray[np.int64]:
-    """Return each score's bin; equal scores go together, to where the middle of their mass belongs."""
-    order = np.argsort(scores)
-    first = np.flatnonzero(np.r_[True, np.diff(scores[order]) > SAME])  # of each run of equal ones
-    ends = np.cumsum(np.add.reduceat(weights[order], first))
-    middles = (np.r_[0.0, ends[:-1]] + ends) / 2
-    bins = np.ceil(middles * n_bins / ends[-1]).astype(np.int64) - 1
-    number = np.empty(len(scores), dtype=np.int64)
-    number[order] = np.repeat(np.clip(bins, 0, n_bins - 1), np.diff(np.r_[first, len(scores)]))
-    return number
 
 
 def _consistency(weight: Floats, mean_score: Floats) -> tuple[Floats, Floats]:

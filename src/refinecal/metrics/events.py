@@ -1,0 +1,75 @@
+"""The arguments that every metric takes, and the events that calibration errors are about."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+from typing import Any, NamedTuple, TypedDict, Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from refinecal._core.checks import check_sample
+from refinecal._core.errors import fail_choice
+from refinecal._core.sample import NOTHING, Sample
+
+Floats = NDArray[np.float64]
+KINDS = ("auto", "binary", "top-label", "class-wise")
+
+
+class Inputs(TypedDict, total=False):
+    """The keywords of every function here."""
+
+    logits: Any
+    sample_weight: Any
+    classes: ArrayLike | None
+
+
+def read(
+    y_true: Any, probs: Any = None, likeliest: bool = False, **inputs: Unpack[Inputs]
+) -> Sample:
+    """Return the arguments of a metric, checked; a sample has passed already."""
+    if isinstance(y_true, Sample):
+        return y_true
+    return check_sample(y_true, probs, likeliest=likeliest, **inputs)
+
+
+class Event(NamedTuple):
+    """Probabilities of something, and whether it happened."""
+
+    scores: Floats
+    hits: Floats  # 0 or 1; of soft labels the share
+    weights: Floats  # empty if every row counts once
+
+    @property
+    def total(self) -> float:
+        return float(self.weights.sum()) if self.weights.size else float(len(self.scores))
+
+
+def event_of_class(sample: Sample, j: int) -> Event:
+    """Return the event that the label is class j."""
+    hits = sample.labels == j if sample.soft is None else sample.soft[:, j]
+    scores = np.minimum(sample.probs[:, j], 1)
+    return Event(scores, hits.astype(np.float64), _weights_of(sample))
+
+
+def event_of_likeliest(sample: Sample) -> Event:
+    """Return the event that the label is the likeliest class."""
+    return Event(*sample.likeliest, _weights_of(sample))
+
+
+def _weights_of(sample: Sample) -> Floats:
+    return NOTHING if sample.weights is None else sample.weights
+
+
+def events(sample: Sample, kind: str = "auto") -> list[Event]:
+    """Return what a calibration error of this kind is about: one event, or one for each class."""
+    if kind not in KINDS:
+        fail_choice("kind", kind, list(KINDS[:-1]), repr(KINDS[-1]))
+    if kind == "binary" and sample.k != 2:
+        raise ValueError(
+            f"kind is 'binary', but there are {sample.k} classes: use 'top-label' or 'class-wise'"
+        )
+    if kind == "class-wise":
+        return [event_of_class(sample, j) for j in range(sample.k)]
+    if kind == "binary" or (kind == "auto" and sample.k == 2):
+        return [event_of_class(sample, 1)]
+    return [event_of_likeliest(sample)]

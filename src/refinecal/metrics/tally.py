@@ -1,0 +1,98 @@
+"""Everything about predictions that one read of their probabilities adds up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal import _kernels
+from refinecal._core.sample import NOTHING, Sample, parts, readonly, softmax
+from refinecal._core.threads import map_threads
+from refinecal.losses import get_loss
+from refinecal.metrics.ranking import areas_of_logits, areas_of_probs
+from refinecal.resampling import losses_at
+
+Floats = NDArray[np.float64]
+N_BINS = 15  # of the calibration errors, as in most papers
+PART = 2**16  # rows whose sums are added up by themselves, by one thread
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What one read of the probabilities adds up; of each class, in each bin, weighted.
+
+    Soft labels are one weighted row for each label there.
+    """
+
+    columns: Floats  # (k, n) probabilities, read-only
+    labels: NDArray[np.int64]
+    weights: Floats  # empty if every row counts once
+    bins: Floats  # (k, N_BINS) probabilities of the class
+    hits: Floats  # (k, N_BINS) its own rows
+    events: (
+        Floats  # (3, N_BINS) mass, probabilities and hits of the likeliest class, of two the second
+    )
+    mass: Floats  # (k,) its own rows
+    right: Floats  # (k,) those whose likeliest class it is
+    log: Floats  # (k,) their losses
+    brier: Floats
+    rest: Floats  # (n,) what each row leaves beside its likeliest class
+    scores: Floats  # (n,) probability of the likeliest class, of two the second
+    happened: Floats  # (n,) 1 where that is the label
+
+    @property
+    def total(self) -> float:
+        return float(self.mass.sum())
+
+
+def tally(sample: Sample, threads: int) -> Tally:
+    """Add up the probabilities of a sample."""
+    rows_of = sample.expanded()
+    columns = _columns(rows_of)
+    labels = readonly(rows_of.labels)
+    weights = readonly(NOTHING if rows_of.weights is None else rows_of.weights)
+    loops, (k, n) = _kernels.rows, columns.shape
+    each = np.empty((3, n))
+
+    def add_part(rows: slice) -> list[Floats]:
+        shapes = ((k, N_BINS * loops.COPIES), (k, N_BINS), (3, N_BINS), (loops.N_SUMS, k))
+        sums = [np.zeros(shape) for shape in shapes]
+        loops.tally(columns, labels, weights, rows.start, rows.stop, *sums, each)
+        return sums
+
+    found = map_threads(add_part, parts(n, PART), columns.size, threads)
+    bins, hits, events, classes = (np.sum(part, axis=0) for part in zip(*found, strict=True))
+    bins = bins.reshape(k, N_BINS, loops.COPIES).sum(axis=2)
+    if sample.given is None:  # whose losses may be larger than logarithms of probabilities can tell
+        classes[loops.LOSS] = _log_losses(rows_of, threads)
+    return Tally(columns, labels, weights, bins, hits, events, *classes, *readonly(each))
+
+
+def _log_losses(sample: Sample, threads: int) -> Floats:
+    """Return the log losses of the rows of each class, added up."""
+    losses = losses_at(sample, 1.0, get_loss("log"), threads)
+    if sample.weights is not None:
+        losses = np.where(sample.weights > 0, losses, 0.0) * sample.weights
+    return np.bincount(sample.labels, losses, minlength=sample.k).astype(np.float64)
+
+
+def _columns(sample: Sample) -> Floats:
+    """Return the probabilities with classes first, as the loops read them."""
+    given = sample.probs if sample.given is not None and sample.given.ndim == 1 else sample.given
+    if given is None:
+        given = softmax(sample.logits, sample.threads)  # not to be kept twice
+    return readonly(np.ascontiguousarray(given.T, dtype=np.float64))
+
+
+def areas_of(sample: Sample, threads: int, found: Tally | None = None) -> Floats:
+    """Return the area under the ROC curve of each class against the rest.
+
+    Probabilities that were given tie where they are equal, those of logits but for rounding.
+    """
+    if sample.given is None:
+        return areas_of_logits(sample, threads)
+    found = tally(sample, threads) if found is None else found
+    weights = found.weights if found.weights.size else None
+    return areas_of_probs(found.columns, found.rest, found.labels, weights, threads)
