@@ -196,9 +196,12 @@ def sum_rows(
 ) -> tuple[bool, NDArray[np.float64]]:
     """Return whether rows are probabilities that sum to 1 but for a tolerance, and their sums."""
     rows, sums = readonly(np.ascontiguousarray(probs)), np.empty(len(probs))
+    check_rows = _kernels.probs.check_rows
+    if len(rows) <= PART:
+        return check_rows(rows, tolerance, sums), sums
 
     def look(part: slice) -> bool:
-        legal: bool = _kernels.probs.check_rows(rows[part], tolerance, sums[part])
+        legal: bool = check_rows(rows[part], tolerance, sums[part])
         return legal
 
     return all(map_threads(look, parts(len(rows)), rows.size, threads)), sums

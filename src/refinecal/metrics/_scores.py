@@ -10,7 +10,7 @@ import numpy as np
 
 from refinecal import _kernels
 from refinecal._core.errors import check_keywords, fail_choice
-from refinecal._core.sample import NOTHING, Sample, parts, readonly
+from refinecal._core.sample import NOTHING, PART, Sample, parts, readonly
 from refinecal._core.threads import check_threads, map_threads
 from refinecal.losses import get_loss
 from refinecal.metrics.events import Floats, Inputs, read
@@ -221,6 +221,8 @@ def _sum_over_rows(sample: Sample, add_part: Callable[..., float]) -> float:
     soft = np.empty((0, sample.k)) if sample.soft is None else np.ascontiguousarray(sample.soft)
     weights = NOTHING if sample.weights is None else sample.weights
     arrays = [readonly(array) for array in (sample.probs, sample.labels, soft, weights)]
+    if sample.n <= PART:
+        return add_part(slice(None), *arrays)
     found = map_threads(
         lambda rows: add_part(rows, *(array[rows] for array in arrays)),
         parts(sample.n),
