@@ -19,7 +19,7 @@ help:
 	@echo "make test-full  run all tests, the slow ones and those in a browser too (about twenty minutes)"
 	@echo "make fuzz MINUTES=30  look for what breaks the properties, with random seeds"
 	@echo "make coverage  run the tests and say which lines and branches they reach"
-	@echo "make lint    check style and types"
+	@echo "make lint    check style, types and layers of imports"
 	@echo "make format  correct style"
 	@echo "make bench   race against the rivals: calibrators, metrics, stopping (about forty minutes)"
 	@echo "make examples  run each framework's example with that framework alone installed"
