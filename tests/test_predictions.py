@@ -19,10 +19,10 @@ from refinecal.training.predictions import (
     Predictions,
     as_they_are,
     link_of,
-    mended,
     one_against_rest,
     predictions_of,
     shown,
+    smooth_zeros,
 )
 
 X_IRIS, Y_IRIS = load_iris(return_X_y=True)
@@ -181,8 +181,8 @@ def test_votes_and_averages_have_no_logits():
 def test_a_label_of_probability_0_is_found_in_its_column():
     found = Predictions("probs", np.array([[0.0, 1.0], [0.5, 0.5]]), "predict_proba")
     classes = np.array(["b", "a"])  # as CatBoost may have them
-    assert mended(found, np.array(["a", "b"]), classes) == (found, 0)
-    mixed, n = mended(found, np.array(["b", "b"]), classes)
+    assert smooth_zeros(found, np.array(["a", "b"]), classes) == (found, 0)
+    mixed, n = smooth_zeros(found, np.array(["b", "b"]), classes)
     assert n == 2
     assert mixed.values == pytest.approx(np.array([[1 / 6, 5 / 6], [1 / 2, 1 / 2]]))
 

@@ -26,7 +26,13 @@ from refinecal.training.arguments import check_frozen, check_known, check_rows, 
 from refinecal.training.kinds import fresh, last_of
 from refinecal.training.parameters import unset_defaults
 from refinecal.training.pool import Ensemble
-from refinecal.training.predictions import is_frozen, library_of, mended, predictions_of, shown
+from refinecal.training.predictions import (
+    is_frozen,
+    library_of,
+    predictions_of,
+    shown,
+    smooth_zeros,
+)
 from refinecal.training.rows import AUTO_FOLDS, Parts, Rows, is_small, joined, parts
 from refinecal.training.trained import Seen, Trained
 
@@ -324,7 +330,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             message = f"the best step is the last of {self.max_steps}: raise max_steps"
             warn(message, ConvergenceWarning)
         predictions = predictions_of(model, val.X)
-        _, smoothing = mended(predictions, val.y, known)
+        _, smoothing = smooth_zeros(predictions, val.y, known)
         trained = Trained(
             estimator=model,
             known=known,

@@ -10,7 +10,7 @@ import numpy as np
 from refinecal._core.arrays import to_numpy
 from refinecal._core.errors import check_keywords, warn
 from refinecal.stopping import MonitorOptions, RefinementMonitor
-from refinecal.training.predictions import mended, predictions_of
+from refinecal.training.predictions import predictions_of, smooth_zeros
 
 __all__ = ["RefinementScorer", "refinement_scorer"]
 
@@ -46,7 +46,7 @@ class RefinementScorer:
         monitor = deepcopy(self._monitor)
         if monitor.classes is None:
             monitor.classes = known
-        found, _ = mended(found, labels, known)
+        found, _ = smooth_zeros(found, labels, known)
         monitor.update(labels, **found.arguments, sample_weight=sample_weight)
         value = monitor.history[-1][monitor.metric.name]
         return value if monitor.metric.greater_is_better else -value

@@ -1,4 +1,4 @@
-"""What a model can be stopped on: functions of this package with their directions, or one of one's own."""
+"""What a model can be stopped on: functions of this package with their directions, or a custom one."""
 
 from __future__ import annotations  # so that help() shows types by name
 

@@ -195,7 +195,9 @@ def some_rows(X: Any) -> Any:
 # ---- probabilities of 0 ---------------------------------------------------------------------------------
 
 
-def mended(found: Predictions, y: NDArray[Any], classes: NDArray[Any]) -> tuple[Predictions, int]:
+def smooth_zeros(
+    found: Predictions, y: NDArray[Any], classes: NDArray[Any]
+) -> tuple[Predictions, int]:
     """Smooth probabilities if a label has probability 0, which no temperature corrects.
 
     Forests and neighbours vote, and a vote of none is not impossibility: with n rows,

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from refinecal.stopping import RefinementMonitor
-from refinecal.training.predictions import Predictions, mended
+from refinecal.training.predictions import Predictions, smooth_zeros
 from refinecal.training.rows import Rows
 
 
@@ -25,7 +25,7 @@ class Task:
 
     def show(self, found: Predictions, step: int) -> bool:
         """Show one step's predictions to the monitor; return whether they are the best so far."""
-        found, _ = mended(found, self.val.y, self.classes)
+        found, _ = smooth_zeros(found, self.val.y, self.classes)
         return self.monitor.update(
             self.val.y, **found.arguments, step=step, sample_weight=self.val.weights
         )

@@ -20,7 +20,7 @@ class Trained:
     estimator: Any
     known: NDArray[Any]  # the classes of its training rows
     like: Predictions  # how its predictions are had; without values
-    smoothing: int  # see refinecal.training.predictions.mended
+    smoothing: int  # see refinecal.training.predictions.smooth_zeros
     params: dict[str, Any]
     n_steps: int
 
