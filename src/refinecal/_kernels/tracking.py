@@ -2,7 +2,8 @@ r"""Compiled loops for what is tracked at every step of a training, most of it f
 
 Two classes need one number per row, the logit of the label minus the other: ``t``. Rows lie in the order of
 their folds. In units of a relative change of beta, row i has the loss
-:math:`\ell(s) = \ell + a s + \frac12 b s^2 + \frac16 c s^3 + \frac1{24} d s^4`, as in ``_search``.
+:math:`\ell(s) = \ell + a s + \frac12 b s^2 + \frac16 c s^3 + \frac1{24} d s^4`, as in
+``temperature.search``.
 """
 
 import math
@@ -10,6 +11,7 @@ import math
 import numpy as np
 
 from refinecal._kernels.jit import FAST, LN2, LOG2_E, inline, jit
+from refinecal._kernels.pav import pool
 from refinecal._kernels.vector import exp2
 from refinecal.resampling import LARGE_CHANGE, SMALL_CHANGE
 from refinecal.temperature.search import best_step
@@ -204,11 +206,11 @@ def one_left_out(parts, steps):  # type: ignore[no-untyped-def]
     return total, far, large
 
 
-# ---- several classes -------------------------------------------------------------------------------------
+# ---- scores in order -------------------------------------------------------------------------------------
 
 
 @jit()
-def ranked(t, ones):  # type: ignore[no-untyped-def]
+def sort_scores(t, ones):  # type: ignore[no-untyped-def]
     """Return the scores of class 1 in order, each with its label as the lowest bit: a radix sort.
 
     ``t`` holds float32 numbers, whose bits, with the sign turned, are in the order of the numbers.
@@ -242,54 +244,43 @@ def ranked(t, ones):  # type: ignore[no-untyped-def]
 
 
 @jit()
-def area(keys):  # type: ignore[no-untyped-def]
-    """Return the area under the ROC curve of scores in order; NaN with one label only."""
-    n = len(keys)
-    below, twice, n_ones = 0, 0, 0
-    i = 0
-    while i < n:
-        score = keys[i] >> np.uint64(1)
-        zeros, ones = 0, 0
-        while i < n and keys[i] >> np.uint64(1) == score:
-            if keys[i] & np.uint64(1):
-                ones += 1
-            else:
-                zeros += 1
-            i += 1
-        twice += ones * (2 * below + zeros)
-        below += zeros
-        n_ones += ones
-    pairs = n_ones * below
-    return twice / (2.0 * pairs) if pairs else np.nan
+def merge_ties(keys):  # type: ignore[no-untyped-def]
+    """Return the number of rows of each different score, in order, and how many are of class 1."""
+    mass, hits = np.zeros(len(keys)), np.zeros(len(keys))
+    last = -1
+    for i in range(len(keys)):
+        if i == 0 or keys[i] >> np.uint64(1) != keys[i - 1] >> np.uint64(1):
+            last += 1
+        mass[last] += 1.0
+        hits[last] += float(keys[i] & np.uint64(1))
+    return mass[: last + 1], hits[: last + 1]
 
 
 @jit()
-def isotonic_loss(keys):  # type: ignore[no-untyped-def]
+def area(mass, hits):  # type: ignore[no-untyped-def]
+    """Return the area under the ROC curve of scores in order; NaN with one label only."""
+    below, twice, ones = 0.0, 0.0, 0.0
+    for i in range(len(mass)):
+        zeros = mass[i] - hits[i]
+        twice += hits[i] * (2 * below + zeros)
+        below += zeros
+        ones += hits[i]
+    pairs = ones * below
+    return twice / (2 * pairs) if pairs else np.nan
+
+
+@jit()
+def isotonic_loss(mass, hits):  # type: ignore[no-untyped-def]
     """Return the mean log loss after isotonic regression and Laplace smoothing, of scores in order."""
-    n = len(keys)
-    mass, hits = np.empty(n, np.int64), np.empty(n, np.int64)
-    top = -1
-    i = 0
-    while i < n:
-        score = keys[i] >> np.uint64(1)
-        own, ones = 0, 0
-        while i < n and keys[i] >> np.uint64(1) == score:
-            own += 1
-            if keys[i] & np.uint64(1):
-                ones += 1
-            i += 1
-        while top >= 0 and hits[top] * own >= ones * mass[top]:  # pool adjacent violators
-            own += mass[top]
-            ones += hits[top]
-            top -= 1
-        top += 1
-        mass[top], hits[top] = own, ones
-    total = 0.0
+    first, levels = pool(mass, hits)
+    n, total = mass.sum(), 0.0
     share, even = n / (n + 1.0), 0.5 / (n + 1.0)
-    for j in range(top + 1):
-        level = hits[j] / mass[j]
-        if hits[j] > 0:
-            total -= hits[j] * math.log(share * level + even)
-        if hits[j] < mass[j]:
-            total -= (mass[j] - hits[j]) * math.log(share * (1 - level) + even)
+    for piece in range(len(first)):
+        end = first[piece + 1] if piece + 1 < len(first) else len(mass)
+        ones = hits[first[piece] : end].sum()
+        zeros = mass[first[piece] : end].sum() - ones
+        if ones > 0:
+            total -= ones * math.log(share * levels[piece] + even)
+        if zeros > 0:
+            total -= zeros * math.log(share * (1 - levels[piece]) + even)
     return total / n

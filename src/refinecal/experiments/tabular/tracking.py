@@ -154,17 +154,17 @@ class Tracker(RefinementMonitor):
             loops.smoothed_loss(t[begin:end], without, len(t) - (end - begin))
             for without, (begin, end) in zip(betas, self.folds, strict=True)
         ]
-        keys = loops.ranked(t, self._ones)
+        mass, hits = loops.merge_ties(loops.sort_scores(t, self._ones))
         self._remember(beta)
         return {
             "log_loss": risk,
             "brier": brier,
             "accuracy": np.count_nonzero((z > 0) == self._ones) / len(z),
-            "auroc": loops.area(keys),
+            "auroc": loops.area(mass, hits),
             "refinement": min(refinement, risk),
             "brier_refinement": min(brier_after, brier),
             "refinement_cv5": sum(losses) / len(z),
-            "refinement_isotonic": min(loops.isotonic_loss(keys), risk),
+            "refinement_isotonic": min(loops.isotonic_loss(mass, hits), risk),
             "refinement_loo": self._left_out(sample, beta, refinement),
         }
 
