@@ -12,9 +12,16 @@ from scipy.special import ndtr, softmax
 from strategies import drawn
 
 import refinecal as rc
-from refinecal.metrics._smooth import smooth_curve, smooth_ece_of
 from refinecal.metrics.events import Event
-from refinecal.metrics.smoothing import CELLS, FINEST, Masses, Smoothed, fixed_point
+from refinecal.metrics.smoothing import (
+    CELLS,
+    FINEST,
+    Masses,
+    Smoothed,
+    fixed_point,
+    smooth_curve,
+    smooth_ece_of,
+)
 
 smooth_ece = rc.metrics.smooth_ece
 

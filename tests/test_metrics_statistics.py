@@ -14,7 +14,7 @@ from strategies import drawn, predictions
 
 import refinecal as rc
 from refinecal.metrics import ks_statistic, ks_test, kuiper_statistic, kuiper_test, spiegelhalter
-from refinecal.metrics._brownian import largest_tail, range_tail
+from refinecal.metrics._statistics import largest_tail, range_tail
 
 every_test = pytest.mark.parametrize("test", [ks_test, kuiper_test, spiegelhalter])
 every_function = pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from strategies import drawn
 
 import refinecal as rc
 from refinecal.metrics import BUILT_IN, Metric, get_metric, get_metrics
-from refinecal.metrics._stopping import OWN
+from refinecal.metrics._metric import OWN
 
 # ---- stopping metrics ------------------------------------------------------------------------------------
 

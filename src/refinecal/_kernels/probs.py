@@ -9,7 +9,6 @@ from refinecal._kernels.rows import SMALL
 from refinecal._kernels.vector import PAD, TILE, WIDE, column_maxima, exp2, row_maximum, transpose
 
 LOWEST = -1022.0  # exponent of the smallest number
-BRIER, COSINE, N_LOSSES = range(3)  # weighted sums over rows
 
 
 @jit(fastmath=FAST)
@@ -77,22 +76,36 @@ def add_logs(probs, labels, soft, weights, totals):  # type: ignore[no-untyped-d
 
 
 @jit()
-def add_losses(probs, labels, soft, weights, sums):  # type: ignore[no-untyped-def]
-    """Add up Brier's score and the cosine of rows divided by their sums."""
-    n, k = probs.shape
-    squares, cosines = 0.0, 0.0
-    for i in range(n):
-        total, square, at_label = 0.0, 0.0, 0.0
-        for j in range(k):
-            total += probs[i, j]
-            square += probs[i, j] * probs[i, j]
-            at_label += soft[i, j] * probs[i, j] if len(soft) else 0.0
-        w = weights[i] if len(weights) else 1.0
-        at_label = at_label if len(soft) else probs[i, labels[i]]
+def add_briers(probs, labels, soft, weights):  # type: ignore[no-untyped-def]
+    """Return the sum of the Brier scores of rows divided by their sums."""
+    found = 0.0
+    for i in range(len(labels)):
+        total, square, at_label = _row_sums(probs[i], labels[i], soft[i : i + 1])
         scale = 1 / total
-        squares += w * (square * scale * scale - 2 * at_label * scale + 1)
-        cosines += w * at_label / math.sqrt(square)
-    sums[BRIER], sums[COSINE] = squares, cosines
+        loss = square * scale * scale - 2 * at_label * scale + 1
+        found += (weights[i] if len(weights) else 1.0) * loss
+    return found
+
+
+@jit()
+def add_cosines(probs, labels, soft, weights):  # type: ignore[no-untyped-def]
+    """Return the sum of the cosines between rows and their labels."""
+    found = 0.0
+    for i in range(len(labels)):
+        _, square, at_label = _row_sums(probs[i], labels[i], soft[i : i + 1])
+        found += (weights[i] if len(weights) else 1.0) * at_label / math.sqrt(square)
+    return found
+
+
+@inline()
+def _row_sums(row, label, soft):  # type: ignore[no-untyped-def]
+    """Return the sum of a row, that of its squares, and its probability of the label."""
+    total, square, at_label = 0.0, 0.0, 0.0
+    for j in range(len(row)):
+        total += row[j]
+        square += row[j] * row[j]
+        at_label += soft[0, j] * row[j] if len(soft) else 0.0
+    return total, square, at_label if len(soft) else row[label]
 
 
 @jit()

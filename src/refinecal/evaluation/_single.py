@@ -21,10 +21,10 @@ from refinecal.calibrators.registry import UserCalibrator, as_calibrator
 from refinecal.decomposition import Decomposition
 from refinecal.evaluation._summary import ClassSummary, Evaluation
 from refinecal.losses import get_loss
-from refinecal.metrics._confidence import parts_of
-from refinecal.metrics._smooth import smooth_ece_of
+from refinecal.metrics.bins import confidence_parts
 from refinecal.metrics.events import Event
 from refinecal.metrics.ranking import mean_area
+from refinecal.metrics.smoothing import smooth_ece_of
 from refinecal.metrics.tally import Tally, areas_of, tally
 
 __all__ = ["evaluate"]
@@ -107,7 +107,7 @@ def evaluate_sample(
     log, brier = _decompositions(sample, sums, fitted, threads)
     areas = areas_of(sample, threads, sums)
     errors = np.abs(sums.bins - sums.hits).sum(axis=1) / sums.total
-    over, under = parts_of(sums.events, binary=k == 2)
+    over, under = confidence_parts(sums.events, binary=k == 2)
     found = Evaluation(
         n=n,
         k=k,

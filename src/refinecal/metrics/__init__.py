@@ -5,7 +5,15 @@ Every function is called as ``metric(y_true, probs)`` or ``metric(y_true, logits
 """
 
 from refinecal.metrics._binned import ece, mce
+from refinecal.metrics._breakdown import MetricTable, per_class, per_group
 from refinecal.metrics._confidence import overconfidence, underconfidence
+from refinecal.metrics._metric import BUILT_IN as BUILT_IN
+from refinecal.metrics._metric import Metric
+from refinecal.metrics._metric import Step as Step
+from refinecal.metrics._metric import get_metric as get_metric
+from refinecal.metrics._metric import get_metrics as get_metrics
+from refinecal.metrics._metric import is_built_in as is_built_in
+from refinecal.metrics._metric import value_of as value_of
 from refinecal.metrics._scores import (
     accuracy,
     auroc,
@@ -23,14 +31,6 @@ from refinecal.metrics._statistics import (
     kuiper_test,
     spiegelhalter,
 )
-from refinecal.metrics._stopping import BUILT_IN as BUILT_IN
-from refinecal.metrics._stopping import Metric
-from refinecal.metrics._stopping import Step as Step
-from refinecal.metrics._stopping import get_metric as get_metric
-from refinecal.metrics._stopping import get_metrics as get_metrics
-from refinecal.metrics._stopping import is_built_in as is_built_in
-from refinecal.metrics._stopping import value_of as value_of
-from refinecal.metrics._tables import MetricTable, per_class, per_group
 from refinecal.metrics._variational import lp_calibration_error
 
 __all__ = [

@@ -9,7 +9,6 @@ import numpy as np
 
 from refinecal._core.checks import warn_if_light
 from refinecal._core.errors import check_keywords, fail_choice
-from refinecal._core.sample import Sample
 from refinecal.metrics.bins import bin_sums, check_bins, mean_distance
 from refinecal.metrics.events import Floats, Inputs, events, read
 from refinecal.metrics.tally import N_BINS
@@ -94,7 +93,13 @@ def ece(
     sample = read(y_true, probs, True, **inputs)
     if debiased and sample is not y_true:  # which has been warned of
         warn_if_light(sample.weights, "debiasing")
-    return binned_error(sample, n_bins, strategy, kind, norm, debiased)
+    if norm == "max":
+        return mce(sample, n_bins=n_bins, strategy=strategy, kind=kind)
+    sums = [bin_sums(*event, n_bins, strategy) for event in events(sample, kind)]
+    if norm == "l1":
+        return float(np.mean([mean_distance(each) for each in sums]))
+    square = float(np.mean([_mean_square(each, debiased) for each in sums]))
+    return math.copysign(math.sqrt(abs(square)), square)
 
 
 @check_keywords(Inputs)
@@ -143,45 +148,16 @@ def mce(
     sample = read(y_true, probs, True, **inputs)
     if min_count and sample is not y_true:
         warn_if_light(sample.weights, "min_count")
-    return largest_error(sample, n_bins, strategy, kind, min_count)
-
-
-def largest_error(
-    sample: Sample,
-    n_bins: int = N_BINS,
-    strategy: str = "uniform",
-    kind: str = "auto",
-    min_count: float = 0,
-) -> float:
-    """Return the error of the worst bin of checked probabilities, NaN if all bins are too small."""
-    found = []
+    distances = []
     for event in events(sample, kind):
         mass, scores, hits = bin_sums(*event, n_bins, strategy)
         kept = (mass > 0) & (mass >= min_count)
-        found.extend(np.abs(scores - hits)[kept] / mass[kept])
-    return float(max(found)) if found else math.nan
+        distances.extend(np.abs(scores - hits)[kept] / mass[kept])
+    return float(max(distances, default=math.nan))
 
 
-def binned_error(
-    sample: Sample,
-    n_bins: int = N_BINS,
-    strategy: str = "uniform",
-    kind: str = "auto",
-    norm: str = "l1",
-    debiased: bool = False,
-) -> float:
-    """Return the calibration error of checked probabilities."""
-    if norm == "max":
-        return largest_error(sample, n_bins, strategy, kind)
-    parts = [bin_sums(*event, n_bins, strategy) for event in events(sample, kind)]
-    mean = float(np.mean([_error(sums, norm, debiased) for sums in parts]))
-    return mean if norm == "l1" else math.copysign(math.sqrt(abs(mean)), mean)
-
-
-def _error(sums: Floats, norm: str, debiased: bool) -> float:
-    """Return the mean distance in the bins, or the mean square."""
-    if norm == "l1":
-        return mean_distance(sums)
+def _mean_square(sums: Floats, debiased: bool) -> float:
+    """Return the mean square of the distances in the bins, over rows."""
     mass, scores, hits = sums[:, sums[0] > 0]
     squares = ((scores - hits) / mass) ** 2
     if debiased:

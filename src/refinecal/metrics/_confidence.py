@@ -4,18 +4,14 @@ from __future__ import annotations  # so that help() shows types by name
 
 from typing import Any, Unpack
 
-import numpy as np
-
 from refinecal._core.errors import check_keywords, fail_choice
-from refinecal._core.sample import Sample
-from refinecal.metrics.bins import bin_sums, check_bins
-from refinecal.metrics.events import Floats, Inputs, events, read
+from refinecal.metrics.bins import bin_sums, check_bins, confidence_parts
+from refinecal.metrics.events import Inputs, events, read
 from refinecal.metrics.tally import N_BINS
 
 __all__ = ["overconfidence", "underconfidence"]
 
 KINDS = ("auto", "binary", "top-label")
-ROUNDING = 1e-12  # of a mean that is 1/2
 
 
 @check_keywords(Inputs)
@@ -60,8 +56,7 @@ def overconfidence(
     >>> round(rc.metrics.overconfidence([1, 1, 0, 0], [1.0] * 4), 12)  # says 1, and 1/2 happens
     0.5
     """
-    _check(n_bins, strategy, kind)
-    return confidence_parts(read(y_true, probs, True, **inputs), n_bins, strategy, kind)[0]
+    return _both_parts(y_true, probs, n_bins, strategy, kind, inputs)[0]
 
 
 @check_keywords(Inputs)
@@ -95,31 +90,16 @@ def underconfidence(
     >>> round(rc.metrics.underconfidence([1, 1, 1, 1], [0.75] * 4), 12)  # says 3/4, and 1 happens
     0.25
     """
-    _check(n_bins, strategy, kind)
-    return confidence_parts(read(y_true, probs, True, **inputs), n_bins, strategy, kind)[1]
+    return _both_parts(y_true, probs, n_bins, strategy, kind, inputs)[1]
 
 
-def _check(n_bins: Any, strategy: str, kind: str) -> None:
+def _both_parts(
+    y_true: Any, probs: Any, n_bins: int, strategy: str, kind: str, inputs: Inputs
+) -> tuple[float, float]:
+    """Return over- and underconfidence."""
     check_bins(n_bins, strategy)
     if kind not in KINDS:
         fail_choice("kind", kind, list(KINDS[:-1]), repr(KINDS[-1]))
-
-
-def confidence_parts(
-    sample: Sample, n_bins: int = N_BINS, strategy: str = "uniform", kind: str = "auto"
-) -> tuple[float, float]:
-    """Return over- and underconfidence of checked probabilities."""
+    sample = read(y_true, probs, True, **inputs)
     sums = bin_sums(*events(sample, kind)[0], n_bins, strategy)
-    return parts_of(sums, kind == "binary" or (kind == "auto" and sample.k == 2))
-
-
-def parts_of(sums: Floats, binary: bool) -> tuple[float, float]:
-    """Return both parts from the mass, scores and hits of each bin; (3, n_bins)."""
-    mass, scores, hits = sums
-    gaps = scores - hits
-    if binary:  # below 1/2 the model speaks for the other class; at 1/2 it cannot be too sure
-        side = scores - mass / 2
-        side = np.where(np.abs(side) <= ROUNDING * mass, 0.0, np.sign(side))
-        gaps = np.where(side == 0, -np.abs(gaps), side * gaps)
-    total = mass.sum()
-    return float(np.maximum(gaps, 0).sum() / total), float(np.maximum(-gaps, 0).sum() / total)
+    return confidence_parts(sums, kind == "binary" or (kind == "auto" and sample.k == 2))

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Any, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from refinecal import _kernels
 from refinecal._core.errors import check_keywords, fail_choice
 from refinecal._core.sample import NOTHING, PART, Sample, parts, readonly
 from refinecal._core.threads import check_threads, map_threads
 from refinecal.losses import get_loss
-from refinecal.metrics.events import Floats, Inputs, read
+from refinecal.metrics.events import Inputs, read
 from refinecal.metrics.ranking import mean_area
 from refinecal.metrics.tally import areas_of
 from refinecal.resampling import losses_at
@@ -33,7 +34,9 @@ AVERAGES = ("macro", "weighted", None)
 
 @check_keywords(Inputs)
 def log_loss(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
-    """Return the mean of minus the log-probability of the label, without clipping.
+    r"""Return the mean of minus the log-probability of the label, without clipping.
+
+    .. math:: -\tfrac1n \sum_i \log p_{i y_i}
 
     Parameters
     ----------
@@ -54,17 +57,14 @@ def log_loss(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
     sample = read(y_true, probs, **inputs)
     if sample.given is None:
         return risk_of(sample)
-    totals = sample.row_sums
-
-    def add_part(rows: slice, *arrays: Floats) -> float:
-        return float(_kernels.probs.add_logs(*arrays, totals[rows]))
-
-    return _sum_over_rows(sample, add_part) / sample.total
+    return _mean_over_rows(sample, _kernels.probs.add_logs, sample.row_sums)
 
 
 @check_keywords(Inputs)
 def brier_score(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
-    """Return the mean squared distance between prediction and label, summed over all classes.
+    r"""Return the mean squared distance between prediction and label, summed over all classes.
+
+    .. math:: \tfrac1n \sum_i \sum_j (p_{ij} - [y_i = j])^2
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def brier_score(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> flo
     sample = read(y_true, probs, **inputs)
     if sample.given is None:
         return sample.mean(losses_at(sample, 1.0, get_loss("brier")))
-    return _mean_of(sample, _kernels.probs.BRIER)
+    return _mean_over_rows(sample, _kernels.probs.add_briers)
 
 
 @check_keywords(Inputs)
@@ -108,7 +108,7 @@ def spherical_loss(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> 
     >>> round(rc.metrics.spherical_loss([0, 1], [[0.6, 0.4], [1.0, 0.0]]), 6)  # (1 - .6/sqrt(.52) + 1) / 2
     0.583975
     """
-    return 1 - _mean_of(read(y_true, probs, **inputs), _kernels.probs.COSINE)
+    return 1 - _mean_over_rows(read(y_true, probs, **inputs), _kernels.probs.add_cosines)
 
 
 @check_keywords(Inputs)
@@ -202,31 +202,19 @@ def auroc(
     return areas if average is None else mean_area(areas)
 
 
-# ---- sums over rows --------------------------------------------------------------------------------------
-
-
-def _mean_of(sample: Sample, which: int) -> float:
-    """Return the mean of Brier's score, or of the cosine, of probabilities divided by their sums."""
-
-    def add_part(rows: slice, *arrays: Floats) -> float:
-        sums = np.zeros(_kernels.probs.N_LOSSES)
-        _kernels.probs.add_losses(*arrays, sums)
-        return float(sums[which])
-
-    return _sum_over_rows(sample, add_part) / sample.total
-
-
-def _sum_over_rows(sample: Sample, add_part: Callable[..., float]) -> float:
-    """Add up a function of probabilities, labels, soft labels and weights, which may be empty."""
+def _mean_over_rows(
+    sample: Sample, add_up: Callable[..., float], *more: NDArray[np.float64]
+) -> float:
+    """Return the mean of what a compiled loop adds up: of probabilities, labels, soft labels, weights."""
     soft = np.empty((0, sample.k)) if sample.soft is None else np.ascontiguousarray(sample.soft)
     weights = NOTHING if sample.weights is None else sample.weights
-    arrays = [readonly(array) for array in (sample.probs, sample.labels, soft, weights)]
+    arrays = [readonly(each) for each in (sample.probs, sample.labels, soft, weights)]
+    arrays.extend(more)
     if sample.n <= PART:
-        return add_part(slice(None), *arrays)
-    found = map_threads(
-        lambda rows: add_part(rows, *(array[rows] for array in arrays)),
-        parts(sample.n),
-        sample.probs.size,
-        sample.threads,
-    )
-    return float(sum(found))
+        return float(add_up(*arrays)) / sample.total
+
+    def add_part(rows: slice) -> float:
+        return add_up(*(array[rows] for array in arrays))  # of an empty array it is empty
+
+    sums = map_threads(add_part, parts(sample.n), sample.probs.size, sample.threads)
+    return float(sum(sums)) / sample.total

@@ -5,15 +5,12 @@ from __future__ import annotations  # so that help() shows types by name
 from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from refinecal._core.errors import check_keywords
-from refinecal.metrics.events import Event, Inputs, events, read
-from refinecal.metrics.smoothing import CELLS, FINEST, Masses, Smoothed, fixed_point
+from refinecal.metrics.events import Inputs, events, read
+from refinecal.metrics.smoothing import smooth_ece_of
 
 __all__ = ["smooth_ece"]
-
-Floats = NDArray[np.float64]
 
 
 @check_keywords(Inputs)
@@ -65,23 +62,3 @@ def smooth_ece(
     """
     found = [smooth_ece_of(event) for event in events(read(y_true, probs, True, **inputs), kind)]
     return float(np.mean(found))
-
-
-def smooth_ece_of(event: Event) -> float:
-    """Return the smooth calibration error of one event, checked already."""
-    return fixed_point(Masses(*event, shift=1.0, total=event.total))
-
-
-def smooth_curve(event: Event, bandwidth: float) -> tuple[Floats, Floats, Floats]:
-    """Return nodes from 0 to 1, the smoothed density of probabilities there, and the smoothed frequency.
-
-    That is the smooth reliability diagram; its bandwidth is best the smooth calibration error. Where there
-    is no probability within many bandwidths, the frequency is NaN.
-    """
-    scores, hits, weights = event
-    bandwidth, ones = max(bandwidth, FINEST / CELLS[0]), np.ones(len(scores))
-    each = (Masses(scores, values, weights, total=event.total) for values in (ones, hits))
-    density, happened = (Smoothed(masses, CELLS[0]).at(bandwidth)[0] for masses in each)
-    empty = density < 1e-9 * density.max()
-    frequency = np.where(empty, np.nan, happened / np.where(empty, 1, density))
-    return np.linspace(0, 1, len(density)), density, np.clip(frequency, 0, 1)

@@ -14,6 +14,7 @@ from refinecal._core.sample import NOTHING, readonly
 
 Floats = NDArray[np.float64]
 STRATEGIES = ("uniform", "quantile")
+ROUNDING = 1e-12  # of a mean that is 1/2
 
 
 def check_bins(n_bins: Any, strategy: str) -> None:
@@ -54,3 +55,15 @@ def mean_distance(sums: Floats) -> float:
     """Return the expected calibration error: the mean distance of scores and hits over rows."""
     mass, scores, hits = sums[:, sums[0] > 0]
     return float(np.abs(scores - hits).sum() / mass.sum())
+
+
+def confidence_parts(sums: Floats, binary: bool) -> tuple[float, float]:
+    """Return over- and underconfidence, from the mass, scores and hits of each bin; (3, n_bins)."""
+    mass, scores, hits = sums
+    gaps = scores - hits
+    if binary:  # below 1/2 the model speaks for the other class; at 1/2 it cannot be too sure
+        side = scores - mass / 2
+        side = np.where(np.abs(side) <= ROUNDING * mass, 0.0, np.sign(side))
+        gaps = np.where(side == 0, -np.abs(gaps), side * gaps)
+    total = mass.sum()
+    return float(np.maximum(gaps, 0).sum() / total), float(np.maximum(-gaps, 0).sum() / total)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from refinecal import _kernels
 from refinecal._core.errors import warn
 from refinecal._core.sample import NOTHING, readonly
+from refinecal.metrics.events import Event
 
 Floats = NDArray[np.float64]
 CELLS = (2**11, 2**17)  # the second only if the bandwidth turns out too small for the first
@@ -176,3 +177,23 @@ def _search(smoothed: Smoothed, least: float) -> float:
         f"the bandwidth of the smooth calibration error is only known to {high - low:.1e}, relative"
     )
     return math.exp(x)
+
+
+def smooth_ece_of(event: Event) -> float:
+    """Return the smooth calibration error of one event, checked already."""
+    return fixed_point(Masses(*event, shift=1.0, total=event.total))
+
+
+def smooth_curve(event: Event, bandwidth: float) -> tuple[Floats, Floats, Floats]:
+    """Return nodes from 0 to 1, the smoothed density of probabilities there, and the smoothed frequency.
+
+    That is the smooth reliability diagram; its bandwidth is best the smooth calibration error. Where there
+    is no probability within many bandwidths, the frequency is NaN.
+    """
+    scores, hits, weights = event
+    bandwidth, ones = max(bandwidth, FINEST / CELLS[0]), np.ones(len(scores))
+    each = (Masses(scores, values, weights, total=event.total) for values in (ones, hits))
+    density, happened = (Smoothed(masses, CELLS[0]).at(bandwidth)[0] for masses in each)
+    empty = density < 1e-9 * density.max()
+    frequency = np.where(empty, np.nan, happened / np.where(empty, 1, density))
+    return np.linspace(0, 1, len(density)), density, np.clip(frequency, 0, 1)
