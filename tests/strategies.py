@@ -7,6 +7,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
+from refinecal.temperature import reference
+from refinecal.temperature.search import Point
+
 MAX_BETA = math.exp(16)  # the search interval of the paper's appendix D
 
 
@@ -104,3 +107,18 @@ def assert_is_best(fit, exact, rel=1e-9):
             best == 0 and fit.beta * np.abs(exact.gaps).max() < 1e-14
         )  # a slope of 0, but for rounding
         assert fit.beta == best or tiny
+
+
+class NumpyReader:
+    """Reads a sample with NumPy, for a search."""
+
+    def __init__(self, sample):
+        self.sample = sample
+
+    def at(self, beta):
+        means = [self.sample.mean(values) for values in reference.rows(self.sample, beta)]
+        return Point(beta, *(beta**m * mean for m, mean in enumerate(means)))
+
+    def at_zero(self):
+        _, slope, curvature, _, _ = reference.rows(self.sample, 0.0)
+        return self.sample.mean(slope), self.sample.mean(curvature)

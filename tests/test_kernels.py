@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 from numba.core.dispatcher import Dispatcher
+from strategies import NumpyReader
 
 import refinecal
 from refinecal._core.sample import NOTHING, Sample
 from refinecal._kernels import temperature
 from refinecal.temperature import reference
-from refinecal.temperature.fit import fit_temperature
-from refinecal.temperature.readers import KernelReader
+from refinecal.temperature.fit import KernelReader, fit_temperature
 from refinecal.temperature.torch import TorchReader
 
 DTYPES = [np.float32, np.float64]
@@ -214,7 +214,7 @@ def test_each_row_by_itself(dtype, k, soft):
 def all_readers(sample):
     """Yield every reader of the same data, at one point."""
     yield KernelReader.of(sample).at(1.0)
-    yield reference.TwinReader(sample).at(1.0)
+    yield NumpyReader(sample).at(1.0)
     tensors = Sample(sample.labels, torch.from_numpy(sample.logits), sample.weights, sample.soft)
     yield TorchReader.of(tensors).at(1.0)
 
@@ -310,7 +310,7 @@ def test_slope_and_curvature_at_zero(dtype, k, soft):
     slope = np.average(z.mean(axis=1) - (rows * z).sum(axis=1), weights=sample.weights)
     curvature = np.average(z.var(axis=1), weights=sample.weights)
     tensors = Sample(sample.labels, torch.from_numpy(sample.logits), sample.weights, sample.soft)
-    for reader in (KernelReader.of(sample), reference.TwinReader(sample), TorchReader.of(tensors)):
+    for reader in (KernelReader.of(sample), NumpyReader(sample), TorchReader.of(tensors)):
         tol = 1e-5 if dtype == np.float32 else 1e-12
         np.testing.assert_allclose(reader.at_zero(), [slope, curvature], rtol=tol, atol=tol)
 

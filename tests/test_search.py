@@ -9,13 +9,12 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import expit
-from strategies import MAX_BETA, Exact, drawn, examples, predictions
+from strategies import MAX_BETA, Exact, NumpyReader, drawn, examples, predictions
 
 from refinecal import temperature
 from refinecal._core.sample import Sample
-from refinecal.temperature import readers
-from refinecal.temperature.readers import KernelReader
-from refinecal.temperature.reference import TwinReader
+from refinecal.temperature import fit as temperature_fit
+from refinecal.temperature.fit import KernelReader
 from refinecal.temperature.search import FINE_64, Found, Point, search
 from refinecal.temperature.torch import TorchReader
 
@@ -288,7 +287,7 @@ def test_the_last_read_is_said_to_be_the_last():
 
 
 def test_a_fit_that_does_not_converge_warns(monkeypatch):
-    monkeypatch.setattr(readers, "search", lambda *_, **__: Found(2.0, 0.5, 200, False))
+    monkeypatch.setattr(temperature_fit, "search", lambda *_, **__: Found(2.0, 0.5, 200, False))
     with pytest.warns(RuntimeWarning, match="without converging"):
         fit = temperature.fit_temperature(np.array([0, 1]), np.array([[1.0, 0.0], [1.0, 0.0]]))
     assert not fit.converged
@@ -299,8 +298,8 @@ def test_a_fit_that_does_not_converge_warns(monkeypatch):
 
 def readers_of(sample, monkeypatch):
     """Yield the name and the reader of every kind."""
-    monkeypatch.setattr(readers, "THREAD_ELEMENTS", 0)
-    yield "twin", TwinReader(sample)
+    monkeypatch.setattr(temperature_fit, "THREAD_ELEMENTS", 0)
+    yield "twin", NumpyReader(sample)
     for threads in (1, 2, 3, 16):
         yield f"kernel, {threads} threads", KernelReader.of(sample, threads)
     yield "torch", TorchReader.of(sample.replace(logits=torch.from_numpy(sample.logits)))
@@ -340,7 +339,7 @@ def test_all_readers_find_the_same_at_the_ends(sample):
     exact = Exact(sample.labels, sample.logits)
     best = exact.loss(exact.beta())
     tensors = TorchReader.of(sample.replace(logits=torch.from_numpy(sample.logits)))
-    for reader in (TwinReader(sample), KernelReader.of(sample), tensors):
+    for reader in (NumpyReader(sample), KernelReader.of(sample), tensors):
         found = solve(reader)
         assert found.converged
         assert found.n_reads <= 40
@@ -348,7 +347,7 @@ def test_all_readers_find_the_same_at_the_ends(sample):
 
 
 def test_more_threads_than_rows(monkeypatch):
-    monkeypatch.setattr(readers, "THREAD_ELEMENTS", 0)
+    monkeypatch.setattr(temperature_fit, "THREAD_ELEMENTS", 0)
     sample = any_sample(3, 5, np.float64, False, False)
     one, many = (KernelReader.of(sample, threads).at(0.7) for threads in (1, 8))
     np.testing.assert_allclose(many, one, rtol=1e-14)

@@ -17,7 +17,7 @@ from strategies import MAX_BETA, Exact, assert_is_best, drawn, examples, predict
 
 import refinecal as rc
 from refinecal._core.threads import check_threads
-from refinecal.temperature import readers
+from refinecal.temperature import fit as temperature_fit
 
 SCALES = [1e-6, 1e-3, 1.0, 1e3, 1e6]
 
@@ -511,7 +511,7 @@ def test_a_warm_start_changes_the_cost_only(large):
 def test_threads_change_rounding_only(dtype, k, monkeypatch):
     labels, logits = drawn(1500, k, seed=0)
     logits = logits.astype(dtype)
-    monkeypatch.setattr(readers, "THREAD_ELEMENTS", 0)
+    monkeypatch.setattr(temperature_fit, "THREAD_ELEMENTS", 0)
     one, many = (rc.fit_temperature(labels, logits, n_threads=n) for n in (1, 5))
     assert many.beta == pytest.approx(one.beta, rel=1e-11 if dtype == np.float64 else 1e-6)
     assert many.loss == pytest.approx(one.loss, rel=1e-12 if dtype == np.float64 else 1e-7)

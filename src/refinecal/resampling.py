@@ -16,8 +16,7 @@ from refinecal._core.softmax import log_softmax, scaled
 from refinecal._core.threads import map_threads
 from refinecal.losses import BrierLoss, LogLoss, ProperLoss
 from refinecal.temperature import reference
-from refinecal.temperature.fit import fit_sample
-from refinecal.temperature.readers import KernelReader
+from refinecal.temperature.fit import KernelReader, fit_sample
 from refinecal.temperature.search import MAX_BETA
 
 Floats = NDArray[np.float64]

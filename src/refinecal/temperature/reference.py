@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.sample import Sample
-from refinecal.temperature.search import Point
 
 Floats = NDArray[np.float64]
 
@@ -46,18 +45,3 @@ def _rows_chunk(sample: Sample, beta: float) -> tuple[Floats, ...]:
     own = _at_label_chunk(sample)
     loss = np.log(m0[:, 0]) - (beta * own if beta > 0 else 0)
     return loss, mean[:, 0] - own, variance, third, fourth - 3 * variance**2
-
-
-class TwinReader:
-    """Reads a sample with NumPy."""
-
-    def __init__(self, sample: Sample) -> None:
-        self.sample = sample
-
-    def at(self, beta: float) -> Point:
-        means = [self.sample.mean(values) for values in rows(self.sample, beta)]
-        return Point(beta, *(beta**m * mean for m, mean in enumerate(means)))
-
-    def at_zero(self) -> tuple[float, float]:
-        _, slope, curvature, _, _ = rows(self.sample, 0.0)
-        return self.sample.mean(slope), self.sample.mean(curvature)

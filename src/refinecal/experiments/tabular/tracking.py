@@ -27,8 +27,7 @@ from refinecal.metrics import BUILT_IN, Metric, get_metric
 from refinecal.metrics.ranking import areas_of_logits, mean_area
 from refinecal.resampling import SMALL_CHANGE, leave_one_out, losses_at
 from refinecal.stopping import RefinementMonitor
-from refinecal.temperature.fit import fit_sample
-from refinecal.temperature.readers import KernelReader
+from refinecal.temperature.fit import KernelReader, fit_sample
 from refinecal.temperature.search import MAX_BETA
 
 __all__ = ["Tracker", "warm_up"]
