@@ -47,7 +47,8 @@ class PostMortem:
             ``refinement``, which is the loss after calibration, with its ``beta``; and the ``cost``: by how
             much that is above the smallest of all steps. A metric that is never a number has no step.
         """
-        smallest = min((record["refinement"] for record in self.monitor.history), key=_nan_last)
+        refinements = [record["refinement"] for record in self.monitor.history]
+        smallest = float(np.fmin.reduce(refinements))  # of those that are numbers
         rows = []
         for metric in self.monitor.metrics:
             best = self.monitor.bests.get(metric.name)
@@ -184,7 +185,7 @@ def post_mortem(
         _check_shape(stage, shape, first, first_shape)
         labels = _either(y_val, stage.labels, first.labels)
         weights = _either(sample_weight, stage.weights, first.weights)
-        _take(monitor, stage, labels, weights)
+        _show(monitor, stage, labels, weights)
         if y_val is None and stage.labels is not None:
             _check_labels(stage, first)
         del stage  # before the next is read
@@ -196,7 +197,7 @@ def _either(*found: Any) -> Any:
     return next((one for one in found if one is not None), None)
 
 
-def _take(monitor: RefinementMonitor, stage: Stage, labels: Any, weights: Any) -> None:
+def _show(monitor: RefinementMonitor, stage: Stage, labels: Any, weights: Any) -> None:
     if labels is None:
         raise ValueError(
             f"{stage.path} holds no labels: pass y_val=, say what they are called with target=, or save "
@@ -210,15 +211,12 @@ def _take(monitor: RefinementMonitor, stage: Stage, labels: Any, weights: Any) -
 
 
 def _check_shape(stage: Stage, shape: Any, first: Stage, first_shape: Any) -> None:
-    for what, ours, firsts in (
-        ("rows", shape[:1], first_shape[:1]),
-        ("classes", shape[1:], first_shape[1:]),
-    ):
-        if ours != firsts:
-            raise ValueError(
-                f"{stage.path}, step {stage.step}, has predictions of shape {shape}, but step {first.step} "
-                f"has {first_shape}: every step needs the same {what}"
-            )
+    if shape != first_shape:
+        what = "classes" if shape[:1] == first_shape[:1] else "rows"
+        raise ValueError(
+            f"{stage.path}, step {stage.step}, has predictions of shape {shape}, but step {first.step} "
+            f"has {first_shape}: every step needs the same {what}"
+        )
 
 
 def _check_labels(stage: Stage, first: Stage) -> None:
@@ -228,7 +226,3 @@ def _check_labels(stage: Stage, first: Stage) -> None:
             f"the labels in {stage.path}, step {stage.step}, are not those of step {first.step}: every step "
             "needs predictions for the same rows"
         )
-
-
-def _nan_last(value: float) -> float:
-    return np.inf if np.isnan(value) else value

@@ -7,9 +7,10 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,8 +50,8 @@ class Layout(NamedTuple):
         """Return which names hold predictions, and of what kind; logits are more exact, if there are both."""
         known = (self.target, self.step_column, *LABELS, *WEIGHTS, *STEPS)
         names = [name for name in names if name not in known]
-        said = {kind_of(name) for name in names} - {None}
-        kind = self.kind or next((kind for kind in ("logits", "probs") if kind in said), None)
+        kinds = {kind_of(name) for name in names} - {None}
+        kind = self.kind or _first(("logits", "probs"), kinds)
         if not names:
             raise ValueError(
                 "there are no predictions: save them under the name 'logits' or 'probs'"
@@ -60,9 +61,9 @@ class Layout(NamedTuple):
                 f"the names {names} do not say whether these are logits or probabilities: pass "
                 "kind='logits' or kind='probs'"
             )
-        if said and kind not in said:
+        if kinds and kind not in kinds:
             raise ValueError(f"kind is {kind!r}, but the names say otherwise: {names}")
-        return [name for name in names if not said or kind_of(name) == kind], kind
+        return [name for name in names if not kinds or kind_of(name) == kind], kind
 
 
 def kind_of(name: str) -> str | None:
@@ -75,7 +76,7 @@ def kind_of(name: str) -> str | None:
     return "logits" if "logit" in name else "probs" if "prob" in name else None
 
 
-def _first(wanted: Iterable[str], names: Iterable[str]) -> str | None:
+def _first(wanted: Iterable[str], names: Iterable[Any]) -> str | None:
     return next((name for name in wanted if name in names), None)
 
 
@@ -86,10 +87,10 @@ def read_stages(files: Any, layout: Layout) -> Iterator[Stage]:
     """Yield the stages of all files, by the last number in the files' names or the number in them."""
     for path in find_files(files):
         if path.suffix == ".parquet":
-            yield from _parquet_stages(path, layout)
+            yield from _read_parquet(path, layout)
             continue
-        with _open(path) as archive:
-            yield from _archive_stages(archive, path, layout)
+        with _open_archive(path) as archive:
+            yield from _read_archive(archive, path, layout)
 
 
 def find_files(files: Any) -> list[Path]:
@@ -110,8 +111,8 @@ def find_files(files: Any) -> list[Path]:
     for path in paths:
         step = step_in(path.stem)
         if step is None and path.suffix != ".parquet":
-            with _open(path) as archive:
-                step = _step_stored(archive)
+            with _open_archive(path) as archive:
+                step = _find_step(archive)
         if step is None:
             raise ValueError(
                 f"{path} has no number in its name: the last one must say which step it holds, as in "
@@ -151,7 +152,7 @@ def step_in(name: str) -> int | None:
 
 
 @contextmanager
-def _complaining(path: Path, *damage: type[Exception]) -> Iterator[None]:
+def _name_file(path: Path, *damage: type[Exception]) -> Iterator[None]:
     """Name the file that an error is about, and say which errors mean that it is damaged."""
     try:
         yield
@@ -164,35 +165,26 @@ def _complaining(path: Path, *damage: type[Exception]) -> Iterator[None]:
 # ---- archives of arrays: .npz and safetensors ------------------------------------------------------------
 
 
-class Archive(Protocol):
+class _Npz:
     """Arrays by name, read when asked for."""
 
-    shapes: dict[str, tuple[int, ...]]
-
-    def read(self, name: str) -> Array:
-        """Return a whole array."""
-
-    def entries(self, name: str) -> Iterator[Array]:
-        """Yield an array along its first axis, one entry at a time in memory."""
-
-
-class _Npz:
     def __init__(self, file: zipfile.ZipFile) -> None:
         self.file = file
         names = [name[:-4] for name in file.namelist() if name.endswith(".npy")]
-        self.shapes = {name: self._shape(name) for name in names}
-
-    def _shape(self, name: str) -> tuple[int, ...]:
-        with self.file.open(f"{name}.npy") as stream:
-            return _npy_header(stream, name)[0]
+        self.shapes = {}
+        for name in names:
+            with file.open(f"{name}.npy") as stream:
+                self.shapes[name] = _read_header(stream, name)[0]
 
     def read(self, name: str) -> Array:
+        """Return a whole array."""
         with self.file.open(f"{name}.npy") as stream:
             return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
 
     def entries(self, name: str) -> Iterator[Array]:
+        """Yield an array along its first axis, one entry at a time in memory."""
         with self.file.open(f"{name}.npy") as stream:
-            shape, by_columns, dtype = _npy_header(stream, name)
+            shape, by_columns, dtype = _read_header(stream, name)
             if by_columns:  # the entries are interleaved
                 yield from self.read(name)
                 return
@@ -201,13 +193,12 @@ class _Npz:
                 yield np.frombuffer(stream.read(size), dtype).reshape(shape[1:])
 
 
-def _npy_header(stream: Any, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _read_header(stream: Any, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Return shape, whether the order is Fortran's, and type."""
     form = np.lib.format
     old = form.read_magic(stream) == (1, 0)
-    shape, by_columns, dtype = (form.read_array_header_1_0 if old else form.read_array_header_2_0)(
-        stream
-    )
+    read = form.read_array_header_1_0 if old else form.read_array_header_2_0
+    shape, by_columns, dtype = read(stream)
     if dtype.hasobject:
         raise ValueError(
             f"the array {name!r} holds Python objects, which only pickle can load, and pickle may run code: "
@@ -216,14 +207,9 @@ def _npy_header(stream: Any, name: str) -> tuple[tuple[int, ...], bool, np.dtype
     return shape, by_columns, dtype
 
 
-@contextmanager
-def _open_npz(path: Path) -> Iterator[Archive]:
-    damage = (zipfile.BadZipFile, zlib.error, EOFError)
-    with _complaining(path, *damage), zipfile.ZipFile(path) as file:
-        yield _Npz(file)
-
-
 class _Safetensors:
+    """The same of a file of safetensors."""
+
     def __init__(self, file: Any) -> None:
         self.file = file
         names = file.keys()  # not a mapping
@@ -235,8 +221,7 @@ class _Safetensors:
 
     def entries(self, name: str) -> Iterator[Array]:
         self._check(name)
-        for entry in range(self.shapes[name][0]):
-            yield self.file.get_slice(name)[entry]
+        return (self.file.get_slice(name)[entry] for entry in range(self.shapes[name][0]))
 
     def _check(self, name: str) -> None:
         if self.file.get_slice(name).get_dtype() == "BF16":
@@ -245,19 +230,23 @@ class _Safetensors:
             )
 
 
+Archive = _Npz | _Safetensors
+
+
 @contextmanager
-def _open_safetensors(path: Path) -> Iterator[Archive]:
+def _open_archive(path: Path) -> Iterator[Archive]:
+    if path.suffix == ".npz":
+        damage = (zipfile.BadZipFile, zlib.error, EOFError)
+        with _name_file(path, *damage), zipfile.ZipFile(path) as npz:
+            yield _Npz(npz)
+        return
     with needs_extra("safetensors", package="safetensors"):
         from safetensors import SafetensorError, safe_open
-    with _complaining(path, SafetensorError), safe_open(path, framework="numpy") as file:
-        yield _Safetensors(file)
+    with _name_file(path, SafetensorError), safe_open(path, framework="numpy") as tensors:
+        yield _Safetensors(tensors)
 
 
-def _open(path: Path) -> AbstractContextManager[Archive]:
-    return _open_npz(path) if path.suffix == ".npz" else _open_safetensors(path)
-
-
-def _step_stored(archive: Archive) -> int | None:
+def _find_step(archive: Archive) -> int | None:
     """Return the number that is stored beside the predictions of one step."""
     name = _first(STEPS, archive.shapes)
     if name is None or archive.shapes[name]:
@@ -266,7 +255,7 @@ def _step_stored(archive: Archive) -> int | None:
     return int(found) if found.dtype.kind in "iu" else None
 
 
-def _archive_stages(archive: Archive, path: Path, layout: Layout) -> Iterator[Stage]:
+def _read_archive(archive: Archive, path: Path, layout: Layout) -> Iterator[Stage]:
     shapes = archive.shapes
     labels, weights, steps = (
         None if name is None else archive.read(name)
@@ -274,15 +263,18 @@ def _archive_stages(archive: Archive, path: Path, layout: Layout) -> Iterator[St
     )
     about = (labels, weights, path)
     names, kind = layout.find_predictions(shapes)
-    by_step = {} if kind in names else _by_step(names)
+    by_step = {} if kind in names else _number(names)
     if len(by_step) > 1:  # the number in the name of a single array may be NumPy's own, as in arr_0
         for step in sorted(by_step):
             yield Stage(step, kind, archive.read(by_step[step]), *about)
         return
-    name = kind if kind in names else _only(names)
-    several = np.ndim(steps) == 1 if steps is not None else len(shapes[name]) == 3
-    if not several:
-        found = (step_in(path.stem), _step_stored(archive), step_in(name))
+    if len(names) > 1 and kind not in names:
+        raise ValueError(
+            f"which of the arrays {names} are the predictions? Call them 'logits' or 'probs'."
+        )
+    name = kind if kind in names else names[0]
+    if np.ndim(steps) != 1 if steps is not None else len(shapes[name]) != 3:  # one step
+        found = (step_in(path.stem), _find_step(archive), step_in(name))
         step = next((number for number in found if number is not None), 0)
         yield Stage(step, kind, archive.read(name), *about)
         return
@@ -291,12 +283,11 @@ def _archive_stages(archive: Archive, path: Path, layout: Layout) -> Iterator[St
         raise ValueError(
             f"there are {len(numbers)} steps, but {name!r} has shape {shapes[name]}: name each step once"
         )
-    entries = archive.entries(name)
-    for step in numbers:
-        yield Stage(step, kind, next(entries), *about)
+    for step, entry in zip(numbers, archive.entries(name), strict=True):
+        yield Stage(step, kind, entry, *about)
 
 
-def _by_step(names: list[str]) -> dict[int, str]:
+def _number(names: list[str]) -> dict[int, str]:
     """Return the names that hold a number, by that number."""
     found: dict[int, str] = {}
     for name in names:
@@ -308,68 +299,44 @@ def _by_step(names: list[str]) -> dict[int, str]:
     return found
 
 
-def _only(names: list[str]) -> str:
-    if len(names) > 1:
-        raise ValueError(
-            f"which of the arrays {names} are the predictions? Call them 'logits' or 'probs'."
-        )
-    return names[0]
-
-
 # ---- Parquet ---------------------------------------------------------------------------------------------
 
 
-def _parquet_stages(path: Path, layout: Layout) -> Iterator[Stage]:
+def _read_parquet(path: Path, layout: Layout) -> Iterator[Stage]:
     with needs_extra("parquet", package="pyarrow"):
         import pyarrow as pa
-        import pyarrow.parquet
-    with _complaining(path, pa.ArrowInvalid, OSError):
-        table = _Table(pa, path, layout)
-        for step in table.steps():
-            yield table.stage(step)
-
-
-class _Table:
-    """The columns of a Parquet file: which are predictions, labels, weights and steps."""
-
-    def __init__(self, pa: Any, path: Path, layout: Layout) -> None:
-        self.pa, self.path = pa, path
-        schema = pa.parquet.read_schema(path)
+        import pyarrow.parquet as pq
+    read = partial(pq.read_table, path, partitioning=None)
+    with _name_file(path, pa.ArrowInvalid, OSError):
+        schema = pq.read_schema(path)
         names = [name for name in schema.names if not name.startswith("__index_level_")]
-        self.labels, self.weights = layout.find_labels(names), _first(WEIGHTS, names)
-        self.step = layout.step_column or _first(STEPS, names)
-        self.columns, self.kind = layout.find_predictions(layout.columns or names)
-        self.columns = list(layout.columns or self.columns)
-        missing = [name for name in [*self.columns, self.step] if name not in [*names, None]]
+        columns, kind = layout.find_predictions(layout.columns or names)
+        columns = list(layout.columns or columns)
+        step_column = layout.step_column or _first(STEPS, names)
+        missing = [name for name in [*columns, step_column] if name not in [*names, None]]
         if missing:
             raise ValueError(f"there is no column {missing[0]!r}: the columns are {names}")
-        other = [name for name in self.columns if not pa.types.is_floating(schema.field(name).type)]
+        other = [name for name in columns if not pa.types.is_floating(schema.field(name).type)]
         if other:
             raise ValueError(
                 f"the columns {other} do not hold floating-point numbers: say which columns are predictions "
                 "with columns=, which holds the labels with target="
             )
+        about = (layout.find_labels(names), _first(WEIGHTS, names))
+        wanted = [*columns, *(name for name in about if name is not None)]
 
-    def _read(self, columns: list[str], step: Any = None) -> Any:
-        chosen = None if step is None else [(self.step, "==", step)]
-        read = self.pa.parquet.read_table
-        return read(self.path, columns=columns, filters=chosen, partitioning=None)
+        def read_step(number: int, chosen: Any = None) -> Stage:
+            table = read(columns=wanted, filters=chosen)
+            labels, weights = (
+                None if name is None else table.column(name).to_numpy() for name in about
+            )
+            return Stage(number, kind, table.select(columns), labels, weights, path)
 
-    def steps(self) -> list[Any]:
-        """Return the different values of the step column; ``None`` if there is no such column."""
-        if self.step is None:
-            return [None]
-        found = np.unique(self._read([self.step]).column(0).to_numpy())
-        if found.dtype.kind not in "iuf" or not np.array_equal(found, np.round(found)):
-            raise ValueError(f"the column {self.step!r} holds other things than whole numbers")
-        return list(found.tolist())
-
-    def stage(self, step: Any) -> Stage:
-        about = [name for name in (self.labels, self.weights) if name is not None]
-        table = self._read([*self.columns, *about], step)
-        number = step_in(self.path.stem) or 0 if step is None else int(step)
-        labels, weights = (
-            None if name is None else table.column(name).to_numpy()
-            for name in (self.labels, self.weights)
-        )
-        return Stage(number, self.kind, table.select(self.columns), labels, weights, self.path)
+        if step_column is None:
+            yield read_step(step_in(path.stem) or 0)
+            return
+        steps = np.unique(read(columns=[step_column]).column(0).to_numpy())
+        if steps.dtype.kind not in "iuf" or not np.array_equal(steps, np.round(steps)):
+            raise ValueError(f"the column {step_column!r} holds other things than whole numbers")
+        for step in steps.tolist():
+            yield read_step(int(step), [(step_column, "==", step)])
