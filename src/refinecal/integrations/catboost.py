@@ -18,6 +18,7 @@ from __future__ import annotations  # so that help() shows types by name
 import json
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Self, Unpack
 
 import numpy as np
@@ -37,11 +38,8 @@ with needs_extra("catboost", package="catboost"):
 __all__ = ["RefinementLoss", "calibrator_of", "predict_proba", "shrink_to_best"]
 
 METADATA_KEY = "refinecal_calibrator"
-NOT_SOFTMAX = (
-    "MultiClassOneVsAll",
-    "MultiLogloss",
-    "MultiCrossEntropy",
-)  # a sigmoid for each class
+# Losses with a sigmoid for each class.
+NOT_SOFTMAX = ("MultiClassOneVsAll", "MultiLogloss", "MultiCrossEntropy")
 
 
 class RefinementLoss:
@@ -83,14 +81,12 @@ class RefinementLoss:
         use_weights: bool | None = None,
     ) -> None:
         self._use_weights = use_weights
-        self._options: Any = {
-            "loss": loss,
-            "calibrator": calibrator,
-            "cv": cv,
-            "n_threads": n_threads,
-        }
-        # Complains of wrong options now rather than in training; and "auto" is not for every round.
-        self._options["calibrator"] = RefinementMonitor(**self._options).family
+        # Complains of wrong options now rather than in training.
+        monitor = RefinementMonitor(loss=loss, calibrator=calibrator, cv=cv, n_threads=n_threads)
+        family = monitor.family  # "auto" is not for every round
+        self._decompose = partial(
+            decompose, loss=loss, calibrator=family, cv=cv, n_threads=n_threads
+        )
 
     def __deepcopy__(self, memo: Any) -> Self:
         return self  # CatBoost copies its parameters, and scikit-learn's clone insists on the same object
@@ -121,8 +117,7 @@ class RefinementLoss:
                 "scale_pos_weight make it: RefinementLoss would measure other rows than shrink_to_best. Pass "
                 "RefinementLoss(use_weights=False), or use_weights=True if these weights are meant."
             )
-        parts = decompose(target, logits=logits, sample_weight=weight, **self._options)
-        return parts.refinement, 1.0
+        return self._decompose(target, logits=logits, sample_weight=weight).refinement, 1.0
 
     def get_final_error(self, error: float, weight: float) -> float:
         """Return the value that is logged."""
@@ -173,7 +168,7 @@ def shrink_to_best(
             f"metric {monitor.metric.name!r} is NaN for every number of trees: it needs other validation rows"
         )
     model.shrink(monitor.best_step + 1)
-    _store(model, monitor.calibrator)
+    store_calibrator(model, monitor.calibrator)
     return monitor
 
 
@@ -243,7 +238,7 @@ def _is_of_classes(weight: NDArray[Any], target: NDArray[Any]) -> bool:
     )
 
 
-def _store(model: Any, calibrator: Any) -> None:
+def store_calibrator(model: Any, calibrator: Any) -> None:
     """Keep the calibrator in the model's metadata, which its files hold too, unless it is a foreign one."""
     metadata = model.get_metadata()
     if isinstance(calibrator, Calibrator):

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from refinecal._core.arrays import to_numpy
 from refinecal._core.errors import check_keywords, needs_extra
 from refinecal.calibrators.temperature import TemperatureScaling
-from refinecal.integrations._shared import new_monitor
-from refinecal.stopping import MonitorOptions
+from refinecal.integrations._adapter import Stopping
+from refinecal.stopping import MonitorOptions, RefinementMonitor
 
 with needs_extra("keras", package="keras"):
     import keras
@@ -20,7 +20,7 @@ with needs_extra("keras", package="keras"):
 __all__ = ["RefinementStopping", "calibrated"]
 
 
-class RefinementStopping(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+class RefinementStopping(Stopping, keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
     """Stop training when refinement no longer improves; restore the best epoch and keep its calibrator.
 
     Predicts the validation data after every epoch and writes ``val_refinement_loss``,
@@ -44,8 +44,7 @@ class RefinementStopping(keras.callbacks.Callback):  # type: ignore[misc]  # Ker
     batch_size : int, default 32
         As for ``model.predict``.
     **options
-        ``metric``, ``also``, ``min_delta``, ``loss``, ``calibrator``, ``cv``, ``classes``, ``n_threads`` of
-        :class:`refinecal.RefinementMonitor`.
+        Keywords of :class:`refinecal.RefinementMonitor`, such as ``metric`` or ``calibrator``.
 
     Attributes
     ----------
@@ -90,7 +89,7 @@ class RefinementStopping(keras.callbacks.Callback):  # type: ignore[misc]  # Ker
         **options: Unpack[MonitorOptions],
     ) -> None:
         super().__init__()
-        self.monitor = new_monitor(options, patience=patience)
+        self.monitor = RefinementMonitor(patience=patience, **options)
         self._data = _check_data(validation_data, batch_size)
         self.restore_best_weights = restore_best_weights
         self.from_logits = from_logits
@@ -111,9 +110,7 @@ class RefinementStopping(keras.callbacks.Callback):  # type: ignore[misc]  # Ker
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Look at the validation data, log the values, and tell Keras whether to stop."""
-        scores, y, weight = self._predict()
-        assert self._scorer is not None
-        kind = "logits" if self._scorer.from_logits else "probs"
+        kind, scores, y, weight = self._predict()
         chosen: Any = {kind: scores}
         try:
             better = self.monitor.update(y, **chosen, step=epoch, sample_weight=weight)
@@ -135,18 +132,21 @@ class RefinementStopping(keras.callbacks.Callback):  # type: ignore[misc]  # Ker
         if self.best_weights is not None:
             self.model.set_weights(self.best_weights)
 
-    def _predict(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
-        """Return logits or probabilities, labels, and weights if there are any."""
+    def _predict(self) -> tuple[str, NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+        """Return "logits" or "probs", these, labels, and weights if there are any."""
         assert self._scorer is not None
         self._scorer.refresh()
-        rows = [(self._scorer.predict(x), y, weight) for x, y, weight in _batches(self._data)]
+        # Batch by batch, since model.predict would draw from torch's random numbers, which shuffle too.
+        predict = self._scorer.model.predict_on_batch
+        rows = [(_one(predict(x)), y, weight) for x, y, weight in _batches(self._data)]
         if not rows:
             raise ValueError(
                 "validation_data gave no batch: pass arrays, or batches that can be read every epoch"
             )
         scores, labels, weights = zip(*rows, strict=True)
         weight = None if weights[0] is None else np.concatenate(weights)
-        return np.concatenate(scores), np.concatenate(labels), weight
+        kind = "logits" if self._scorer.from_logits else "probs"
+        return kind, np.concatenate(scores), np.concatenate(labels), weight
 
     # ---- what users ask ----------------------------------------------------------------------------------
 
@@ -154,11 +154,6 @@ class RefinementStopping(keras.callbacks.Callback):  # type: ignore[misc]  # Ker
     def best_epoch(self) -> int | None:
         """The best epoch, counted from 0; ``None`` before the first."""
         return self.monitor.best_step
-
-    @property
-    def calibrator(self) -> Any:
-        """The calibrator fitted at the best epoch; ``None`` before the first."""
-        return self.monitor.calibrator
 
     def state_dict(self) -> dict[str, Any]:
         """Return what resuming in another process needs: ``monitor`` (fit for JSON) and ``best_weights``."""
@@ -269,11 +264,6 @@ class _Scorer:
         if self._copy is not None:
             self._copy.set_weights(self._last.get_weights())
 
-    def predict(self, x: Any) -> NDArray[Any]:
-        """Predict one batch; ``model.predict`` would draw from torch's random numbers, which shuffle too."""
-        found: NDArray[Any] = _one(self.model.predict_on_batch(x))
-        return found
-
 
 def _input_of(model: Any) -> Any:
     """Return the symbolic input: a tensor, or a dict or list if the model takes that."""
@@ -286,8 +276,8 @@ def _last_layer(model: Any) -> Any:
     if not outputs:
         return None
     output = _one(outputs)
-    own = [layer for layer in model.layers if getattr(layer, "output", None) is output]
-    return own[0] if own else None
+    found = (layer for layer in model.layers if getattr(layer, "output", None) is output)
+    return next(found, None)
 
 
 def _activation_of(layer: Any) -> str | None:
@@ -321,7 +311,7 @@ def _one(output: Any) -> Any:
 def _check_data(given: Any, size: int) -> Any:
     """Return batches that can be read every epoch."""
     if isinstance(given, list | tuple):
-        return _sliced(keras.tree.map_structure(_plain, _unpacked(given, "")), size)
+        return _slice(_unpack(given, ""), size)
     if isinstance(given, keras.utils.PyDataset):
         if given.num_batches is None:
             raise ValueError("validation_data is a PyDataset without end: give it __len__")
@@ -334,7 +324,7 @@ def _check_data(given: Any, size: int) -> Any:
     return given
 
 
-def _sliced(data: Any, size: int) -> list[Any]:
+def _slice(data: Any, size: int) -> list[Any]:
     rows = {len(array) for array in keras.tree.flatten(data) if array is not None}
     if len(rows) > 1:
         raise ValueError(
@@ -353,20 +343,20 @@ def _sliced(data: Any, size: int) -> list[Any]:
 def _batches(data: Any) -> Iterator[tuple[Any, Any, Any]]:
     indexed = isinstance(data, keras.utils.PyDataset)  # old ones cannot be iterated
     for batch in (data[i] for i in range(data.num_batches)) if indexed else data:
-        x, y, weight = keras.tree.map_structure(_plain, _unpacked(batch, "a batch of "))
-        yield x, y, weight
+        yield _unpack(batch, "a batch of ")
 
 
-def _unpacked(given: Any, where: str) -> tuple[Any, Any, Any]:
+def _unpack(given: Any, where: str) -> tuple[Any, Any, Any]:
+    """Return x, y and the weights, if there are any, as NumPy arrays."""
     if not isinstance(given, list | tuple) or len(given) not in (2, 3):
         length = f" of {len(given)}" if isinstance(given, list | tuple) else ""
         raise ValueError(
             f"{where}validation_data is a {type(given).__name__}{length}: it must be (x, y) or "
             "(x, y, sample_weight)"
         )
-    x, y, weight = (*given, None) if len(given) == 2 else given
+
+    def plain(array: Any) -> Any:
+        return None if array is None else to_numpy(array, "validation_data")
+
+    x, y, weight = keras.tree.map_structure(plain, (*given, None)[:3])
     return x, y, weight
-
-
-def _plain(array: Any) -> Any:
-    return None if array is None else to_numpy(array, "validation_data")

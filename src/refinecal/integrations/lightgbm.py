@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from refinecal._core.errors import check_keywords, needs_extra
 from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
-from refinecal.integrations._shared import new_monitor, whole_numbers
-from refinecal.stopping import MonitorOptions, RefinementMonitor
+from refinecal.integrations._adapter import BoosterStopping, check_booster, to_integers
+from refinecal.stopping import MonitorOptions, RefinementMonitor, check_patience
 
 with needs_extra("lightgbm", package="lightgbm"):
     import lightgbm as lgb
@@ -34,7 +34,7 @@ MARGINS = "none"  # what LightGBM calls the objective if it is a function of the
 LARGEST = 53 * math.log(2.0)  # log-odds of the largest float64 below 1
 
 
-class RefinementStopping:
+class RefinementStopping(BoosterStopping):
     """Stop boosting when refinement no longer improves; keep the best round and its calibrator.
 
     Takes the place of ``lgb.early_stopping``: pass it in ``callbacks``, and validation data in ``valid_sets``
@@ -54,8 +54,8 @@ class RefinementStopping:
     valid_name : str, optional
         The name of the validation set that counts; only needed if there are several.
     **options
-        ``metric``, ``also``, ``min_delta``, ``loss``, ``calibrator``, ``cv``, ``classes``, ``n_threads`` of
-        :class:`refinecal.RefinementMonitor`. Only labels -1 and 1 of ``lgb.train`` need ``classes``.
+        Keywords of :class:`refinecal.RefinementMonitor`, such as ``metric`` or ``calibrator``. Only labels
+        -1 and 1 of ``lgb.train`` need ``classes``.
 
     Attributes
     ----------
@@ -88,7 +88,9 @@ class RefinementStopping:
         valid_name: str | None = None,
         **options: Unpack[MonitorOptions],
     ) -> None:
-        self.monitor = new_monitor(options, stopping_rounds=stopping_rounds)
+        self.monitor = RefinementMonitor(
+            patience=check_patience(stopping_rounds, "stopping_rounds"), **options
+        )
         self.valid_name = valid_name
         self.order = -1000  # LightGBM calls it before the callbacks that log
         self.before_iteration = False
@@ -114,26 +116,20 @@ class RefinementStopping:
             self._finish(env, results)
 
     def _start(self, env: CallbackEnv) -> None:
-        if not isinstance(env.model, lgb.Booster):
-            raise TypeError(
-                "lgb.cv trains one model per fold, but refinement is that of one model: call lgb.train for "
-                "each fold with a RefinementStopping of its own"
-            )
+        check_booster(env.model, lgb.Booster, "lgb")
         self._check(env.params)
         _refuse_early_stopping(self)
         self._name, data = self._find_data(env.model)
-        self._labels, self._weights = whole_numbers(data.get_label()), data.get_weight()
+        self._labels, self._weights = to_integers(data.get_label()), data.get_weight()
         self._returns_margins = env.params["objective"] == MARGINS
         smooth = self.monitor.family.is_smooth  # and so can bear rounding
         self._precision = np.float32 if smooth else np.float64
         self._is_dart = "dart" in [env.params.get(alias) for alias in BOOSTING]
-        best, last = self.monitor.best_step, self.monitor.last_step
-        if env.begin_iteration == 0 or best is None or last is None:
+        before, best = env.begin_iteration - 1, self.monitor.best_step
+        if best is None or before not in (best, self.monitor.last_step):
             self.monitor.reset()
-        elif env.begin_iteration == best + 1:
+        elif before == best:
             _rewind(self.monitor, best)
-        elif env.begin_iteration != last + 1:
-            self.monitor.reset()
 
     def _check(self, params: dict[str, Any]) -> None:
         objective = params.get("objective")
@@ -182,7 +178,8 @@ class RefinementStopping:
         greater = {metric.key for metric in self.monitor.metrics if metric.greater_is_better}
         assert env.evaluation_result_list is not None
         for key, value in self.monitor.logs().items():
-            env.evaluation_result_list.append(_result(self._name, key, value, key in greater))
+            result = lgb.EvalResult(self._name, key, value, key in greater)
+            env.evaluation_result_list.append(result)
         return list(env.evaluation_result_list)
 
     def _finish(self, env: CallbackEnv, results: list[Any]) -> None:
@@ -201,22 +198,10 @@ class RefinementStopping:
             model.model_from_string(self._snapshot)
         raise EarlyStopException(best.step, self._best_results)
 
-    # ---- what users ask ----------------------------------------------------------------------------------
-
     @property
     def best_iteration(self) -> int | None:
         """How many rounds the best model has, as LightGBM counts; ``None`` before the first."""
         return None if self.monitor.best_step is None else self.monitor.best_step + 1
-
-    @property
-    def best_score(self) -> float | None:
-        """The value of the metric at the best round; ``None`` before the first."""
-        return self.monitor.best_value
-
-    @property
-    def calibrator(self) -> Any:
-        """The calibrator fitted at the best round; ``None`` before the first."""
-        return self.monitor.calibrator
 
 
 class CalibratedBooster(lgb.Booster):
@@ -308,11 +293,6 @@ def _log_odds(probs: NDArray[np.float64], dtype: Any = np.float64) -> NDArray[An
         logits = odds.astype(dtype, copy=False)  # odds are exact up to rounding, so logits are
         np.log(logits, out=logits)
     return np.clip(logits, -LARGEST, LARGEST, out=logits)
-
-
-def _result(*result: Any) -> Any:
-    """Return a line of LightGBM's log: a tuple, which has a type of its own since LightGBM 4.7."""
-    return lgb.EvalResult(*result) if hasattr(lgb, "EvalResult") else result
 
 
 def _rewind(monitor: RefinementMonitor, step: int) -> None:

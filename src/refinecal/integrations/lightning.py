@@ -12,8 +12,8 @@ from weakref import ref
 from refinecal._core.errors import check_keywords, needs_extra
 from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
-from refinecal.integrations._shared import new_monitor
-from refinecal.stopping import MonitorOptions
+from refinecal.integrations._adapter import Stopping
+from refinecal.stopping import MonitorOptions, RefinementMonitor
 
 with needs_extra("lightning", "lightning", "torch"):
     if find_spec("lightning") is None and find_spec("pytorch_lightning") is not None:
@@ -33,7 +33,7 @@ KEY = "refinecal_calibrator"  # in checkpoints
 LABELS = ("y", "labels", "label", "target", "targets")
 
 
-class RefinementStopping(Callback):
+class RefinementStopping(Stopping, Callback):
     """Stop training when refinement no longer improves; restore the best weights, keep their calibrator.
 
     ``validation_step`` returns ``{"logits": logits, "y": y}``, and that is all that a module needs::
@@ -65,8 +65,7 @@ class RefinementStopping(Callback):
     prefix : str, default "val_"
         Begins the names in the log.
     **options
-        ``metric``, ``also``, ``min_delta``, ``loss``, ``calibrator``, ``cv``, ``classes``, ``n_threads`` of
-        :class:`refinecal.RefinementMonitor`.
+        Keywords of :class:`refinecal.RefinementMonitor`, such as ``metric`` or ``calibrator``.
 
     Attributes
     ----------
@@ -93,7 +92,7 @@ class RefinementStopping(Callback):
         prefix: str = "val_",
         **options: Unpack[MonitorOptions],
     ) -> None:
-        self.monitor = new_monitor(options, patience=patience)
+        self.monitor = RefinementMonitor(patience=patience, **options)
         self.extractor = extract if extractor is None else extractor
         self.dataloader_idx = dataloader_idx
         self.restore_best = restore_best
@@ -111,11 +110,6 @@ class RefinementStopping(Callback):
         self._batches: defaultdict[int, Batches] = defaultdict(Batches)
         self._has_followed = False  # by this fit: what an earlier one found is not put back
         self._restored = False
-
-    @property
-    def calibrator(self) -> Any:
-        """The calibrator fitted at the best validation; ``None`` before the first."""
-        return self.monitor.calibrator
 
     @property
     def best_step(self) -> int | None:
@@ -207,7 +201,7 @@ class RefinementStopping(Callback):
             self.monitors[idx] = deepcopy(self.monitor)
             self.monitors[idx].reset()
         monitor = self.monitors[idx]
-        logits, y, weight = batches.joined()
+        logits, y, weight = batches.join()
         warn_if_sigmoid(logits)
         step = trainer.global_step
         if monitor.last_step is not None:  # accumulated gradients may not have made a step yet

@@ -35,8 +35,7 @@ class TrialMonitor(RefinementMonitor):
         Whether Optuna's pruner may end the trial. Must be False if the study has several objectives: Optuna
         takes no reports then.
     **options
-        ``metric``, ``also``, ``min_delta``, ``loss``, ``calibrator``, ``cv``, ``classes``, ``n_threads`` of
-        :class:`refinecal.RefinementMonitor`.
+        Keywords of :class:`refinecal.RefinementMonitor`, such as ``metric`` or ``calibrator``.
 
     Examples
     --------

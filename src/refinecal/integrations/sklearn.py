@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import check_keywords
+from refinecal.integrations._adapter import Stopping
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 from refinecal.training.kinds import fresh, kind_of, last_of
 from refinecal.training.predictions import is_frozen, is_pipeline, shown
@@ -27,7 +28,7 @@ from refinecal.training.task import Task
 __all__ = ["RefinementStopping", "train"]
 
 
-class RefinementStopping:
+class RefinementStopping(Stopping):
     """Stop ``GradientBoostingClassifier`` on refinement.
 
     Passed as ``model.fit(X, y, monitor=...)``; afterwards :meth:`restore` cuts the model to its best round.
@@ -81,11 +82,6 @@ class RefinementStopping:
     def best_step(self) -> int | None:
         """The number of rounds at which the metric was best; ``None`` before the first."""
         return self.monitor.best_step
-
-    @property
-    def calibrator(self) -> Any:
-        """The calibrator fitted at the best round."""
-        return self.monitor.calibrator
 
     def __call__(self, i: int, model: Any, variables: Any = None) -> bool:
         """Take the predictions of round ``i``, from 0; return whether to stop."""

@@ -13,11 +13,12 @@ from refinecal.calibrators.base import Calibrator
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 
 with needs_extra("skorch", "skorch", "torch"):
-    import torch
     from skorch import NeuralNetClassifier
     from skorch.callbacks import Callback
     from skorch.dataset import unpack_data
     from torch import nn
+
+    from refinecal.integrations.torch import Batches
 
 __all__ = ["RefinementStopping", "calibrator_of", "predict_proba"]
 
@@ -45,8 +46,7 @@ class RefinementStopping(Callback):  # type: ignore[misc]  # skorch has no types
         What the module returns. By default the criterion tells: logits for ``CrossEntropyLoss`` and
         ``BCEWithLogitsLoss``, probabilities for ``BCELoss`` and, in ``NeuralNetClassifier``, ``NLLLoss``.
     **options
-        ``metric``, ``also``, ``min_delta``, ``loss``, ``calibrator``, ``cv``, ``classes``, ``n_threads`` of
-        :class:`refinecal.RefinementMonitor`.
+        Keywords of :class:`refinecal.RefinementMonitor`, such as ``metric`` or ``calibrator``.
 
     Attributes
     ----------
@@ -93,7 +93,9 @@ class RefinementStopping(Callback):  # type: ignore[misc]  # skorch has no types
         """Forget everything; skorch calls this when it initialises a net."""
         if self.outputs not in ("auto", "logits", "probs"):
             fail_choice("outputs", self.outputs, ["auto", "logits", "probs"], "left out")
-        self.monitor_ = self._new_monitor()
+        params = self.get_params(deep=False)
+        options = {name: params[name] for name in params if name not in ("load_best", "outputs")}
+        self.monitor_ = RefinementMonitor(**options)
         self.epoch_: int | None = None  # the epoch whose weights the net has now
         self.best_weights_: dict[str, Any] | None = None
         return self
@@ -125,17 +127,14 @@ class RefinementStopping(Callback):  # type: ignore[misc]  # skorch has no types
                 "predefined_split(dataset) of skorch.helper."
             )
         self.epoch_ = None
-        self.scores_: list[Any] = []
-        self.labels_: list[Any] = []
+        self.batches_ = Batches()
 
     def on_batch_end(
         self, net: Any, batch: Any = None, training: bool | None = None, **kwargs: Any
     ) -> None:
         """Gather outputs of the validation split."""
-        if training:
-            return
-        self.scores_.append(_first(kwargs["y_pred"]).detach().cpu())
-        self.labels_.append(torch.as_tensor(unpack_data(batch)[1]).cpu())
+        if not training:
+            self.batches_.add(_first(kwargs["y_pred"]), unpack_data(batch)[1])
 
     def on_epoch_end(
         self, net: Any, dataset_train: Any = None, dataset_valid: Any = None, **kwargs: Any
@@ -167,8 +166,6 @@ class RefinementStopping(Callback):  # type: ignore[misc]  # skorch has no types
                 self.epoch_ = self.best_epoch_
         self.best_weights_ = None  # the net has them
 
-    # ---- what people ask ---------------------------------------------------------------------------------
-
     @property
     def best_epoch_(self) -> int | None:
         """The best epoch, counted from 1; ``None`` before the first."""
@@ -179,17 +176,10 @@ class RefinementStopping(Callback):  # type: ignore[misc]  # skorch has no types
         """The calibrator fitted at the best epoch; ``None`` before the first."""
         return self.monitor_.calibrator
 
-    # ---- inside ------------------------------------------------------------------------------------------
-
-    def _new_monitor(self) -> RefinementMonitor:
-        own = ("load_best", "outputs")
-        params = self.get_params(deep=False)
-        return RefinementMonitor(**{k: params[k] for k in params if k not in own})
-
     def _update(self) -> bool:
-        predictions: Any = {self.kind_: torch.cat(self.scores_)}
-        labels = torch.cat(self.labels_)
-        self.scores_, self.labels_ = [], []
+        outputs, labels, _ = self.batches_.join()
+        self.batches_ = Batches()
+        predictions: Any = {self.kind_: outputs}
         try:
             return self.monitor_.update(labels, **predictions, step=self.epoch_)
         except ValueError as error:

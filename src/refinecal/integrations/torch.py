@@ -7,8 +7,8 @@ from copy import deepcopy
 from typing import Any, Unpack
 
 from refinecal._core.errors import check_keywords, needs_extra, warn
-from refinecal.integrations._shared import new_monitor
-from refinecal.stopping import MonitorOptions
+from refinecal.integrations._adapter import Stopping
+from refinecal.stopping import MonitorOptions, RefinementMonitor
 
 with needs_extra("torch", package="torch"):
     import torch
@@ -18,7 +18,7 @@ with needs_extra("torch", package="torch"):
 __all__ = ["RefinementStopping"]
 
 
-class RefinementStopping:
+class RefinementStopping(Stopping):
     """Follow a model's validation logits; say when to stop; keep the best weights and their calibrator.
 
     It has no opinion on optimisers, devices or precision, so it fits any loop, also one with Accelerate:
@@ -29,8 +29,7 @@ class RefinementStopping:
     patience : int, optional
         Stop after this many steps in a row without improvement; by default never.
     **options
-        ``metric``, ``also``, ``min_delta``, ``loss``, ``calibrator``, ``cv``, ``classes``, ``n_threads`` of
-        :class:`refinecal.RefinementMonitor`.
+        Keywords of :class:`refinecal.RefinementMonitor`, such as ``metric`` or ``calibrator``.
 
     Attributes
     ----------
@@ -63,7 +62,7 @@ class RefinementStopping:
 
     @check_keywords(MonitorOptions)
     def __init__(self, patience: int | None = None, **options: Unpack[MonitorOptions]) -> None:
-        self.monitor = new_monitor(options, patience=patience)
+        self.monitor = RefinementMonitor(patience=patience, **options)
         self.reset()
 
     def reset(self) -> None:
@@ -142,7 +141,7 @@ class RefinementStopping:
         bool
             Whether to stop.
         """
-        logits, y, weight = self._batches.joined()
+        logits, y, weight = self._batches.join()
         self._batches = Batches()
         warn_if_sigmoid(logits)
         if self.monitor.update(y, logits=logits, step=epoch, sample_weight=weight):
@@ -150,11 +149,6 @@ class RefinementStopping:
         return self.monitor.should_stop
 
     # ---- what is left ------------------------------------------------------------------------------------
-
-    @property
-    def calibrator(self) -> Any:
-        """The calibrator fitted at the best step; ``None`` before the first."""
-        return self.monitor.calibrator
 
     @property
     def best_epoch(self) -> int | None:
@@ -197,7 +191,7 @@ class Batches:
     """Logits, labels and weights of one validation pass, copied to the CPU batch by batch."""
 
     def __init__(self) -> None:
-        self._parts: list[tuple[Tensor, Tensor, Tensor | None]] = []
+        self._parts: list[tuple[Tensor, Tensor, Any]] = []  # weights, if any, for all
 
     def __len__(self) -> int:
         return sum(len(logits) for logits, _, _ in self._parts)
@@ -235,7 +229,7 @@ class Batches:
                 "sample_weight is there for some batches only: pass it for all or none"
             )
 
-    def joined(self) -> tuple[Tensor, Tensor, Tensor | None]:
+    def join(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return all rows."""
         if not self._parts:
             raise RuntimeError(
@@ -243,7 +237,8 @@ class Batches:
                 "or evaluate(model, loader), first"
             )
         logits, labels, weights = zip(*self._parts, strict=True)
-        return torch.cat(logits), torch.cat(labels), _cat_or_none(weights)
+        weight = None if all(each is None for each in weights) else torch.cat(weights)
+        return torch.cat(logits), torch.cat(labels), weight
 
     def gather(self, rows: int | None = None, group: Any = None) -> None:
         """Take the rows of all processes, in the order in which a ``DistributedSampler`` deals them."""
@@ -253,13 +248,13 @@ class Batches:
                 "torch.distributed.init_process_group first, or leave gather out for a single process"
             )
         parts: list[Any] = [None] * dist.get_world_size(group)
-        dist.all_gather_object(parts, self.joined() if self._parts else None, group)
+        dist.all_gather_object(parts, self.join() if self._parts else None, group)
         self._parts = [part for part in parts if part is not None]
         if not self._parts:
             return
         turns = torch.cat([torch.arange(len(logits)) for logits, _, _ in self._parts])
         dealt = torch.argsort(turns, stable=True)[:rows]  # row i of each process, then row i + 1
-        logits, y, weight = self.joined()
+        logits, y, weight = self.join()
         self._parts = [(logits[dealt], y[dealt], None if weight is None else weight[dealt])]
 
 
@@ -301,11 +296,6 @@ def _rows(given: Any) -> Tensor:
     """Return a batch as rows on the CPU; a batch of one, squeezed to a number, is one row."""
     batch = _cpu_copy(torch.as_tensor(given))
     return batch[None] if batch.ndim == 0 else batch
-
-
-def _cat_or_none(parts: Iterable[Tensor | None]) -> Tensor | None:
-    found = [part for part in parts if part is not None]
-    return torch.cat(found) if found else None
 
 
 def _check_batch(batch: Any) -> Any:

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from refinecal._core.arrays import to_numpy
 from refinecal._core.errors import check_keywords, needs_extra
+from refinecal._core.files import atomic_write
 from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
-from refinecal.integrations._shared import new_monitor
+from refinecal.integrations._adapter import Stopping
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 
 with needs_extra("transformers", "transformers", "safetensors", "torch"):
@@ -32,7 +33,7 @@ FILE = "calibrator.json"
 PADDING = -100  # the label of tokens that do not count
 
 
-class RefinementStopping(TrainerCallback):
+class RefinementStopping(Stopping, TrainerCallback):
     """Stop training when refinement no longer improves; keep the calibrator of the best evaluation.
 
     Is two things to the Trainer, which needs both: the function that computes metrics, and a callback::
@@ -54,8 +55,7 @@ class RefinementStopping(TrainerCallback):
     patience : int, optional
         Stop after this many evaluations in a row without improvement; by default train to the end.
     **options
-        ``metric``, ``also``, ``min_delta``, ``loss``, ``calibrator``, ``cv``, ``classes``, ``n_threads`` of
-        :class:`refinecal.RefinementMonitor`.
+        Keywords of :class:`refinecal.RefinementMonitor`, such as ``metric`` or ``calibrator``.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class RefinementStopping(TrainerCallback):
 
     @check_keywords(MonitorOptions)
     def __init__(self, *, patience: int | None = None, **options: Unpack[MonitorOptions]) -> None:
-        self.monitor = new_monitor(options, patience=patience)
+        self.monitor = RefinementMonitor(patience=patience, **options)
         calibrator = options.get("calibrator", "temperature")
         if not isinstance(calibrator, str | Calibrator):
             raise TypeError(
@@ -151,9 +151,9 @@ class RefinementStopping(TrainerCallback):
                 "RefinementStopping has seen no predictions: pass compute_metrics=stopping.compute_metrics "
                 "to the Trainer, labels in eval_dataset, and leave prediction_loss_only=False"
             )
-        decides = _with_prefix(args.metric_for_best_model) in kwargs["metrics"]
+        decisive = f"eval_{str(args.metric_for_best_model).removeprefix('eval_')}"
         # The Trainer cannot go back to step 0 (eval_on_start), nor take a step twice.
-        if not decides or state.global_step in (0, self.monitor.last_step):
+        if decisive not in kwargs["metrics"] or state.global_step in (0, self.monitor.last_step):
             return
         kept: Any = state.stateful_callbacks
         kept[ATTRIBUTE] = tried.state_dict()
@@ -183,10 +183,8 @@ class RefinementStopping(TrainerCallback):
 
     def _write(self, state: TrainerState, folder: str | None) -> None:
         if state.is_world_process_zero and folder is not None:
-            path = Path(folder) / FILE
-            part = path.with_suffix(".part")
-            part.write_text(json.dumps(self.calibrator.to_dict()), encoding="utf-8")
-            os.replace(part, path)
+            with atomic_write(Path(folder) / FILE) as part:
+                part.write_text(json.dumps(self.calibrator.to_dict()), encoding="utf-8")
 
     def _check(self, args: TrainingArguments) -> None:
         """Refuse arguments with which the Trainer would not come back to the best evaluation."""
@@ -217,17 +215,10 @@ class RefinementStopping(TrainerCallback):
                 "evaluation might have no checkpoint: make them equal, or use save_strategy='best'"
             )
 
-    # ---- what users ask ----------------------------------------------------------------------------------
-
     @property
     def best_global_step(self) -> int | None:
         """The ``global_step`` of the best evaluation; ``None`` before the first."""
         return self.monitor.best_step
-
-    @property
-    def calibrator(self) -> Any:
-        """The calibrator fitted at the best evaluation; ``None`` before the first."""
-        return self.monitor.calibrator
 
 
 def calibrator_of(model: Any) -> Calibrator:
@@ -244,26 +235,22 @@ def calibrator_of(model: Any) -> Calibrator:
         Takes logits: ``calibrator.predict_proba_logits(logits)``.
     """
     if isinstance(model, str | os.PathLike):
-        state = _read(Path(model))
+        folder, where = Path(model), str(model)
+        stored = _read_json(folder / FILE) or _read_json(folder / "config.json").get(ATTRIBUTE)
     else:
-        state = getattr(getattr(model, "config", None), ATTRIBUTE, None)
-    if state is None:
-        where = model if isinstance(model, str | os.PathLike) else f"the {type(model).__name__}"
+        where = f"the {type(model).__name__}"
+        stored = getattr(getattr(model, "config", None), ATTRIBUTE, None)
+    if stored is None:
         raise ValueError(
             f"{where} holds no calibrator: train with RefinementStopping, and take the model after training "
             "or its best checkpoint"
         )
-    return from_dict(state)
+    return from_dict(stored)
 
 
-def _read(folder: Path) -> Any:
-    """Return what ``calibrator.json`` holds, or else ``config.json``; ``None`` if neither does."""
-    if (folder / FILE).exists():
-        return json.loads((folder / FILE).read_text(encoding="utf-8"))
-    config = folder / "config.json"
-    return (
-        json.loads(config.read_text(encoding="utf-8")).get(ATTRIBUTE) if config.exists() else None
-    )
+def _read_json(path: Path) -> dict[str, Any]:
+    """Return what a file holds; nothing if there is none."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def _store(model: Any, calibrator: Calibrator | None) -> None:
@@ -285,17 +272,12 @@ def _load_renamed(model: Any, folder: str | None) -> None:
 
 
 def _names_in(folder: Path) -> set[str]:
-    index, weights = folder / "model.safetensors.index.json", folder / "model.safetensors"
-    if index.exists():
-        return set(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
-    if not weights.exists():
-        return set()
+    index = _read_json(folder / "model.safetensors.index.json")
+    weights = folder / "model.safetensors"
+    if index or not weights.exists():
+        return set(index.get("weight_map", ()))
     with safe_open(weights, framework="numpy") as file:
         return set(file.keys())
-
-
-def _with_prefix(metric: str | None) -> str:
-    return f"eval_{str(metric).removeprefix('eval_')}"
 
 
 def _rows(prediction: EvalPrediction) -> tuple[NDArray[Any], NDArray[Any]]:

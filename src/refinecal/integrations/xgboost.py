@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from refinecal._core.errors import check_keywords, needs_extra
 from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
-from refinecal.integrations._shared import new_monitor, whole_numbers
-from refinecal.stopping import MonitorOptions
+from refinecal.integrations._adapter import BoosterStopping, check_booster, to_integers
+from refinecal.stopping import MonitorOptions, RefinementMonitor, check_patience
 
 with needs_extra("xgboost", package="xgboost"):
     import xgboost as xgb
@@ -30,7 +30,7 @@ ALLOWED = (*ONE_TARGET, "multi:softprob", "multi:softmax")
 UNKNOWN = "reg:squarederror"  # what XGBoost reports when the objective is a function of the user's
 
 
-class RefinementStopping(xgb.callback.TrainingCallback):
+class RefinementStopping(BoosterStopping, xgb.callback.TrainingCallback):
     """Stop boosting when refinement no longer improves; keep the best round and its calibrator.
 
     Pass it in ``callbacks``. Validation margins are asked of the booster after every round, which costs one
@@ -59,8 +59,7 @@ class RefinementStopping(xgb.callback.TrainingCallback):
     data_name : str, default "val"
         The data set's name in the log.
     **options
-        ``metric``, ``also``, ``min_delta``, ``loss``, ``calibrator``, ``cv``, ``classes``, ``n_threads`` of
-        :class:`refinecal.RefinementMonitor`.
+        Keywords of :class:`refinecal.RefinementMonitor`, such as ``metric`` or ``calibrator``.
 
     Attributes
     ----------
@@ -109,7 +108,7 @@ class RefinementStopping(xgb.callback.TrainingCallback):
         **options: Unpack[MonitorOptions],
     ) -> None:
         super().__init__()
-        self.monitor = new_monitor(options, rounds=rounds)
+        self.monitor = RefinementMonitor(patience=check_patience(rounds, "rounds"), **options)
         self.X_val = X_val
         self.y_val = _labels_of(X_val) if y_val is None else y_val
         if sample_weight is None and isinstance(X_val, xgb.DMatrix) and len(X_val.get_weight()):
@@ -127,8 +126,7 @@ class RefinementStopping(xgb.callback.TrainingCallback):
         """Start afresh; look at the rounds of a model that is trained further."""
         self.monitor.reset()
         self._snapshot = None
-        self._objective, self._can_cut = self._check(model)
-        self._base_score = _base_score_of(model)
+        self._check(model)
         self._dval = self.X_val
         if not isinstance(self.X_val, xgb.DMatrix):
             self._dval = xgb.DMatrix(self.X_val, missing=self.missing, enable_categorical=True)
@@ -139,8 +137,12 @@ class RefinementStopping(xgb.callback.TrainingCallback):
 
     def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
         """Look at the new round, log it, and tell XGBoost whether to stop."""
-        if epoch == 0:
-            self._refuse_regression(model)
+        if epoch == 0 and self._objective == UNKNOWN and _base_score_of(model) != self._base_score:
+            # Only a built-in objective fits the base score, so this is not one of the user's.
+            raise ValueError(
+                f"the objective is {UNKNOWN!r}, which is XGBoost's choice if none is named, and does not "
+                f"give log-odds of classes: pass objective= one of {', '.join(map(repr, ALLOWED))}"
+            )
         self._look(model, model.num_boosted_rounds() - 1)
         logs = self.monitor.logs()
         # Last, since XGBoost's own EarlyStopping follows the last metric of the last data set.
@@ -192,21 +194,9 @@ class RefinementStopping(xgb.callback.TrainingCallback):
         if better and not self._can_cut:
             self._snapshot = model.save_raw()
 
-    def _refuse_regression(self, model: Any) -> None:
-        """Tell XGBoost's regression from a user's objective: only a built-in one fits the base score."""
-        if self._objective == UNKNOWN and _base_score_of(model) != self._base_score:
-            raise ValueError(
-                f"the objective is {UNKNOWN!r}, which is XGBoost's choice if none is named, and does not "
-                f"give log-odds of classes: pass objective= one of {', '.join(map(repr, ALLOWED))}"
-            )
-
-    def _check(self, model: Any) -> tuple[str, bool]:
-        """Return the objective, and whether the model of an earlier round can be had by cutting."""
-        if not isinstance(model, xgb.Booster):
-            raise TypeError(
-                "xgb.cv trains one model per fold, but refinement is that of one model: call xgb.train for "
-                "each fold with a RefinementStopping of its own"
-            )
+    def _check(self, model: Any) -> None:
+        """Note the objective, and whether the model of an earlier round can be had by cutting."""
+        check_booster(model, xgb.Booster, "xgb")
         config = json.loads(model.save_config())["learner"]
         objective, booster = config["objective"]["name"], config["gradient_booster"]["name"]
         if objective not in (*ALLOWED, UNKNOWN):
@@ -214,30 +204,18 @@ class RefinementStopping(xgb.callback.TrainingCallback):
                 f"the objective is {objective!r}, which does not give log-odds of classes: it must be one "
                 f"of {', '.join(map(repr, ALLOWED))}, or a function of your own"
             )
-        can_cut = booster == "gbtree"
-        if not (can_cut or self.save_best):
+        self._objective, self._can_cut = objective, booster == "gbtree"
+        self._base_score = _base_score_of(model)
+        if not (self._can_cut or self.save_best):
             raise ValueError(
                 f"save_best is False, but with booster={booster!r} later rounds change earlier "
                 "ones, so that the best round would be lost: leave out save_best"
             )
-        return objective, can_cut
-
-    # ---- what users ask ----------------------------------------------------------------------------------
 
     @property
     def best_iteration(self) -> int | None:
         """The best round, counted from 0; ``None`` before the first."""
         return self.monitor.best_step
-
-    @property
-    def best_score(self) -> float | None:
-        """The value of the metric at the best round; ``None`` before the first."""
-        return self.monitor.best_value
-
-    @property
-    def calibrator(self) -> Any:
-        """The calibrator fitted at the best round; ``None`` before the first."""
-        return self.monitor.calibrator
 
 
 def calibrator_of(model: Any) -> Calibrator:
@@ -309,4 +287,4 @@ def _labels_of(X_val: Any) -> Any:
         raise ValueError(
             "X_val is a DMatrix without labels: make it as DMatrix(X_val, y_val), or pass y_val"
         )
-    return whole_numbers(labels)
+    return to_integers(labels)

@@ -28,7 +28,7 @@ def train(model: Any, task: Task) -> Any:
     """
     from catboost import Pool
 
-    from refinecal.integrations.catboost import _store
+    from refinecal.integrations.catboost import store_calibrator
 
     params, rows, val = model.get_params(), task.rows, task.val
     features = {name: params[name] for name in SPECIAL_FEATURES if params.get(name) is not None}
@@ -46,7 +46,7 @@ def train(model: Any, task: Task) -> Any:
         if task.monitor.should_stop or not stopping or seen == task.max_steps:
             break
     trained.shrink(task.find_best())
-    _store(trained, task.monitor.calibrator)
+    store_calibrator(trained, task.monitor.calibrator)
     return trained
 
 
