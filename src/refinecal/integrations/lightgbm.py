@@ -227,7 +227,7 @@ def calibrator_of(model: Any) -> Calibrator:
     Calibrator
         Takes what the model predicts: ``calibrator.predict_proba(probs)``.
     """
-    return from_dict(_stored(model)["calibrator"])
+    return from_dict(_read_stored(model)["calibrator"])
 
 
 def predict_proba(model: Any, X: Any) -> NDArray[Any]:
@@ -244,7 +244,7 @@ def predict_proba(model: Any, X: Any) -> NDArray[Any]:
     -------
     ndarray of shape (n, k)
     """
-    calibrator, margins = calibrator_of(model), _stored(model)["margins"]
+    calibrator, margins = calibrator_of(model), _read_stored(model)["margins"]
     predictions = _booster_of(model).predict(X)
     return calibrator.predict_proba_logits(predictions if margins else _log_odds(predictions))
 
@@ -253,7 +253,7 @@ def _booster_of(model: Any) -> Any:
     return model if isinstance(model, lgb.Booster) else model.booster_
 
 
-def _stored(model: Any) -> dict[str, Any]:
+def _read_stored(model: Any) -> dict[str, Any]:
     try:
         stored: dict[str, Any] = _booster_of(model).refinecal
     except AttributeError:

@@ -182,7 +182,7 @@ def train(
             f"y_val holds {shown(strange[0])}, which y does not: the model cannot learn it. Drop these "
             "rows."
         )
-    with _classes_set(monitor, classes):
+    with _set_classes(monitor, classes):
         task = Task(rows, val, classes, monitor, max_steps)
         model = _train(fresh(estimator), task)
         task.find_best()
@@ -232,7 +232,7 @@ def _rows(X: Any, y: Any, weights: Any) -> Rows:
 
 
 @contextmanager
-def _classes_set(monitor: RefinementMonitor, classes: NDArray[Any]) -> Iterator[None]:
+def _set_classes(monitor: RefinementMonitor, classes: NDArray[Any]) -> Iterator[None]:
     """Let the monitor know the columns of this training, and forget them afterwards."""
     given = monitor.classes
     if given is not None and not np.array_equal(np.asarray(given), classes):

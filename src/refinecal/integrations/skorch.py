@@ -2,7 +2,6 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
-from copy import deepcopy
 from typing import Any, Literal, Self, Unpack
 
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ with needs_extra("skorch", "skorch", "torch"):
     from skorch.dataset import unpack_data
     from torch import nn
 
-    from refinecal.integrations.torch import Batches
+    from refinecal.integrations.torch import Batches, copy_state
 
 __all__ = ["RefinementStopping", "calibrator_of", "predict_proba"]
 
@@ -240,16 +239,14 @@ def predict_proba(net: Any, X: Any) -> NDArray[Any]:
     ndarray of shape (n, k)
     """
     calibrator, kind = _best_of(net)
-    output = _first(net.forward(X))
-    if kind == "logits":
-        return calibrator.predict_proba_logits(output)
-    return calibrator.predict_proba(output)
+    outputs = _first(net.forward(X))
+    predict = calibrator.predict_proba_logits if kind == "logits" else calibrator.predict_proba
+    return predict(outputs)
 
 
 def _state_of(net: Any) -> dict[str, Any] | None:
     """Return what the history holds of the last epoch that was complete."""
-    rows = (row[STATE_KEY] for row in net.history if STATE_KEY in row)
-    return next(rows, None)
+    return next((row[STATE_KEY] for row in net.history if STATE_KEY in row), None)
 
 
 def _best_of(net: Any) -> tuple[Calibrator, str]:
@@ -283,7 +280,7 @@ def _kind_of(net: Any) -> str:
 
 def _weights_of(net: Any) -> dict[str, Any]:
     """Return copies of the states of a net's modules, of which most have one."""
-    return {f"{name}_": deepcopy(getattr(net, f"{name}_").state_dict()) for name in net._modules}
+    return {f"{name}_": copy_state(getattr(net, f"{name}_")) for name in net._modules}
 
 
 def _first(output: Any) -> Any:

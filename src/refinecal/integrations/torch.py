@@ -198,12 +198,8 @@ class Batches:
 
     def add(self, logits: Any, y: Any, sample_weight: Any = None) -> None:
         """Keep one batch, or say how it differs from those before."""
-        weight = None if sample_weight is None else _rows(sample_weight)
-        part = (_rows(logits), _rows(y), weight)
-        self._check(*part)
-        self._parts.append(part)
-
-    def _check(self, logits: Tensor, y: Tensor, weight: Tensor | None) -> None:
+        logits, y = _to_rows(logits), _to_rows(y)
+        weight = None if sample_weight is None else _to_rows(sample_weight)
         for name, found in (("y", y), ("sample_weight", weight)):
             if found is not None and len(found) != len(logits):
                 raise ValueError(
@@ -215,19 +211,17 @@ class Batches:
                 "logits holds only whole numbers, and y others: are logits and y in the right order? "
                 "update(logits, y)"
             )
-        if not self._parts:
-            return
-        first, _, first_weight = self._parts[0]
-        if logits.shape[1:] != first.shape[1:]:
+        if self._parts and logits.shape[1:] != self._parts[0][0].shape[1:]:
             raise ValueError(
-                f"logits has shape {tuple(logits.shape)}, but {tuple(first.shape)} in the first batch: "
-                "all batches must have the same columns. If you squeeze logits, a batch of one row loses "
-                "its row: use squeeze(1)."
+                f"logits has shape {tuple(logits.shape)}, but {tuple(self._parts[0][0].shape)} in the first "
+                "batch: all batches must have the same columns. If you squeeze logits, a batch of one row "
+                "loses its row: use squeeze(1)."
             )
-        if (weight is None) != (first_weight is None):
+        if self._parts and (weight is None) != (self._parts[0][2] is None):
             raise ValueError(
                 "sample_weight is there for some batches only: pass it for all or none"
             )
+        self._parts.append((logits, y, weight))
 
     def join(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return all rows."""
@@ -292,7 +286,7 @@ def _cpu_copy(tensor: Tensor) -> Tensor:
     return tensor.detach().to("cpu", copy=True)
 
 
-def _rows(given: Any) -> Tensor:
+def _to_rows(given: Any) -> Tensor:
     """Return a batch as rows on the CPU; a batch of one, squeezed to a number, is one row."""
     batch = _cpu_copy(torch.as_tensor(given))
     return batch[None] if batch.ndim == 0 else batch

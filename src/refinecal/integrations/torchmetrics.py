@@ -133,19 +133,13 @@ class RefinementLoss(Metric):
         terms = {} if self.decomposition is None else self.decomposition.to_dict()
 
         def tensor(term: str) -> Tensor:
-            value = terms.get(term)
-            return torch.tensor(
-                math.nan if value is None else value, dtype=self.dtype, device=self.device
-            )
+            value = math.nan if terms.get(term) is None else terms[term]
+            return torch.tensor(value, dtype=self.dtype, device=self.device)
 
         if self.term != "all":
             return tensor(self.term)
-        return {
-            "refinement_loss": tensor("refinement"),
-            "calibration_loss": tensor("calibration"),
-            f"{self.loss.name}_loss": tensor("risk"),
-            "beta": tensor("beta"),
-        }
+        names = ("refinement_loss", "calibration_loss", f"{self.loss.name}_loss", "beta")
+        return {name: tensor(term) for name, term in zip(names, TERMS, strict=True)}
 
     def _decompose(self) -> Decomposition | None:
         preds, target, weight = map(dim_zero_cat, (self.preds, self.target, self.weight))

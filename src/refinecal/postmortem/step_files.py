@@ -283,8 +283,9 @@ def _read_archive(archive: Archive, path: Path, layout: Layout) -> Iterator[Stag
         raise ValueError(
             f"there are {len(numbers)} steps, but {name!r} has shape {shapes[name]}: name each step once"
         )
-    for step, entry in zip(numbers, archive.entries(name), strict=True):
-        yield Stage(step, kind, entry, *about)
+    entries = archive.entries(name)
+    for step in numbers:  # of which none is kept while the next is read
+        yield Stage(step, kind, next(entries), *about)
 
 
 def _number(names: list[str]) -> dict[int, str]:
