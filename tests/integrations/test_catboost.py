@@ -303,6 +303,12 @@ def test_options_of_the_metric():
     assert metric.evaluate((broken,), np.array([0, 1, 1], np.float32), None)[0] == np.inf
 
 
+def test_an_iterator_of_folds_serves_every_round():
+    labels, logits = np.array([0, 1, 0, 1]), np.array([-1.0, 0.5, 0.2, 1.0])
+    metric = RefinementLoss(cv=iter([([0, 1], [2, 3]), ([2, 3], [0, 1])]))
+    assert metric.evaluate([logits], labels, None) == metric.evaluate([logits], labels, None)
+
+
 def test_wrong_use():
     X, y, X_val, y_val = data()
     with pytest.raises(TypeError, match=r"model is a LogisticRegression: it must be a CatBoost"):

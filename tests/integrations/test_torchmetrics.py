@@ -108,6 +108,15 @@ def test_options_of_the_decomposition():
     assert math.isnan(found["beta"])
 
 
+def test_an_iterator_of_folds_serves_every_epoch():
+    logits, y = sample()
+    rows = np.arange(len(y))
+    metric = RefinementLoss(cv=iter([(rows[::2], rows[1::2]), (rows[1::2], rows[::2])]))
+    first = filled(metric, logits, y).compute()
+    metric.reset()
+    assert filled(metric, logits, y).compute() == first
+
+
 def test_the_decomposition_and_the_calibrator_are_there():
     logits, y = sample()
     metric = RefinementLoss()

@@ -81,12 +81,10 @@ class RefinementLoss:
         use_weights: bool | None = None,
     ) -> None:
         self._use_weights = use_weights
-        # Complains of wrong options now rather than in training.
-        monitor = RefinementMonitor(loss=loss, calibrator=calibrator, cv=cv, n_threads=n_threads)
-        family = monitor.family  # "auto" is not for every round
-        self._decompose = partial(
-            decompose, loss=loss, calibrator=family, cv=cv, n_threads=n_threads
-        )
+        # Complains of wrong options now rather than in training; and "auto" is not for every round.
+        followed = RefinementMonitor(loss=loss, calibrator=calibrator, cv=cv, n_threads=n_threads)
+        options: Any = {"calibrator": followed.family, "cv": followed.cv}
+        self._decompose = partial(decompose, loss=loss, n_threads=n_threads, **options)
 
     def __deepcopy__(self, memo: Any) -> Self:
         return self  # CatBoost copies its parameters, and scikit-learn's clone insists on the same object
@@ -154,7 +152,16 @@ def shrink_to_best(
         ``best_step`` counts from 0 like CatBoost's ``best_iteration_``: the model keeps ``best_step + 1``
         trees, those of an ``init_model`` included.
     """
-    _check_model(model)
+    if not isinstance(model, CatBoost):
+        raise TypeError(f"model is a {type(model).__name__}: it must be a CatBoostClassifier")
+    if not model.is_fitted():
+        raise ValueError("model is not trained yet: call model.fit first")
+    loss = model.get_all_params()["loss_function"]
+    if len(model.classes_) < 2 or loss.split(":")[0] in NOT_SOFTMAX:
+        raise ValueError(
+            f"model was trained with loss_function={loss!r}: it must give one probability per class that "
+            "sum to 1, so train it with 'Logloss' or 'MultiClass'"
+        )
     if isinstance(X_val, Pool):
         sample_weight = X_val.get_weight() if sample_weight is None else sample_weight
         y_val = X_val.get_label() if y_val is None else y_val
@@ -216,19 +223,6 @@ def predict_proba(model: Any, X: Any) -> NDArray[Any]:
     """
     raw = model.predict(X, prediction_type="RawFormulaVal")
     return calibrator_of(model).predict_proba_logits(raw)
-
-
-def _check_model(model: Any) -> None:
-    if not isinstance(model, CatBoost):
-        raise TypeError(f"model is a {type(model).__name__}: it must be a CatBoostClassifier")
-    if not model.is_fitted():
-        raise ValueError("model is not trained yet: call model.fit first")
-    loss = model.get_all_params()["loss_function"]
-    if len(model.classes_) < 2 or loss.split(":")[0] in NOT_SOFTMAX:
-        raise ValueError(
-            f"model was trained with loss_function={loss!r}: it must give one probability per class that "
-            "sum to 1, so train it with 'Logloss' or 'MultiClass'"
-        )
 
 
 def _is_of_classes(weight: NDArray[Any], target: NDArray[Any]) -> bool:

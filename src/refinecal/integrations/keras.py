@@ -310,8 +310,6 @@ def _one(output: Any) -> Any:
 
 def _check_data(given: Any, size: int) -> Any:
     """Return batches that can be read every epoch."""
-    if isinstance(given, list | tuple):
-        return _slice(_unpack(given, ""), size)
     if isinstance(given, keras.utils.PyDataset):
         if given.num_batches is None:
             raise ValueError("validation_data is a PyDataset without end: give it __len__")
@@ -321,10 +319,9 @@ def _check_data(given: Any, size: int) -> Any:
             f"validation_data is a {type(given).__name__}: pass (x_val, y_val), (x_val, y_val, "
             "sample_weight), or batches that can be read every epoch: a PyDataset, Dataset or DataLoader"
         )
-    return given
-
-
-def _slice(data: Any, size: int) -> list[Any]:
+    if not isinstance(given, list | tuple):
+        return given
+    data = _unpack(given, "")
     rows = {len(array) for array in keras.tree.flatten(data) if array is not None}
     if len(rows) > 1:
         raise ValueError(
@@ -332,12 +329,12 @@ def _slice(data: Any, size: int) -> list[Any]:
             "sample_weight must have one row per sample"
         )
 
-    def batch(start: int) -> Any:
+    def take(start: int) -> Any:
         return keras.tree.map_structure(
             lambda array: None if array is None else array[start : start + size], data
         )
 
-    return [batch(start) for start in range(0, rows.pop(), size)]
+    return [take(start) for start in range(0, rows.pop(), size)]
 
 
 def _batches(data: Any) -> Iterator[tuple[Any, Any, Any]]:

@@ -102,11 +102,9 @@ class RefinementStopping(BoosterStopping):
         """Look at the new round, log it, and tell LightGBM whether to stop."""
         if env.iteration == env.begin_iteration:
             self._start(env)
+        logits, weights = self._look(env.model), self._weights
         better = self.monitor.update(
-            self._labels,
-            logits=self._look(env.model),
-            step=env.iteration,
-            sample_weight=self._weights,
+            self._labels, logits=logits, step=env.iteration, sample_weight=weights
         )
         results = self._log(env)
         if better:

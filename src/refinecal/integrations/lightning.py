@@ -184,7 +184,9 @@ class RefinementStopping(Stopping, Callback):
         for idx, loader in enumerate(loaders):
             batches = self._batches[idx]
             if trainer.world_size > 1:
-                batches.gather(_rows(loader))
+                sampler: Any = getattr(loader, "sampler", None)
+                is_dealt = isinstance(sampler, DistributedSampler)  # with repeats
+                batches.gather(len(sampler.dataset) if is_dealt else None)
             if len(batches):
                 self._follow(idx, batches, trainer, pl_module)
             elif idx == self.dataloader_idx:
@@ -303,9 +305,3 @@ def extract(outputs: Any, batch: Any) -> Any:
 
 def _is_followed(trainer: Any) -> bool:
     return trainer.state.fn == "fit" and not trainer.sanity_checking
-
-
-def _rows(loader: Any) -> int | None:
-    """Return the size of a validation set that was dealt to several processes, with repeats."""
-    sampler = getattr(loader, "sampler", None)
-    return len(sampler.dataset) if isinstance(sampler, DistributedSampler) else None  # type: ignore[arg-type]

@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike
 from refinecal._core.checks import check_sample
 from refinecal._core.errors import fail_choice, needs_extra, warn
 from refinecal._core.threads import check_threads
-from refinecal.calibrators.registry import as_calibrator
-from refinecal.decomposition import Decomposition, check_cv, decompose_sample
-from refinecal.losses import ProperLoss, get_loss
-from refinecal.stopping import DeferredCalibrator
+from refinecal.decomposition import Decomposition, decompose_sample
+from refinecal.losses import ProperLoss
+from refinecal.stopping import DeferredCalibrator, RefinementMonitor
 
 with needs_extra("torchmetrics", "torchmetrics", "torch"):
     import torch
@@ -92,12 +91,7 @@ class RefinementLoss(Metric):
             fail_choice("term", term, list(TERMS), "'all'")
         self.term = term
         self.logits = logits
-        self.loss = get_loss(loss)
-        self.calibration = as_calibrator(calibrator)
-        self.family = self.calibration._followed_by()
-        check_cv(cv, None, self.family)
-        self.cv = cv
-        self.classes = classes
+        self.options = RefinementMonitor(loss=loss, calibrator=calibrator, cv=cv, classes=classes)
         self.threads = check_threads(n_threads)
         self.decomposition: Decomposition | None = None
         self._later: DeferredCalibrator | None = None
@@ -138,7 +132,7 @@ class RefinementLoss(Metric):
 
         if self.term != "all":
             return tensor(self.term)
-        names = ("refinement_loss", "calibration_loss", f"{self.loss.name}_loss", "beta")
+        names = ("refinement_loss", "calibration_loss", f"{self.options.loss.name}_loss", "beta")
         return {name: tensor(term) for name, term in zip(names, TERMS, strict=True)}
 
     def _decompose(self) -> Decomposition | None:
@@ -148,13 +142,21 @@ class RefinementLoss(Metric):
             return None
         probs, logits = (None, preds) if self.logits else (preds, None)
         weights = None if bool((weight == 1).all()) else weight
+        given = self.options
         sample = check_sample(
-            target, probs, logits, weights, self.classes, "target", True, "make it with logits=True"
+            target,
+            probs,
+            logits,
+            weights,
+            given.classes,
+            "target",
+            True,
+            "make it with logits=True",
         )
-        family = deepcopy(self.family)
-        if self.family is not self.calibration:
-            self._later = DeferredCalibrator(self.calibration, sample, self.threads)
-        return decompose_sample(sample, family, self.loss, self.cv, None, self.threads)
+        if given.family is not given.calibration:
+            self._later = DeferredCalibrator(given.calibration, sample, self.threads)
+        family = deepcopy(given.family)
+        return decompose_sample(sample, family, given.loss, given.cv, None, self.threads)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Take one batch, and return the value of it alone."""

@@ -182,7 +182,12 @@ def post_mortem(
         shape = np.shape(stage.predictions)
         if first is None:
             first, first_shape = stage._replace(predictions=None), shape
-        _check_shape(stage, shape, first, first_shape)
+        if shape != first_shape:
+            what = "classes" if shape[:1] == first_shape[:1] else "rows"
+            raise ValueError(
+                f"{stage.path}, step {stage.step}, has predictions of shape {shape}, but step {first.step} "
+                f"has {first_shape}: every step needs the same {what}"
+            )
         labels = _either(y_val, stage.labels, first.labels)
         weights = _either(sample_weight, stage.weights, first.weights)
         _show(monitor, stage, labels, weights)
@@ -208,15 +213,6 @@ def _show(monitor: RefinementMonitor, stage: Stage, labels: Any, weights: Any) -
         monitor.update(labels, **predictions, step=stage.step, sample_weight=weights)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{stage.path}, step {stage.step}: {error}") from error
-
-
-def _check_shape(stage: Stage, shape: Any, first: Stage, first_shape: Any) -> None:
-    if shape != first_shape:
-        what = "classes" if shape[:1] == first_shape[:1] else "rows"
-        raise ValueError(
-            f"{stage.path}, step {stage.step}, has predictions of shape {shape}, but step {first.step} "
-            f"has {first_shape}: every step needs the same {what}"
-        )
 
 
 def _check_labels(stage: Stage, first: Stage) -> None:
