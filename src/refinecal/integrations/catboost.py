@@ -84,7 +84,7 @@ class RefinementLoss:
         # Complains of wrong options now rather than in training; and "auto" is not for every round.
         followed = RefinementMonitor(loss=loss, calibrator=calibrator, cv=cv, n_threads=n_threads)
         options: Any = {"calibrator": followed.family, "cv": followed.cv}
-        self._decompose = partial(decompose, loss=loss, n_threads=n_threads, **options)
+        self._decompose: Any = partial(decompose, loss=loss, n_threads=n_threads, **options)
 
     def __deepcopy__(self, memo: Any) -> Self:
         return self  # CatBoost copies its parameters, and scikit-learn's clone insists on the same object
