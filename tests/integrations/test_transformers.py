@@ -472,6 +472,7 @@ def test_predictions_and_labels_that_do_not_match(logits, labels, text):
         RefinementStopping().compute_metrics(EvalPrediction(logits, labels))
 
 
-def test_calibrators_that_json_cannot_hold():
-    with pytest.raises(TypeError, match="checkpoints are JSON"):
-        RefinementStopping(calibrator=LogisticRegression())
+@pytest.mark.parametrize("name", ["calibrator", "final"])
+def test_calibrators_that_json_cannot_hold(name):
+    with pytest.raises(TypeError, match=f"{name} is .*: checkpoints are JSON"):
+        RefinementStopping(**{name: LogisticRegression()})

@@ -84,12 +84,13 @@ class RefinementStopping(Stopping, TrainerCallback):
     @check_keywords(MonitorOptions)
     def __init__(self, *, patience: int | None = None, **options: Unpack[MonitorOptions]) -> None:
         self.monitor = RefinementMonitor(patience=patience, **options)
-        calibrator = options.get("calibrator", "temperature")
-        if not isinstance(calibrator, str | Calibrator):
-            raise TypeError(
-                f"calibrator is {calibrator!r}: checkpoints are JSON, which holds only the calibrators of "
-                "refinecal.calibrators. Fit yours after training."
-            )
+        for name in ("calibrator", "final"):
+            given = options.get(name)
+            if not isinstance(given, str | Calibrator | None):
+                raise TypeError(
+                    f"{name} is {given!r}: checkpoints are JSON, which holds only the calibrators of "
+                    "refinecal.calibrators. Fit yours after training."
+                )
         self._batches: list[tuple[NDArray[Any], NDArray[Any]]] = []
         self._tried: RefinementMonitor | None = None
         self._state: TrainerState | None = None  # of the training that runs
