@@ -91,6 +91,7 @@ class RefinementLoss(Metric):
             fail_choice("term", term, list(TERMS), "'all'")
         self.term = term
         self.logits = logits
+        # Checks the options, and keeps the folds of an iterator.
         self.options = RefinementMonitor(loss=loss, calibrator=calibrator, cv=cv, classes=classes)
         self.threads = check_threads(n_threads)
         self.decomposition: Decomposition | None = None
@@ -142,17 +143,8 @@ class RefinementLoss(Metric):
             return None
         probs, logits = (None, preds) if self.logits else (preds, None)
         weights = None if bool((weight == 1).all()) else weight
-        given = self.options
-        sample = check_sample(
-            target,
-            probs,
-            logits,
-            weights,
-            given.classes,
-            "target",
-            True,
-            "make it with logits=True",
-        )
+        given, cure = self.options, "make it with logits=True"
+        sample = check_sample(target, probs, logits, weights, given.classes, "target", True, cure)
         if given.family is not given.calibration:
             self._later = DeferredCalibrator(given.calibration, sample, self.threads)
         family = deepcopy(given.family)
