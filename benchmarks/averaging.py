@@ -93,7 +93,7 @@ def run_case(file: Path, split: int, regime: str, options: argparse.Namespace) -
         pa.Table.from_pandas(part, preserve_index=False) for part in cut(file, split, options.rows)
     )
     schema = Schema.infer(train, TARGET)
-    rows = Rows(schema.encode(train), schema.labels(train)).keyed()
+    rows = Rows(schema.encode(train), schema.labels(train)).with_keys()
     X_new, y_new, k = schema.encode(new), schema.labels(new), len(schema.classes)
     kind, params = REGIMES[regime]
     found = {metric: Models() for metric in METRICS}

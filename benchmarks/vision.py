@@ -25,7 +25,7 @@ from benchmarks.machine import with_libraries
 from benchmarks.report import milliseconds, plain, targets
 from benchmarks.results import Finding, write
 from refinecal.experiments.vision import cost
-from refinecal.experiments.vision._devices import new_team
+from refinecal.experiments.vision._devices import new_devices
 from refinecal.experiments.vision._learner import Learner
 from refinecal.experiments.vision._metrics import EpochMetrics, new_monitor
 from refinecal.experiments.vision.augment import Augmentation, Normalisation
@@ -209,7 +209,7 @@ def steps(model: str, batch: int, repeats: int, precision: str = "float32") -> R
     """Time one step: ours augments and scales its images, the plain loop is given them ready."""
     x, y = pictures(LEARNED)
     recipe = Recipe("cifar10", model, batch=batch, precision=precision)
-    learner = Learner(recipe, x, y, np.arange(LEARNED), 10, 0, new_team("cpu"))
+    learner = Learner(recipe, x, y, np.arange(LEARNED), 10, 0, new_devices("cpu"))
     learner.net.train()
     generator = torch.Generator().manual_seed(0)
     net = new_network(model, 10, CHANNELS, seed=0).train()

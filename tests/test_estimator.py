@@ -120,9 +120,9 @@ def test_the_best_step_is_the_brute_force_one():
 
 
 def hash_of(row):
-    from refinecal.training.rows import content
+    from refinecal.training.rows import hash_rows
 
-    return content(row[None])[0]
+    return hash_rows(row[None])[0]
 
 
 def test_choosing_regularisation():

@@ -17,11 +17,11 @@ from sklearn.svm import SVC, LinearSVC
 
 from refinecal.training.predictions import (
     Predictions,
-    as_they_are,
+    identity_link,
     link_of,
-    one_against_rest,
+    one_vs_rest_link,
     predictions_of,
-    shown,
+    show_label,
     smooth_zeros,
 )
 
@@ -99,8 +99,8 @@ def test_the_link_is_found_where_the_model_is_sure():
     """Softmax and one against the rest agree on who has probability 1, not on what is left."""
     margins = np.array([[20.0, -20.0, -21.0]])
     odds = expit(margins)
-    assert link_of(margins, odds / odds.sum()) is one_against_rest
-    assert link_of(margins, softmax(margins, axis=1)) is as_they_are
+    assert link_of(margins, odds / odds.sum()) is one_vs_rest_link
+    assert link_of(margins, softmax(margins, axis=1)) is identity_link
     assert link_of(margins, [[0.9, 0.1, 0.0]]) is None
 
 
@@ -191,4 +191,4 @@ def test_a_label_of_probability_0_is_found_in_its_column():
     "labels", [np.array(["x"]), np.array(["x"], dtype=object), np.array([np.str_("x")])]
 )
 def test_labels_are_shown_as_they_are_written(labels):
-    assert shown(labels[0]) == "'x'"
+    assert show_label(labels[0]) == "'x'"

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from refinecal.training.rows import Rows, content, hold_out, joined, parts, split_folds
+from refinecal.training.rows import Rows, concat_rows, hash_rows, hold_out, parts, split_folds
 
 TABLE = np.array([[0.0, 1.5], [2.0, -1.0], [0.0, 0.0], [2.0, -1.0], [np.nan, 1.0]])
 
 
 def rows(n=40, k=3, weights=None, groups=None, seed=0):
     rng = np.random.default_rng(seed)
-    return Rows(rng.normal(size=(n, 4)), rng.integers(k, size=n), weights, groups).keyed()
+    return Rows(rng.normal(size=(n, 4)), rng.integers(k, size=n), weights, groups).with_keys()
 
 
 def as_set(found):
@@ -26,7 +26,7 @@ def as_set(found):
 
 
 def test_equal_rows_have_equal_numbers_and_others_have_not():
-    found = content(TABLE)
+    found = hash_rows(TABLE)
     assert found[1] == found[3]
     assert len(set(found.tolist())) == 4
 
@@ -44,50 +44,50 @@ def test_equal_rows_have_equal_numbers_and_others_have_not():
     ids=["float32", "Fortran", "computed", "pandas", "polars", "lists"],
 )
 def test_content_does_not_depend_on_the_container(other):
-    assert np.array_equal(content(other), content(TABLE))
+    assert np.array_equal(hash_rows(other), hash_rows(TABLE))
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo", "dok"])
 def test_sparse_content_does_not_depend_on_the_format(kind):
     dense = np.array([[0, 1.0], [2, 0], [0, 1.0], [0, 0]])
-    found = content(sparse.csr_array(dense).asformat(kind))
+    found = hash_rows(sparse.csr_array(dense).asformat(kind))
     assert found[0] == found[2]
     assert len(set(found.tolist())) == 3
-    assert np.array_equal(found, content(sparse.csr_array(dense)))
+    assert np.array_equal(found, hash_rows(sparse.csr_array(dense)))
 
 
 def test_minus_zero_is_zero():
-    assert content(np.array([[0.0]])) == content(np.array([[-0.0]]))
+    assert hash_rows(np.array([[0.0]])) == hash_rows(np.array([[-0.0]]))
 
 
 def test_columns_are_not_interchangeable():
-    assert content(np.array([[1.0, 2.0]])) != content(np.array([[2.0, 1.0]]))
+    assert hash_rows(np.array([[1.0, 2.0]])) != hash_rows(np.array([[2.0, 1.0]]))
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
 def test_categories_and_texts(frame):
-    found = content(frame({"a": ["x", "y", "x", None], "b": [1, 1, 1, 1]}))
+    found = hash_rows(frame({"a": ["x", "y", "x", None], "b": [1, 1, 1, 1]}))
     assert found[0] == found[2]
     assert len(set(found.tolist())) == 3
     as_categories = pd.DataFrame({"a": pd.Categorical(["x", "y", "x"]), "b": [1, 1, 1]})
-    assert np.array_equal(content(as_categories)[:2], found[:2])
+    assert np.array_equal(hash_rows(as_categories)[:2], found[:2])
 
 
 def test_texts_that_are_no_table():
-    found = content(["good film", "bad film", "good film"])
+    found = hash_rows(["good film", "bad film", "good film"])
     assert found[0] == found[2] != found[1]
 
 
 def test_column_names_that_repeat_and_a_matrix_that_is_left_alone():
-    assert len(content(pd.DataFrame(np.eye(3), columns=["a", "a", "b"]))) == 3
+    assert len(hash_rows(pd.DataFrame(np.eye(3), columns=["a", "a", "b"]))) == 3
     given_matrix = sparse.csr_array((np.ones(4), [0, 0, 1, 1], [0, 2, 4]), shape=(2, 2))
-    content(given_matrix)
+    hash_rows(given_matrix)
     assert given_matrix.nnz == 4
 
 
 def test_numbers_spread_evenly():
     """A thousand consecutive integers fill sixteen equal bins about equally: chi-square below its 99.9 %."""
-    found = content(np.arange(1000.0)[:, None])
+    found = hash_rows(np.arange(1000.0)[:, None])
     counts = np.bincount((found >> np.uint64(60)).astype(int), minlength=16)
     assert ((counts - 62.5) ** 2 / 62.5).sum() < 37.7
 
@@ -166,7 +166,7 @@ def test_equal_rows_are_observations_and_spread_over_all_parts(seed):
     """With few distinct rows, what is held out has the same labels for each as the rest has."""
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 6, size=3000).astype(float)
-    table = Rows(X[:, None], (rng.random(3000) < 0.1 + 0.15 * X).astype(int)).keyed()
+    table = Rows(X[:, None], (rng.random(3000) < 0.1 + 0.15 * X).astype(int)).with_keys()
     for train, val in [hold_out(table, 0.3, seed), *split_folds(table, 5, seed)]:
         for value in range(6):
             shares = [table.y[part][X[part] == value].mean() for part in (train, val)]
@@ -176,7 +176,7 @@ def test_equal_rows_are_observations_and_spread_over_all_parts(seed):
 
 def test_parts_that_cannot_be_learned_from_are_avoided():
     y = np.array([0] * 30 + [1])
-    table = Rows(np.arange(31.0)[:, None], y, None, np.r_[np.arange(30) % 3, 5]).keyed()
+    table = Rows(np.arange(31.0)[:, None], y, None, np.r_[np.arange(30) % 3, 5]).with_keys()
     for train, val in parts(table, "auto", 0.2, 0):
         assert set(train.y) == {0, 1}
         assert val.n > 0
@@ -215,16 +215,16 @@ def test_rows_of_weight_zero_are_on_no_side():
 
 
 def test_too_few_rows():
-    table = Rows(np.arange(3.0)[:, None], np.arange(3)).keyed()
+    table = Rows(np.arange(3.0)[:, None], np.arange(3)).with_keys()
     with pytest.raises(ValueError, match=r"n_samples=3 is too few to hold some out"):
         hold_out(table, 0.2, 0)
-    few = Rows(np.zeros((9, 1)), np.repeat(np.arange(3), 3)).keyed()
+    few = Rows(np.zeros((9, 1)), np.repeat(np.arange(3), 3)).with_keys()
     with pytest.raises(ValueError, match=r"n_folds=5 is more than there are rows in any class"):
         split_folds(few, 5, 0)
 
 
 def test_a_class_of_one_row_is_for_training():
-    table = Rows(np.arange(11.0)[:, None], np.array([0] * 5 + [1] * 5 + [2])).keyed()
+    table = Rows(np.arange(11.0)[:, None], np.array([0] * 5 + [1] * 5 + [2])).with_keys()
     train, val = hold_out(table, 0.3, 0)
     assert 10 in train
     assert set(table.y[val]) == {0, 1}
@@ -250,7 +250,7 @@ def test_few_groups():
 def test_a_class_that_lives_in_one_group_stays_in_training():
     groups = np.repeat(np.arange(6), 10)
     y = np.where(groups == 3, 2, np.arange(60) % 2)
-    table = Rows(np.arange(60.0)[:, None], y, None, groups).keyed()
+    table = Rows(np.arange(60.0)[:, None], y, None, groups).with_keys()
     for seed in range(10):
         train, _ = hold_out(table, 0.3, seed)
         assert 2 in y[train]
@@ -259,7 +259,7 @@ def test_a_class_that_lives_in_one_group_stays_in_training():
 def test_groups_of_which_none_can_be_spared():
     table = Rows(np.arange(4.0)[:, None], np.array([0, 0, 1, 1]), None, np.array([0, 0, 1, 1]))
     with pytest.raises(ValueError, match="2 groups, of which none can be held out.*Pass X_val="):
-        hold_out(table.keyed(), 0.5, 0)
+        hold_out(table.with_keys(), 0.5, 0)
 
 
 def test_folds_keep_groups_together():
@@ -289,7 +289,7 @@ def test_tables_are_joined_in_their_own_kind(kind):
         Rows(kind(table), np.arange(3)),
         Rows(kind(table), np.arange(3), np.full(3, 2.0)),
     )
-    found = joined(first, second)
+    found = concat_rows(first, second)
     assert type(found.X) is type(first.X)
     assert found.weights.tolist() == [1, 1, 1, 2, 2, 2]
     dense = found.X.toarray() if sparse.issparse(found.X) else np.asarray(found.X)
@@ -298,7 +298,7 @@ def test_tables_are_joined_in_their_own_kind(kind):
 
 def test_joined_tables_have_the_categories_of_both():
     first, second = (pd.DataFrame({"a": pd.Categorical(list(text))}) for text in ("ux", "vx"))
-    found = joined(Rows(first, np.arange(2)), Rows(second, np.arange(2))).X["a"]
+    found = concat_rows(Rows(first, np.arange(2)), Rows(second, np.arange(2))).X["a"]
     assert found.tolist() == ["u", "x", "v", "x"]
     assert found.cat.categories.tolist() == ["u", "x", "v"]
     assert first["a"].cat.categories.tolist() == ["u", "x"]

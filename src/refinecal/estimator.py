@@ -23,18 +23,18 @@ from refinecal.integrations.sklearn import is_iterative, train
 from refinecal.integrations.sklearn import refit as train_again
 from refinecal.stopping import RefinementMonitor
 from refinecal.training.arguments import check_frozen, check_known, check_rows, check_table
-from refinecal.training.kinds import fresh, last_of
+from refinecal.training.kinds import last_of, new_model
 from refinecal.training.parameters import unset_defaults
 from refinecal.training.pool import Ensemble
 from refinecal.training.predictions import (
     is_frozen,
     library_of,
     predictions_of,
-    shown,
+    show_label,
     smooth_zeros,
 )
-from refinecal.training.rows import AUTO_FOLDS, Parts, Rows, is_small, joined, parts
-from refinecal.training.trained import Seen, Trained
+from refinecal.training.rows import AUTO_FOLDS, Parts, Rows, concat_rows, is_small, parts
+from refinecal.training.trained import TrainedModel, TrainingRecord
 
 __all__ = ["RefineThenCalibrateClassifier"]
 
@@ -205,11 +205,11 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         self
         """
         self._check_parameters(X_val, y_val, sample_weight_val, groups)
-        rows = check_rows(X, y, sample_weight, groups).keyed()
+        rows = check_rows(X, y, sample_weight, groups).with_keys()
         classes = np.unique(rows.y if rows.weights is None else rows.y[rows.weights > 0])
         if len(classes) < 2:
             raise ValueError(
-                f"y holds one class only, {shown(classes[0])}: there is nothing to learn"
+                f"y holds one class only, {show_label(classes[0])}: there is nothing to learn"
             )
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         base = last_of(self._base())
@@ -222,15 +222,15 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             n_more = 0 if is_one else n_more
             pairs = parts(rows, self.n_folds, self.validation_fraction, seed, n_more)
         else:
-            val = check_rows(X_val, y_val, sample_weight_val, None, "_val").keyed()
+            val = check_rows(X_val, y_val, sample_weight_val, None, "_val").with_keys()
             check_known(val.y, classes)
             pairs = [(rows.in_order(rows.repeats()), val.in_order(val.repeats()))]
         n_first = pairs.n_first if isinstance(pairs, Parts) else 1
         models, seen, history = self._choose(pairs, n_first, seed)
         ensemble = self._calibrate(models, seen, n_first, classes)
         if self.refit and not is_frozen(base):
-            everything = rows.in_order(rows.repeats()) if X_val is None else joined(*pairs[0])
-            models = [self._again(models, everything, classes, seed)]
+            everything = rows.in_order(rows.repeats()) if X_val is None else concat_rows(*pairs[0])
+            models = [self._retrain(models, everything, classes, seed)]
         if is_one:
             models = models[:1]
             ensemble = replace(ensemble, known=(models[0].columns(classes),), beta=1.0)
@@ -241,13 +241,13 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
 
     def _choose(
         self, pairs: Sequence[tuple[Rows, Rows]], n_first: int, seed: int
-    ) -> tuple[list[Trained], list[Seen], list[dict[str, float]]]:
+    ) -> tuple[list[TrainedModel], list[TrainingRecord], list[dict[str, float]]]:
         """Return the models of the candidate that is best on average, what they predict, and all records.
 
         With "auto" folds, candidates are compared on the first ones; the chosen one is trained on all.
         """
         n_compared = n_first if isinstance(self.n_folds, str) else len(pairs)
-        best: list[tuple[Trained, Seen]] = []
+        best: list[tuple[TrainedModel, TrainingRecord]] = []
         best_value, winner = math.nan, 0
         history: list[dict[str, float]] = []
 
@@ -273,7 +273,11 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         return [model for model, _ in best], [seen for _, seen in best], history
 
     def _calibrate(
-        self, models: list[Trained], seen: list[Seen], n_first: int, classes: NDArray[Any]
+        self,
+        models: list[TrainedModel],
+        seen: list[TrainingRecord],
+        n_first: int,
+        classes: NDArray[Any],
     ) -> Ensemble:
         """Return one calibrator for all models, and how sharp their mean is."""
         known = [model.columns(classes) for model in models]
@@ -304,7 +308,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
 
     def _train(
         self, params: Mapping[str, Any], rows: Rows, val: Rows, seed: int, fold: int
-    ) -> tuple[Trained, Seen]:
+    ) -> tuple[TrainedModel, TrainingRecord]:
         """Train one candidate on one fold, back to its best step."""
         monitor = RefinementMonitor(
             self.metric,
@@ -331,7 +335,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             warn(message, ConvergenceWarning)
         predictions = predictions_of(model, val.X)
         _, smoothing = smooth_zeros(predictions, val.y, known)
-        trained = Trained(
+        trained = TrainedModel(
             estimator=model,
             known=known,
             like=predictions._replace(values=np.empty(0)),
@@ -339,11 +343,11 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             params=dict(params),
             n_steps=monitor.best_step,
         )
-        return trained, Seen(monitor, predictions, val.y, val.weights, val.places)
+        return trained, TrainingRecord(monitor, predictions, val.y, val.weights, val.places)
 
     def _new(self, params: Mapping[str, Any], seed: int, fold: int = 0) -> Any:
         """Return a new estimator with these parameters, and another seed for each fold."""
-        model = fresh(self._base())
+        model = new_model(self._base())
         model.set_params(**{name: clone(value, safe=False) for name, value in params.items()})
         if self.tuned_defaults:
             last = last_of(model)
@@ -364,9 +368,9 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
     def _base(self) -> Any:
         return HistGradientBoostingClassifier() if self.estimator is None else self.estimator
 
-    def _again(
-        self, chosen: list[Trained], rows: Rows, classes: NDArray[Any], seed: int
-    ) -> Trained:
+    def _retrain(
+        self, chosen: list[TrainedModel], rows: Rows, classes: NDArray[Any], seed: int
+    ) -> TrainedModel:
         """Train on all rows for the median of the best steps."""
         first, n_steps = chosen[0], int(np.median([model.n_steps for model in chosen]))
         again = train_again(
@@ -376,7 +380,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
 
     def _publish(
         self,
-        models: list[Trained],
+        models: list[TrainedModel],
         ensemble: Ensemble,
         monitor: RefinementMonitor,
         history: list[dict[str, float]],

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_runs import HALTING, interrupt, kill, run_command, started, wait_for
-from rich.console import Console
+from rich.console import Console as RichConsole
 
 from refinecal.cli import _running
-from refinecal.cli._running import Watch, reason
-from refinecal.cli._voice import Voice
+from refinecal.cli._running import RunProgress, reason
+from refinecal.cli._voice import Console
 from refinecal.cli._words import ESCAPES
 from refinecal.cli.experiment import experiment_app
 from refinecal.experiments._tables import write_table
@@ -429,7 +429,7 @@ def test_status_tells_the_time_left_by_method():
 
 def test_a_run_that_is_running_is_shown_as_such():
     folder = begun()
-    with folder.alone():
+    with folder.lock():
         out, _ = run("status", "run")
         assert "running now" in out
         assert "--resume" not in out
@@ -449,9 +449,9 @@ def state_of(finished, failed):
 
 
 def test_a_bar_on_a_terminal():
-    voice, written = Voice(), StringIO()
-    voice.err = Console(file=written, force_terminal=True, width=80)
-    with Watch(voice) as watch:
+    voice, written = Console(), StringIO()
+    voice.err = RichConsole(file=written, force_terminal=True, width=80)
+    with RunProgress(voice) as watch:
         watch(state_of(0, 0))
         watch(state_of(3, 1))
         watch._bar.refresh()
@@ -461,11 +461,11 @@ def test_a_bar_on_a_terminal():
 
 
 def test_a_failure_is_told_to_its_end():
-    voice, written = Voice(), StringIO()
-    voice.err = Console(file=written, force_terminal=False, width=80, soft_wrap=True)
+    voice, written = Console(), StringIO()
+    voice.err = RichConsole(file=written, force_terminal=False, width=80, soft_wrap=True)
     state = state_of(3, 1)
     state.last_failure = "mlp on a: ValueError: " + "word " * 60 + "the\ncure"
-    Watch(voice)(state)
+    RunProgress(voice)(state)
     assert written.getvalue().endswith("word the cure\n")
     assert reason("word " * 1_000).endswith("word word …")
 
@@ -473,9 +473,9 @@ def test_a_failure_is_told_to_its_end():
 def test_a_line_a_minute_elsewhere(monkeypatch):
     clock = itertools.count(0, 25)  # looked at by every call, and after every line
     monkeypatch.setattr(_running, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    voice, written = Voice(), StringIO()
-    voice.err = Console(file=written, force_terminal=False, width=80)
-    with Watch(voice) as watch:
+    voice, written = Console(), StringIO()
+    voice.err = RichConsole(file=written, force_terminal=False, width=80)
+    with RunProgress(voice) as watch:
         for finished in range(8):
             watch(state_of(finished, 0))
     lines = written.getvalue().splitlines()

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 from command_runs import run_command
 from numpy.testing import assert_allclose
-from rich.console import Console
+from rich.console import Console as RichConsole
 
 from refinecal.cli._theory import Bar, numbers, rates
-from refinecal.cli._voice import Voice
+from refinecal.cli._voice import Console
 from refinecal.cli.theory import theory_app
 from refinecal.theory.curves import minimise
 from refinecal.theory.spectrum import BetaSpectrum, PointSpectrum
@@ -281,8 +281,8 @@ def test_a_list_that_would_never_end():
 
 def test_a_bar_is_drawn_on_a_terminal():
     drawn = io.StringIO()
-    voice = Voice(False, False, False)
-    voice.err = Console(file=drawn, force_terminal=True, width=80)
+    voice = Console(False, False, False)
+    voice.err = RichConsole(file=drawn, force_terminal=True, width=80)
     with Bar(voice, "cells") as bar:
         bar(3, 12)
     assert "3/12" in drawn.getvalue()

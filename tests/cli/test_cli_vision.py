@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from command_runs import HALTING, interrupt, run_command, started, wait_for
 from made_images import made, stored, write_images
-from rich.console import Console
+from rich.console import Console as RichConsole
 
-from refinecal.cli._vision import EpochWatch, chosen_augmentation, chosen_devices, opened
-from refinecal.cli._voice import Voice
+from refinecal.cli._vision import EpochProgress, open_run, parse_augmentation, parse_devices
+from refinecal.cli._voice import Console
 from refinecal.cli._words import ESCAPES
 from refinecal.cli.experiment import experiment_app
 from refinecal.cli.experiment_vision import _threads
 from refinecal.experiments import running
-from refinecal.experiments._worker import limited
+from refinecal.experiments._worker import limit_threads
 from refinecal.experiments.running import State
 from refinecal.experiments.store import RunFolder
 from refinecal.experiments.tabular.plan import Plan
@@ -30,7 +30,7 @@ from refinecal.experiments.vision.results import read_results
 from refinecal.experiments.vision.tables import write_tables
 from refinecal.experiments.vision.together import Ranks
 from refinecal.experiments.vision.training import train
-from refinecal.experiments.vision.under_way import Teller, checkpoint_of
+from refinecal.experiments.vision.under_way import ProgressWriter, checkpoint_of
 from refinecal.experiments.vision.unit import VisionUnit
 from refinecal.experiments.vision.work import Work, fingerprint
 
@@ -149,7 +149,7 @@ def test_one_training_by_several_processes_is_done_once():
     try:
         ranks = Ranks("cpu")
         assert (ranks.is_first, ranks.size) == (True, 1)
-        assert ranks.opened(folder.path, lambda: folder) is folder
+        assert ranks.open_run(folder.path, lambda: folder) is folder
         ranks.run(
             folder.missing(), folder, lambda state: told.append((state.finished, len(state.left)))
         )
@@ -243,9 +243,9 @@ def test_another_plan_is_explained(change, said):
     ],
 )
 def test_what_is_done_to_images_is_a_list(text, fields):
-    found = chosen_augmentation(text)
+    found = parse_augmentation(text)
     assert (found["crop"], found["flip"], found["cutout"]) == fields
-    assert chosen_augmentation(None) == {}
+    assert parse_augmentation(None) == {}
 
 
 def test_the_papers_augmentation_is_the_default():
@@ -259,7 +259,7 @@ def test_the_precision_is_chosen_once(monkeypatch, is_fast):
     devices = "refinecal.experiments.vision._devices"
     monkeypatch.setattr(f"{devices}._is_fast_at_bfloat16", lambda device: is_fast)
     expected = "bfloat16" if is_fast else "float32"
-    begin = partial(opened, Voice(quiet=True), Path("run"), Path("images"))
+    begin = partial(open_run, Console(quiet=True), Path("run"), Path("images"))
     given = {"datasets": ("fashion-mnist",), "models": ("small",), "epochs": 2, "seeds": 1}
     folder = begin(given, False, 1, ("cpu",), check=False)
     assert folder.plan.precision == expected
@@ -283,7 +283,7 @@ def test_half_a_training_goes_on_with_the_precision_of_its_run(monkeypatch):
         raise InterruptedError
 
     recipe = folder.plan.recipe("fashion-mnist", "small")
-    with pytest.raises(InterruptedError), limited(1):
+    with pytest.raises(InterruptedError), limit_threads(1):
         train(
             recipe, images, device="cpu", checkpoint=checkpoint_of(folder.path, key), progress=stop
         )
@@ -302,7 +302,7 @@ def test_a_run_does_not_grow_by_images_that_are_not_there():
 
 def trained(folder):
     """Train all that is missing, here and now."""
-    with limited(1):
+    with limit_threads(1):
         for key in folder.missing():
             Work(folder.plan, folder.path, ("cpu",))(key, folder.unit_path(key))
 
@@ -421,7 +421,7 @@ def test_what_is_running_is_left_alone():
     checkpoint.mkdir(parents=True)
     part = checkpoint / ".training.1.part.safetensors"
     part.touch()
-    with folder.alone():
+    with folder.lock():
         assert "running now" in run("status", "run")[0]
         _, err = run("vision", *GO_ON, code=1)
     assert "another process is running the experiment" in err
@@ -451,11 +451,11 @@ def test_the_bar_counts_epochs(monkeypatch):
     checkpoint_of(folder.path, second).mkdir(parents=True)
     with monkeypatch.context() as patch:
         patch.setattr(under_way, "time", SimpleNamespace(perf_counter=lambda: 52.0))
-        Teller(checkpoint_of(folder.path, second), clock=50.0)(25, 100)
+        ProgressWriter(checkpoint_of(folder.path, second), clock=50.0)(25, 100)
     state = State(4, finished=1, left={*folder.missing()} - {first}, rates=folder.rates())
-    voice, written = Voice(), StringIO()
-    voice.err = Console(file=written, force_terminal=True, width=120)
-    with EpochWatch(voice, folder) as watch:
+    voice, written = Console(), StringIO()
+    voice.err = RichConsole(file=written, force_terminal=True, width=120)
+    with EpochProgress(voice, folder) as watch:
         assert watch.progress(state)[:2] == (125, 400)
         watch(state)
         watch._bar.refresh()
@@ -466,8 +466,8 @@ def test_the_bar_counts_epochs(monkeypatch):
 @pytest.mark.parametrize(("is_there", "device"), [(True, "cuda:0"), (False, "cpu")])
 def test_devices_by_default(monkeypatch, is_there, device):
     monkeypatch.setattr("torch.cuda.is_available", lambda: is_there)
-    assert chosen_devices(None) == (device,)
-    assert chosen_devices("cpu, cpu") == ("cpu", "cpu")
+    assert parse_devices(None) == (device,)
+    assert parse_devices("cpu, cpu") == ("cpu", "cpu")
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ from made_tables import mixed, write_csv
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, roc_auc_score
 
 import refinecal as rc
-from refinecal.cli._voice import Voice
+from refinecal.cli._voice import Console
 from refinecal.cli.app import app
-from refinecal.cli.fit import Progress, show_data
+from refinecal.cli.fit import ProgressBars, show_data
 from refinecal.tabular.data import Options, prepare
 from refinecal.tabular.run import Run
 from refinecal.tabular.schema import Schema
@@ -330,7 +330,7 @@ def test_no_column_is_hidden_by_the_line_that_says_so(capsys):
         (data, "more 8"),
         (data.append_column("last", data["x"]), "2 more columns"),
     ):
-        show_data(Voice(), Path("a.csv"), prepare(shown, Schema.infer(shown, "kind"), Options()))
+        show_data(Console(), Path("a.csv"), prepare(shown, Schema.infer(shown, "kind"), Options()))
         assert names in capsys.readouterr().out
 
 
@@ -583,9 +583,9 @@ def test_a_resumed_run_says_what_is_done(table, monkeypatch):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Progress, "training", interrupt)
-        patch.setattr(Progress, "step", lambda *about: None)
-        patch.setattr(Progress, "finished", lambda *about: None)
+        patch.setattr(ProgressBars, "training", interrupt)
+        patch.setattr(ProgressBars, "step", lambda *about: None)
+        patch.setattr(ProgressBars, "finished", lambda *about: None)
         _, err = fit(table, code=130)
     assert err == "interrupted; 2 finished training runs kept: continue with --resume\n"
     assert "pass --resume to continue it, or --restart to discard it" in fit(table, code=1)[1]

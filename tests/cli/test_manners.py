@@ -203,11 +203,11 @@ def test_no_digit_is_cut_and_no_name_lost(scores, columns):
 
 def test_columns_are_left_out_in_the_order_given():
     columns, rows = ["name", "one", "two"], [["x", "1.0000", "2.0000"]]
-    needed = _tables.least(columns, rows, [0])
-    assert _tables.left_out(columns, rows, [0], ["two", "one"], needed) == []
-    assert _tables.left_out(columns, rows, [0], ["two", "one"], needed - 1) == [2]
-    assert _tables.left_out(columns, rows, [0], ["one", "two"], needed - 1) == [1]
-    assert _tables.left_out(columns, rows, [0], ["two", "one"], None) == []
+    needed = _tables.minimum_width(columns, rows, [0])
+    assert _tables.find_hidden_columns(columns, rows, [0], ["two", "one"], needed) == []
+    assert _tables.find_hidden_columns(columns, rows, [0], ["two", "one"], needed - 1) == [2]
+    assert _tables.find_hidden_columns(columns, rows, [0], ["one", "two"], needed - 1) == [1]
+    assert _tables.find_hidden_columns(columns, rows, [0], ["two", "one"], None) == []
 
 
 def test_compare_fits_narrow_terminals(scores):

@@ -13,7 +13,7 @@ from refinecal.experiments.tabular.analysis import Analysis, Ends
 from refinecal.experiments.tabular.figures import LEAST_RISE, MOST_RISE, by_rise
 from refinecal.experiments.tabular.report import is_report, page, write_report
 from refinecal.experiments.tabular.results import read_results
-from refinecal.experiments.tabular.words import cut_short, lead, sentence
+from refinecal.experiments.tabular.words import describe_cut_short, lead, sentence
 from refinecal.report import Figure, Page, Table, write
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
@@ -117,7 +117,9 @@ def test_trainings_that_end_at_their_best_are_counted_and_told_if_they_are_many(
 
 def test_trainings_as_long_as_their_method_allows_cannot_be_longer():
     ends = Ends("xgboost", "default", 20, 1000, 12, 9, could_be_longer=False)
-    assert cut_short([ends]).endswith("of XGBoost, default. Longer trainings might do better.")
+    assert describe_cut_short([ends]).endswith(
+        "of XGBoost, default. Longer trainings might do better."
+    )
 
 
 def test_strengths_of_a_penalty_do_not_end_too_early(tmp_path):

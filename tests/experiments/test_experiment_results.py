@@ -22,7 +22,7 @@ from refinecal.experiments.tabular.differences import compare, relative, summari
 from refinecal.experiments.tabular.judging import AUTO, CALIBRATIONS, Row, judge
 from refinecal.experiments.tabular.plan import Key
 from refinecal.experiments.tabular.regimes import of_trainings
-from refinecal.experiments.tabular.results import merged, read_results
+from refinecal.experiments.tabular.results import merge_results, read_results
 from refinecal.experiments.tabular.tables import write_tables
 from refinecal.experiments.tabular.unit import UnitResult
 
@@ -405,7 +405,7 @@ def test_runs_together_are_as_one_run(tmp_path):
     both, default, tuned = (
         read_results(tmp_path / name, auto=False) for name in ("both", "default", "tuned")
     )
-    found = merged([default, tuned])
+    found = merge_results([default, tuned])
     assert found.rows == both.rows
     assert found.trainings == both.trainings
     assert (found.done, found.missing, found.planned) == (18, 0, 18)
@@ -416,7 +416,7 @@ def test_runs_of_other_seeds_are_not_mixed(tmp_path):
     made_run(tmp_path / "b", made_plan(1, splits=1, seed=1))
     found = [read_results(tmp_path / name, auto=False) for name in "ab"]
     with pytest.raises(ValueError, match="the runs differ in seed, 0 and 1"):
-        merged(found)
+        merge_results(found)
 
 
 def test_runs_whose_sets_share_only_their_names_are_not_mixed(tmp_path):
@@ -425,10 +425,10 @@ def test_runs_whose_sets_share_only_their_names_are_not_mixed(tmp_path):
         source = plan.sources[0] | {"digest": "1", "path": f"{name}.parquet"}
         made_run(tmp_path / name, replace(plan, sources=(source,)))
     found = [read_results(tmp_path / name, auto=False) for name in "ab"]
-    assert merged(found).rows == found[0].rows  # the place does not matter
+    assert merge_results(found).rows == found[0].rows  # the place does not matter
     other = replace(found[1].plans[0], sources=(found[1].plans[0].sources[0] | {"digest": "2"},))
     with pytest.raises(ValueError, match="different data sets named 'set 00'"):
-        merged([found[0], replace(found[1], plans=[other])])
+        merge_results([found[0], replace(found[1], plans=[other])])
 
 
 def test_small_sets_can_be_left_out(tmp_path):

@@ -235,7 +235,7 @@ def test_a_worker_killed_between_units_is_not_a_failure(folder):
 
 
 def _until(pool):
-    return list(pool.ended(HANGING))
+    return list(pool.collect(HANGING))
 
 
 # ---- threads -----------------------------------------------------------------------------------------------
@@ -378,7 +378,7 @@ def test_an_interrupt_ends_the_workers_at_once(folder):
 
 def test_one_run_at_a_time(folder):
     assert not folder.is_running()
-    with folder.alone():
+    with folder.lock():
         assert folder.is_running()
         with pytest.raises(ValueError, match="another process is running the experiment"):
             run(folder.missing(), writes(), folder)
@@ -434,7 +434,7 @@ def test_a_run_grows_and_keeps_what_it_has(folder, tmp_path):
 
 def test_a_run_does_not_grow_while_it_runs_nor_shrink_since_another_made_it_grow(folder):
     other = RunFolder(folder.path)
-    with other.alone(), pytest.raises(ValueError, match="another process is running"):
+    with other.lock(), pytest.raises(ValueError, match="another process is running"):
         folder.grow(plan_of("a", "b", "c", splits=3))
     other.grow(plan_of("a", "b", "c", splits=5))
     with pytest.raises(ValueError, match="splits: 5, now 3"):
@@ -512,7 +512,7 @@ def test_to_ask_whether_a_run_is_running_does_not_stop_one_from_beginning(folder
         assert not folder.is_running()  # two may ask
     with (folder.path / "lock").open("a") as asking:
         assert lock(asking.fileno())
-        with folder.alone():
+        with folder.lock():
             assert folder.is_running()
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from made_sets import ALL, frame_of, same, stored
 from pyarrow import feather, parquet
 
-from refinecal.experiments.tabular._finding import unfit
+from refinecal.experiments.tabular._finding import explain_unfit
 from refinecal.experiments.tabular.sets import (
     Source,
     describe,
@@ -302,12 +302,14 @@ def test_text_is_a_table_only_if_it_is_named(tmp_path):
 def test_a_target_that_is_not_there(tmp_path, target, said):
     frame = frame_of().rename(columns={"target": "label", "x": "x0"})
     frame.to_parquet(tmp_path / "t.parquet", index=False)
-    assert f"t.parquet has no column {target!r}. {said}" in unfit(tmp_path / "t.parquet", target)
+    assert f"t.parquet has no column {target!r}. {said}" in explain_unfit(
+        tmp_path / "t.parquet", target
+    )
 
 
 def test_a_file_that_may_not_be_read_is_left_out(tmp_path):
     """Here it is gone, since some users may read anything."""
-    assert "gone.parquet" in unfit(tmp_path / "gone.parquet", "target")
+    assert "gone.parquet" in explain_unfit(tmp_path / "gone.parquet", "target")
 
 
 def test_a_single_file_is_a_set(tmp_path):

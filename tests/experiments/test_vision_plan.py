@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refinecal.experiments.rates import Begun, Rates, seconds_left
+from refinecal.experiments.rates import Rates, TrainingProgress, seconds_left
 from refinecal.experiments.store import RunFolder
 from refinecal.experiments.tabular.plan import Plan
 from refinecal.experiments.vision.plan import (
@@ -22,7 +22,12 @@ from refinecal.experiments.vision.plan import (
     VisionPlan,
 )
 from refinecal.experiments.vision.recipe import Recipe
-from refinecal.experiments.vision.under_way import Teller, begun, checkpoint_of, tidy
+from refinecal.experiments.vision.under_way import (
+    ProgressWriter,
+    checkpoint_of,
+    read_progress,
+    tidy,
+)
 
 
 def some(names):
@@ -249,16 +254,16 @@ def test_a_run_grows_and_does_not_shrink(tmp_path):
 def test_how_far_trainings_are_is_in_their_folders(tmp_path):
     folder = RunFolder.create(tmp_path / "run", small())
     one, other, *_ = keys = folder.missing()
-    assert begun(folder, keys) == {}
+    assert read_progress(folder, keys) == {}
     for key in (one, other):
         checkpoint_of(folder.path, key).mkdir(parents=True)
-    teller = Teller(
+    teller = ProgressWriter(
         checkpoint_of(folder.path, one), clock=-10.0
     )  # of a process that began long ago
     teller(41, 300)  # after it went on from epoch 40
     teller(42, 300)
     (checkpoint_of(folder.path, other) / "progress.json").write_text('{"epoch": ')
-    ((key, found),) = begun(folder, keys).items()
+    ((key, found),) = read_progress(folder, keys).items()
     assert (key, found.epoch, found.epochs) == (one, 42, 300)
     assert found.per_epoch >= 5
 
@@ -281,7 +286,7 @@ def test_what_is_finished_needs_no_checkpoint(tmp_path):
 
 def test_time_left_by_what_is_finished_and_what_is_begun():
     first, second, third, *_ = [Key("svhn", "small", seed) for seed in range(5)]
-    half = {second: Begun(epoch=50, epochs=100, per_epoch=1.0)}
+    half = {second: TrainingProgress(epoch=50, epochs=100, per_epoch=1.0)}
     rates = Rates()
     assert seconds_left([third], rates, {}, 1) is None
     assert seconds_left([], rates, {}, 1) == 0

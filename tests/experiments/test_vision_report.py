@@ -14,14 +14,14 @@ from made_vision import CALIBRATED, REFINED, RISK, made_plan, made_run, made_uni
 
 from refinecal._core.format import GAP
 from refinecal.cli._vision_report import show, to_dict
-from refinecal.cli._voice import Voice
+from refinecal.cli._voice import Console
 from refinecal.cli.experiment_report import report
 from refinecal.experiments.store import RunFolder
 from refinecal.experiments.vision.analysis import Analysis, Procedure
-from refinecal.experiments.vision.intervals import paired
+from refinecal.experiments.vision.intervals import compare_paired
 from refinecal.experiments.vision.report import cards, is_report, page, write_report
 from refinecal.experiments.vision.results import read_results
-from refinecal.experiments.vision.words import lead, measured, sentence
+from refinecal.experiments.vision.words import format_mean, lead, sentence
 from refinecal.report import Figure, Page, Section, Table, Written, render
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
@@ -92,7 +92,7 @@ def test_the_table_of_appendix_e_stands_beside_the_published(analysis):
     refinement = here[3]
     group = ("cifar10", "resnet18")
     expected = analysis.mean(group, Procedure("refinement"))
-    assert plain(refinement[2].text) == measured(expected)
+    assert plain(refinement[2].text) == format_mean(expected)
     assert refinement[2].value == expected.mean
     assert refinement[2].strong
     assert not here[0][2].strong
@@ -124,7 +124,7 @@ def test_the_best_is_the_same_on_the_page_for_programs_and_on_the_terminal(tmp_p
     means = [each for each in to_dict(analysis)["means"] if each["score"] == "ece"]
     assert [each["metric"] for each in means if each["best"]] == ["log_loss"]
     assert len(means) == 7
-    show(Voice(), analysis)
+    show(Console(), analysis)
     starred = [line for line in capsys.readouterr().out.splitlines() if "0.010 ± 0.000*" in line]
     assert ["log loss" in line for line in starred] == [True]
 
@@ -257,12 +257,12 @@ def test_sentences(analysis, tmp_path):
 def test_what_does_not_differ_is_equal_and_what_is_small_has_digits(analysis):
     found = {**analysis.headlines}
     first, second = found
-    same, apart = paired([1.0] * 3, [1.0] * 3), found[first]
+    same, apart = compare_paired([1.0] * 3, [1.0] * 3), found[first]
     for headlines, said in (
         ({first: same, second: same}, "left the test log loss as it was in all 2 comparisons."),
         ({first: same, second: apart}, "in 1 of 2 comparisons, and raised it in none; 1 is equal."),
         (
-            {first: same, second: paired([1.0, 2.0], [2.0, 1.0])},
+            {first: same, second: compare_paired([1.0, 2.0], [2.0, 1.0])},
             "in none of 2 comparisons, and raised it in none; 1 is undecided and 1 is equal.",
         ),
         (
@@ -291,13 +291,13 @@ def test_infinite_temperatures_are_told(tmp_path, capsys):
         "smooth ECE chose: after TS all classes are equally likely there"
     )
     assert any(said in plain(each).replace(GAP, " ") for each in page(analysis).points)
-    show(Voice(), analysis)
+    show(Console(), analysis)
     assert f"note: i{said}" in " ".join(capsys.readouterr().err.split())
 
 
 def test_if_all_are_equally_good_none_is_marked(short, capsys):
     analysis = Analysis(read_results(short))
-    show(Voice(), analysis)
+    show(Console(), analysis)
     out = capsys.readouterr().out
     assert out.count("*") == 1  # where it is explained
     found = table(page(analysis), f"{OTHER}: test scores after")
@@ -410,7 +410,7 @@ def test_programs_get_the_published_numbers(analysis):
 @pytest.mark.parametrize("columns", [60, 80, 140])
 def test_what_is_shown_fits(analysis, columns, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", str(columns))
-    show(Voice(), analysis)
+    show(Console(), analysis)
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= columns
     assert ("Left out for want of room" in out) == (columns < 140)

@@ -35,8 +35,8 @@ from refinecal.experiments.vision.analysis import (
     best_of,
     departures,
 )
-from refinecal.experiments.vision.intervals import Mean, apart, mean_of, paired
-from refinecal.experiments.vision.merging import merged
+from refinecal.experiments.vision.intervals import Mean, compare_paired, mean_of, welch_difference
+from refinecal.experiments.vision.merging import merge_results
 from refinecal.experiments.vision.published import PUBLISHED, published
 from refinecal.experiments.vision.results import METRICS, SCORES, read_results
 from refinecal.experiments.vision.tables import write_tables
@@ -76,7 +76,7 @@ def test_the_interval_of_a_mean_is_scipys(values):
 @given(st.lists(st.tuples(numbers, numbers), min_size=2, max_size=12))
 def test_paired_differences_are_scipys(pairs):
     one, other = np.array(pairs).T
-    found = paired(one, other)
+    found = compare_paired(one, other)
     assert (found.lower, found.equal, found.higher) == tuple(
         int(np.sum(np.sign(one - other) == sign)) for sign in (-1, 0, 1)
     )
@@ -85,7 +85,7 @@ def test_paired_differences_are_scipys(pairs):
         assert found.p == pytest.approx(expected.pvalue, rel=1e-6, abs=1e-12)
         ends = expected.confidence_interval(0.95)
         assert (found.low, found.high) == pytest.approx(tuple(ends), rel=1e-9, abs=1e-9)
-    back = paired(other, one)
+    back = compare_paired(other, one)
     assert (back.mean, back.half) == pytest.approx((-found.mean, found.half))
 
 
@@ -94,7 +94,7 @@ def test_paired_differences_are_scipys(pairs):
     st.lists(numbers, min_size=2, max_size=9).filter(lambda values: np.ptp(values) > 1e-2),
 )
 def test_means_of_separate_runs_are_as_far_apart_as_welch_says(one, other):
-    found = apart(mean_of(one), mean_of(other))
+    found = welch_difference(mean_of(one), mean_of(other))
     ends = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx(tuple(ends), rel=1e-6, abs=1e-6)
 
@@ -107,14 +107,14 @@ def test_few_equal_and_missing_numbers():
     lost = mean_of([1.0, np.inf])
     assert lost.mean == math.inf
     assert math.isnan(lost.half)
-    same = paired([0.3, 0.2], [0.3, 0.2])
+    same = compare_paired([0.3, 0.2], [0.3, 0.2])
     assert (same.mean, same.half, same.p, same.verdict) == (0.0, 0.0, 1.0, "equal")
-    assert paired([np.nan, 1.0, 2.0], [1.0, 2.0, 3.0]).runs == 2
-    assert paired([np.inf, 1.0], [np.inf, 2.0]).runs == 1
-    assert math.isnan(apart(Mean(1, 1.0, math.nan), Mean(10, 2.0, 0.1)).half)
-    assert apart(Mean(3, 1.0, 0.0), Mean(10, 2.0, 0.0)) == Mean(3, -1.0, 0.0)
+    assert compare_paired([np.nan, 1.0, 2.0], [1.0, 2.0, 3.0]).runs == 2
+    assert compare_paired([np.inf, 1.0], [np.inf, 2.0]).runs == 1
+    assert math.isnan(welch_difference(Mean(1, 1.0, math.nan), Mean(10, 2.0, 0.1)).half)
+    assert welch_difference(Mean(3, 1.0, 0.0), Mean(10, 2.0, 0.0)) == Mean(3, -1.0, 0.0)
     with pytest.raises(ValueError, match="first has shape"):
-        paired([1.0], [1.0, 2.0])
+        compare_paired([1.0], [1.0, 2.0])
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_few_equal_and_missing_numbers():
     ],
 )
 def test_verdicts(gaps, verdict):
-    assert paired(gaps, np.zeros(len(gaps))).verdict == verdict
+    assert compare_paired(gaps, np.zeros(len(gaps))).verdict == verdict
 
 
 # ---- published numbers -------------------------------------------------------------------------------------
@@ -311,11 +311,11 @@ def test_a_training_in_the_file_of_another_is_refused(tmp_path):
 def test_runs_are_put_together(tmp_path):
     made_run(tmp_path / "a", made_plan(seeds=2))
     made_run(tmp_path / "b", made_plan(("svhn",), seeds=3, epochs=50))
-    found = merged([read_results(tmp_path / name) for name in "ab"])
+    found = merge_results([read_results(tmp_path / name) for name in "ab"])
     assert found.groups == [("cifar10", "resnet18"), ("svhn", "resnet18")]
     assert (len(found.trainings), found.planned, found.missing) == (5, 5, 0)
     made_run(tmp_path / "c", made_plan(seeds=4), without=made_plan(seeds=4).units()[:1])
-    both = merged([read_results(tmp_path / name) for name in "ac"])
+    both = merge_results([read_results(tmp_path / name) for name in "ac"])
     assert [each.key.seed for each in both.trainings] == [0, 1, 2, 3]
 
 
@@ -324,9 +324,9 @@ def test_runs_with_other_recipes_are_not(tmp_path):
     made_run(tmp_path / "b", made_plan(seeds=2, weight_decay=0.0))
     said = r"a and .*b trained resnet18 on cifar10 with different weight decay, 0\.0001 and 0\.0: report"
     with pytest.raises(ValueError, match=said):
-        merged([read_results(tmp_path / name) for name in "ab"])
+        merge_results([read_results(tmp_path / name) for name in "ab"])
     made_run(tmp_path / "c", made_plan(("svhn",), seeds=2, weight_decay=0.0))
-    assert len(merged([read_results(tmp_path / name) for name in "ac"]).groups) == 2
+    assert len(merge_results([read_results(tmp_path / name) for name in "ac"]).groups) == 2
 
 
 def test_runs_on_other_images_are_not(tmp_path):
@@ -340,8 +340,8 @@ def test_runs_on_other_images_are_not(tmp_path):
         f"{words['b']}: report each of them by itself, or train one of them again"
     )
     with pytest.raises(ValueError, match=re.escape(said)):
-        merged([a, c, b])
-    assert len(merged([a, c]).groups) == 2
+        merge_results([a, c, b])
+    assert len(merge_results([a, c]).groups) == 2
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ def test_images_are_told_apart_by_what_trainings_know_of_them(change, said, tmp_
     made_run(tmp_path / "a", made_plan(seeds=1))
     made_run(tmp_path / "b", made_plan(("cifar10",), ("resnet18", "small"), seeds=2), **change)
     with pytest.raises(ValueError, match=said):
-        merged([read_results(tmp_path / name) for name in "ab"])
+        merge_results([read_results(tmp_path / name) for name in "ab"])
 
 
 def test_trainings_of_one_run_are_by_one_recipe(tmp_path):
@@ -380,18 +380,18 @@ def test_what_two_runs_hold_is_told(tmp_path):
     made_run(tmp_path / "a", made_plan(seeds=3))
     made_run(tmp_path / "b", made_plan(("svhn", "cifar10"), seeds=4))
     a, b = (read_results(tmp_path / name) for name in "ab")
-    both = merged([a, b])
+    both = merge_results([a, b])
     (found,) = both.repeated
     assert found == (str(tmp_path / "a"), str(tmp_path / "b"), 3, 0)
     assert str(found).endswith(f"taken from {tmp_path / 'a'}, with the same numbers")
     assert [each.run for each in both.of(GROUP)] == [str(tmp_path / n) for n in "aaab"]
     assert (both.planned, both.missing) == (8, 0)
-    assert merged([b]).repeated == []
+    assert merge_results([b]).repeated == []
     other = replace(b.of(GROUP)[1], history={"val.log_loss": np.ones(EPOCHS)})
     changed = replace(
         b, trainings=[each for each in b.trainings if each.key != other.key] + [other]
     )
-    (found,) = merged([a, changed]).repeated
+    (found,) = merge_results([a, changed]).repeated
     assert (found.trainings, found.different) == (3, 1)
     assert str(found).endswith(f"; 1 of them has other numbers in {tmp_path / 'b'}")
     assert str(found._replace(trainings=1)).startswith("1 training is in")
@@ -404,7 +404,7 @@ def test_a_training_that_diverged_in_one_run_is_taken_from_the_other(tmp_path):
     plan = made_plan(seeds=2)
     made_run(tmp_path / "a", plan, stopped={plan.units()[0]: "nan"})
     made_run(tmp_path / "b", plan, without=plan.units()[1:])
-    found = merged([read_results(tmp_path / name) for name in "ab"])
+    found = merge_results([read_results(tmp_path / name) for name in "ab"])
     assert [each.key.seed for each in found.trainings] == [0, 1]
     assert (found.lost, found.missing) == ([], 0)
 

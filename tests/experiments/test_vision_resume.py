@@ -17,7 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from refinecal.experiments.store import RunFolder
 from refinecal.experiments.vision._checkpoints import NAME, CheckpointFile
-from refinecal.experiments.vision._devices import Team
+from refinecal.experiments.vision._devices import Devices
 from refinecal.experiments.vision._learner import AUGMENTATION, Learner
 from refinecal.experiments.vision.images import read_images
 from refinecal.experiments.vision.networks import new_network
@@ -295,7 +295,7 @@ def test_networks_of_the_paper_learn_and_resume(tmp_path, model, n, batch, preci
 # ---- several processes ------------------------------------------------------------------------------------
 
 
-class Half(Team):
+class Half(Devices):
     """One of two processes that do not know of each other."""
 
     size = 2
@@ -333,7 +333,7 @@ def test_two_processes_train_one_network(tmp_path):
     assert state.epoch == 2
     assert state.task["processes"] == 2
 
-    alone = Learner(recipe, images.train_x, images.train_y, rows, 3, 4, Team(CPU))
+    alone = Learner(recipe, images.train_x, images.train_y, rows, 3, 4, Devices(CPU))
     alone.load(state.net, state.momentum)
     if 2 in one.val_logits:  # all rows, each once and in their order
         np.testing.assert_allclose(one.val_logits[2], alone.logits(alone.x, val), atol=1e-5)

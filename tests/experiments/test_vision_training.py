@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 import refinecal as rc
 from refinecal.experiments.vision._checkpoints import CheckpointFile
 from refinecal.experiments.vision._devices import choose_precision
-from refinecal.experiments.vision._learner import Learner, Team
+from refinecal.experiments.vision._learner import Devices, Learner
 from refinecal.experiments.vision._metrics import SCORES, STOPPING, EpochMetrics, new_monitor
 from refinecal.experiments.vision.augment import Normalisation
 from refinecal.experiments.vision.networks import new_network
@@ -216,7 +216,7 @@ def test_training_is_that_of_a_plain_loop(tmp_path):
     found = CheckpointFile(tmp_path)._read().net
 
     rows, _ = split(images.train_y, recipe, 3)
-    learner = Learner(recipe, images.train_x, images.train_y, rows, 3, 3, Team(CPU))
+    learner = Learner(recipe, images.train_x, images.train_y, rows, 3, 3, Devices(CPU))
     scale = Normalisation.of(torch.from_numpy(images.train_x[rows]))
     net = new_network("small", 3, 3, 3)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9, weight_decay=1e-4)
@@ -236,7 +236,7 @@ def test_every_epoch_sees_every_image_once_in_another_order():
     images = pictures()
     rows, val = split(images.train_y, SMALL, 5)
     assert sorted([*rows, *val]) == list(range(120))
-    learner = Learner(SMALL, images.train_x, images.train_y, rows, 3, 5, Team(CPU))
+    learner = Learner(SMALL, images.train_x, images.train_y, rows, 3, 5, Devices(CPU))
     orders = [learner._order(epoch).tolist() for epoch in (1, 2)]
     assert sorted(orders[0]) == sorted(orders[1]) == sorted(rows)
     assert orders[0] != orders[1]
@@ -276,7 +276,7 @@ def test_a_single_image_that_is_left_over_is_learned_from():
 
 
 def test_a_batch_is_for_all_processes():
-    images, team = pictures(), Team(CPU)
+    images, team = pictures(), Devices(CPU)
     team.size = 3
     with pytest.raises(ValueError, match="batch is 2, but 3 processes share each batch"):
         Learner(replace(SMALL, batch=2), images.train_x, images.train_y, np.arange(9), 3, 0, team)

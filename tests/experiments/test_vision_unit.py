@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from made_images import write_images
 from made_vision import SMALL
 
-from refinecal.experiments._worker import limited
+from refinecal.experiments._worker import limit_threads
 from refinecal.experiments.store import RunFolder
 from refinecal.experiments.vision.images import read_images
 from refinecal.experiments.vision.plan import Key, VisionPlan
-from refinecal.experiments.vision.under_way import begun, checkpoint_of
+from refinecal.experiments.vision.under_way import checkpoint_of, read_progress
 from refinecal.experiments.vision.unit import VisionUnit
 from refinecal.experiments.vision.work import Work, fingerprint
 
@@ -121,13 +121,13 @@ def test_what_diverged_is_told_from_what_patience_ended(history, stopped, diverg
     unit = made(history=arrays, best={}, val_logits={}, test_logits={}, stopped=stopped)
     unit.save(tmp_path / "unit.npz")
     assert unit.diverged is diverged
-    assert VisionUnit.lost(tmp_path / "unit.npz") == (stopped if diverged else "")
+    assert VisionUnit.read_divergence(tmp_path / "unit.npz") == (stopped if diverged else "")
 
 
 def test_a_file_of_which_only_the_end_is_looked_at_may_be_none(tmp_path):
     (tmp_path / "unit.npz").write_bytes(b"PK")
     with pytest.raises(ValueError, match="is not the result of a training, or it is damaged"):
-        VisionUnit.lost(tmp_path / "unit.npz")
+        VisionUnit.read_divergence(tmp_path / "unit.npz")
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_real_trainings_say_how_they_ended(lr, patience, diverged):
     monitor = RefinementMonitor(
         STOPPING[0], also=STOPPING[1:], patience=patience, min_delta=0.5 if patience else 0.0
     )
-    with limited(1):
+    with limit_threads(1):
         unit = train(recipe, images, device="cpu", monitor=monitor)
     assert unit.diverged is diverged
     assert bool(unit.stopped) is (diverged or patience is not None)
@@ -266,7 +266,7 @@ def begin(images, path, **more):
 def test_work_goes_on_from_its_checkpoint_and_leaves_none(images, tmp_path):
     whole, broken = (begin(images, tmp_path / name) for name in ("whole", "broken"))
     (key,) = whole.missing()
-    with limited(1):
+    with limit_threads(1):
         Work(whole.plan, whole.path, ("cpu",))(key, whole.unit_path(key))
     unit = VisionUnit.load(whole.unit_path(key))
     assert (unit.key, unit.epochs, unit.n_train + unit.n_val, unit.n_test) == (key, 3, 120, 40)
@@ -281,13 +281,13 @@ def test_work_goes_on_from_its_checkpoint_and_leaves_none(images, tmp_path):
             raise Stop
 
     work = Work(broken.plan, broken.path, ("cpu",))
-    with limited(1), pytest.MonkeyPatch.context() as patch:
+    with limit_threads(1), pytest.MonkeyPatch.context() as patch:
         patch.setattr("refinecal.experiments.vision._learner.Learner.learn", _before(stop))
         with pytest.raises(Stop):
             work(key, broken.unit_path(key))
     assert not broken.unit_path(key).exists()
-    assert begun(broken, [key])[key].epoch == 1
-    with limited(1):
+    assert read_progress(broken, [key])[key].epoch == 1
+    with limit_threads(1):
         work(key, broken.unit_path(key))
     again = VisionUnit.load(broken.unit_path(key))
     assert same(again, unit, but=("seconds", "peak_memory"))

@@ -48,7 +48,7 @@ def unlike(schema, frame, rows=None):
     for start in range(0, len(frame), rows or len(frame)):
         part = table.slice(start, rows)
         new.add(schema.encode(part), schema.unseen(part))
-    return new.unlike()
+    return new.describe_drift()
 
 
 @pytest.fixture(scope="module")

@@ -240,12 +240,12 @@ def test_python_may_end_whatever_is_being_read(tmp_path, code, runs):
 def test_pyarrow_has_given_the_file_back_when_a_reader_ends(tmp_path, monkeypatch):
     lent = []
 
-    class Lent(_csv.Lent):
+    class Lent(_csv.BorrowedFile):
         def __init__(self, file):
             super().__init__(file)
             lent.append(weakref.ref(self))
 
-    monkeypatch.setattr(_csv, "Lent", Lent)
+    monkeypatch.setattr(_csv, "BorrowedFile", Lent)
     path = written(tmp_path / "t.csv", "a,b\n" + "1,2\n" * 3_000_000)
     source = open_table(path)
     chunks = source.chunks(rows=10)

@@ -16,15 +16,15 @@ from refinecal.evaluation import row_losses
 from refinecal.tabular.data import Options, prepare
 from refinecal.tabular.fitting import TRACKED, draw_candidates, fit, plan
 from refinecal.tabular.judgement import (
-    calibrated_by,
-    delivered,
-    how_sure,
+    describe_calibration,
+    describe_certainty,
+    describe_delivered,
     judge,
     lead,
-    what_to_do,
+    recommend,
 )
 from refinecal.tabular.schema import Schema
-from refinecal.tabular.units import Unit, Workshop
+from refinecal.tabular.units import FoldFit, UnfinishedRun
 
 FAST = {"max_steps": 8, "patience": 8, "n_threads": 1}
 
@@ -38,7 +38,7 @@ def fitted(tmp_path, table=None, test=None, watcher=None, resume=False, **option
     schema = Schema.infer(table, "kind", drop=["weight", "family"])
     options = Options(**(FAST | options))
     data = prepare(table, schema, options, test)
-    workshop = Workshop(tmp_path / "work")
+    workshop = UnfinishedRun(tmp_path / "work")
     if resume:
         workshop.check(plan(data, options))
     workshop.open(plan(data, options), resume)
@@ -159,7 +159,7 @@ def test_the_delivered_models_have_seen_all_rows(tmp_path, refit):
 )
 def test_what_is_delivered_is_said(tmp_path, options, expected):
     found = fitted(tmp_path, **options)
-    assert f"Delivered: {expected}" in delivered(found, judge(found))
+    assert f"Delivered: {expected}" in describe_delivered(found, judge(found))
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_what_is_delivered_is_said(tmp_path, options, expected):
 )
 def test_what_calibrates_is_said(tmp_path, options, expected):
     found = fitted(tmp_path, **options)
-    said = calibrated_by(found)
+    said = describe_calibration(found)
     assert expected in said
     sharper = f"are multiplied by {found.ensemble.beta or 1:.2f} (estimated from how far"
     assert (sharper in said) == (len(found.delivered) > 1 and found.ensemble.beta is not None)
@@ -214,7 +214,7 @@ def test_what_to_expect_of_models_that_have_seen_all_rows(tmp_path):
     assert judged.expected.mean == pytest.approx(judged.level.mean + np.mean(changes))
     error = np.hypot(judged.level.standard_error, scipy.stats.sem(changes))
     assert judged.expected.standard_error == pytest.approx(error)
-    assert f"{judged.expected.mean:.4f} ± {error:.4f}" in delivered(found, judged)
+    assert f"{judged.expected.mean:.4f} ± {error:.4f}" in describe_delivered(found, judged)
     as_judged = fitted(tmp_path / "again", folds=3, refit=False)
     assert judge(as_judged).expected == judge(as_judged).level
 
@@ -223,7 +223,7 @@ def test_few_rows_in_both_passes_say_nothing_of_the_change(tmp_path):
     found = fitted(tmp_path, mixed(200), folds=None)  # 40 rows held out, some of them twice
     assert found.change_with_all_rows is None
     assert judge(found).expected == judge(found).level
-    assert "so expect" not in delivered(found, judge(found))
+    assert "so expect" not in describe_delivered(found, judge(found))
 
 
 def test_few_test_rows_do_not_say_how_far_models_disagree(tmp_path):
@@ -243,7 +243,7 @@ def test_the_scale_of_weights_does_not_decide_the_sharpening(tmp_path):
         schema = Schema.infer(scaled, "kind", weight="weight", drop=["family"])
         options = Options(**FAST, folds=3, calibrator="temperature", model="logistic")
         data = prepare(scaled, schema, options)
-        workshop = Workshop(tmp_path / str(scale))
+        workshop = UnfinishedRun(tmp_path / str(scale))
         workshop.open(plan(data, options), resume=False)
         betas.append(fit(data, options, workshop).ensemble.beta)
     assert betas[0] > 1
@@ -293,7 +293,7 @@ def test_weights_of_test_rows_count_where_models_are_compared(tmp_path):
     for number, each in enumerate([ones, pa.concat_tables([ones, zeros])]):
         options = Options(**FAST, folds=3)
         data = prepare(table, schema, options, each)
-        workshop = Workshop(tmp_path / str(number))
+        workshop = UnfinishedRun(tmp_path / str(number))
         workshop.open(plan(data, options), resume=False)
         betas.append(fit(data, options, workshop).ensemble.beta)
     assert betas[0] == pytest.approx(betas[1])
@@ -433,7 +433,7 @@ def test_resuming_something_else_is_refused(tmp_path):
 
 def test_units_survive_being_stored(tmp_path):
     unit = fitted(tmp_path, folds=2).units[1]
-    again = Unit.load(unit.folder)
+    again = FoldFit.load(unit.folder)
     assert again.history == unit.history
     assert again.choices.keys() == unit.choices.keys()
     for name, choice in unit.choices.items():
@@ -500,7 +500,7 @@ def test_what_is_said_of_choosing_by_refinement(tmp_path):
         low, high = mean - 1.96 * error, mean + 1.96 * error
         change = replace(judged.by_refinement, mean=mean, standard_error=error, low=low, high=high)
         stages = [*judged.stages[:-1], replace(judged.stages[-1], change=change)]
-        return how_sure(replace(judged, stages=stages))
+        return describe_certainty(replace(judged, stages=stages))
 
     assert said(-0.01, 0.001).endswith("gained +0.0100 ± 0.0010 of it.")
     assert said(0.01, 0.001).endswith("gained -0.0100 ± 0.0010 of it.")
@@ -512,14 +512,14 @@ def test_words_follow_numbers(tmp_path):
     found = fitted(tmp_path)
     judged = judge(found)
     assert f"{judged.ours.log.risk:.4f}" in lead(judged)
-    assert f"{judged.log.standard_error:.4f}" in how_sure(judged)
+    assert f"{judged.log.standard_error:.4f}" in describe_certainty(judged)
     assert ("may be chance" in lead(judged)) == (
         not judged.log.is_sure and abs(judged.gain) >= 0.0005
     )
     judged = replace(judged, ours=replace(judged.ours, n=1))
-    assert spaced(what_to_do(found, judged)[0]).startswith("With only 1 test row, take")
+    assert spaced(recommend(found, judged)[0]).startswith("With only 1 test row, take")
     if found.hit_the_end:
-        assert any("--max-steps" in advice for advice in what_to_do(found, judged))
+        assert any("--max-steps" in advice for advice in recommend(found, judged))
 
 
 def test_without_test_rows_there_is_no_judgement(tmp_path):
@@ -534,10 +534,10 @@ def test_advice_does_not_contradict_the_numbers(tmp_path):
     judged = judge(found)
     ours, before = judged.ours.log, judged.uncalibrated.log
     worse = replace(before, risk=ours.risk * 0.9, refinement=ours.risk * 0.6)
-    told = what_to_do(found, replace(judged, uncalibrated=replace(judged.uncalibrated, log=worse)))
+    told = recommend(found, replace(judged, uncalibrated=replace(judged.uncalibrated, log=worse)))
     assert not any("Use the calibrated" in advice for advice in told)
     better = replace(before, risk=ours.risk * 1.5, refinement=ours.risk)
-    told = what_to_do(found, replace(judged, uncalibrated=replace(judged.uncalibrated, log=better)))
+    told = recommend(found, replace(judged, uncalibrated=replace(judged.uncalibrated, log=better)))
     assert any("Use the calibrated" in advice for advice in told)
 
 
@@ -580,7 +580,7 @@ def test_a_failure_ends_the_models_trained_beside_it(tmp_path):
         fitted(tmp_path, n_threads=2, watcher=watcher, **settings)
     assert set(watcher.steps) == {1, 2}
     assert watcher.steps.count(1) < 5000
-    assert Workshop(tmp_path / "work").n_finished == 0
+    assert UnfinishedRun(tmp_path / "work").n_finished == 0
 
 
 def test_other_metrics_get_the_blend_that_is_delivered(tmp_path):

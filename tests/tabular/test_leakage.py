@@ -15,7 +15,7 @@ N = 400
 
 def leaks(frame, **roles):
     table = pa.Table.from_pandas(frame, preserve_index=False)
-    return find_leaks(_rows(table, Schema.infer(table, "y", **roles)).keyed())
+    return find_leaks(_rows(table, Schema.infer(table, "y", **roles)).with_keys())
 
 
 def labelled(k=2, seed=0, **columns):

@@ -433,7 +433,7 @@ def test_trees_from_a_stranger_never_leave_their_arrays(data):
     arrays["starts"] = arrays["starts"].astype(np.int64)
     arrays["bitsets"] = np.zeros((data.draw(st.integers(0, 3)), 8), np.uint32)
     try:
-        trees = Trees.checked(arrays, 2)
+        trees = Trees.from_arrays(arrays, 2)
     except ValueError:
         return
     out = np.zeros((3, 1))

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 from scipy.stats import ttest_1samp
 
-from refinecal.cli.demo import sentence
+from refinecal.cli.demo import describe_gain
 from refinecal.experiments.gaussian import draw_curves, run
 from refinecal.theory import BetaSpectrum, minimise, path
 
@@ -51,9 +51,9 @@ def test_the_sentence_says_whether_theory_agrees(found):
     assert found.chance == pytest.approx(exact.pvalue)
     for gain, words in ((found.gain, "which chance explains"), (0.9, "more than chance explains")):
         best = SimpleNamespace(gain=gain)
-        assert words in sentence(replace(found, best=best))
-    assert f"{abs(found.deviation):.1f} standard errors apart" in sentence(found)
-    assert "One draw cannot tell" in sentence(replace(found, losses=found.losses[:1]))
+        assert words in describe_gain(replace(found, best=best))
+    assert f"{abs(found.deviation):.1f} standard errors apart" in describe_gain(found)
+    assert "One draw cannot tell" in describe_gain(replace(found, losses=found.losses[:1]))
 
 
 def test_the_picture_has_both(found):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from refinecal.cli._voice import count, shown
+from refinecal.cli._voice import count, show_path
 
 if TYPE_CHECKING:
     from refinecal.tabular.predictions import Predictions
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MOST_COLUMNS = 6  # that are listed
 
 
-def read_as(found: Predictions) -> str:
+def column_note(found: Predictions) -> str:
     """Say which column is which class, where their names do not; "" where they do."""
     what = "logit" if found.logits else "probability"
     if len(found.names) == 1:
@@ -40,7 +40,7 @@ def _class_of_one(found: Predictions) -> str:
     return found.classes[0 if choice.flipped else 1]
 
 
-def clipped(found: Predictions, least: float | None) -> Predictions:
+def clip_probabilities(found: Predictions, least: float | None) -> Predictions:
     """Return probabilities of at least ``least``, rescaled; as they are if it is ``None``."""
     import numpy as np
 
@@ -55,7 +55,7 @@ def clipped(found: Predictions, least: float | None) -> Predictions:
     return replace(found, values=probs / probs.sum(axis=1, keepdims=True), logits=False)
 
 
-def impossible(found: Predictions, path: Path) -> str:
+def zero_probability_note(found: Predictions, path: Path) -> str:
     """Say how many labels were given probability 0; "" if none was."""
     at_label = _at_label(found)
     zero = int((at_label == 0).sum())
@@ -68,8 +68,8 @@ def impossible(found: Predictions, path: Path) -> str:
             "all are 0 or 1, as predicted classes are. Take what predict_proba returns, not predict"
         )
     return (
-        f"{count(zero, 'row')} of {shown(path)} {give} label the probability 0, so the log loss is infinite: "
-        f"{cure}"
+        f"{count(zero, 'row')} of {show_path(path)} {give} label the probability 0, so the log loss is "
+        f"infinite: {cure}"
     )
 
 

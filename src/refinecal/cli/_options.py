@@ -38,7 +38,7 @@ def column(name: str, help: str, **more: Any) -> Any:
     return typer.Option(name, help=help, **(look | more))
 
 
-def named(*options: str, names: Sequence[str], help: str, more: Sequence[str] = ()) -> Any:
+def choice(*options: str, names: Sequence[str], help: str, more: Sequence[str] = ()) -> Any:
     """Return an option that is one of some names, or of ``more``; a mistyped one suggests the nearest."""
 
     def check(given: str) -> str:
@@ -68,7 +68,7 @@ def number(name: str, help: str, **more: Any) -> Any:
     return typer.Option(name, help=help, **({"metavar": "N", "rich_help_panel": MODEL} | more))
 
 
-def of_run(name: str, help: str, metavar: str = "N", **more: Any) -> Any:
+def run_option(name: str, help: str, metavar: str = "N", **more: Any) -> Any:
     """Return an option of how an experiment is run, a number by default."""
     return number(name, help, metavar=metavar, rich_help_panel=RUNNING, **more)
 

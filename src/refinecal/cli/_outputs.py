@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from refinecal.cli._voice import shown
+from refinecal.cli._voice import show_path
 
 PAGES = (".html", ".htm")
 
@@ -31,12 +31,14 @@ def check_output(path: Path, inputs: Iterable[Path], option: str) -> None:
     for given in inputs:
         if _holds(given, path):
             raise ValueError(
-                f"{option} {shown(path)} would take the place of what is read: name another file"
+                f"{option} {show_path(path)} would take the place of what is read: name another file"
             )
     if path.is_dir():
-        raise ValueError(f"{option} {shown(path)} is a folder: name a file")
+        raise ValueError(f"{option} {show_path(path)} is a folder: name a file")
     if not path.parent.is_dir():
-        raise ValueError(f"{option}: the folder {shown(path.parent)} does not exist: make it first")
+        raise ValueError(
+            f"{option}: the folder {show_path(path.parent)} does not exist: make it first"
+        )
 
 
 def check_folder(path: Path, inputs: Iterable[Path]) -> None:
@@ -44,14 +46,14 @@ def check_folder(path: Path, inputs: Iterable[Path]) -> None:
     here = Path.cwd()
     if path.is_dir() and (os.path.samefile(here, path) or _is_below(here, path)):
         raise ValueError(
-            f"--out {shown(path)} is or holds the folder that you are in: run the command elsewhere"
+            f"--out {show_path(path)} is or holds the folder that you are in: run the command elsewhere"
         )
     for given in inputs:
         if path.exists() and given.exists() and os.path.samefile(given, path):
-            raise ValueError(f"--out {shown(path)} is a table that is read: name a folder")
+            raise ValueError(f"--out {show_path(path)} is a table that is read: name a folder")
         if path.is_dir() and _is_below(given, path):
             raise ValueError(
-                f"--out {shown(path)} holds {shown(given)}, which is read: name another folder"
+                f"--out {show_path(path)} holds {show_path(given)}, which is read: name another folder"
             )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 from refinecal._core.format import GAP
-from refinecal.cli._voice import Voice, count, shown
+from refinecal.cli._voice import Console, count, show_path
 
 if TYPE_CHECKING:
     from refinecal.experiments.store import RunFolder
@@ -23,10 +23,10 @@ LACKING = {"missing_numbers": "missing numbers", "unlabelled": "missing labels"}
 MOST_DROPPED = 3  # data sets of which rows are said to be dropped
 
 
-def names(option: str, text: str | None) -> tuple[str, ...] | None:
+def split_names(option: str, text: str | None) -> tuple[str, ...] | None:
     """Return the names of a list; ``None`` if there is none.
 
-    >>> names("--methods", "xgboost, mlp")
+    >>> split_names("--methods", "xgboost, mlp")
     ('xgboost', 'mlp')
     """
     if text is None:
@@ -37,38 +37,40 @@ def names(option: str, text: str | None) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(names))
 
 
-class Found(NamedTuple):
+class FoundSets(NamedTuple):
     """The data sets that are named, and by name why others of their folder are left out."""
 
     sources: list[Source]
     left_out: dict[str, str]
 
 
-def found_sets(
+def find_data_sets(
     data: Path | None,
     talent: Path | None,
     openml: str | None,
     target: str,
     only: tuple[str, ...] | None,
-) -> Found | None:
+) -> FoundSets | None:
     """Return the data sets that are named; ``None`` if none are."""
     from refinecal.experiments.tabular import sets as known
 
     if data is not None:
-        return Found(*known.tables_of(data, target, only))
+        return FoundSets(*known.tables_of(data, target, only))
     if talent is not None:
-        return Found(*known.talent_in(talent, only))
+        return FoundSets(*known.talent_in(talent, only))
     if openml is not None:
-        return Found(_only(known.openml_sets(openml), only), {})
+        return FoundSets(_select_sources(known.openml_sets(openml), only), {})
     return None
 
 
-def to_resume(out: Path, kind: str) -> RunFolder:
+def open_existing_run(out: Path, kind: str) -> RunFolder:
     """Return the run of an experiment in a folder, which no other process may be at."""
     from refinecal.experiments.store import PLAN, RunFolder
 
     if not (out / PLAN).is_file():
-        raise ValueError(f"{shown(out)} holds no run to resume: leave out --resume to begin one")
+        raise ValueError(
+            f"{show_path(out)} holds no run to resume: leave out --resume to begin one"
+        )
     folder = RunFolder(out)
     folder.check_kind(kind)
     folder.check_idle()
@@ -81,7 +83,7 @@ def target_of(folder: RunFolder | None) -> str:
     return next((each["target"] for each in sources if each.get("kind") == "table"), TARGET)
 
 
-def _only(sources: Any, names: tuple[str, ...] | None) -> Any:
+def _select_sources(sources: Any, names: tuple[str, ...] | None) -> Any:
     """Return the sources with these names, of any kind."""
     if names is None:
         return sources
@@ -95,10 +97,10 @@ def _only(sources: Any, names: tuple[str, ...] | None) -> Any:
     return type(sources)(by_name[name] for name in names)
 
 
-def opened(
-    voice: Voice,
+def open_run(
+    voice: Console,
     out: Path,
-    found: Found | None,
+    found: FoundSets | None,
     given: dict[str, Any],
     folder: RunFolder | None,
     only: tuple[str, ...] | None,
@@ -108,15 +110,15 @@ def opened(
 
     if found is None:
         assert folder is not None, "asked before"
-        plan = replace(folder.plan, sources=_only(folder.plan.sources, only), **given)
+        plan = replace(folder.plan, sources=_select_sources(folder.plan.sources, only), **given)
         check_methods(plan.methods)
         grow(voice, folder, plan)
         return folder
     if folder is None:
-        plan, left_out = _planned(voice, found, given)
+        plan, left_out = _make_plan(voice, found, given)
         folder = RunFolder.create(out, plan)
     else:
-        plan, left_out = _planned(voice, found, given, folder.plan)
+        plan, left_out = _make_plan(voice, found, given, folder.plan)
         grow(voice, folder, plan)
     folder.note_left_out(left_out)
     return folder
@@ -134,15 +136,15 @@ def check_begin(out: Path, is_named: bool, dask: str | None) -> None:
         check_cluster(dask)
 
 
-def grow(voice: Voice, folder: RunFolder, plan: Plan | VisionPlan) -> None:
+def grow(voice: Console, folder: RunFolder, plan: Plan | VisionPlan) -> None:
     """Let a run have another plan, and say so if that is a larger one."""
     before = len(folder.plan.units())
     folder.grow(plan)
     if len(plan.units()) > before:
-        voice.tell(f"{shown(folder.path)} had {count(before, 'training')}, and gets more")
+        voice.tell(f"{show_path(folder.path)} had {count(before, 'training')}, and gets more")
 
 
-def remove_damaged(voice: Voice, folder: RunFolder, is_whole: Callable[[Path], bool]) -> None:
+def remove_damaged(voice: Console, folder: RunFolder, is_whole: Callable[[Path], bool]) -> None:
     """Let results that are cut off be trained again, and say so."""
     damaged = folder.remove_damaged(is_whole)
     if damaged:
@@ -150,8 +152,8 @@ def remove_damaged(voice: Voice, folder: RunFolder, is_whole: Callable[[Path], b
         voice.note(f"{count(len(damaged), 'result')} cut off, to be trained again: {which}")
 
 
-def _planned(
-    voice: Voice, named: Found, given: dict[str, Any], base: Plan | None = None
+def _make_plan(
+    voice: Console, named: FoundSets, given: dict[str, Any], base: Plan | None = None
 ) -> tuple[Plan, dict[str, str]]:
     """Return a plan of the sets that can be used, for the rest like the base; say why others cannot."""
     from refinecal.experiments.tabular.plan import Plan
@@ -166,14 +168,14 @@ def _planned(
     left_out = named.left_out | refused
     for name, why in left_out.items():
         voice.note(f"{name} left out: {why}")
-    _tell_dropped(voice, rows)
+    _note_dropped_rows(voice, rows)
     fit = tuple(each.to_dict() for each in sources if each.name not in refused)
     if not fit:
         raise ValueError("none of the data sets can be used")
     return replace(plan, sources=fit), left_out
 
 
-def _tell_dropped(voice: Voice, rows: list[dict[str, Any]]) -> None:
+def _note_dropped_rows(voice: Console, rows: list[dict[str, Any]]) -> None:
     """Say of which sets rows are left out that lack something."""
     short = [each for each in rows if any(each[what] for what in LACKING)]
     most = len(short) if voice.verbose else MOST_DROPPED

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from refinecal.cli._voice import Voice, count, shown
+from refinecal.cli._voice import Console, count, show_path
 from refinecal.cli._words import clean, of_files_on_the_command_line
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ LINE = 60.0  # seconds
 LONGEST = 1_000  # characters of a reason, which are rarely so many
 
 
-class Watch:
+class RunProgress:
     """Called with the state of a run whenever something has happened."""
 
-    def __init__(self, voice: Voice) -> None:
+    def __init__(self, voice: Console) -> None:
         from rich import progress as bars
 
         self._voice = voice
@@ -44,7 +44,7 @@ class Watch:
         self._next_line = time.monotonic() + LINE
         self._failed = 0
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> RunProgress:
         self._bar.start()
         return self
 
@@ -64,7 +64,7 @@ class Watch:
 
     def progress(self, state: State) -> tuple[float, float, str]:
         """Return what is done, of how much, and the same in words."""
-        return state.finished + state.failed, state.total, about(state)
+        return state.finished + state.failed, state.total, describe_progress(state)
 
 
 def reason(text: str) -> str:
@@ -76,7 +76,7 @@ def reason(text: str) -> str:
     return clean(shorten(of_files_on_the_command_line(text), LONGEST, placeholder=" …"))
 
 
-def about(state: State) -> str:
+def describe_progress(state: State) -> str:
     """Return what is done, what failed, and the time that is left, in words."""
     from refinecal.experiments.rates import duration
 
@@ -90,7 +90,7 @@ def about(state: State) -> str:
 
 
 def announce(
-    voice: Voice, folder: RunFolder, parts: Sequence[str], todo: int, each: str = ""
+    voice: Console, folder: RunFolder, parts: Sequence[str], todo: int, each: str = ""
 ) -> None:
     """Say what a run consists of, how much of it is to do, and what is installed otherwise than before."""
     total = len(folder.plan.units())
@@ -107,14 +107,14 @@ def check_retry(retry_failed: bool, resume: bool) -> None:
 
 
 @contextmanager
-def resumable(
+def suggest_resume(
     experiment: str, out: Path, kept: str, option: str, value: str | None
 ) -> Iterator[None]:
     """Say what is kept and how to go on, if the run is interrupted."""
     try:
         yield
     except KeyboardInterrupt:
-        words = ["refinecal", "experiment", experiment, "--out", shown(out), "--resume"]
+        words = ["refinecal", "experiment", experiment, "--out", show_path(out), "--resume"]
         if value is not None:
             words += [option, value]
         raise KeyboardInterrupt(f"{kept} kept; go on with: {shlex.join(words)}") from None

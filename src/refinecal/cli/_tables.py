@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 NAME = 14  # characters: narrower names are not folded
 
 
-def made(
+def build_table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int], room: int | None
 ) -> Table:
     """Return a table for a terminal ``room`` wide; columns are right-aligned but for ``left``."""
@@ -31,12 +31,14 @@ def made(
         )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    if room is None or least(columns, rows, left) > room:
-        table.width = natural(columns, rows) if room is None else least(columns, rows, left)
+    if room is None or minimum_width(columns, rows, left) > room:
+        table.width = (
+            natural_width(columns, rows) if room is None else minimum_width(columns, rows, left)
+        )
     return table
 
 
-def left_out(
+def find_hidden_columns(
     columns: Sequence[str],
     rows: Sequence[Sequence[str]],
     left: Sequence[int],
@@ -47,13 +49,13 @@ def left_out(
     gone: list[int] = []
     for name in (each for each in spare if each in columns):
         kept = [place for place in range(len(columns)) if place not in gone]
-        if room is None or least(*cut(columns, rows, left, kept)) <= room:
+        if room is None or minimum_width(*select_columns(columns, rows, left, kept)) <= room:
             break
         gone.append(list(columns).index(name))
     return sorted(gone)
 
 
-def cut(
+def select_columns(
     columns: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int], kept: Sequence[int]
 ) -> tuple[list[str], list[list[str]], list[int]]:
     """Return a table with only some of its columns."""
@@ -64,24 +66,28 @@ def cut(
     )
 
 
-def least(columns: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int]) -> int:
+def minimum_width(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int]
+) -> int:
     """Return the width that a table needs if its names are folded."""
-    wide = widths(columns, rows)
-    return sum(min(w, NAME) if j in left else w for j, w in enumerate(wide)) + _between(columns)
+    wide = column_widths(columns, rows)
+    return sum(min(w, NAME) if j in left else w for j, w in enumerate(wide)) + _border_width(
+        columns
+    )
 
 
-def natural(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+def natural_width(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
     """Return the width of a table in which nothing is folded."""
-    return sum(widths(columns, rows)) + _between(columns)
+    return sum(column_widths(columns, rows)) + _border_width(columns)
 
 
-def widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+def column_widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
     """Return the width of each column."""
     from rich.cells import cell_len
 
     return [max(map(cell_len, [name, *(row[j] for row in rows)])) for j, name in enumerate(columns)]
 
 
-def _between(columns: Sequence[str]) -> int:
+def _border_width(columns: Sequence[str]) -> int:
     """Return what borders and gaps take: one character at each side, two between columns."""
     return 2 + 2 * (len(columns) - 1)

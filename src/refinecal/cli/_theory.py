@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refinecal._core.files import atomic_write
-from refinecal.cli._options import OUTPUT, named, number
+from refinecal.cli._options import OUTPUT, choice, number
 from refinecal.cli._outputs import check_output
-from refinecal.cli._voice import Voice, shown
+from refinecal.cli._voice import Console, show_path
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,8 +84,8 @@ def rate(name: str, help: str, **more: Any) -> Any:
     return number(name, help, parser=to_rate, callback=check_rate, **more)
 
 
-Method = Annotated[str, named("--method", names=METHODS, help="logistic, lda or ridge.")]
-Loss = Annotated[str, named("--loss", names=LOSSES, help="log, brier or spherical.")]
+Method = Annotated[str, choice("--method", names=METHODS, help="logistic, lda or ridge.")]
+Loss = Annotated[str, choice("--loss", names=LOSSES, help="log, brier or spherical.")]
 TableKind = Annotated[
     str,
     typer.Option(
@@ -107,7 +107,7 @@ def _one_of(given: str, names: tuple[str, ...]) -> str:
 class Bar:
     """A bar on stderr, called with what is done and with all there is to do."""
 
-    def __init__(self, voice: Voice, what: str) -> None:
+    def __init__(self, voice: Console, what: str) -> None:
         from rich import progress as bars
 
         self._bar = bars.Progress(
@@ -207,8 +207,8 @@ def check_figure(path: Path | None, table: str) -> Path | None:
 
     if beside.exists() and not _is_ours(beside):
         raise ValueError(
-            f"--out: the table beside the figure would take the place of {shown(beside)}, which is none of "
-            "ours: name the figure otherwise"
+            f"--out: the table beside the figure would take the place of {show_path(beside)}, which is none "
+            "of ours: name the figure otherwise"
         )
     return beside
 

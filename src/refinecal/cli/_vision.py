@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from refinecal.cli._running import Watch
-from refinecal.cli._voice import Voice, shown
+from refinecal.cli._running import RunProgress
+from refinecal.cli._voice import Console, show_path
 
 if TYPE_CHECKING:
     from refinecal.experiments.running import State
@@ -24,19 +24,19 @@ NOTHING = "none"  # of augmentation
 LOOKED_AT = 20  # seeds, whose images are looked at before anything is trained
 
 
-def chosen(
+def parse_names(
     option: str, text: str | None, known: tuple[str, ...], guess: bool = True
 ) -> tuple[str, ...] | None:
     """Return the names of a list, each of which has to be known; ``None`` if there is no list.
 
-    >>> chosen("--model", "small, resnet18", ("resnet18", "small"))
+    >>> parse_names("--model", "small, resnet18", ("resnet18", "small"))
     ('small', 'resnet18')
     """
     from difflib import get_close_matches
 
-    from refinecal.cli._planning import names
+    from refinecal.cli._planning import split_names
 
-    found = names(option, text)
+    found = split_names(option, text)
     for name in found or ():
         if name not in known:
             near = get_close_matches(name.lower(), known, 1) if guess else []
@@ -47,15 +47,17 @@ def chosen(
     return found
 
 
-def one_of(option: str, text: str | None, known: tuple[str, ...], guess: bool = True) -> str | None:
+def parse_name(
+    option: str, text: str | None, known: tuple[str, ...], guess: bool = True
+) -> str | None:
     """Return a name, which has to be known; ``None`` if there is none. Else ``guess`` which was meant."""
     if text is not None and text not in known:
-        chosen(option, text, known, guess)
+        parse_names(option, text, known, guess)
         raise typer.BadParameter(f"{text!r} is not one of {', '.join(known)}", param_hint=option)
     return text
 
 
-def chosen_devices(text: str | None) -> tuple[str, ...]:
+def parse_devices(text: str | None) -> tuple[str, ...]:
     """Return the devices of a list, each of which torch has to have; by default a GPU if there is one."""
     from refinecal._core.errors import needs_extra
 
@@ -84,15 +86,15 @@ def _check_device(torch: Any, name: str) -> None:
         ) from error
 
 
-def chosen_augmentation(text: str | None) -> dict[str, Any]:
+def parse_augmentation(text: str | None) -> dict[str, Any]:
     """Return the fields of a plan for what to do to the training images; none if nothing is said.
 
-    >>> chosen_augmentation("crop,flip")
+    >>> parse_augmentation("crop,flip")
     {'crop': 4, 'flip': True, 'cutout': 0}
     """
     from refinecal.experiments.vision.plan import AUGMENTATION, NO_AUGMENTATION
 
-    found = chosen("--augment", text, (*AUGMENTATION, NOTHING))
+    found = parse_names("--augment", text, (*AUGMENTATION, NOTHING))
     if found is None:
         return {}
     if NOTHING in found and len(found) > 1:
@@ -106,8 +108,8 @@ def chosen_augmentation(text: str | None) -> dict[str, Any]:
 # ---- the plan ----------------------------------------------------------------------------------------------
 
 
-def opened(
-    voice: Voice,
+def open_run(
+    voice: Console,
     out: Path,
     data: Path | None,
     given: dict[str, Any],
@@ -118,35 +120,35 @@ def opened(
     check: bool = True,
 ) -> RunFolder:
     """Return the folder of a new run, or of one that goes on: with the same plan, or with a larger one."""
-    from refinecal.cli._planning import grow, to_resume
+    from refinecal.cli._planning import grow, open_existing_run
     from refinecal.experiments.store import RunFolder
     from refinecal.experiments.vision.plan import VisionPlan
 
-    folder = to_resume(out, "vision") if resume else None
+    folder = open_existing_run(out, "vision") if resume else None
     if folder is None:
         if data is None:
             raise ValueError("there are no images: name their folder with --data")
         RunFolder.check_new(out)
         default: dict[str, Any] = {"datasets": ("cifar10",), "n_threads": threads}
-        with _by_options():
-            plan = _settled(VisionPlan(**(default | given)), devices)
-        plan = _located(voice, plan, data, plan.datasets, download, check)
-        with _writing(out):
+        with _name_options():
+            plan = _fix_precision(VisionPlan(**(default | given)), devices)
+        plan = _locate_images(voice, plan, data, plan.datasets, download, check)
+        with _name_out_option(out):
             return RunFolder.create(out, plan)
     if given.get("precision") == "auto":  # as the run has it, whatever this machine is fast at
         del given["precision"]
-    with _by_options():
+    with _name_options():
         plan = replace(folder.plan, **given)
     new = tuple(name for name in plan.datasets if name not in folder.plan.datasets)
     if data is not None or new:
         where, sets = (Path(plan.folder), new) if data is None else (data, plan.datasets)
-        plan = _located(voice, plan, where, sets, download, check)
+        plan = _locate_images(voice, plan, where, sets, download, check)
     grow(voice, folder, plan)
     return folder
 
 
 @contextmanager
-def _by_options() -> Iterator[None]:
+def _name_options() -> Iterator[None]:
     """Let errors name the options of the command, not the fields of a plan."""
     from refinecal.experiments.vision.plan import OPTIONS
 
@@ -158,7 +160,7 @@ def _by_options() -> Iterator[None]:
 
 
 @contextmanager
-def _writing(out: Path) -> Iterator[None]:
+def _name_out_option(out: Path) -> Iterator[None]:
     """Name the option if there can be no folder where it says."""
     try:
         yield
@@ -166,20 +168,20 @@ def _writing(out: Path) -> Iterator[None]:
         if error.strerror is None:  # it speaks for itself
             raise
         raise OSError(
-            f"--out is {shown(out)}, where no folder can be made ({error.strerror}): name one in a place "
+            f"--out is {show_path(out)}, where no folder can be made ({error.strerror}): name one in a place "
             "that can be written to"
         ) from error
 
 
-def _settled(plan: VisionPlan, devices: tuple[str, ...]) -> VisionPlan:
+def _fix_precision(plan: VisionPlan, devices: tuple[str, ...]) -> VisionPlan:
     """Return the plan with a precision that stays the same wherever the run goes on."""
     from refinecal.experiments.vision._devices import choose_precision
 
     return replace(plan, precision=choose_precision(plan.precision, *devices))
 
 
-def _located(
-    voice: Voice,
+def _locate_images(
+    voice: Console,
     plan: VisionPlan,
     data: Path,
     datasets: tuple[str, ...],
@@ -191,13 +193,13 @@ def _located(
 
     content = dict(plan.content)
     for name in datasets:
-        images = _images(voice, data, name, download, check)
+        images = _read_images(voice, data, name, download, check)
         content[name] = fingerprint(images)
         _check_limit(plan, images)
     return replace(plan, folder=str(data.resolve()), content=content)
 
 
-def _images(voice: Voice, data: Path, name: str, download: bool, check: bool) -> ImageSet:
+def _read_images(voice: Console, data: Path, name: str, download: bool, check: bool) -> ImageSet:
     from refinecal.experiments.vision import images
 
     try:
@@ -238,19 +240,19 @@ def _check_classes(plan: VisionPlan, images: ImageSet, which: str) -> None:
 # ---- while it runs -----------------------------------------------------------------------------------------
 
 
-class EpochWatch(Watch):
+class EpochProgress(RunProgress):
     """Shows how many epochs are done: a training has hundreds, and may take hours."""
 
-    def __init__(self, voice: Voice, folder: RunFolder) -> None:
+    def __init__(self, voice: Console, folder: RunFolder) -> None:
         super().__init__(voice)
         self._folder = folder
 
     def progress(self, state: State) -> tuple[float, float, str]:
         """Return epochs that are done, of how many, and what is under way in words."""
         from refinecal.experiments.rates import duration, seconds_left
-        from refinecal.experiments.vision.under_way import begun
+        from refinecal.experiments.vision.under_way import read_progress
 
-        epochs, under_way = self._folder.plan.epochs, begun(self._folder, state.left)
+        epochs, under_way = self._folder.plan.epochs, read_progress(self._folder, state.left)
         width = max(min(state.width, len(state.left)), 1)
         left = seconds_left(state.left, state.rates, under_way, width)
         done = state.finished + state.failed

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refinecal.cli._theory import Bar
-from refinecal.cli._voice import Voice, count
+from refinecal.cli._voice import Console, count
 
 if TYPE_CHECKING:
     from refinecal.experiments.vision.analysis import Analysis
@@ -19,35 +19,35 @@ FAILED_SHOWN = 3  # trainings that are named without -v
 
 
 def report_vision(
-    voice: Voice, runs: Sequence[Path], folder: Path, figures: str | None = None
+    voice: Console, runs: Sequence[Path], folder: Path, figures: str | None = None
 ) -> None:
     """Write the report of one or several runs of the vision experiment, and show what it says."""
-    from refinecal.cli.experiment_report import say_where
+    from refinecal.cli.experiment_report import show_files
     from refinecal.experiments.vision.analysis import Analysis
-    from refinecal.experiments.vision.merging import merged
+    from refinecal.experiments.vision.merging import merge_results
     from refinecal.experiments.vision.report import write_report
     from refinecal.experiments.vision.results import read_results
 
-    with voice.listening(), Bar(voice, "reading") as bar:
+    with voice.show_warnings(), Bar(voice, "reading") as bar:
         found = [read_results(run, bar) for run in runs]
-    analysis = Analysis(merged(found) if len(found) > 1 else found[0])
+    analysis = Analysis(merge_results(found) if len(found) > 1 else found[0])
     page = write_report(analysis, folder, figures)
     show(voice, analysis)
-    say_where(voice, page, folder, figures)
+    show_files(voice, page, folder, figures)
     voice.result({**to_dict(analysis), "report": page, "tables": sorted(folder.glob("*.csv"))})
 
 
-def show(voice: Voice, analysis: Analysis) -> None:
+def show(voice: Console, analysis: Analysis) -> None:
     """Show the main table, refinement against log loss, and what that means."""
     from refinecal.experiments.vision.analysis import METRIC_WORDS, PAPER, group_word
-    from refinecal.experiments.vision.words import flat, lead
+    from refinecal.experiments.vision.words import describe_flat, lead
 
     results = analysis.results
     sets = len({dataset for dataset, _ in analysis.groups})
     trained = count(len(results.trainings), "training")
     voice.say(f"{trained} on {count(sets, 'data set')}", "bold")
-    _unfinished(voice, results)
-    for line in flat(analysis):
+    _show_missing(voice, results)
+    for line in describe_flat(analysis):
         voice.note(f"{line[0].lower()}{line[1:]}")
     scores = ["log loss", "Brier score", "accuracy", "ECE", "smooth ECE"]
     for group in analysis.groups:
@@ -79,14 +79,14 @@ def show(voice: Voice, analysis: Analysis) -> None:
 
 def _scores(analysis: Analysis, group: Group) -> list[list[str]]:
     from refinecal.experiments.vision.analysis import METRIC_WORDS, PAPER, TABLE, Procedure
-    from refinecal.experiments.vision.words import measured
+    from refinecal.experiments.vision.words import format_mean
 
     best = {score: analysis.best(group, score) for score in TABLE}
     return [
         [
             METRIC_WORDS[metric],
             *(
-                measured(analysis.mean(group, Procedure(metric), score), score)
+                format_mean(analysis.mean(group, Procedure(metric), score), score)
                 + ("*" if metric in best[score] else " ")
                 for score in TABLE
             ),
@@ -98,14 +98,14 @@ def _scores(analysis: Analysis, group: Group) -> list[list[str]]:
 
 def _headlines(analysis: Analysis) -> list[list[str]]:
     from refinecal.experiments.vision.analysis import group_word
-    from refinecal.experiments.vision.words import chance, gap, signed
+    from refinecal.experiments.vision.words import chance, format_gap, signed
 
     return [
         [
             group_word(group),
             str(found.runs),
-            gap(found),
-            signed(analysis.compared_to(group), 2),
+            format_gap(found),
+            signed(analysis.relative_headline(group), 2),
             f"{found.lower} · {found.equal} · {found.higher}",
             chance(found.p) or "–",
             found.verdict,
@@ -114,7 +114,7 @@ def _headlines(analysis: Analysis) -> list[list[str]]:
     ]
 
 
-def _unfinished(voice: Voice, results: Results) -> None:
+def _show_missing(voice: Console, results: Results) -> None:
     """Say what is not there, and what is there twice."""
     for each in results.repeated:
         voice.note(str(each))
@@ -145,7 +145,7 @@ def to_dict(analysis: Analysis) -> dict[str, Any]:
                 "dataset": group[0],
                 "model": group[1],
                 **found._asdict(),
-                "percent": analysis.compared_to(group),
+                "percent": analysis.relative_headline(group),
                 "verdict": found.verdict,
             }
             for group, found in analysis.headlines.items()

@@ -33,15 +33,15 @@ EXPECTED = (
 )  # trouble with what the user gave
 
 
-class Voice:
+class Console:
     """Says things to people, or to a program, or as little as possible."""
 
     def __init__(self, as_json: bool = False, quiet: bool = False, verbose: bool = False) -> None:
-        from rich.console import Console
+        from rich.console import Console as RichConsole
 
         self.as_json, self.quiet, self.verbose = as_json, quiet, verbose
-        self.out = Console(highlight=False, soft_wrap=True)
-        self.err = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.out = RichConsole(highlight=False, soft_wrap=True)
+        self.err = RichConsole(stderr=True, highlight=False, soft_wrap=True)
 
     def say(self, text: str = "", style: str | None = None) -> None:
         """Write a line for people."""
@@ -72,11 +72,13 @@ class Voice:
         """
         if self.as_json or self.quiet:
             return
-        columns = [one_line(name) for name in columns]
-        rows = [[one_line(cell) for cell in row] for row in rows]
-        gone = _tables.left_out(columns, rows, left, spare, self.room)
+        columns = [to_one_line(name) for name in columns]
+        rows = [[to_one_line(cell) for cell in row] for row in rows]
+        gone = _tables.find_hidden_columns(columns, rows, left, spare, self.room)
         kept = [place for place in range(len(columns)) if place not in gone]
-        self.out.print(_tables.made(*_tables.cut(columns, rows, left, kept), self.room))
+        self.out.print(
+            _tables.build_table(*_tables.select_columns(columns, rows, left, kept), self.room)
+        )
         if gone:
             names = ", ".join(columns[place] for place in gone)
             self.tell(f"Left out for want of room: {names}")
@@ -93,7 +95,7 @@ class Voice:
             sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, allow_nan=False) + "\n")
 
     @contextmanager
-    def listening(self, said: str | None = None) -> Iterator[None]:
+    def show_warnings(self, said: str | None = None) -> Iterator[None]:
         """Turn warnings of the package into notes, but for what the command says itself."""
 
         def show(message: Warning | str, *about: Any, **more: Any) -> None:
@@ -135,7 +137,7 @@ def command(example: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
                     raise
                 if options.get("verbose"):
                     traceback.print_exc()
-                typer.echo(f"error: {worded(error)}", err=True)
+                typer.echo(f"error: {describe_error(error)}", err=True)
                 raise typer.Exit(FAILED) from None
             finally:
                 _interrupts.end()
@@ -146,7 +148,7 @@ def command(example: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
     return decorate
 
 
-def worded(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return what an error says, in words of the command line; that of a file names it."""
     said = on_the_command_line(str(error))
     if isinstance(error, MemoryError) and not said:
@@ -169,12 +171,12 @@ def count(number: float, one: str, many: str | None = None) -> str:
     return f"{number:,.0f} {noun}".replace(",", GAP)
 
 
-def one_line(text: str) -> str:
+def to_one_line(text: str) -> str:
     """Return a text for a cell of a table."""
     return clean(" ".join(text.splitlines()))
 
 
-def shown(path: Path) -> str:
+def show_path(path: Path) -> str:
     """Return a path as its user would write it: relative if it is below the current folder."""
     try:
         return clean(str(path.resolve().relative_to(Path.cwd())))

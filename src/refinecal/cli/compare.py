@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from refinecal._core.format import shown_beta
-from refinecal.cli._given import clip_note, clipped, impossible
+from refinecal.cli._given import clip_note, clip_probabilities, zero_probability_note
 from refinecal.cli._options import (
     Clip,
     Delimiter,
@@ -22,7 +22,7 @@ from refinecal.cli._options import (
     Weight,
 )
 from refinecal.cli._outputs import check_report
-from refinecal.cli._voice import Voice, command, count, shown
+from refinecal.cli._voice import Console, command, count, show_path
 
 if TYPE_CHECKING:
     from refinecal.evaluation import Comparison
@@ -51,17 +51,18 @@ def compare(
     from refinecal.evaluation import compare_models
     from refinecal.tabular.predictions import read_same_rows
 
-    voice = Voice(as_json, quiet, verbose)
+    voice = Console(as_json, quiet, verbose)
     if len(predictions) < 2:
         raise typer.BadParameter("name two tables at least", param_hint="PREDICTIONS")
     check_report(report, predictions)
-    with voice.listening("log loss is infinite"):
+    with voice.show_warnings("log loss is infinite"):
         read = read_same_rows(
             predictions, target, logits=logits, weight=weight, delimiter=delimiter
         )
-        models = {name: clipped(each, clip) for name, each in read.items()}
+        models = {name: clip_probabilities(each, clip) for name, each in read.items()}
         zero = (
-            impossible(each, path) for each, path in zip(models.values(), predictions, strict=True)
+            zero_probability_note(each, path)
+            for each, path in zip(models.values(), predictions, strict=True)
         )
         about = [each for each in (*zero, clip_note(clip)) if each]
         for each in about:
@@ -82,11 +83,11 @@ def compare(
             write(comparison_page(result, models, about), report)
     show(voice, result)
     if report is not None:
-        voice.say(f"\nReport: {shown(report)}")
+        voice.say(f"\nReport: {show_path(report)}")
     voice.result({**result.to_dict(), "clip": clip})
 
 
-def show(voice: Voice, found: Comparison) -> None:
+def show(voice: Console, found: Comparison) -> None:
     """Show one row for each model, the best first, and how sure the differences are."""
     first = found.evaluations[found.ranking[0]]
     classes = count(first.k, "class", "classes")

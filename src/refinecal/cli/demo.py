@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from refinecal.cli._options import Json, Quiet, Seed, Verbose, file, number
-from refinecal.cli._voice import Voice, command, shown
+from refinecal.cli._voice import Console, command, show_path
 
 if TYPE_CHECKING:
     from refinecal.experiments.gaussian import Experiment
@@ -30,17 +30,17 @@ def demo(
     verbose: Verbose = False,
 ) -> None:
     """Fit boosted trees to a real table, and choose a regularisation on the paper's Gaussian model."""
-    from refinecal.cli.fit import Progress, show, show_data
+    from refinecal.cli.fit import ProgressBars, show, show_data
     from refinecal.experiments.gaussian import run
     from refinecal.report.of_fit import writer
     from refinecal.tabular.data import Options
-    from refinecal.tabular.job import Order, do, metrics
+    from refinecal.tabular.job import FitRequest, metrics, run_fit
 
-    voice = Voice(as_json, quiet, verbose)
+    voice = Console(as_json, quiet, verbose)
     table = write_digits(out)
     voice.say("1. Handwritten digits, 8 x 8 pixels, from scikit-learn: which of ten is it?", "bold")
-    voice.say(f"   refinecal fit {shown(table)} --target digit --model {MODEL} --folds 5\n")
-    order = Order(
+    voice.say(f"   refinecal fit {show_path(table)} --target digit --model {MODEL} --folds 5\n")
+    order = FitRequest(
         table,
         "digit",
         out / RUN,
@@ -48,9 +48,9 @@ def demo(
         overwrite=True,
         restart=True,
     )
-    with voice.listening(), Progress(voice, MODEL) as progress:
+    with voice.show_warnings(), ProgressBars(voice, MODEL) as progress:
         show_it = partial(show_data, voice, table)
-        finished = do(order, progress, show_it, writer(order))
+        finished = run_fit(order, progress, show_it, writer(order))
     show(voice, finished)
 
     voice.say(
@@ -61,7 +61,7 @@ def demo(
     page = out / GAUSSIAN
     show_gaussian(voice, found)
     write_gaussian(found, page, seed)
-    voice.say(f"\nReports: {shown(finished.report)}\n         {shown(page)}")
+    voice.say(f"\nReports: {show_path(finished.report)}\n         {show_path(page)}")
     voice.say("\nYour turn:\n    refinecal fit YOUR.csv --target COLUMN", "bold")
     voice.result(
         {
@@ -108,34 +108,34 @@ def rows_of(found: Experiment) -> list[tuple[str, float]]:
     return list(zip(names, found.losses.mean(axis=0).tolist(), strict=True))
 
 
-def predicted(found: Experiment) -> list[float]:
+def theory_losses(found: Experiment) -> list[float]:
     """Return what theory says the three losses are."""
     by_loss, by_refinement = found.best.by_risk, found.best.by_refinement
     return [float(x) for x in (by_loss.risk, by_loss.refinement, by_refinement.refinement)]
 
 
-def show_gaussian(voice: Voice, found: Experiment) -> None:
+def show_gaussian(voice: Console, found: Experiment) -> None:
     """Show the three losses, and what is gained."""
     title = f"test log loss (mean of {len(found.losses)} draws)"
-    rows = zip(rows_of(found), predicted(found), strict=True)
+    rows = zip(rows_of(found), theory_losses(found), strict=True)
     voice.table(
         [title, "theory", "measured"],
         [[name, f"{theory:.4f}", f"{loss:.4f}"] for (name, loss), theory in rows],
     )
-    voice.tell(sentence(found), "bold")
+    voice.tell(describe_gain(found), "bold")
 
 
-def sentence(found: Experiment) -> str:
+def describe_gain(found: Experiment) -> str:
     """Say what is gained, and whether that is what theory predicts."""
     error = found.standard_error
     sure = "" if math.isnan(error) else f" ± {error:.1%}"
     return (
         f"Choosing by refinement, then calibrating: {found.gain:.1%}{sure} less log loss; theory predicts "
-        f"{found.predicted_gain:.1%}{agreement(found)}"
+        f"{found.predicted_gain:.1%}{describe_agreement(found)}"
     )
 
 
-def agreement(found: Experiment) -> str:
+def describe_agreement(found: Experiment) -> str:
     """Say how far measurement and theory are apart, in standard errors, and whether chance explains it."""
     if math.isnan(found.deviation):
         return ". One draw cannot tell whether that agrees."
@@ -164,7 +164,10 @@ def write_gaussian(found: Experiment, path: Path, seed: int) -> None:
     table = Table(
         "Mean test log loss",
         ["chosen", "theory", "measured"],
-        [(name, x, loss) for (name, loss), x in zip(rows_of(found), predicted(found), strict=True)],
+        [
+            (name, x, loss)
+            for (name, loss), x in zip(rows_of(found), theory_losses(found), strict=True)
+        ],
     )
     text = (
         "Two Gaussian classes in 500 dimensions, 500 training rows, eigenvalues of the covariance drawn from "
@@ -179,7 +182,7 @@ def write_gaussian(found: Experiment, path: Path, seed: int) -> None:
     gain = Card("less log loss", spaced(f"{found.gain:.1%}"), spaced(of))
     page = Page(
         "How much to regularise: the paper's Gaussian model",
-        spaced(sentence(found)),
+        spaced(describe_gain(found)),
         cards=[gain, *(Card(name, tile(loss)) for name, loss in rows_of(found))],
         sections=[Section("Three minimisers", text, (figure, table))],
         facts={

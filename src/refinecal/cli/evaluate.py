@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refinecal._core.format import number, shown_beta, spaced
-from refinecal.cli._given import clip_note, clipped, impossible, read_as
+from refinecal.cli._given import clip_note, clip_probabilities, column_note, zero_probability_note
 from refinecal.cli._options import (
     TABLE,
     Clip,
@@ -24,7 +24,7 @@ from refinecal.cli._options import (
     column,
 )
 from refinecal.cli._outputs import check_report
-from refinecal.cli._voice import Voice, command, count, shown
+from refinecal.cli._voice import Console, command, count, show_path
 from refinecal.report.words import IN_SAMPLE, cautions, verdict
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ def evaluate(
     from refinecal.evaluation import evaluate as compute
     from refinecal.tabular.predictions import read_predictions
 
-    voice = Voice(as_json, quiet, verbose)
+    voice = Console(as_json, quiet, verbose)
     check_report(report, [predictions])
-    with voice.listening("log loss is infinite"):
+    with voice.show_warnings("log loss is infinite"):
         read = read_predictions(
             predictions,
             target,
@@ -78,9 +78,11 @@ def evaluate(
             by=by,
             delimiter=delimiter,
         )
-        found = clipped(read, clip)
-        about = [each for each in (impossible(found, predictions), clip_note(clip)) if each]
-        for each in (read_as(read), *about):
+        found = clip_probabilities(read, clip)
+        about = [
+            each for each in (zero_probability_note(found, predictions), clip_note(clip)) if each
+        ]
+        for each in (column_note(read), *about):
             if each:
                 voice.note(each)
         given: Any = found.arguments
@@ -99,14 +101,14 @@ def evaluate(
             write(page(result, found, predictions, by, about), report)
     show(voice, result, predictions, by)
     if report is not None:
-        voice.say(f"\nReport: {shown(report)}")
+        voice.say(f"\nReport: {show_path(report)}")
     voice.result({**result.to_dict(), "clip": clip})
 
 
-def show(voice: Voice, found: Evaluation, path: Path, by: str | None) -> None:
+def show(voice: Console, found: Evaluation, path: Path, by: str | None) -> None:
     """Show the terms, the metrics, and the classes or groups."""
     voice.say(
-        f"{shown(path)}: {count(found.n, 'row')}, {count(found.k, 'class', 'classes')}", "bold"
+        f"{show_path(path)}: {count(found.n, 'row')}, {count(found.k, 'class', 'classes')}", "bold"
     )
     voice.table(
         ["", "log loss", "Brier score"],

@@ -11,7 +11,7 @@ import typer
 
 from refinecal.cli._options import MODEL, Json, Quiet, Verbose, file, flag, number
 from refinecal.cli._theory import Bar
-from refinecal.cli._voice import Voice, command, count, shown
+from refinecal.cli._voice import Console, command, count, show_path
 
 if TYPE_CHECKING:
     from refinecal.experiments.tabular.analysis import Analysis
@@ -80,10 +80,10 @@ def report(
     from refinecal.experiments.store import RunFolder
     from refinecal.experiments.tabular.analysis import Analysis
     from refinecal.experiments.tabular.report import write_report
-    from refinecal.experiments.tabular.results import check_together, merged, read_results
+    from refinecal.experiments.tabular.results import check_together, merge_results, read_results
     from refinecal.report.figures import PICTURES
 
-    voice = Voice(as_json, quiet, verbose)
+    voice = Console(as_json, quiet, verbose)
     if figures not in (None, *PICTURES):
         raise typer.BadParameter(
             f"{figures!r} is not one of png, svg and pdf", param_hint="--figures"
@@ -91,28 +91,30 @@ def report(
     if _kind(runs) == "vision":
         from refinecal.cli._vision_report import report_vision
 
-        _refuse({"--min-rows": min_rows, "--no-auto": no_auto, "--processes": processes > 1})
+        _refuse_tabular_options(
+            {"--min-rows": min_rows, "--no-auto": no_auto, "--processes": processes > 1}
+        )
         report_vision(voice, runs, report_folder(out, runs, "vision"), figures)
         return
     check_together([RunFolder(run).plan for run in runs])
     folder = report_folder(out, runs, "tabular")
-    with voice.listening(), Bar(voice, "judging") as bar:
+    with voice.show_warnings(), Bar(voice, "judging") as bar:
         found = [read_results(run, not no_auto, processes, bar) for run in runs]
-    results = merged(found) if len(found) > 1 else found[0]
+    results = merge_results(found) if len(found) > 1 else found[0]
     if min_rows:
         results = results.at_least(min_rows)
     analysis = Analysis(results)
     page = write_report(analysis, folder, figures)
     show(voice, analysis)
-    say_where(voice, page, folder, figures)
+    show_files(voice, page, folder, figures)
     voice.result({**to_dict(analysis), "report": page, "tables": sorted(folder.glob("*.csv"))})
 
 
-def say_where(voice: Voice, page: Path, folder: Path, figures: str | None) -> None:
+def show_files(voice: Console, page: Path, folder: Path, figures: str | None) -> None:
     """Say which files there are now."""
-    voice.say(f"\nReport:  {shown(page)}\nTables:  {shown(folder)}/*.csv")
+    voice.say(f"\nReport:  {show_path(page)}\nTables:  {show_path(folder)}/*.csv")
     if figures is not None:
-        voice.say(f"Figures: {shown(folder)}/figures/*.{figures}")
+        voice.say(f"Figures: {show_path(folder)}/figures/*.{figures}")
 
 
 def report_folder(out: Path | None, runs: list[Path], kind: str) -> Path:
@@ -125,18 +127,18 @@ def report_folder(out: Path | None, runs: list[Path], kind: str) -> Path:
         )
     folder = runs[0] / REPORT if out is None else out
     if folder.is_file():
-        raise ValueError(f"--out {shown(folder)} is a file: name a folder")
+        raise ValueError(f"--out {show_path(folder)} is a file: name a folder")
     for run in runs:
         if folder.resolve() in (run.resolve(), *((run / name).resolve() for name in OF_A_RUN)):
             raise ValueError(
-                f"--out {shown(folder)} is a folder of the run: name another, or leave --out away for "
-                f"{shown(run / REPORT)}"
+                f"--out {show_path(folder)} is a folder of the run: name another, or leave --out away for "
+                f"{show_path(run / REPORT)}"
             )
     _check_writable(folder)
     if not (_is_empty(folder) or is_report(folder)):
         raise ValueError(
-            f"{shown(folder)} holds files, but no report of {OF[kind]}, so nothing is written there: name "
-            "a new folder with -o"
+            f"{show_path(folder)} holds files, but no report of {OF[kind]}, so nothing is written there: "
+            "name a new folder with -o"
         )
     return folder
 
@@ -154,12 +156,12 @@ def _check_writable(folder: Path) -> None:
     there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
         why = (
-            f"{shown(there)} may not be written to"
+            f"{show_path(there)} may not be written to"
             if there.is_dir()
-            else f"{shown(there)} is a file"
+            else f"{show_path(there)} is a file"
         )
         raise ValueError(
-            f"the report cannot go to {shown(folder)}: {why}. Name another folder with -o"
+            f"the report cannot go to {show_path(folder)}: {why}. Name another folder with -o"
         )
 
 
@@ -176,13 +178,13 @@ def _kind(runs: list[Path]) -> str:
     for run in runs[1:]:
         if (kind := RunFolder(run).kind) != first:
             raise ValueError(
-                f"{shown(runs[0])} is a run of the {first} experiment and {shown(run)} of the {kind} one: "
-                "report each of them by itself"
+                f"{show_path(runs[0])} is a run of the {first} experiment and {show_path(run)} of the {kind} "
+                "one: report each of them by itself"
             )
     return first
 
 
-def _refuse(given: dict[str, Any]) -> None:
+def _refuse_tabular_options(given: dict[str, Any]) -> None:
     """Refuse options that mean nothing for images."""
     for option, value in given.items():
         if value:
@@ -194,16 +196,16 @@ def _refuse(given: dict[str, Any]) -> None:
 # ---- what is shown -----------------------------------------------------------------------------------------
 
 
-def show(voice: Voice, analysis: Analysis) -> None:
+def show(voice: Console, analysis: Analysis) -> None:
     """Show refinement against log loss for each method, and what that means."""
     from refinecal.experiments.tabular.judging import TUNED
-    from refinecal.experiments.tabular.words import APART, cut_short, lead
+    from refinecal.experiments.tabular.words import APART, describe_cut_short, lead
 
     results = analysis.results
     voice.say(
         f"{count(results.done, 'training')} on {count(len(analysis.sets), 'data set')}", "bold"
     )
-    _unfinished(voice, results)
+    _show_missing(voice, results)
     if analysis.headlines:
         header = ["method", "mode", "sets", "mean", "95 %", "median", "win/tie/loss", "all told"]
         voice.table(header, _rows(analysis), left=(0, 1, 7), spare=SPARE)
@@ -214,13 +216,13 @@ def show(voice: Voice, analysis: Analysis) -> None:
         if any(each.mode == TUNED for each in analysis.headlines):
             voice.tell(APART)
     voice.tell(lead(analysis), "bold")
-    if too_short := cut_short(analysis.ends):
+    if too_short := describe_cut_short(analysis.ends):
         voice.note(f"{too_short[0].lower()}{too_short[1:]}")
 
 
 def _rows(analysis: Analysis) -> list[list[str]]:
     from refinecal.experiments.tabular.analysis import method_word
-    from refinecal.experiments.tabular.words import counted, signed, span
+    from refinecal.experiments.tabular.words import count_wins, signed, span
 
     return [
         [
@@ -230,14 +232,14 @@ def _rows(analysis: Analysis) -> list[list[str]]:
             signed(each.summary.mean).removesuffix(" %"),
             span(each.summary),
             signed(each.summary.median).removesuffix(" %"),
-            counted(each.summary),
+            count_wins(each.summary),
             each.summary.verdict,
         ]
         for each in analysis.headlines
     ]
 
 
-def _unfinished(voice: Voice, results: Results) -> None:
+def _show_missing(voice: Console, results: Results) -> None:
     """Say what is not there."""
     if results.missing:
         voice.note(f"{count(results.missing, 'training')} of the plan not yet run")

@@ -13,10 +13,10 @@ import typer
 
 from refinecal.cli._options import Json, Quiet, Verbose
 from refinecal.cli._running import reason
-from refinecal.cli._voice import Voice, command, count, shown, worded
+from refinecal.cli._voice import Console, command, count, describe_error, show_path
 
 if TYPE_CHECKING:
-    from refinecal.experiments.rates import Begun
+    from refinecal.experiments.rates import TrainingProgress
     from refinecal.experiments.store import RunFolder
 
 MOST = 10  # reasons and warnings that are listed
@@ -41,7 +41,7 @@ def status(
     """Show how far a run is; it may be running."""
     from refinecal.experiments.store import RunFolder
 
-    voice = Voice(as_json, quiet, verbose)
+    voice = Console(as_json, quiet, verbose)
     found = summary(RunFolder(run))
     show_status(voice, found)
     voice.result(found)
@@ -51,14 +51,14 @@ def summary(folder: RunFolder) -> dict[str, Any]:
     """Return how far a run is, for programs."""
     from refinecal.experiments.rates import seconds_left
 
-    failed, (damaged, unreadable) = folder.failed(), _looked_at(folder)
+    failed, (damaged, unreadable) = folder.failed(), _find_damaged(folder)
     there = [key for key in folder.finished() if key not in damaged]
-    early = _ended_early(folder, there)
+    early = _find_diverged(folder, there)
     finished = [key for key in there if key not in early]
     missing = [*folder.missing(), *damaged]  # a resumed run trains these again
     rates, begun = folder.rates(), folder.sessions()
     width = begun[-1].get("width", 1) if begun else 1
-    group, under_way = GROUPS[folder.kind], _under_way(folder, missing)
+    group, under_way = GROUPS[folder.kind], _read_progress(folder, missing)
     methods = []
     for name in dict.fromkeys(map(group, folder.plan.units())):
         left = [key for key in missing if group(key) == name]
@@ -85,7 +85,7 @@ def summary(folder: RunFolder) -> dict[str, Any]:
         "damaged": len(damaged),
         "unreadable": unreadable,
         "width": width,
-        "seconds_left": _sum(methods),
+        "seconds_left": _total_time_left(methods),
         "methods": methods,
         "under_way": [
             {**key._asdict(), "epoch": each.epoch, "epochs": each.epochs}
@@ -96,13 +96,13 @@ def summary(folder: RunFolder) -> dict[str, Any]:
             for key, each in failed.items()
         ],
         "endings": [{**key._asdict(), "message": said} for key, said in early.items()],
-        "not_found": _not_found(folder, failed),
+        "not_found": _find_missing_sets(folder, failed),
         "left_out": folder.left_out(),
         "warnings": dict(folder.warnings().most_common()),
     }
 
 
-def _looked_at(folder: RunFolder) -> tuple[list[Any], list[str]]:
+def _find_damaged(folder: RunFolder) -> tuple[list[Any], list[str]]:
     """Return the trainings whose results are damaged, and what is said of results that cannot be read."""
     from refinecal.experiments._unit_files import is_whole
 
@@ -112,11 +112,11 @@ def _looked_at(folder: RunFolder) -> tuple[list[Any], list[str]]:
             if not is_whole(folder.unit_path(key)):
                 damaged.append(key)
         except OSError as error:
-            unreadable.append(worded(error))
+            unreadable.append(describe_error(error))
     return damaged, unreadable
 
 
-def _ended_early(folder: RunFolder, keys: list[Any]) -> dict[Any, str]:
+def _find_diverged(folder: RunFolder, keys: list[Any]) -> dict[Any, str]:
     """Return the trainings that came to no numbers, with why; only those on images can be told."""
     if folder.kind != "vision":
         return {}
@@ -125,11 +125,11 @@ def _ended_early(folder: RunFolder, keys: list[Any]) -> dict[Any, str]:
     found = dict.fromkeys(keys, "")
     for key in keys:
         with suppress(ValueError, OSError):  # damaged within, which the report tells
-            found[key] = VisionUnit.lost(folder.unit_path(key))
+            found[key] = VisionUnit.read_divergence(folder.unit_path(key))
     return {key: said for key, said in found.items() if said}
 
 
-def _not_found(folder: RunFolder, failed: dict[Any, Any]) -> dict[str, str]:
+def _find_missing_sets(folder: RunFolder, failed: dict[Any, Any]) -> dict[str, str]:
     """Return the data sets that are no longer where they were, with where they come from."""
     missed = [key for key, each in failed.items() if each.get("kind") == NOT_FOUND]
     if folder.kind == "vision":
@@ -137,22 +137,22 @@ def _not_found(folder: RunFolder, failed: dict[Any, Any]) -> dict[str, str]:
     return {key.set: folder.plan.source(key.set).get("kind") for key in missed}
 
 
-def _under_way(folder: RunFolder, missing: list[Any]) -> dict[Any, Begun]:
+def _read_progress(folder: RunFolder, missing: list[Any]) -> dict[Any, TrainingProgress]:
     """Return how far trainings are that can go on in the middle."""
     if folder.kind != "vision":
         return {}
-    from refinecal.experiments.vision.under_way import begun
+    from refinecal.experiments.vision.under_way import read_progress
 
-    return begun(folder, missing)
+    return read_progress(folder, missing)
 
 
-def _sum(methods: list[dict[str, Any]]) -> float | None:
+def _total_time_left(methods: list[dict[str, Any]]) -> float | None:
     """Return the time left of all methods; ``None`` if nothing is known about one of them."""
     waiting = [each["seconds_left"] for each in methods if each["missing"]]
     return None if None in waiting else float(sum(waiting))
 
 
-def show_status(voice: Voice, found: dict[str, Any]) -> None:
+def show_status(voice: Console, found: dict[str, Any]) -> None:
     """Show a summary to people."""
     from refinecal.experiments.rates import duration
 
@@ -190,19 +190,19 @@ def show_status(voice: Voice, found: dict[str, Any]) -> None:
     if voice.verbose:
         for text, n in list(found["warnings"].items())[:MOST]:
             voice.tell(f"Warned in {count(n, 'training')}: {reason(text)}")
-    for line in _next(found):
+    for line in _next_step(found):
         voice.say(line)
 
 
-def show_failures(voice: Voice, found: dict[str, Any]) -> None:
+def show_failures(voice: Console, found: dict[str, Any]) -> None:
     """Show why trainings failed: equal reasons once, the most frequent first."""
     if found["failures"]:
         about = [(each, f"{each['kind']}: {each['message']}") for each in found["failures"]]
         _show_alike(voice, found["kind"], "failed", about)
-        voice.tell(f"Tracebacks: {shown(Path(found['run']) / 'failures')}")
+        voice.tell(f"Tracebacks: {show_path(Path(found['run']) / 'failures')}")
 
 
-def _show_endings(voice: Voice, found: dict[str, Any]) -> None:
+def _show_endings(voice: Console, found: dict[str, Any]) -> None:
     """Show which trainings came to no numbers, and what helps."""
     if found["endings"]:
         about = [(each, each["message"]) for each in found["endings"]]
@@ -212,7 +212,7 @@ def _show_endings(voice: Voice, found: dict[str, Any]) -> None:
 
 
 def _show_alike(
-    voice: Voice, kind: str, what: str, reasons: list[tuple[dict[str, Any], str]]
+    voice: Console, kind: str, what: str, reasons: list[tuple[dict[str, Any], str]]
 ) -> None:
     """Show equal reasons once, the most frequent first."""
     alike = defaultdict(list)
@@ -227,7 +227,7 @@ def _show_alike(
         voice.tell(f"… and for {count(len(ordered) - MOST, 'other reason')}")
 
 
-def _show_left_out(voice: Voice, reasons: dict[str, str]) -> None:
+def _show_left_out(voice: Console, reasons: dict[str, str]) -> None:
     most = len(reasons) if voice.verbose else MOST_LEFT_OUT
     for name, why in list(reasons.items())[:most]:
         voice.tell(f"Left out: {name}: {reason(why)}")
@@ -239,7 +239,7 @@ def _headline(found: dict[str, Any]) -> str:
     from refinecal.experiments.rates import duration
 
     planned = count(found["planned"], "training")
-    said = f"{shown(Path(found['run']))}: {found['finished']} of {planned} finished"
+    said = f"{show_path(Path(found['run']))}: {found['finished']} of {planned} finished"
     if found["failed"]:
         said += f", {found['failed']} failed"
     if found["ended_early"]:
@@ -257,9 +257,9 @@ def _headline(found: dict[str, Any]) -> str:
     return said + (", running now" if found["running"] else "")
 
 
-def _next(found: dict[str, Any]) -> list[str]:
+def _next_step(found: dict[str, Any]) -> list[str]:
     """Return what can be done with the run now."""
-    run = shlex.quote(shown(Path(found["run"])))
+    run = shlex.quote(show_path(Path(found["run"])))
     again = f"refinecal experiment {found['kind']} --out {run} --resume"
     lines = []
     if found["missing"] and not found["running"]:

@@ -18,19 +18,19 @@ from refinecal.cli._options import (
     Verbose,
     flag,
     number,
-    of_run,
+    run_option,
 )
 from refinecal.cli._planning import (
     check_begin,
-    found_sets,
-    names,
-    opened,
+    find_data_sets,
+    open_existing_run,
+    open_run,
     remove_damaged,
+    split_names,
     target_of,
-    to_resume,
 )
-from refinecal.cli._running import SOME_FAILED, Watch, announce, check_retry, resumable
-from refinecal.cli._voice import Voice, command, count, shown
+from refinecal.cli._running import SOME_FAILED, RunProgress, announce, check_retry, suggest_resume
+from refinecal.cli._voice import Console, command, count, show_path
 from refinecal.cli.experiment_status import show_status, summary
 
 if TYPE_CHECKING:
@@ -119,13 +119,13 @@ def tabular(
     ] = None,
     processes: Annotated[
         int | None,
-        of_run("--processes", "Trainings at the same time.", min=1, show_default="all cores"),
+        run_option("--processes", "Trainings at the same time.", min=1, show_default="all cores"),
     ] = None,
     threads: Annotated[
-        int | None, of_run("--threads", "Threads of each training.", min=1, show_default="1")
+        int | None, run_option("--threads", "Threads of each training.", min=1, show_default="1")
     ] = None,
     dask: Annotated[
-        str | None, of_run("--dask", "Train on the cluster of this scheduler.", "ADDRESS")
+        str | None, run_option("--dask", "Train on the cluster of this scheduler.", "ADDRESS")
     ] = None,
     resume: Annotated[
         bool,
@@ -149,9 +149,9 @@ def tabular(
     from refinecal.experiments.tabular.unit import UnitResult
     from refinecal.experiments.tabular.work import Work
 
-    voice = Voice(as_json, quiet, verbose)
+    voice = Console(as_json, quiet, verbose)
     given = {
-        "methods": names("--methods", methods),
+        "methods": split_names("--methods", methods),
         "splits": splits,
         "configs": configs,
         "max_steps": max_steps,
@@ -162,19 +162,19 @@ def tabular(
     }
     given = {name: value for name, value in given.items() if value is not None}
     _check_usage(data, talent, openml, dask, processes, resume, retry_failed)
-    with voice.listening():
-        only, is_named = names("--sets", sets), bool(data or talent or openml)
-        before = to_resume(out, "tabular") if resume else None
+    with voice.show_warnings():
+        only, is_named = split_names("--sets", sets), bool(data or talent or openml)
+        before = open_existing_run(out, "tabular") if resume else None
         if before is None:
             check_begin(out, is_named, dask)
-        found = found_sets(data, talent, openml, target or target_of(before), only)
-        folder = opened(voice, out, found, given, before, only)
+        found = find_data_sets(data, talent, openml, target or target_of(before), only)
+        folder = open_run(voice, out, found, given, before, only)
         remove_damaged(voice, folder, UnitResult.is_whole)
         keys = [*folder.missing(), *(folder.failed() if retry_failed else ())]
         _announce(voice, folder, len(keys))
         with (
-            resumable("tabular", out, "what is finished is", "--dask", dask),
-            Watch(voice) as watch,
+            suggest_resume("tabular", out, "what is finished is", "--dask", dask),
+            RunProgress(voice) as watch,
         ):
             n_threads = folder.plan.n_threads
             run(
@@ -218,7 +218,7 @@ def _check_usage(
 # ---- while it runs -----------------------------------------------------------------------------------------
 
 
-def _announce(voice: Voice, folder: RunFolder, todo: int) -> None:
+def _announce(voice: Console, folder: RunFolder, todo: int) -> None:
     from refinecal.experiments.tabular.differences import FEW_SETS
 
     plan = folder.plan
@@ -234,5 +234,5 @@ def _announce(voice: Voice, folder: RunFolder, todo: int) -> None:
             f"differences over data sets cannot be tested with fewer than {FEW_SETS}, only within each"
         )
     if todo and not voice.err.is_terminal:
-        run = shlex.quote(shown(folder.path))
+        run = shlex.quote(show_path(folder.path))
         voice.note(f"see how far it is with: refinecal experiment status {run}")

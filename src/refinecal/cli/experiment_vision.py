@@ -19,19 +19,19 @@ from refinecal.cli._options import (
     file,
     flag,
     number,
-    of_run,
+    run_option,
 )
 from refinecal.cli._planning import remove_damaged
-from refinecal.cli._running import SOME_FAILED, Watch, announce, check_retry, resumable
+from refinecal.cli._running import SOME_FAILED, RunProgress, announce, check_retry, suggest_resume
 from refinecal.cli._vision import (
-    EpochWatch,
-    chosen,
-    chosen_augmentation,
-    chosen_devices,
-    one_of,
-    opened,
+    EpochProgress,
+    open_run,
+    parse_augmentation,
+    parse_devices,
+    parse_name,
+    parse_names,
 )
-from refinecal.cli._voice import Voice, command, count
+from refinecal.cli._voice import Console, command, count
 from refinecal.cli.experiment_status import show_status, summary
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def vision(
     ] = None,
     device: Annotated[
         str | None,
-        of_run(
+        run_option(
             "--device",
             "Of several, such as cuda:0,cuda:1, each does one training at a time.",
             "A,B,…",
@@ -147,7 +147,7 @@ def vision(
     ] = None,
     threads: Annotated[
         int | None,
-        of_run(
+        run_option(
             "--threads",
             "Of each training.",
             min=1,
@@ -172,47 +172,47 @@ def vision(
     """
     from refinecal.experiments.vision.plan import DATASETS, MODELS
     from refinecal.experiments.vision.recipe import PRECISIONS, SCHEDULES
-    from refinecal.experiments.vision.together import Ranks, are_several
+    from refinecal.experiments.vision.together import Ranks, is_distributed
     from refinecal.experiments.vision.unit import VisionUnit
 
-    voice = Voice(as_json, quiet, verbose)
+    voice = Console(as_json, quiet, verbose)
     check_retry(retry_failed, resume)
     given = {
-        "datasets": chosen("--dataset", dataset, DATASETS),
-        "models": chosen("--model", model, MODELS),
+        "datasets": parse_names("--dataset", dataset, DATASETS),
+        "models": parse_names("--model", model, MODELS),
         "epochs": epochs,
         "seeds": seeds,
-        "schedule": one_of("--schedule", schedule, SCHEDULES),
+        "schedule": parse_name("--schedule", schedule, SCHEDULES),
         "lr": lr,
         "weight_decay": weight_decay,
         "batch": batch,
-        "precision": one_of("--precision", precision, PRECISIONS, guess=False),
+        "precision": parse_name("--precision", precision, PRECISIONS, guess=False),
         "limit_train": limit,
         "n_threads": threads,
-        **chosen_augmentation(augment),
+        **parse_augmentation(augment),
     }
     given = {name: value for name, value in given.items() if value is not None}
-    devices = chosen_devices(device)
-    ranks = Ranks(devices[0].split(":")[0]) if are_several() else None
+    devices = parse_devices(device)
+    ranks = Ranks(devices[0].split(":")[0]) if is_distributed() else None
     if ranks is not None and not ranks.is_first:
-        voice = Voice(quiet=True)
+        voice = Console(quiet=True)
 
     def begin() -> RunFolder:
         threads = _threads(len(devices)) if ranks is None else _threads(1, ranks.size)
-        folder = opened(voice, out, data, given, resume, threads, devices, download, not no_check)
+        folder = open_run(voice, out, data, given, resume, threads, devices, download, not no_check)
         remove_damaged(voice, folder, VisionUnit.is_whole)
         return folder
 
-    with voice.listening():
-        folder = begin() if ranks is None else ranks.opened(out, begin)
+    with voice.show_warnings():
+        folder = begin() if ranks is None else ranks.open_run(out, begin)
         keys = [*folder.missing(), *(folder.failed() if retry_failed else ())]
         where = ", ".join(devices) if ranks is None else f"{ranks.size} processes together"
         _announce(voice, folder, len(keys), where)
         kept = "all epochs that are finished are"
         with (
-            resumable("vision", out, kept, "--device", device),
-            _tidied(folder),
-            EpochWatch(voice, folder) as watch,
+            suggest_resume("vision", out, kept, "--device", device),
+            _remove_checkpoints(folder),
+            EpochProgress(voice, folder) as watch,
         ):
             if ranks is None:
                 _run(folder, keys, devices, watch)
@@ -239,7 +239,9 @@ def _threads(devices: int, ranks: int = 1) -> int:
 # ---- while it runs -----------------------------------------------------------------------------------------
 
 
-def _run(folder: RunFolder, keys: Sequence[Any], devices: tuple[str, ...], watch: Watch) -> None:
+def _run(
+    folder: RunFolder, keys: Sequence[Any], devices: tuple[str, ...], watch: RunProgress
+) -> None:
     """Train in one process for each device."""
     from refinecal.experiments.running import run
     from refinecal.experiments.vision.work import Work
@@ -255,7 +257,7 @@ def _run(folder: RunFolder, keys: Sequence[Any], devices: tuple[str, ...], watch
     )
 
 
-def _announce(voice: Voice, folder: RunFolder, todo: int, where: str) -> None:
+def _announce(voice: Console, folder: RunFolder, todo: int, where: str) -> None:
     plan = folder.plan
     parts = [
         count(len(plan.datasets), "data set"),
@@ -267,7 +269,7 @@ def _announce(voice: Voice, folder: RunFolder, todo: int, where: str) -> None:
 
 
 @contextmanager
-def _tidied(folder: RunFolder) -> Iterator[None]:
+def _remove_checkpoints(folder: RunFolder) -> Iterator[None]:
     """Leave no checkpoint of a training that is finished, however the run ends."""
     from refinecal.experiments.vision.under_way import tidy
 

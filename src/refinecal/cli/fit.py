@@ -19,18 +19,18 @@ from refinecal.cli._options import (
     Target,
     Verbose,
     Weight,
+    choice,
     column,
     file,
     flag,
-    named,
     number,
 )
 from refinecal.cli._outputs import check_folder
-from refinecal.cli._voice import Voice, command, count, shown
+from refinecal.cli._voice import Console, command, count, show_path
 
 if TYPE_CHECKING:
     from refinecal.tabular.data import Data
-    from refinecal.tabular.job import Finished, Order
+    from refinecal.tabular.job import FinishedRun, FitRequest
 
 MODELS = ("xgboost", "lightgbm", "catboost", "hist-gb", "logistic", "mlp")
 BINARY = (
@@ -125,7 +125,7 @@ def fit(
     ] = True,
     model: Annotated[
         str,
-        named(
+        choice(
             "--model",
             "-m",
             names=MODELS,
@@ -142,7 +142,7 @@ def fit(
     ] = 1,
     calibrator: Annotated[
         str,
-        named(
+        choice(
             "--calibrator",
             names=CALIBRATORS,
             more=(*WRAPPED, *ALIASES),
@@ -196,9 +196,9 @@ def fit(
     """Train long, stop where refinement is best, calibrate, and write a run folder with a report."""
     from refinecal.report.of_fit import writer
     from refinecal.tabular.data import Options
-    from refinecal.tabular.job import Interrupted, Order, do, resuming
+    from refinecal.tabular.job import FitRequest, Interrupted, resume_options, run_fit
 
-    voice = Voice(as_json, quiet, verbose)
+    voice = Console(as_json, quiet, verbose)
     if resume and restart:
         raise typer.BadParameter("contradicts --resume: pass one of them", param_hint="--restart")
     options = Options(
@@ -214,7 +214,7 @@ def fit(
         seed=seed,
         n_threads=threads,
     )
-    order = Order(
+    order = FitRequest(
         table,
         target,
         Path(f"{table.name.split('.')[0]}-run") if out is None else out,
@@ -240,12 +240,14 @@ def fit(
             total = count(tune * len(data.pairs) + final, "training run")
             voice.say(f"resuming: {done} of {total} are done")
 
-    with voice.listening(), Progress(voice, model) as progress:
+    with voice.show_warnings(), ProgressBars(voice, model) as progress:
         try:
-            finished = do(order, progress, begin, writer(order))
+            finished = run_fit(order, progress, begin, writer(order))
         except Interrupted as error:
             kept = count(error.finished, "finished training run")
-            raise KeyboardInterrupt(f"{kept} kept: continue with {resuming(order.out)}") from None
+            raise KeyboardInterrupt(
+                f"{kept} kept: continue with {resume_options(order.out)}"
+            ) from None
     show(voice, finished)
     if as_json:
         from refinecal.tabular.job import metrics
@@ -264,17 +266,17 @@ def _folds(given: str) -> int | str | None:
     return None if int(given) == 1 else int(given)
 
 
-def _check_resume(voice: Voice, order: Order) -> int:
+def _check_resume(voice: Console, order: FitRequest) -> int:
     """Return how many training runs are done of the run to resume; say if there are none."""
-    from refinecal.tabular.run import hidden
-    from refinecal.tabular.units import Workshop
+    from refinecal.tabular.run import hidden_path
+    from refinecal.tabular.units import UnfinishedRun
 
-    done = Workshop(hidden(order.out, "unfinished")).n_finished if order.resume else 0
+    done = UnfinishedRun(hidden_path(order.out, "unfinished")).n_finished if order.resume else 0
     if not order.resume or done:
         return done
     if order.out.exists() and not order.overwrite:
         raise ValueError(
-            f"--resume: {shown(order.out)} is finished: there is nothing to resume; pass --overwrite to "
+            f"--resume: {show_path(order.out)} is finished: there is nothing to resume; pass --overwrite to "
             "replace it"
         )
     voice.note("--resume: there is no unfinished run, so this one starts from the beginning")
@@ -284,13 +286,13 @@ def _check_resume(voice: Voice, order: Order) -> int:
 # ---- what is shown -----------------------------------------------------------------------------------------
 
 
-def show_data(voice: Voice, path: Path, data: Data) -> None:
+def show_data(voice: Console, path: Path, data: Data) -> None:
     """Say what was found in the table."""
     schema = data.schema
     kinds = [column.kind for column in schema.features]
     numbers = count(kinds.count("number"), "number")
     categories = count(kinds.count("category"), "category", "categories")
-    voice.say(f"{shown(path)}: {count(schema.n_rows, 'row')}, {numbers}, {categories}", "bold")
+    voice.say(f"{show_path(path)}: {count(schema.n_rows, 'row')}, {numbers}, {categories}", "bold")
     rows = [list(row.values()) for row in schema.table_of_kinds()]
     hidden = 0 if voice.verbose or len(rows) <= FEW_COLUMNS + 1 else len(rows) - FEW_COLUMNS
     voice.table(
@@ -308,9 +310,15 @@ def _cell(cell: Any) -> str:
     return grouped(cell) if isinstance(cell, int) else str(cell)
 
 
-def show(voice: Voice, finished: Finished) -> None:
+def show(voice: Console, finished: FinishedRun) -> None:
     """Say what came of it, and what to do next."""
-    from refinecal.tabular.judgement import calibrated_by, delivered, how_sure, lead, what_to_do
+    from refinecal.tabular.judgement import (
+        describe_calibration,
+        describe_certainty,
+        describe_delivered,
+        lead,
+        recommend,
+    )
 
     judged, found = finished.judged, finished.fit
     if judged is None:
@@ -332,17 +340,17 @@ def show(voice: Voice, finished: Finished) -> None:
         title = f"test log loss ({count(judged.ours.n, 'row')})"
         voice.table([title, found.model.step_name, "log loss", "gain", "± s.e."], rows)
         voice.tell(lead(judged), "bold")
-        voice.tell(how_sure(judged))
-        for advice in what_to_do(found, judged):
+        voice.tell(describe_certainty(judged))
+        for advice in recommend(found, judged):
             voice.tell(f"- {advice}")
-    voice.tell(delivered(found, judged))
-    voice.tell(calibrated_by(found))
+    voice.tell(describe_delivered(found, judged))
+    voice.tell(describe_calibration(found))
     if len(found.candidates) > 1:
         from refinecal.report.of_fit import configuration
 
         voice.tell(f"Chosen: {configuration(found)}")
-    voice.say(f"\nReport:  {shown(finished.report)}")
-    voice.say(f"Predict: refinecal predict {shown(finished.path)} NEW.csv -o predictions.csv")
+    voice.say(f"\nReport:  {show_path(finished.report)}")
+    voice.say(f"Predict: refinecal predict {show_path(finished.path)} NEW.csv -o predictions.csv")
 
 
 def _steps(steps: list[int]) -> str:
@@ -351,10 +359,10 @@ def _steps(steps: list[int]) -> str:
     return str(low) if low == high else f"{low}–{high}"
 
 
-class Progress:
+class ProgressBars:
     """Bars on stderr that follow the training runs under way; a watcher of the fit."""
 
-    def __init__(self, voice: Voice, model: str) -> None:
+    def __init__(self, voice: Console, model: str) -> None:
         from rich import progress as bars
 
         self.model = model
@@ -369,7 +377,7 @@ class Progress:
         )
         self._bars: dict[int, Any] = {}  # by run
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressBars:
         return self
 
     def __exit__(self, *about: object) -> None:

@@ -20,7 +20,7 @@ from refinecal.cli._options import (
     number,
 )
 from refinecal.cli._outputs import check_output
-from refinecal.cli._voice import Voice, command, count, shown
+from refinecal.cli._voice import Console, command, count, show_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,26 +66,28 @@ def predict(
     from refinecal.tabular.files import create_table, open_table
     from refinecal.tabular.run import Run
 
-    voice = Voice(as_json, quiet, verbose)
-    with voice.listening():
+    voice = Console(as_json, quiet, verbose)
+    with voice.show_warnings():
         loaded = Run.load(run)
         source = open_table(table, delimiter)
         check_output(out, [table, run], "--out")
         extra = loaded.schema.check_names(source.names)
-        copied = _kept(loaded, source.names, keep or [])
+        copied = _columns_to_copy(loaded, source.names, keep or [])
         unused = [name for name in extra if name not in copied]
         if unused:
-            voice.note(_unused(unused, shown(table)))
+            voice.note(_note_unused_columns(unused, show_path(table)))
         needed = list(dict.fromkeys([*(c.name for c in loaded.schema.features), *copied]))
         new = NewRows(loaded.schema)
         with create_table(out) as writer:
             for part in source.chunks(needed, chunk):
-                writer.write(predicted(loaded, part, copied, new))
-        unseen, unlike = new.unseen, new.unlike()
-        notes = {name: _unseen(name, values) for name, values in unseen.items()} | unlike
+                writer.write(predict_table(loaded, part, copied, new))
+        unseen, unlike = new.unseen, new.describe_drift()
+        notes = {
+            name: _note_unseen_values(name, values) for name, values in unseen.items()
+        } | unlike
         for note in shorten({name: notes[name] for name in [*unlike, *notes]}):
             voice.note(note)
-    voice.say(f"{count(new.n_rows, 'row')}: {shown(out)}")
+    voice.say(f"{count(new.n_rows, 'row')}: {show_path(out)}")
     voice.result(
         {
             "rows": new.n_rows,
@@ -98,7 +100,7 @@ def predict(
     )
 
 
-def predicted(run: Run, part: pa.Table, copied: list[str], new: NewRows) -> pa.Table:
+def predict_table(run: Run, part: pa.Table, copied: list[str], new: NewRows) -> pa.Table:
     """Return the copied columns, the likeliest class, and the probability of each."""
     import numpy as np
     import pyarrow as pa
@@ -111,7 +113,7 @@ def predicted(run: Run, part: pa.Table, copied: list[str], new: NewRows) -> pa.T
     return pa.table(columns)
 
 
-def _kept(run: Run, names: list[str], keep: list[str]) -> list[str]:
+def _columns_to_copy(run: Run, names: list[str], keep: list[str]) -> list[str]:
     """Return the columns to copy: those asked for, and the target if it is there."""
     from refinecal.tabular._names import check_column
 
@@ -130,7 +132,7 @@ def _kept(run: Run, names: list[str], keep: list[str]) -> list[str]:
     return copied
 
 
-def _unused(names: list[str], where: str) -> str:
+def _note_unused_columns(names: list[str], where: str) -> str:
     """Say which columns the run does not know."""
     if len(names) == 1:
         return f"column {names[0]!r} of {where} is not used: unknown to the run"
@@ -141,7 +143,7 @@ def _unused(names: list[str], where: str) -> str:
     return f"columns {listed} of {where} are not used: unknown to the run"
 
 
-def _unseen(name: str, values: Counter[str]) -> str:
+def _note_unseen_values(name: str, values: Counter[str]) -> str:
     """Say which values of a column were never seen in training."""
     from refinecal.tabular._drift import examples
 

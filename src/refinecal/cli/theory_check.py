@@ -24,7 +24,7 @@ from refinecal.cli._theory import (
     solving,
     write_table,
 )
-from refinecal.cli._voice import FAILED, Voice, command, shown
+from refinecal.cli._voice import FAILED, Console, command, show_path
 
 if TYPE_CHECKING:
     from refinecal.theory._deviations import Largest
@@ -75,10 +75,10 @@ def check(
     """
     from refinecal.theory.empirical import check as run
 
-    voice = Voice(as_json, quiet, verbose)
+    voice = Console(as_json, quiet, verbose)
     beside = check_figure(out, table)
     eigenvalues, strengths = law(spectrum), numbers("--lams", lams)
-    with voice.listening(), solving(), Bar(voice, "draws") as bar:
+    with voice.show_warnings(), solving(), Bar(voice, "draws") as bar:
         found = run(
             strengths,
             ratio=ratio,
@@ -98,7 +98,7 @@ def check(
 
         save(canvas := new_figure(9.0, 5.2), out, lambda: draw_check(canvas, found))
         write_table(found.columns(), beside)
-        voice.say(f"\nFigure: {shown(out)}\nTable:  {shown(beside)}")
+        voice.say(f"\nFigure: {show_path(out)}\nTable:  {show_path(beside)}")
     else:
         voice.say("\n-o check.png draws it, with its numbers in check.csv.")
     voice.result({**found.to_dict(), "figure": out, "table": beside})
@@ -109,7 +109,7 @@ def check(
 # ---- what is shown -----------------------------------------------------------------------------------------
 
 
-def show(voice: Voice, found: Check) -> None:
+def show(voice: Console, found: Check) -> None:
     """Show theory and measurement at each strength, then the largest deviations and what they mean."""
     voice.tell(found.setting, "bold")
     header, rows = ["lam"], [[f"{lam:.3g}"] for lam in found.lam]

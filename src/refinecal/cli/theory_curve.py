@@ -23,7 +23,7 @@ from refinecal.cli._theory import (
     solving,
     write_table,
 )
-from refinecal.cli._voice import Voice, command, shown
+from refinecal.cli._voice import Console, command, show_path
 
 if TYPE_CHECKING:
     from refinecal.theory.curves import Minimisers
@@ -81,7 +81,7 @@ def curve(
     """Find the strengths at which risk, calibration and refinement are smallest; with -o, draw the curves."""
     from refinecal.theory.curves import minimise, path
 
-    voice = Voice(as_json, quiet, verbose)
+    voice = Console(as_json, quiet, verbose)
     beside = check_figure(out, table)
     if signal is not None and bayes_error is not None:
         raise typer.BadParameter("give --bayes-error or --signal, not both", param_hint="--signal")
@@ -99,7 +99,7 @@ def curve(
 
         save(canvas := new_figure(7.0, 5.0), out, lambda: draw_path(canvas, found, best))
         write_table(found.to_dict(), beside)
-        voice.say(f"\nFigure: {shown(out)}\nTable:  {shown(beside)}")
+        voice.say(f"\nFigure: {show_path(out)}\nTable:  {show_path(beside)}")
     else:
         voice.say("\n-o curve.png draws the curves, with their numbers in curve.csv.")
         given = {"--lam-min": lam_min, "--lam-max": lam_max, "--points": points}
@@ -134,7 +134,7 @@ def _strengths(best: Minimisers, low: float | None, high: float | None, points: 
     return np.geomspace(low, high, points)
 
 
-def show_curve(voice: Voice, best: Minimisers) -> None:
+def show_curve(voice: Console, best: Minimisers) -> None:
     """Show the three minimisers with the losses there, and say what is gained."""
     from refinecal.plots._style import loss_name
     from refinecal.theory.curves import setting

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from refinecal.cli._options import Json, NoSeed, Quiet, Verbose, file, flag, named, number
+from refinecal.cli._options import Json, NoSeed, Quiet, Verbose, choice, file, flag, number
 from refinecal.cli._outputs import PAGES, check_output
-from refinecal.cli._voice import Voice, command, shown
+from refinecal.cli._voice import Console, command, show_path
 from refinecal.theory.explorer import LOSSES, RANGES, write_explorer
 
 
@@ -31,7 +31,7 @@ def explore(
     ] = 1.0,
     shape_b: Annotated[float, begins("shape_b", "Its second shape, at first.")] = 1.0,
     shift: Annotated[float, begins("shift", "Smallest variance, at first.")] = 1e-3,
-    loss: Annotated[str, named("--loss", names=LOSSES, help="The loss shown at first.")] = "log",
+    loss: Annotated[str, choice("--loss", names=LOSSES, help="The loss shown at first.")] = "log",
     show: Annotated[bool, flag("--open", help="Open the page in a browser.")] = False,
     seed: NoSeed = 0,
     as_json: Json = False,
@@ -39,7 +39,7 @@ def explore(
     verbose: Verbose = False,
 ) -> None:
     """Write a page with sliders: how risk, calibration and refinement depend on the problem."""
-    voice = Voice(as_json, quiet, verbose)
+    voice = Console(as_json, quiet, verbose)
     if out.suffix.lower() not in PAGES:
         raise typer.BadParameter(
             f"{out} does not end in .html: it is an HTML page", param_hint="--out"
@@ -54,7 +54,7 @@ def explore(
         "loss": loss,
     }
     write_explorer(out, **start)
-    voice.say(f"Explorer: {shown(out)}", "bold")
+    voice.say(f"Explorer: {show_path(out)}", "bold")
     voice.tell(
         "Open it in a browser and move the sliders: the page solves the equations itself, without a "
         "network. Its address keeps the setting, to be shared."

@@ -23,7 +23,7 @@ from refinecal.cli._options import (
     column,
     number,
 )
-from refinecal.cli._voice import Voice, command, count, shown
+from refinecal.cli._voice import Console, command, count, show_path
 from refinecal.theory._gain_words import CHOSEN, digits, interval, percent, span
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ def gain(
     from refinecal.theory._rows import FEWEST_ROWS
     from refinecal.theory.gain import predict_gain
 
-    voice = Voice(as_json, quiet, verbose)
-    with voice.listening():
+    voice = Console(as_json, quiet, verbose)
+    with voice.show_warnings():
         read = open_table(table, delimiter).read()
         schema = Schema.infer(
             read, target, drop=drop or (), categorical=categorical or (), numeric=numeric or ()
@@ -101,8 +101,8 @@ def gain(
         read = _labelled(voice, read, schema)
         if read.num_rows < FEWEST_ROWS:
             raise ValueError(
-                f"{shown(table)} has {count(read.num_rows, 'row')} with a label: at least {FEWEST_ROWS} are "
-                "needed, or nothing can be told from noise"
+                f"{show_path(table)} has {count(read.num_rows, 'row')} with a label: at least {FEWEST_ROWS} "
+                "are needed, or nothing can be told from noise"
             )
         made = _features(voice, read, schema, seed)
         n_train = rows or read.num_rows
@@ -117,7 +117,7 @@ def gain(
 
 
 def show_columns(
-    voice: Voice, schema: Schema, made: Made, found: GainPrediction, n_rows: int
+    voice: Console, schema: Schema, made: Made, found: GainPrediction, n_rows: int
 ) -> None:
     """Say what is predicted from: how many rows, and what became of the columns."""
     rows, features = count(found.n_rows, "training row"), count(found.n_features, "feature")
@@ -162,7 +162,7 @@ def columns_in_words(schema: Schema, made: Made) -> str:
     return f"{count(made.n_features, 'feature')} from {columns}: {said}."
 
 
-def show(voice: Voice, found: GainPrediction) -> None:
+def show(voice: Console, found: GainPrediction) -> None:
     """Show the two choices, the answer in words, and what it rests on."""
     by_loss = (found.loss_by_risk, found.loss_by_risk_calibrated)
     level = f"{100 * found.level:g} %"
@@ -190,7 +190,7 @@ def show(voice: Voice, found: GainPrediction) -> None:
     show_trust(voice, found)
 
 
-def show_trust(voice: Voice, found: GainPrediction) -> None:
+def show_trust(voice: Console, found: GainPrediction) -> None:
     """Say what speaks against the prediction; with -v, also what does not."""
     voice.tell(f"Trust: {found.trust}", "bold")
     if voice.verbose:
@@ -237,7 +237,7 @@ def _check_two(schema: Schema, positive: str | None) -> None:
         )
 
 
-def _labelled(voice: Voice, table: pa.Table, schema: Schema) -> pa.Table:
+def _labelled(voice: Console, table: pa.Table, schema: Schema) -> pa.Table:
     """Return the rows that have a label."""
     has_label = schema.has_label(table)
     missing = int((~has_label).sum())
@@ -260,7 +260,7 @@ class Made:
         return int(self.arrays[0].shape[1])
 
 
-def _features(voice: Voice, table: pa.Table, schema: Schema, seed: int) -> Made:
+def _features(voice: Console, table: pa.Table, schema: Schema, seed: int) -> Made:
     """Return rows as numbers: missing ones filled and marked, categories one-hot."""
     import numpy as np
 

@@ -24,7 +24,7 @@ from refinecal.cli._theory import (
     solving,
     write_table,
 )
-from refinecal.cli._voice import Voice, command, count, shown
+from refinecal.cli._voice import Console, command, count, show_path
 
 if TYPE_CHECKING:
     from refinecal.theory.heatmaps import HeatMap
@@ -73,11 +73,11 @@ def heatmap(
     from refinecal.theory.heatmaps import heatmap as compute
     from refinecal.theory.heatmaps import paper_spectra
 
-    voice = Voice(as_json, quiet, verbose)
+    voice = Console(as_json, quiet, verbose)
     beside = check_figure(out, table)
     laws = [law(text) for text in spectrum] if spectrum else paper_spectra()
     axes = (numbers("--ratios", ratios), rates("--bayes-errors", bayes_errors))
-    with voice.listening(), solving(), Bar(voice, "cells") as bar:
+    with voice.show_warnings(), solving(), Bar(voice, "cells") as bar:
         maps = compute(laws, *axes, method=method, loss=loss, processes=processes, progress=bar)
     show_maps(voice, maps)
 
@@ -87,7 +87,7 @@ def heatmap(
     canvas = new_figure(2.6 + 2.5 * len(laws), 8.4)
     save(canvas, out, lambda: draw_heatmaps(canvas, maps))
     write_table(maps.columns, beside)
-    voice.say(f"\nFigure: {shown(out)}\nTable:  {shown(beside)}")
+    voice.say(f"\nFigure: {show_path(out)}\nTable:  {show_path(beside)}")
     voice.result(
         {"method": method, "loss": loss, "maps": summary(maps), "figure": out, "table": beside}
     )
@@ -116,7 +116,7 @@ def summary(maps: HeatMap) -> list[dict[str, Any]]:
     return found
 
 
-def show_maps(voice: Voice, maps: HeatMap) -> None:
+def show_maps(voice: Console, maps: HeatMap) -> None:
     """Show one row for each spectrum."""
     rows = [
         [

@@ -150,7 +150,7 @@ def paired_difference(
     n, total = int(np.count_nonzero(weights)), float(weights.sum())
     low, high = float(gaps.min()), float(gaps.max())
     if math.isinf(low) or math.isinf(high):
-        return Difference(_infinite(low, high), math.nan, math.nan, math.nan, n)
+        return Difference(_infinite_mean(low, high), math.nan, math.nan, math.nan, n)
     mean = float(weights @ gaps) / total
     error = math.nan
     parts = (weights * (gaps - mean))[weights > 0]
@@ -168,7 +168,7 @@ def _sums(values: NDArray[np.float64], groups: NDArray[Any]) -> NDArray[np.float
     return np.bincount(places, values).astype(np.float64)
 
 
-def _infinite(low: float, high: float) -> float:
+def _infinite_mean(low: float, high: float) -> float:
     """Return the mean of differences some of which are infinite."""
     if math.isinf(low) and math.isinf(high) and low != high:
         return math.nan

@@ -121,12 +121,12 @@ def evaluate_sample(
         underconfidence=under,
         smooth_ece=smooth_ece_of(Event(sums.scores, sums.happened, sums.weights)),
         per_class=_per_class(sample, sums, titles, areas, errors),
-        n_effective=_effective(sums.weights) if sums.weights.size else n,
+        n_effective=_effective_size(sums.weights) if sums.weights.size else n,
     )
     return found, fitted
 
 
-def _effective(weights: NDArray[np.float64]) -> float:
+def _effective_size(weights: NDArray[np.float64]) -> float:
     share = weights / weights.sum()
     return float(1 / (share @ share))
 
@@ -209,7 +209,7 @@ def _distinct(values: NDArray[Any]) -> tuple[list[str], NDArray[np.int64]]:
     else:
         unique, codes = np.unique(values, return_inverse=True)
         found = [None if is_missing(v) else v for v in unique.tolist()]
-    texts = [_written(value) for value in found]
+    texts = [_to_text(value) for value in found]
     order = sorted(range(len(found)), key=lambda i: _sort_key(found[i]))
     names: dict[str, int] = {}  # values that are written alike are one group
     target = np.empty(len(found), np.int64)
@@ -218,7 +218,7 @@ def _distinct(values: NDArray[Any]) -> tuple[list[str], NDArray[np.int64]]:
     return list(names), target[codes.reshape(-1)]
 
 
-def _written(value: Any) -> str:
+def _to_text(value: Any) -> str:
     if value is None:
         return MISSING
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-__all__ = ["ARRAY", "Foreign", "Noted", "Reader"]
+__all__ = ["ARRAY", "PickleReader", "PickledCall", "UnsupportedPickle"]
 
 VALUES = {
     *("BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "SHORT_BINBYTES", "BINBYTES", "BINBYTES8"),
@@ -25,12 +25,12 @@ ARRAY = re.compile(
 )  # by which NumPy makes an array
 
 
-class Foreign(Exception):
+class UnsupportedPickle(Exception):
     """Something in a pickle that is neither text nor number."""
 
 
 @dataclass(slots=True, eq=False)
-class Noted:
+class PickledCall:
     """What a pickle would call, with which arguments, and what it would then set."""
 
     name: str
@@ -38,7 +38,7 @@ class Noted:
     state: Any = None
 
 
-class Reader:
+class PickleReader:
     """The stack and the memory of a pickle, in which nothing but data is ever made."""
 
     def __init__(self) -> None:
@@ -61,52 +61,52 @@ class Reader:
             elif name in CONSTANTS:
                 self.stack.append(CONSTANTS[name])
             elif name not in ("PROTO", "FRAME", "STOP"):
-                self._rare(name, arg)
+                self._read_container(name, arg)
         return self.stack.pop()
 
-    def _rare(self, name: str, arg: Any) -> None:
+    def _read_container(self, name: str, arg: Any) -> None:
         stack = self.stack
         if name == "EMPTY_LIST":
             stack.append([])
         elif name == "MARK":
             self.marks.append(len(stack))
         elif name == "TUPLE":
-            stack.append(tuple(self._since(self.marks.pop())))
+            stack.append(tuple(self._pop_from(self.marks.pop())))
         elif name in TUPLES:
-            stack.append(tuple(self._since(len(stack) - TUPLES[name])))
+            stack.append(tuple(self._pop_from(len(stack) - TUPLES[name])))
         elif name in ("APPEND", "APPENDS"):
-            values = self._since(self.marks.pop() if name == "APPENDS" else len(stack) - 1)
+            values = self._pop_from(self.marks.pop() if name == "APPENDS" else len(stack) - 1)
             if not isinstance(stack[-1], list):
-                raise Foreign("objects of other types")
+                raise UnsupportedPickle("objects of other types")
             stack[-1].extend(values)
         elif name == "EMPTY_DICT":
             stack.append({})
         elif name in ("SETITEM", "SETITEMS"):
-            values = self._since(self.marks.pop() if name == "SETITEMS" else len(stack) - 2)
+            values = self._pop_from(self.marks.pop() if name == "SETITEMS" else len(stack) - 2)
             if not isinstance(stack[-1], dict):
-                raise Foreign("objects of other types")
+                raise UnsupportedPickle("objects of other types")
             stack[-1].update(zip(values[::2], values[1::2], strict=True))
         else:
-            self._note(name, arg)
+            self._read_call(name, arg)
 
-    def _note(self, name: str, arg: Any) -> None:
+    def _read_call(self, name: str, arg: Any) -> None:
         stack = self.stack
         if name == "GLOBAL":
-            stack.append(Noted(arg))
+            stack.append(PickledCall(arg))
         elif name == "STACK_GLOBAL":
-            stack.append(Noted(" ".join(self._since(len(stack) - 2))))
+            stack.append(PickledCall(" ".join(self._pop_from(len(stack) - 2))))
         elif name == "REDUCE":
-            called, args = self._since(len(stack) - 2)
-            stack.append(Noted(called.name if isinstance(called, Noted) else "?", args))
+            called, args = self._pop_from(len(stack) - 2)
+            stack.append(PickledCall(called.name if isinstance(called, PickledCall) else "?", args))
         elif name == "BUILD":
             state = stack.pop()
-            if not isinstance(stack[-1], Noted):
-                raise Foreign("objects of other types")
+            if not isinstance(stack[-1], PickledCall):
+                raise UnsupportedPickle("objects of other types")
             stack[-1].state = state
         else:
-            raise Foreign(f"objects of other types ({name})")
+            raise UnsupportedPickle(f"objects of other types ({name})")
 
-    def _since(self, start: int) -> list[Any]:
+    def _pop_from(self, start: int) -> list[Any]:
         """Remove what lies on the stack from ``start`` on, and return it."""
         if start < 0:
             raise ValueError("its pickle takes from an empty stack")

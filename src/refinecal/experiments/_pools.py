@@ -28,7 +28,7 @@ AHEAD = (
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
+class WorkerDeath:
     """The end of a unit whose worker died: nothing else is known."""
 
     failure: Failure
@@ -43,7 +43,7 @@ class Pool(Protocol):
     def take(self, key: Hashable, path: Path) -> None:
         """Begin a unit."""
 
-    def ended(self, timeout: float) -> Iterator[tuple[Any, Outcome | Death]]:
+    def collect(self, timeout: float) -> Iterator[tuple[Any, Outcome | WorkerDeath]]:
         """Yield units that ended, if any did within the time."""
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class LocalPool:
             future = executor.submit(*work)
         self._busy[future] = key, executor
 
-    def ended(self, timeout: float) -> Iterator[tuple[Any, Outcome | Death]]:
+    def collect(self, timeout: float) -> Iterator[tuple[Any, Outcome | WorkerDeath]]:
         """Yield units that ended, if any did within the time."""
         done, _ = wait(self._busy, timeout, FIRST_COMPLETED)
         for future in done:
@@ -101,7 +101,7 @@ class LocalPool:
             else:
                 self._idle.insert(0, None)
                 executor.shutdown(wait=False, kill_workers=True)
-                yield key, Death(_of_a_process(error))
+                yield key, WorkerDeath(_describe_death(error))
 
     def close(self) -> None:
         """Kill all processes."""
@@ -130,7 +130,7 @@ class DaskPool:
     """
 
     def __init__(self, function: Function, address: str, n_threads: int) -> None:
-        self._client = connected(address)
+        self._client = connect(address)
         self._function, self._n_threads = function, n_threads
         self._killed: type[Exception] = import_module("distributed").KilledWorker
         self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -164,7 +164,7 @@ class DaskPool:
         try:
             return dict(self._client.nthreads())
         except OSError as error:
-            raise _lost(error) from error
+            raise _connection_error(error) from error
 
     @property
     def width(self) -> int:
@@ -184,7 +184,7 @@ class DaskPool:
         self._keys[name] = key, future
         future.add_done_callback(self._done.put)
 
-    def ended(self, timeout: float) -> Iterator[tuple[Any, Outcome | Death]]:
+    def collect(self, timeout: float) -> Iterator[tuple[Any, Outcome | WorkerDeath]]:
         """Yield units that ended, if any did within the time."""
         with suppress(queue.Empty):
             yield self._result(self._done.get(timeout=timeout))
@@ -198,23 +198,23 @@ class DaskPool:
         self._keys = {}
         self._client.close()
 
-    def _result(self, future: Any) -> tuple[Any, Outcome | Death]:
+    def _result(self, future: Any) -> tuple[Any, Outcome | WorkerDeath]:
         key, _ = self._keys.pop(future.key)
         try:
             return key, future.result()
         except self._killed as error:
             about = "its workers died, one after the other: perhaps for want of memory"
-            return key, Death({**failure_of(error), "kind": KILLED, "message": about})
+            return key, WorkerDeath({**failure_of(error), "kind": KILLED, "message": about})
         except Exception as error:
             if future.cancelled():
-                raise _lost(error) from error
+                raise _connection_error(error) from error
             raise ConnectionError(
                 f"the cluster could not compute {key} ({type(error).__name__}: {error}): its scheduler and "
                 "its workers need the same versions of Python, Dask and refinecal as this process"
             ) from error
 
 
-def connected(address: str) -> Any:
+def connect(address: str) -> Any:
     """Return a client of a scheduler, to be closed in the end; raise if there is none."""
     with needs_extra("dask", package="distributed"):
         distributed: Any = import_module("distributed")
@@ -232,7 +232,7 @@ def connected(address: str) -> Any:
     return client
 
 
-def _lost(error: BaseException) -> ConnectionError:
+def _connection_error(error: BaseException) -> ConnectionError:
     return ConnectionError(
         f"the connection to the Dask scheduler was lost ({error}): resume when it is back; what is finished "
         "is kept"
@@ -253,7 +253,7 @@ def _other_versions(found: dict[str, Any]) -> list[str]:
     )
 
 
-def _of_a_process(error: BaseException) -> Failure:
+def _describe_death(error: BaseException) -> Failure:
     """Return what is known about a process that died, by the exit code in loky's message."""
     how = next(
         (name for name in (each.name for each in signal.Signals) if f"{name}(" in str(error)), ""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from refinecal._core.files import atomic_write, plain
 
-__all__ = ["Arrays", "check_name", "is_whole", "stored", "write_unit"]
+__all__ = ["Arrays", "check_name", "is_whole", "open_unit", "write_unit"]
 
 FORMAT = 1  # of the file
 HEADER = "header.json"
@@ -35,7 +35,7 @@ def write_unit(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: 
 
 
 @contextmanager
-def stored(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
+def open_unit(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
     """Give the header and the arrays of a file; turn whatever is wrong with it into one clear error."""
     path = Path(path)
     try:

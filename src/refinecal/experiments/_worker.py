@@ -53,11 +53,14 @@ class Outcome:
 
 def attempt(function: Function, key: Any, path: Path | None, n_threads: int) -> Outcome:
     """Compute a unit into ``path``, or if it is ``None`` into the outcome; never raise an error."""
-    with _one_at_a_time, _heard() as heard:  # a worker of a cluster may have several threads
+    with (
+        _one_at_a_time,
+        _collect_warnings() as heard,
+    ):  # a worker of a cluster may have several threads
         begin = time.perf_counter()
         try:
-            with limited(n_threads):
-                content = _computed(function, key, path)
+            with limit_threads(n_threads):
+                content = _compute(function, key, path)
         except Exception as error:
             stop = isinstance(error, OSError) and error.errno in NO_ROOM
             return Outcome(time.perf_counter() - begin, failure_of(error), stop=stop)
@@ -65,7 +68,7 @@ def attempt(function: Function, key: Any, path: Path | None, n_threads: int) -> 
     return Outcome(seconds, content=content, warnings=tuple(heard[:MOST_WARNINGS]))
 
 
-def _computed(function: Function, key: Any, path: Path | None) -> bytes | None:
+def _compute(function: Function, key: Any, path: Path | None) -> bytes | None:
     if path is not None:
         function(key, path)
         return None
@@ -76,7 +79,7 @@ def _computed(function: Function, key: Any, path: Path | None) -> bytes | None:
 
 
 @contextmanager
-def _heard() -> Iterator[list[str]]:
+def _collect_warnings() -> Iterator[list[str]]:
     """Collect different warnings instead of printing them."""
     said: list[str] = []
 
@@ -94,7 +97,7 @@ def _heard() -> Iterator[list[str]]:
 
 
 @contextmanager
-def limited(n_threads: int) -> Iterator[None]:
+def limit_threads(n_threads: int) -> Iterator[None]:
     """Limit threads of the libraries that are loaded, for the time of a unit."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # of scikit-learn
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-__all__ = ["Begun", "Rates", "duration", "seconds_left"]
+__all__ = ["Rates", "TrainingProgress", "duration", "seconds_left"]
 
 
 class Timed(Protocol):
@@ -67,7 +67,7 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class TrainingProgress:
     """How far a training is that can go on in the middle."""
 
     epoch: int  # that is finished
@@ -76,13 +76,13 @@ class Begun:
 
 
 def seconds_left(
-    keys: Collection[Any], rates: Rates, begun: Mapping[Any, Begun], width: int
+    keys: Collection[Any], rates: Rates, begun: Mapping[Any, TrainingProgress], width: int
 ) -> float | None:
     """Return how long trainings will take, ``width`` at a time; ``None`` if nothing is known about any.
 
     >>> from refinecal.experiments.vision.plan import Key
     >>> keys = [Key("cifar10", "small", seed) for seed in range(3)]
-    >>> seconds_left(keys, Rates(), {keys[0]: Begun(epoch=75, epochs=100, per_epoch=2.0)}, width=1)
+    >>> seconds_left(keys, Rates(), {keys[0]: TrainingProgress(epoch=75, epochs=100, per_epoch=2.0)}, width=1)
     450.0
     """
     guess = Rates()

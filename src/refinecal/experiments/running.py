@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from refinecal._core.files import atomic_write
-from refinecal.experiments._pools import DaskPool, Death, LocalPool, Pool, connected
+from refinecal.experiments._pools import DaskPool, LocalPool, Pool, WorkerDeath, connect
 from refinecal.experiments._worker import NO_ROOM, Function, Outcome
 from refinecal.experiments.rates import Rates
 from refinecal.experiments.store import RunFolder, versions
@@ -94,7 +94,7 @@ def run(
     OSError
         If there is no room for results, or the cluster is lost: what is finished is kept.
     """
-    with folder.alone(), _without_words_of_loky():
+    with folder.lock(), _silence_loky():
         folder.tidy()
         todo = deque(key for key in dict.fromkeys(keys) if not folder.has(key))
         state = State(len(todo), left=set(todo), rates=folder.rates())
@@ -121,7 +121,7 @@ def run(
 
 def check_cluster(address: str) -> None:
     """Raise a ``ConnectionError`` if no Dask scheduler answers at the address."""
-    connected(address).close()
+    connect(address).close()
 
 
 def _pool(
@@ -140,7 +140,7 @@ def _no_room(folder: RunFolder, said: str) -> OSError:
 
 
 @contextmanager
-def _without_words_of_loky() -> Iterator[None]:
+def _silence_loky() -> Iterator[None]:
     """Be silent about processes that end by themselves and are replaced, since they grew by 300 MB."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
@@ -172,19 +172,19 @@ class _Run:
                 key = self.todo.popleft()
                 self.pool.take(key, self.folder.unit_path(key))
                 self.running += 1
-            for key, outcome in self.pool.ended(LOOK):
+            for key, outcome in self.pool.collect(LOOK):
                 self.running -= 1
                 self._end(key, outcome)
-                self._tell()
+                self._notify()
             self.state.width = self.pool.width
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if self.progress is not None:
             self.progress(self.state)
 
-    def _end(self, key: Any, outcome: Outcome | Death) -> None:
-        if isinstance(outcome, Death):
+    def _end(self, key: Any, outcome: Outcome | WorkerDeath) -> None:
+        if isinstance(outcome, WorkerDeath):
             self._end_of_worker(key, outcome)
         elif outcome.failure is None:
             self._finish(key, outcome)
@@ -193,7 +193,7 @@ class _Run:
         else:
             self._fail(key, outcome.failure, outcome.seconds)
 
-    def _end_of_worker(self, key: Any, death: Death) -> None:
+    def _end_of_worker(self, key: Any, death: WorkerDeath) -> None:
         self.deaths[key] += 1
         if self.folder.unit_path(key).exists():  # it died after the last step
             self._done(key)

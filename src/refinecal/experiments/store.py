@@ -114,7 +114,7 @@ class RunFolder:
         """
         if plan == self.plan:
             return
-        with self.alone():
+        with self.lock():
             _, self.plan = self._read_plan()  # another process may have made it larger meanwhile
             said = "\n  ".join(self.plan.losses(plan))
             if said:
@@ -148,12 +148,12 @@ class RunFolder:
 
     def finished(self) -> list[Key]:
         """Return the trainings that have a result, in the order of the plan."""
-        there = self._there(UNITS, ENDING)
+        there = self._list_files(UNITS, ENDING)
         return [key for key in self.plan.units() if key.name in there]
 
     def failed(self) -> dict[Key, Failure]:
         """Return the trainings that failed, with why; not those that have a result by now."""
-        names, done = self._there(FAILURES, ".json"), self._there(UNITS, ENDING)
+        names, done = self._list_files(FAILURES, ".json"), self._list_files(UNITS, ENDING)
         return {
             key: self._failure(key)
             for key in self.plan.units()
@@ -162,7 +162,7 @@ class RunFolder:
 
     def missing(self) -> list[Key]:
         """Return the trainings that have neither a result nor a failure, in the order of the plan."""
-        there = self._there(UNITS, ENDING) | self._there(FAILURES, ".json")
+        there = self._list_files(UNITS, ENDING) | self._list_files(FAILURES, ".json")
         return [key for key in self.plan.units() if key.name not in there]
 
     def record_failure(self, key: Key, failure: Failure) -> None:
@@ -255,7 +255,7 @@ class RunFolder:
         """Return the file that takes what worker processes print."""
         return self.path / LOG
 
-    def alone(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Refuse to be two runs in one folder; a run that was killed does not count."""
         return locked(self.path / LOCK, self._doing)
 
@@ -301,7 +301,7 @@ class RunFolder:
             return {"kind": "unknown", "message": "its record cannot be read"}
         return read
 
-    def _there(self, folder: str, ending: str) -> set[str]:
+    def _list_files(self, folder: str, ending: str) -> set[str]:
         """Return the names of the files in a folder; empty ones are what a power cut left."""
         with os.scandir(self.path / folder) as entries:
             return {

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from refinecal._core.errors import check_keywords
 from refinecal.integrations._adapter import Stopping
 from refinecal.stopping import MonitorOptions, RefinementMonitor
-from refinecal.training.kinds import fresh, kind_of, last_of
-from refinecal.training.predictions import is_frozen, is_pipeline, shown
+from refinecal.training.kinds import kind_of, last_of, new_model
+from refinecal.training.predictions import is_frozen, is_pipeline, show_label
 from refinecal.training.rows import Rows
 from refinecal.training.stages import cut
 from refinecal.training.task import Task
@@ -179,12 +179,12 @@ def train(
     strange = np.setdiff1d(val.y, classes)
     if strange.size:
         raise ValueError(
-            f"y_val holds {shown(strange[0])}, which y does not: the model cannot learn it. Drop these "
+            f"y_val holds {show_label(strange[0])}, which y does not: the model cannot learn it. Drop these "
             "rows."
         )
     with _set_classes(monitor, classes):
         task = Task(rows, val, classes, monitor, max_steps)
-        model = _train(fresh(estimator), task)
+        model = _train(new_model(estimator), task)
         task.find_best()
     return model
 
@@ -196,7 +196,7 @@ def refit(
 
     ``like`` is the model whose number of steps it is.
     """
-    return _again(fresh(estimator), _rows(X, y, sample_weight), n_steps, like)
+    return _again(new_model(estimator), _rows(X, y, sample_weight), n_steps, like)
 
 
 def is_iterative(estimator: Any) -> bool:
@@ -210,7 +210,7 @@ def _train(model: Any, task: Task) -> Any:
         return kind_of(model).train(model, task)
     head, (name, last) = model[:-1], model.steps[-1]
     if len(head.steps):
-        task = task.behind(head)
+        task = task.after_transformers(head)
     model.steps = [*head.steps, (name, _train(last, task))]
     return model
 

@@ -14,7 +14,7 @@ LONGEST = 80  # characters of a name that are shown
 
 
 @dataclass(frozen=True)
-class Shown:
+class RenderedCell:
     """A cell as it is shown: ``value`` is the number behind it, ``full`` the name if it was cut."""
 
     text: str
@@ -24,7 +24,7 @@ class Shown:
     strong: bool = False
 
 
-def show_column(column: Column, cells: Sequence[Cell]) -> list[Shown]:
+def show_column(column: Column, cells: Sequence[Cell]) -> list[RenderedCell]:
     """Return the cells of one column as text, its numbers with common decimals where that makes sense."""
     digits = column.digits
     if digits is None:
@@ -32,25 +32,25 @@ def show_column(column: Column, cells: Sequence[Cell]) -> list[Shown]:
     return [show(cell, digits, column.percent) for cell in cells]
 
 
-def show(cell: Cell, digits: int | None = None, percent: bool = False) -> Shown:
+def show(cell: Cell, digits: int | None = None, percent: bool = False) -> RenderedCell:
     """Return one cell as text; without ``digits``, a number has 4 significant digits.
 
     >>> show(12345.678).text.replace(GAP, "_"), show(-0.00001, digits=4).text, show(float("nan")).text
     ('12_346', '0.0000', '–')
     """
     if is_missing(cell):
-        return Shown(MISSING, missing=True)
+        return RenderedCell(MISSING, missing=True)
     if isinstance(cell, bool):
-        return Shown("yes" if cell else "no")
+        return RenderedCell("yes" if cell else "no")
     if isinstance(cell, Written):
         value = "" if cell.value is None or math.isnan(cell.value) else _value(cell.value)
-        return Shown(cell.text, value=value, strong=cell.strong)
+        return RenderedCell(cell.text, value=value, strong=cell.strong)
     if not _is_number(cell):
         text = str(cell)
-        return Shown(shorten(text), full=text if len(text) > LONGEST else "")
+        return RenderedCell(shorten(text), full=text if len(text) > LONGEST else "")
     if not percent:
-        return Shown(number(cell, digits), value=_value(cell))
-    return Shown(number(100 * float(cell), digits) + f"{GAP}%", value=_value(cell))
+        return RenderedCell(number(cell, digits), value=_value(cell))
+    return RenderedCell(number(100 * float(cell), digits) + f"{GAP}%", value=_value(cell))
 
 
 def is_missing(cell: Cell) -> bool:

@@ -55,7 +55,7 @@ def to_svg(
         from refinecal.plots._style import PALETTE
 
         palette = PALETTE
-    root = ET.fromstring(CONTROL.sub("", _drawn(figure, size, palette)))
+    root = ET.fromstring(CONTROL.sub("", _draw_svg(figure, size, palette)))
     _strip(root)
     _rename_ids(root, prefix)
     names = {
@@ -136,7 +136,7 @@ def _save(figure: Figure, path: Path, ending: str, palette: Mapping[str, str]) -
 # ---- drawing ---------------------------------------------------------------------------------------------
 
 
-def _drawn(figure: Figure, size: tuple[float, float], palette: Mapping[str, str]) -> str:
+def _draw_svg(figure: Figure, size: tuple[float, float], palette: Mapping[str, str]) -> str:
     """Return matplotlib's SVG: letters as paths, or as text if matplotlib's font lacks some of them."""
     with needs_extra("cli", package="matplotlib"):
         from matplotlib import rc_context
@@ -147,7 +147,7 @@ def _drawn(figure: Figure, size: tuple[float, float], palette: Mapping[str, str]
             warnings.filterwarnings("error", MISSING_GLYPH)
             try:
                 figure.draw(canvas)
-                return _saved(canvas)
+                return _to_text(canvas)
             except UserWarning as warning:
                 if not re.match(MISSING_GLYPH, str(warning)):
                     raise
@@ -155,7 +155,7 @@ def _drawn(figure: Figure, size: tuple[float, float], palette: Mapping[str, str]
             warnings.filterwarnings("ignore", MISSING_GLYPH)  # the browser has a font for them
             canvas = Canvas(figsize=size, layout="constrained")
             figure.draw(canvas)
-            return _saved(canvas)
+            return _to_text(canvas)
 
 
 def _settings(palette: Mapping[str, str]) -> Any:
@@ -183,7 +183,7 @@ def _settings(palette: Mapping[str, str]) -> Any:
     }
 
 
-def _saved(canvas: Canvas) -> str:
+def _to_text(canvas: Canvas) -> str:
     buffer = io.StringIO()
     canvas.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()
@@ -226,11 +226,11 @@ def _rename_ids(root: ET.Element, prefix: str) -> None:
             element.set("class", "text")
         for attribute in ("href", "clip-path", "style", "mask", "filter"):
             if attribute in element.attrib:
-                text = _renamed(element.attrib[attribute], prefix, attribute)
+                text = _prefix_reference(element.attrib[attribute], prefix, attribute)
                 element.set(attribute, text)
 
 
-def _renamed(text: str, prefix: str, attribute: str) -> str:
+def _prefix_reference(text: str, prefix: str, attribute: str) -> str:
     if attribute == "href":
         return f"#{prefix}{text[1:]}" if text.startswith("#") else text
     return text.replace("url(#", f"url(#{prefix}")

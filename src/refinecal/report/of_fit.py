@@ -20,13 +20,13 @@ from refinecal.report.of_evaluation import (
 from refinecal.report.page import Card, Column, Figure, Page, Section, Table
 from refinecal.report.render import write
 from refinecal.tabular.judgement import (
-    calibrated_by,
-    delivered,
-    how_sure,
+    describe_calibration,
+    describe_certainty,
+    describe_delivered,
     lead,
     name_of,
-    order,
-    what_to_do,
+    recommend,
+    sort_metrics,
 )
 from refinecal.tabular.run import REPORT
 
@@ -34,27 +34,27 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
     from refinecal.tabular.fitting import Fit
-    from refinecal.tabular.job import Finished, Order
+    from refinecal.tabular.job import FinishedRun, FitRequest
     from refinecal.tabular.judgement import Judgement
-    from refinecal.tabular.units import Unit
+    from refinecal.tabular.units import FoldFit
 
 
 MOST_LEAKS = 5  # that are named at the top
 
 
-def writer(given: Order) -> Callable[[Finished, Path], None]:
+def writer(given: FitRequest) -> Callable[[FinishedRun, Path], None]:
     """Return what adds the report to the folder of a run."""
     with needs_extra("cli", "jinja2", "matplotlib"):
         import jinja2  # noqa: F401  # now, not after the training
         import matplotlib  # noqa: F401
 
-    def add(finished: Finished, folder: Path) -> None:
+    def add(finished: FinishedRun, folder: Path) -> None:
         write(page(finished, given), folder / REPORT)
 
     return add
 
 
-def page(finished: Finished, given: Order) -> Page:
+def page(finished: FinishedRun, given: FitRequest) -> Page:
     """Return the report of a fit: what was gained, how sure, what to do, and the evidence."""
     fit, judged = finished.fit, finished.judged
     name = given.table.name
@@ -80,8 +80,8 @@ def page(finished: Finished, given: Order) -> Page:
             "there are no test rows to judge the average of models by.",
             points=[
                 *doubts,
-                spaced(delivered(fit, None)),
-                spaced(calibrated_by(fit)),
+                spaced(describe_delivered(fit, None)),
+                spaced(describe_calibration(fit)),
                 "What to do: pass --test or a --test-fraction to learn what was gained.",
             ],
             sections=[*sections, data_section(fit)],
@@ -104,7 +104,7 @@ def page(finished: Finished, given: Order) -> Page:
         ),
         data_section(fit),
     ]
-    advice = [spaced(f"What to do: {text}") for text in what_to_do(fit, judged)]
+    advice = [spaced(f"What to do: {text}") for text in recommend(fit, judged)]
     use = f"Use it: refinecal predict {finished.path.name} NEW.csv -o predictions.csv"
     return Page(
         title,
@@ -112,8 +112,8 @@ def page(finished: Finished, given: Order) -> Page:
         cards=cards(judged),
         points=[
             *doubts,
-            spaced(f"How sure: {how_sure(judged)}"),
-            spaced(delivered(fit, judged)),
+            spaced(f"How sure: {describe_certainty(judged)}"),
+            spaced(describe_delivered(fit, judged)),
             *advice,
             use,
         ],
@@ -172,7 +172,7 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
     """Return what choosing by each metric leads to."""
     from refinecal.plots import StoppingMetricsDisplay
 
-    ways = order(judged)
+    ways = sort_metrics(judged)
     step_name = fit.model.step_name
     rows: list[list[Any]] = [
         [
@@ -277,7 +277,7 @@ def training_section(fit: Fit) -> Section:
     return Section("Training", text, (figure, *tables))
 
 
-def _disagreement(unit: Unit) -> int:
+def _disagreement(unit: FoldFit) -> int:
     """Return how many steps lie between the best by loss and by refinement."""
     return abs(unit.choices["refinement"].step - unit.choices["log_loss"].step)
 
@@ -335,7 +335,7 @@ def calibrator_section(fit: Fit, probs: Any) -> Section:
     calibrator = fit.ensemble.calibrator
     beta = getattr(calibrator, "beta_", None)
     names = list(fit.data.schema.classes)
-    text = [calibrated_by(fit)]
+    text = [describe_calibration(fit)]
     if beta is not None:
         how = (
             "pulls in probabilities that were too extreme" if beta < 1 else "sharpens probabilities"

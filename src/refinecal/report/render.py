@@ -11,7 +11,7 @@ from typing import Any
 
 from refinecal._core.errors import needs_extra
 from refinecal._core.files import atomic_write
-from refinecal.report.cells import Shown, is_numeric, shorten, show, show_column
+from refinecal.report.cells import RenderedCell, is_numeric, shorten, show, show_column
 from refinecal.report.figures import to_svg
 from refinecal.report.page import Column, Figure, Page, Table
 from refinecal.report.theme import stylesheet
@@ -41,7 +41,7 @@ def render(page: Page) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["breakable"] = _breakable
+    environment.filters["breakable"] = _allow_breaks
     scripts = [_resource("theme.js"), _resource("sort.js")]
     # Markup is what is not escaped: our own files, and SVG, which is escaped XML.
     return environment.get_template("report.html.j2").render(
@@ -70,7 +70,7 @@ def _resource(name: str) -> str:
     return resources.files("refinecal.report").joinpath("templates", name).read_text("utf-8")
 
 
-def _breakable(name: str) -> Any:
+def _allow_breaks(name: str) -> Any:
     """Let a long name continue on the next line after what joins its words."""
     from markupsafe import Markup, escape
 
@@ -100,7 +100,7 @@ class _Head:
 class _Grid:
     title: str
     heads: list[_Head]
-    rows: list[list[Shown]]
+    rows: list[list[RenderedCell]]
     note: str
     tall: bool
     wordy: bool

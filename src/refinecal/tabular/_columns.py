@@ -15,12 +15,12 @@ from refinecal.tabular._values import (
     Mark,
     Numbers,
     Texts,
+    decode,
     is_date,
     is_number,
     is_text,
     numbers_by,
     numbers_of,
-    plain,
     texts_of,
 )
 
@@ -104,7 +104,7 @@ def infer_column(
     how Arrow stores pandas' categories, has categories whatever it holds.
     """
     is_dictionary = pa.types.is_dictionary(column.type)
-    column = plain(column)
+    column = decode(column)
     if forced == "category":
         found = _category(name, column, forced=True)
     elif is_dictionary and forced is None:
@@ -119,7 +119,7 @@ def infer_column(
         found = Column(name, "number", n_missing=len(column))
     else:
         found = Column(name, "unused", note=f"holds {column.type}, which models cannot use")
-    found = _useful(found, column)
+    found = _drop_if_useless(found, column)
     numbers_the_rows = forced is None and found.kind == "number" and _is_id(found, column)
     return _unused_id(found) if numbers_the_rows else found
 
@@ -187,13 +187,13 @@ def _most_frequent(texts: Texts) -> tuple[str, ...]:
     """Return the categories in the order of the alphabet, numbers by value, the rarest left out."""
     counts, values = texts.counts(), texts.values.to_pylist()
     kept = sorted(range(len(values)), key=lambda i: (-counts[i], values[i]))[:MOST_CATEGORIES]
-    return tuple(in_order(values[i] for i in kept))
+    return tuple(sort_texts(values[i] for i in kept))
 
 
-def in_order(texts: object) -> list[str]:
+def sort_texts(texts: object) -> list[str]:
     """Return texts sorted: by value if all are numbers, else as texts.
 
-    >>> in_order(["10", "9"]), in_order(["10", "9", "b"])
+    >>> sort_texts(["10", "9"]), sort_texts(["10", "9", "b"])
     (['9', '10'], ['10', '9', 'b'])
     """
     values = sorted(texts)  # type: ignore[call-overload]
@@ -203,7 +203,7 @@ def in_order(texts: object) -> list[str]:
     return [values[i] for i in np.argsort(found.values, kind="stable")]
 
 
-def _useful(column: Column, values: pa.ChunkedArray) -> Column:
+def _drop_if_useless(column: Column, values: pa.ChunkedArray) -> Column:
     """Return the column, unused if it says nothing."""
     if column.kind == "unused":
         return column
@@ -212,7 +212,7 @@ def _useful(column: Column, values: pa.ChunkedArray) -> Column:
         note = "every value is missing"
     elif column.n_distinct == 1 and column.n_missing == 0:
         note = f"always the same: {values[0].as_py()!s}"
-    return unused(column, note) if note else column
+    return unused_column(column, note) if note else column
 
 
 def _is_id(column: Column, values: pa.ChunkedArray) -> bool:
@@ -227,7 +227,7 @@ def _is_id(column: Column, values: pa.ChunkedArray) -> bool:
 def _unused_id(column: Column) -> Column:
     option = "numeric" if column.kind == "number" else "categorical"
     note = f"nearly every row has another value, as a name has; to use it, list it in {option}"
-    return unused(column, note)
+    return unused_column(column, note)
 
 
 def drop_column(name: str, values: pa.ChunkedArray) -> Column:
@@ -239,7 +239,7 @@ def drop_column(name: str, values: pa.ChunkedArray) -> Column:
     return Column(name, "unused", (), "left out on request", values.null_count, n_distinct)
 
 
-def unused(column: Column, note: str) -> Column:
+def unused_column(column: Column, note: str) -> Column:
     """Return a column that is not used, with the reason."""
     return Column(column.name, "unused", (), note, column.n_missing, column.n_distinct)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from refinecal._core.errors import needs_extra, warn
-from refinecal.tabular._decoding import decoded
+from refinecal.tabular._decoding import open_decoded
 from refinecal.tabular._names import suspect_delimiter
 from refinecal.tabular._sources import Source, first_line
 from refinecal.tabular._values import DECIMAL_COMMA, MISSING
@@ -94,11 +94,11 @@ class TextSource(Source):
         last = self.names[-1]  # also read to see whether its quotes are closed
         wanted = columns if last in columns else [*columns, last]
         table = None
-        with self._open() as file, self._reworded():
+        with self._open() as file, self._explain_errors():
             file.read(self._start)
             if not file.peek(1):
                 return
-            with Reading(file, self._options(wanted)) as batches:
+            with BatchReader(file, self._options(wanted)) as batches:
                 for batch in batches:
                     table = pa.Table.from_batches([batch])
                     decimal = DECIMAL_COMMA if self.delimiter == ";" else None
@@ -109,7 +109,7 @@ class TextSource(Source):
             self._check_end(table[last][-1].as_py(), file.raw.end)
 
     def _open(self) -> Any:
-        return decoded(self.path)
+        return open_decoded(self.path)
 
     def _options(self, columns: Sequence[str]) -> dict[str, Any]:
         return {
@@ -132,14 +132,16 @@ class TextSource(Source):
         }
 
     @contextmanager
-    def _reworded(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         try:
             yield
         except pa.ArrowInvalid as error:
             ragged = RAGGED.search(str(error))
             if ragged:
                 row, expected, found = map(int, ragged.groups()[:3])
-                raise ValueError(self._about(row, expected, found, ragged[4])) from error
+                raise ValueError(
+                    self._explain_ragged_row(row, expected, found, ragged[4])
+                ) from error
             if "straddling" in str(error):
                 raise ValueError(
                     f"{self.path} has a row of more than {self._block >> 20} MB: most likely a quote is "
@@ -147,7 +149,7 @@ class TextSource(Source):
                 ) from error
             raise ValueError(f"{self.path} cannot be read as CSV: {first_line(error)}") from error
 
-    def _about(self, row: int, names: int, values: int, text: str) -> str:
+    def _explain_ragged_row(self, row: int, names: int, values: int, text: str) -> str:
         text = text if len(text) <= 60 else text[:57] + "..."
         cure = (
             "Put values that contain the delimiter or a quote in quotes, or pass another delimiter."
@@ -156,7 +158,7 @@ class TextSource(Source):
             cure = "If the rows begin with their names, name that column in the first line too."
         cure = suspect_delimiter(self.names) or cure
         return (
-            f"{self.path}, row {row}: {_counted(values, 'value')}, but {_counted(names, 'name')} in the "
+            f"{self.path}, row {row}: {_count(values, 'value')}, but {_count(names, 'name')} in the "
             f"first line, with {self.delimiter!r} between them; the row is {text!r}. {cure}"
         )
 
@@ -178,7 +180,7 @@ class TextSource(Source):
             )
 
 
-class Lent:
+class BorrowedFile:
     """A file in the hands of pyarrow: this object ends when pyarrow gives it back."""
 
     __slots__ = ("__weakref__", "close", "closed", "read")
@@ -188,7 +190,7 @@ class Lent:
         self.close, self.closed, self.read = int, False, file.read
 
 
-class Reading:
+class BatchReader:
     """Batches of a text file, which a thread of pyarrow reads ahead, until it is closed.
 
     That thread keeps the file for some time after it has read what it wanted. If Python ended meanwhile, the
@@ -197,7 +199,7 @@ class Reading:
     """
 
     def __init__(self, file: io.BufferedReader, options: dict[str, Any]) -> None:
-        lent, native = Lent(file), None
+        lent, native = BorrowedFile(file), None
         self._given_back: queue.SimpleQueue[Any] = queue.SimpleQueue()
         # A call without Python code, which the end of the interpreter could not cut in two.
         self._lent = weakref.ref(lent, self._given_back.put)
@@ -233,7 +235,7 @@ class Reading:
                 self._given_back.get(timeout=LONGEST_READ)
 
 
-_open: weakref.WeakSet[Reading] = weakref.WeakSet()
+_open: weakref.WeakSet[BatchReader] = weakref.WeakSet()
 
 
 @atexit.register
@@ -242,7 +244,7 @@ def _close_all() -> None:
         reading.close()
 
 
-def _counted(number: int, noun: str) -> str:
+def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" + "s" * (number != 1)
 
 

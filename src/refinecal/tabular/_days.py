@@ -6,7 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import needs_extra
-from refinecal.tabular._values import Numbers, floats, is_date, is_text, plain, present, rows_where
+from refinecal.tabular._values import (
+    Numbers,
+    decode,
+    is_date,
+    is_text,
+    rows_where,
+    strip_missing,
+    to_floats,
+)
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa
@@ -29,12 +37,12 @@ def days_of(column: pa.ChunkedArray) -> Numbers:
 
     Exact to the microsecond. Times without a zone are taken as UTC.
     """
-    column = plain(column)
+    column = decode(column)
     if is_date(column.type):
         return Numbers(_days(column))
     if not is_text(column.type):
         return Numbers(np.full(len(column), np.nan), rows_where(column.is_valid()))
-    text = present(column)
+    text = strip_missing(column)
     good = pc.match_substring_regex(text, DATE)
     bad = rows_where(pc.invert(good))
     text = pc.replace_substring_regex(pc.if_else(good, text, None), r"(\.[0-9]{6})[0-9]+", r"\1")
@@ -71,12 +79,12 @@ def _first_failure(text: pa.ChunkedArray, kind: pa.DataType) -> int:
 def _days(column: pa.ChunkedArray) -> NDArray[np.float64]:
     zone = getattr(column.type, "tz", None)
     times = pc.cast(column, pa.timestamp("us", zone), safe=False)
-    return floats(pc.cast(times, pa.int64())) / MICROSECONDS
+    return to_floats(pc.cast(times, pa.int64())) / MICROSECONDS
 
 
 def looks_like_dates(column: pa.ChunkedArray) -> bool:
     """Tell whether all texts seem to be dates, though perhaps in an order that is not read."""
-    text = present(column).drop_null()
+    text = strip_missing(column).drop_null()
     if not len(text) or not pc.match_substring_regex(text[0], OTHER_DATE).as_py():
         return False
     return bool(pc.all(pc.match_substring_regex(text, OTHER_DATE)).as_py())

@@ -17,12 +17,12 @@ BUFFER = 1 << 20
 WESTERN = "cp1252"  # what is called Latin-1 is nearly always this
 
 
-def decoded(path: Path) -> io.BufferedReader:
+def open_decoded(path: Path) -> io.BufferedReader:
     """Open a text file; its bytes come as UTF-8."""
-    return io.BufferedReader(Decoded(path), BUFFER)
+    return io.BufferedReader(DecodedFile(path), BUFFER)
 
 
-class Decoded(io.RawIOBase):
+class DecodedFile(io.RawIOBase):
     """The bytes of a text file, turned into UTF-8 on the way.
 
     A byte order mark tells UTF-16. All else is UTF-8, unless the first letter that is not ASCII is not
@@ -35,7 +35,7 @@ class Decoded(io.RawIOBase):
         self.path = path
         self.is_western = False
         self.end = b""
-        self._raw = _decompressed(path)
+        self._raw = _open_decompressed(path)
         self._left = self._read(4)  # raw bytes not yet decoded
         self._ready = b""  # UTF-8 not yet asked for
         self._is_ascii, self._done = True, False
@@ -82,7 +82,7 @@ class Decoded(io.RawIOBase):
             text, used = codecs.utf_8_decode(block, "strict", self._done)
         except UnicodeDecodeError as error:
             if not (self._is_ascii and block[: error.start].isascii()):
-                raise ValueError(self._mixed(block[error.start :])) from None
+                raise ValueError(self._describe_mixed(block[error.start :])) from None
             self.is_western = True
             return self._from_western(block)
         self._is_ascii = self._is_ascii and text.isascii()
@@ -93,7 +93,7 @@ class Decoded(io.RawIOBase):
         try:
             return block.decode(WESTERN).encode()
         except UnicodeDecodeError as error:
-            raise ValueError(self._mixed(block[error.start :])) from None
+            raise ValueError(self._describe_mixed(block[error.start :])) from None
 
     def _from_utf16(self, block: bytes) -> bytes:
         assert self._utf16 is not None, "asked before"
@@ -105,14 +105,14 @@ class Decoded(io.RawIOBase):
                 f"({error.reason})"
             ) from None
 
-    def _mixed(self, rest: bytes) -> str:
+    def _describe_mixed(self, rest: bytes) -> str:
         return (
             f"{self.path} is neither UTF-8 nor Windows-1252 throughout: the bytes {rest[:12]!r} are not. "
             "Save it as UTF-8."
         )
 
 
-def _decompressed(path: Path) -> pa.NativeFile:
+def _open_decompressed(path: Path) -> pa.NativeFile:
     """Open a file for reading; its first bytes, not its name, tell whether it is compressed."""
     with path.open("rb") as file:
         start = file.read(4)

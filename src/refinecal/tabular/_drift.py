@@ -101,7 +101,7 @@ class NewRows:
         """Categories that training rows did not have, and how often, by column."""
         return {name: each.unseen for name, each in self._columns.items() if each.unseen}
 
-    def unlike(self) -> dict[str, str]:
+    def describe_drift(self) -> dict[str, str]:
         """Return what to say of each column that is unlike training."""
         found = {name: each.finding(self.n_rows) for name, each in self._columns.items()}
         return {name: text for name, text in found.items() if text}
@@ -171,9 +171,9 @@ class _NewColumn:
         n_usual = self.n_filled - (0 if profile.mode is None else profile.n_mode)
         if not is_odd(self.n_outside, self.n_others, profile.n_rare, n_usual):
             return ""
-        besides = "" if profile.mode is None else f" other than {self._shown(profile.mode)}"
+        besides = "" if profile.mode is None else f" other than {self._format(profile.mode)}"
         far = "far " if self.column.form == "date" else ""
-        low, high = map(self._shown, profile.bounds)
+        low, high = map(self._format, profile.bounds)
         span = profile.bounds[1] - profile.bounds[0]
         is_near = self.least >= profile.bounds[0] - span and self.most <= profile.bounds[1] + span
         meaning = "has its unit or meaning changed?"
@@ -195,10 +195,10 @@ class _NewColumn:
             return ""
         rows = "every row" if n == n_rows else f"all {n} rows that have a value"
         return (
-            f"{self.column.name!r} is {self._shown(self.least)} in {rows}, but varies in training"
+            f"{self.column.name!r} is {self._format(self.least)} in {rows}, but varies in training"
         )
 
-    def _shown(self, number: float) -> str:
+    def _format(self, number: float) -> str:
         """Return a value of the column for people."""
         if self.column.kind == "category":
             return repr(self.column.categories[int(number)])

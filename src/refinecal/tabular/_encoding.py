@@ -21,7 +21,7 @@ MOST_UNSEEN = 100  # different values that are told of a column
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class InvalidValue:
     """A value that is not what its column holds."""
 
     column: Column
@@ -35,14 +35,16 @@ class Unread:
         fail_number(column.name, self.values, self.row, first_row, self.mark, column.form)
 
 
-def numbers_read(
-    column: Column, values: pa.ChunkedArray, comma: bool, unread: list[Unread]
+def parse_numbers(
+    column: Column, values: pa.ChunkedArray, comma: bool, unread: list[InvalidValue]
 ) -> NDArray[np.float64]:
     """Return numbers or days; the first value that is none is added to ``unread``."""
     is_day = column.form == "date"
     found = days_of(values) if is_day else numbers_by(values, column.decimal if comma else ".")
     if found.bad.size:
-        unread.append(Unread(column, values, int(found.bad[0]), column.decimal if comma else None))
+        unread.append(
+            InvalidValue(column, values, int(found.bad[0]), column.decimal if comma else None)
+        )
     if found.infinite:
         warn(f"column {column.name!r} holds infinite numbers, which count as missing")
     return found.values

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal.training.rows import content
+from refinecal.training.rows import hash_rows
 
 if TYPE_CHECKING:
     from refinecal.training.rows import Rows
@@ -52,7 +52,7 @@ def find_leaks(rows: Rows) -> tuple[Leak, ...]:
     assert rows.keys is not None, "keyed first"
     some = np.argsort(rows.keys, kind="stable")[:MOST_ROWS]
     X, labels = rows.X.iloc[some], rows.y[some]
-    keys = rows.keys if rows.groups is None else content(rows.groups.reshape(-1, 1))
+    keys = rows.keys if rows.groups is None else hash_rows(rows.groups.reshape(-1, 1))
     half = keys[some] % 2 == 1
     n_others = len(labels) - np.bincount(labels).max()
     most_wrong = MOST_ERRORS * n_others - 1

@@ -39,13 +39,13 @@ def choose_columns(
 ) -> Choice:
     """Return the columns of the predictions among ``names``; ``labels`` are those that occur."""
     if columns is not None:
-        return _given(names, labels, [name.strip() for name in columns], logits, where)
-    families = _families(names, labels, logits)
+        return _choose_given(names, labels, [name.strip() for name in columns], logits, where)
+    families = _group_by_pattern(names, labels, logits)
     for family in families:
         if len(family) > 1 and set(labels) <= set(family):
             classes = tuple(sorted_labels(family))
             return Choice(classes, tuple(family[each] for each in classes))
-    alone = _alone(names, labels, families, logits)
+    alone = _find_single_column(names, labels, families, logits)
     if alone is not None:
         return alone
     _fail(names, labels, families, where)
@@ -73,15 +73,15 @@ def sorted_labels(labels: Iterable[str]) -> list[str]:
     labels = list(labels)
     if all(WHOLE.fullmatch(label) for label in labels):
         return sorted(labels, key=int)
-    from refinecal.tabular._columns import in_order
+    from refinecal.tabular._columns import sort_texts
 
-    return in_order(labels)
+    return sort_texts(labels)
 
 
 # ---- as the user says --------------------------------------------------------------------------------------
 
 
-def _given(
+def _choose_given(
     names: Sequence[str], labels: Sequence[str], columns: list[str], logits: bool, where: str
 ) -> Choice:
     for name in columns:
@@ -89,8 +89,8 @@ def _given(
     if len(set(columns)) < len(columns):
         raise ValueError(f"columns names a column twice: {listed(columns)}")
     if len(columns) == 1:
-        return _one(columns[0], labels, logits)
-    for family in _families(columns, labels, logits):
+        return _choose_one(columns[0], labels, logits)
+    for family in _group_by_pattern(columns, labels, logits):
         if len(family) == len(columns) and set(labels) <= set(family):
             classes = tuple(sorted_labels(family))
             return Choice(classes, tuple(family[each] for each in classes))
@@ -103,7 +103,7 @@ def _given(
     return Choice(tuple(labels), tuple(columns))
 
 
-def _one(name: str, labels: Sequence[str], logits: bool) -> Choice:
+def _choose_one(name: str, labels: Sequence[str], logits: bool) -> Choice:
     """Return the only column of two classes: of the one that it names, else of the second."""
     classes = _two_classes(labels)
     if classes is None:
@@ -111,7 +111,7 @@ def _one(name: str, labels: Sequence[str], logits: bool) -> Choice:
             f"columns has one name, but the target has {len(labels)} classes ({listed(labels)}): name one "
             "column for each class"
         )
-    named = {label for family in _families([name], classes, logits) for label in family}
+    named = {label for family in _group_by_pattern([name], classes, logits) for label in family}
     return Choice(classes, (name,), flipped=classes[0] in named and classes[1] not in named)
 
 
@@ -125,7 +125,9 @@ def _two_classes(labels: Sequence[str]) -> tuple[str, ...] | None:
 # ---- by their names ----------------------------------------------------------------------------------------
 
 
-def _families(names: Iterable[str], labels: Sequence[str], logits: bool) -> list[dict[str, str]]:
+def _group_by_pattern(
+    names: Iterable[str], labels: Sequence[str], logits: bool
+) -> list[dict[str, str]]:
     """Return, for each way to name columns, the classes with their columns; the likeliest way first."""
     names, known = list(names), set(labels)
     found: dict[str, dict[str, str]] = {"": {}}
@@ -134,7 +136,7 @@ def _families(names: Iterable[str], labels: Sequence[str], logits: bool) -> list
         label = same_label(name)
         if label in known or (whole and WHOLE.fullmatch(name)):
             found[""].setdefault(label, name)
-        for way, rest in _ways(name, logits):
+        for way, rest in _split_name(name, logits):
             found.setdefault(way, {}).setdefault(same_label(rest), name)
     return sorted(
         (family for family in found.values() if family),
@@ -142,7 +144,7 @@ def _families(names: Iterable[str], labels: Sequence[str], logits: bool) -> list
     )
 
 
-def _ways(name: str, logits: bool) -> Iterable[tuple[str, str]]:
+def _split_name(name: str, logits: bool) -> Iterable[tuple[str, str]]:
     """Yield how a name may be cut into a word for predictions and a class, the likeliest words first."""
     for word in _words(WORDS, logits):
         start = re.fullmatch(rf"(?i)({re.escape(word)})([_ .:(\[=-])(.+?)[)\]]?", name)
@@ -158,7 +160,7 @@ def _words(words: dict[str, tuple[str, ...]], logits: bool) -> tuple[str, ...]:
     return (*words[first], *words["either"])
 
 
-def _alone(
+def _find_single_column(
     names: Sequence[str], labels: Sequence[str], families: list[dict[str, str]], logits: bool
 ) -> Choice | None:
     """Return the single column of two classes: named after one of them, or simply 'probability'."""

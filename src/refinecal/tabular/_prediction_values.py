@@ -11,11 +11,11 @@ from refinecal._core.errors import needs_extra
 from refinecal._core.threads import check_threads, map_threads
 from refinecal.tabular._prediction_columns import Choice, sorted_labels
 from refinecal.tabular._values import (
+    decode,
     has_decimal_comma,
     is_number,
     is_text,
     numbers_of,
-    plain,
     texts_of,
 )
 
@@ -34,7 +34,9 @@ def labels_of(
     """Return the place of each row's label among the sorted labels, -1 where it is missing."""
     if pa.types.is_integer(column.type) and column.null_count == 0 and len(column):
         # Not by to_numpy, which imports pandas.
-        counted = _counted(np.concatenate([np.from_dlpack(chunk) for chunk in column.chunks]))
+        counted = _labels_of_integers(
+            np.concatenate([np.from_dlpack(chunk) for chunk in column.chunks])
+        )
         if counted is not None:
             return counted
     texts = texts_of(column)
@@ -49,7 +51,7 @@ def labels_of(
     return texts.places(known), known
 
 
-def _counted(values: NDArray[Any]) -> tuple[NDArray[np.int64], list[str]] | None:
+def _labels_of_integers(values: NDArray[Any]) -> tuple[NDArray[np.int64], list[str]] | None:
     """Return what :func:`labels_of` does for whole numbers that are close together."""
     low, high = int(values.min()), int(values.max())
     if high - low >= MOST_RANGE:
@@ -64,7 +66,7 @@ def _counted(values: NDArray[Any]) -> tuple[NDArray[np.int64], list[str]] | None
     return (shifted if same else places[shifted]), [str(low + value) for value in seen.tolist()]
 
 
-def placed(
+def align_labels(
     labels: NDArray[np.int64], known: list[str], classes: tuple[str, ...]
 ) -> NDArray[np.int64]:
     """Return labels as places among the classes."""
@@ -93,7 +95,7 @@ def values_of(table: pa.Table, choice: Choice, logits: bool, where: str) -> NDAr
 
 
 def _fill(column: pa.ChunkedArray, out: NDArray[Any], name: str, comma: bool, where: str) -> None:
-    column = plain(column)
+    column = decode(column)
     if pa.types.is_floating(column.type) and column.null_count == 0:
         start = 0
         for chunk in column.chunks:  # one after the other: no copy of the whole
@@ -130,7 +132,7 @@ def _numbers(
 
 
 def weights_of(table: pa.Table, name: str, where: str) -> NDArray[np.float64]:
-    return _numbers(plain(table[name]), name, has_decimal_comma(table), where)
+    return _numbers(decode(table[name]), name, has_decimal_comma(table), where)
 
 
 def groups_of(column: pa.ChunkedArray) -> NDArray[Any]:

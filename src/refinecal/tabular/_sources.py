@@ -70,7 +70,7 @@ class Source(ABC):
             check_column(name, self.names, "columns", str(self.path))
         if rows < 1:
             raise ValueError(f"rows is {rows}: a chunk needs at least one")
-        return regrouped((table.select(wanted) for table in self._tables(wanted, rows)), rows)
+        return rechunk((table.select(wanted) for table in self._tables(wanted, rows)), rows)
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the whole table.
@@ -91,7 +91,7 @@ class Source(ABC):
         """Yield the table in pieces of any size, with these columns at least."""
 
 
-def regrouped(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
+def rechunk(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
     """Yield tables of so many rows each, the last shorter, from tables of any size."""
     kept: list[pa.Table] = []
     n = 0
@@ -114,7 +114,7 @@ class ParquetSource(Source):
     def __init__(self, path: Path) -> None:
         from pyarrow import parquet
 
-        with reworded(path, "Parquet"), parquet.ParquetFile(path, pre_buffer=False) as file:
+        with explain_errors(path, "Parquet"), parquet.ParquetFile(path, pre_buffer=False) as file:
             names = [name for name in file.schema_arrow.names if not PANDAS_INDEX.fullmatch(name)]
         super().__init__(path, names)
 
@@ -123,7 +123,7 @@ class ParquetSource(Source):
 
         # Without pre_buffer=False, pyarrow would keep all of the file in memory.
         with (
-            reworded(self.path, "Parquet"),
+            explain_errors(self.path, "Parquet"),
             parquet.ParquetFile(self.path, pre_buffer=False) as file,
         ):
             for batch in file.iter_batches(batch_size=min(rows, ROWS), columns=columns):
@@ -142,7 +142,7 @@ class ArrowSource(Source):
                 "write it anew, as Feather or Parquet"
             )
         self._is_stream = start != b"ARROW1"
-        with reworded(path, "Arrow or Feather"), pa.OSFile(str(path)) as raw:
+        with explain_errors(path, "Arrow or Feather"), pa.OSFile(str(path)) as raw:
             self._all = self._reader(raw, None).schema.names  # with pandas' index
         super().__init__(path, [name for name in self._all if not PANDAS_INDEX.fullmatch(name)])
 
@@ -153,7 +153,7 @@ class ArrowSource(Source):
 
     def _tables(self, columns: list[str], rows: int) -> Iterator[pa.Table]:
         fields = [self._all.index(name) for name in columns]
-        with reworded(self.path, "Arrow or Feather"), pa.OSFile(str(self.path)) as raw:
+        with explain_errors(self.path, "Arrow or Feather"), pa.OSFile(str(self.path)) as raw:
             reader = self._reader(raw, fields)
             if self._is_stream:
                 yield from (pa.Table.from_batches([batch]) for batch in reader)
@@ -163,7 +163,7 @@ class ArrowSource(Source):
 
 
 @contextmanager
-def reworded(path: Path, kind: str) -> Iterator[None]:
+def explain_errors(path: Path, kind: str) -> Iterator[None]:
     """Say what is wrong with a file where pyarrow says which of its bytes is."""
     try:
         yield

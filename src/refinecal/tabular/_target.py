@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import needs_extra
-from refinecal.tabular._columns import in_order
+from refinecal.tabular._columns import sort_texts
 from refinecal.tabular._names import listed
 from refinecal.tabular._values import Texts, texts_of
 
@@ -30,14 +30,14 @@ def infer_classes(name: str, column: pa.ChunkedArray) -> tuple[tuple[str, ...], 
         raise ValueError(f"target {name!r} holds {column.type}, which cannot be a class") from None
     values = texts.values.to_pylist()
     if len(values) < 2:
-        raise ValueError(f"target {name!r} is {_alone(texts, values)}")
+        raise ValueError(f"target {name!r} is {_describe_single_class(texts, values)}")
     _check_few(name, texts, values)
     counts = dict(zip(values, texts.counts().tolist(), strict=True))
-    classes = tuple(in_order(values))
+    classes = tuple(sort_texts(values))
     return classes, tuple(counts[each] for each in classes)
 
 
-def _alone(texts: Texts, values: list[str]) -> str:
+def _describe_single_class(texts: Texts, values: list[str]) -> str:
     """Say what a target is that has no two classes."""
     missing = int((texts.codes < 0).sum())
     nothing = ": there is nothing to learn"

@@ -74,7 +74,7 @@ def is_date(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
-def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def decode(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return a column whose values stand in it: dictionaries looked up, texts as plain strings."""
     if pa.types.is_dictionary(column.type):
         column = pc.cast(column, column.type.value_type)
@@ -116,11 +116,11 @@ def numbers_by(column: pa.ChunkedArray, mark: Mark) -> Numbers:
     If the mark is not known, 3,14 and 3.14 are the same number, and 1,234 and 1.234 are none: each may be
     a thousand.
     """
-    column = plain(column)
+    column = decode(column)
     if is_text(column.type):
-        found = _parsed(column, mark)
+        found = _parse_numbers(column, mark)
     elif is_number(column.type):
-        found = Numbers(_typed(column))
+        found = Numbers(_convert_numbers(column))
     else:
         found = Numbers(np.full(len(column), np.nan), rows_where(column.is_valid()))
     infinite = np.isinf(found.values)
@@ -130,54 +130,54 @@ def numbers_by(column: pa.ChunkedArray, mark: Mark) -> Numbers:
     return Numbers(values, found.bad, found.words, int(infinite.sum()), found.blanks)
 
 
-def _typed(column: pa.ChunkedArray) -> NDArray[np.float64]:
+def _convert_numbers(column: pa.ChunkedArray) -> NDArray[np.float64]:
     kind = column.type
     if pa.types.is_decimal(kind) or pa.types.is_float32(kind):
         # By way of texts: 0.1 is then the same number as in CSV, down to the last bit.
-        return floats(pc.cast(column, pa.string()))
+        return to_floats(pc.cast(column, pa.string()))
     if not (pa.types.is_duration(kind) or pa.types.is_time(kind)):
-        return floats(column)
+        return to_floats(column)
     whole = pa.int32() if kind.bit_width == 32 else pa.int64()
-    return floats(pc.cast(column, whole)) / PER_SECOND[kind.unit]
+    return to_floats(pc.cast(column, whole)) / PER_SECOND[kind.unit]
 
 
-def _parsed(column: pa.ChunkedArray, mark: Mark) -> Numbers:
-    values = _cast(column, mark)
+def _parse_numbers(column: pa.ChunkedArray, mark: Mark) -> Numbers:
+    values = _parse_plain(column, mark)
     if values is not None:
         return Numbers(values)
-    text = present(column)
-    good = _well_written(text, mark)
-    values = floats(_with_points(pc.if_else(good, text, None)))
+    text = strip_missing(column)
+    good = _match_numbers(text, mark)
+    values = to_floats(_replace_commas(pc.if_else(good, text, None)))
     rows = rows_where(pc.invert(good))
     others = text.take(pa.array(rows))
-    yes, no, blank = (_among(others, texts) for texts in (TRUE, FALSE, BLANKS))
+    yes, no, blank = (_is_among(others, texts) for texts in (TRUE, FALSE, BLANKS))
     values[rows[yes]], values[rows[no]] = 1.0, 0.0
     seen = pc.unique(others.filter(pa.array(blank))).to_pylist()
     return Numbers(values, rows[~(yes | no | blank)], int((yes | no).sum()), 0, tuple(seen))
 
 
-def _cast(column: pa.ChunkedArray, mark: Mark) -> NDArray[np.float64] | None:
+def _parse_plain(column: pa.ChunkedArray, mark: Mark) -> NDArray[np.float64] | None:
     """Return plain numbers, the usual and fastest; ``None`` if some need a closer look."""
     if mark != "." and pc.any(pc.match_substring(column, ".")).as_py():
         return None
     try:
-        values = floats(column)
+        values = to_floats(column)
     except pa.ArrowInvalid:
         return None
     # To Arrow, nan(x) is a number too.
     return values if int(np.isnan(values).sum()) == column.null_count else None
 
 
-def _well_written(text: pa.ChunkedArray, mark: Mark) -> pa.ChunkedArray:
+def _match_numbers(text: pa.ChunkedArray, mark: Mark) -> pa.ChunkedArray:
     """Tell which texts are numbers with this mark; null where they are missing."""
     if mark == ".":
         return pc.match_substring_regex(text, NUMBER)
-    number = pc.match_substring_regex(_with_points(text), NUMBER)
+    number = pc.match_substring_regex(_replace_commas(text), NUMBER)
     other = pc.match_substring(text, ".") if mark else pc.match_substring_regex(text, GROUPED)
     return pc.and_not(number, other)
 
 
-def _with_points(text: pa.ChunkedArray) -> pa.ChunkedArray:
+def _replace_commas(text: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.replace_substring_regex(text, WITH_COMMA, r"\1.\2")
 
 
@@ -186,26 +186,26 @@ def mark_of(column: pa.ChunkedArray) -> Mark:
 
     A point does, but for those of 1.234, which may be a thousand; else a comma does.
     """
-    column = plain(column)
+    column = decode(column)
     if not is_text(column.type):
         return ""
-    text = present(column)
-    if pc.any(pc.and_not(_pointed(text), pc.match_substring_regex(text, GROUPED))).as_py():
+    text = strip_missing(column)
+    if pc.any(pc.and_not(_match_points(text), pc.match_substring_regex(text, GROUPED))).as_py():
         return "."
     return "," if pc.any(pc.match_substring_regex(text, WITH_COMMA)).as_py() else ""
 
 
 def has_points(column: pa.ChunkedArray) -> bool:
     """Tell whether a whole column has texts that are numbers with a point."""
-    column = plain(column)
-    return is_text(column.type) and bool(pc.any(_pointed(present(column))).as_py())
+    column = decode(column)
+    return is_text(column.type) and bool(pc.any(_match_points(strip_missing(column))).as_py())
 
 
-def _pointed(text: pa.ChunkedArray) -> pa.ChunkedArray:
+def _match_points(text: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.and_(pc.match_substring(text, "."), pc.match_substring_regex(text, NUMBER))
 
 
-def floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
+def to_floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
     """Return what can be cast as new float64, NaN where it is null."""
     floats = pc.cast(column, pa.float64(), safe=not pa.types.is_integer(column.type))
     return np.array(floats.to_numpy(), dtype=np.float64)
@@ -216,12 +216,12 @@ def rows_where(mask: pa.ChunkedArray) -> NDArray[np.int64]:
     return np.flatnonzero(pc.fill_null(mask, False).to_numpy())
 
 
-def _among(text: pa.ChunkedArray, texts: Iterable[str]) -> NDArray[np.bool_]:
+def _is_among(text: pa.ChunkedArray, texts: Iterable[str]) -> NDArray[np.bool_]:
     found = pc.is_in(text, value_set=pa.array(texts, pa.string()))
     return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
-def present(text: Any) -> Any:
+def strip_missing(text: Any) -> Any:
     """Return texts without spaces around them, null where they say that something is missing."""
     text = pc.utf8_trim_whitespace(text)
     absent = pc.is_in(text, value_set=pa.array(MISSING, pa.string()))
@@ -257,28 +257,28 @@ def texts_of(column: pa.ChunkedArray, truth: bool | None = None) -> Texts:
 
     The latter only if ``truth``; by default, if there is nothing but true and false.
     """
-    column = plain(column)
+    column = decode(column)
     if not is_text(column.type):
-        column = _written(column)
+        column = _to_text(column)
     encoded = column.dictionary_encode().unify_dictionaries()
     if encoded.num_chunks == 0:
         return Texts(np.empty(0, np.int64), pa.array([], pa.string()))
     indices = pa.chunked_array([chunk.indices for chunk in encoded.chunks])
     codes = pc.fill_null(indices, -1).to_numpy().astype(np.int64)
-    same = _canonical(encoded.chunk(0).dictionary, truth).dictionary_encode()
+    same = _canonicalize(encoded.chunk(0).dictionary, truth).dictionary_encode()
     merged = np.asarray(pc.fill_null(same.indices, -1).to_numpy(zero_copy_only=False))
     return Texts(np.append(merged, -1).astype(np.int64)[codes], same.dictionary)
 
 
-def _written(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _to_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return values of other types as texts."""
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), None, column)
     return pc.cast(column, pa.string())
 
 
-def _canonical(values: pa.Array, truth: bool | None) -> pa.Array:
-    values = pc.replace_substring_regex(present(values), WHOLE, r"\1")
+def _canonicalize(values: pa.Array, truth: bool | None) -> pa.Array:
+    values = pc.replace_substring_regex(strip_missing(values), WHOLE, r"\1")
     values = pc.if_else(pc.equal(values, "-0"), "0", values)
     yes, no = (pc.is_in(values, value_set=pa.array(words)) for words in (TRUE, FALSE))
     if truth is None:

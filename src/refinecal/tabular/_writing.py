@@ -53,7 +53,7 @@ class Writer:
             With the same columns every time.
         """
         if self._kind == "text":
-            table = _flat(table)
+            table = _flatten(table)
         if self._schema is None:
             self._schema = table.schema.remove_metadata()
             self._open(self._schema)
@@ -106,7 +106,7 @@ class Writer:
                     stack.callback(each.close)
 
 
-def _flat(table: pa.Table) -> pa.Table:
+def _flatten(table: pa.Table) -> pa.Table:
     """Return a table that can be written as text: no dictionaries, no lists."""
     for i, field in enumerate(table.schema):
         column = table.column(i)

@@ -87,7 +87,7 @@ def prepare(
     Test rows are those of ``test_table``, or a part of the table: a fraction of each class, or of the
     groups. The order of the rows does not matter.
     """
-    rows = _rows(table, schema).keyed()
+    rows = _rows(table, schema).with_keys()
     if rows.n < LEAST_ROWS:
         raise ValueError(
             f"target {schema.target!r} has a value in {rows.n} rows, but at least {LEAST_ROWS} are needed to "
@@ -98,7 +98,7 @@ def prepare(
     test: Rows | None = None
     whole, refit = rows, False
     if test_table is not None:
-        test = _rows(test_table, schema, optional=True).keyed()
+        test = _rows(test_table, schema, optional=True).with_keys()
         places = np.arange(test.n)
         _warn_if_seen(rows, test, SEEN)
     elif options.test_fraction > 0:

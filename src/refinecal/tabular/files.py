@@ -64,7 +64,7 @@ def open_table(path: str | Path, delimiter: str | None = None) -> Source:
     Empty lines are skipped if there are several columns.
     """
     path = Path(path)
-    _check_there(path)
+    _check_exists(path)
     kind, ending, _ = format_of(path)
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty (0 bytes): there is nothing to read")
@@ -125,7 +125,7 @@ def format_of(path: Path) -> tuple[str, str, str | None]:
     return kind, ending, CODECS.get(packing)
 
 
-def _check_there(path: Path) -> None:
+def _check_exists(path: Path) -> None:
     if path.is_dir():
         inside = sorted(each.name for each in path.iterdir() if each.suffix in (*ENDINGS, *CODECS))
         some = f", such as {listed(inside, 3)}" if inside else ""

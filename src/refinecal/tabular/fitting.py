@@ -23,7 +23,7 @@ from refinecal.tabular.data import Data, Options
 from refinecal.tabular.models import get_model
 from refinecal.tabular.models._base import TableModel
 from refinecal.tabular.spaces import draw
-from refinecal.tabular.units import UNDER_WAY, Choice, Unit, Workshop
+from refinecal.tabular.units import UNDER_WAY, BestStep, FoldFit, UnfinishedRun
 from refinecal.training.parameters import DEFAULTS
 from refinecal.training.pool import Ensemble, average
 from refinecal.training.rows import Parts, Rows
@@ -35,7 +35,7 @@ FEW_ROWS = 50  # that do not show how far models disagree, or how a loss changes
 TRACKED = (USUAL, "brier", "accuracy", "auroc")
 
 
-class Watcher(Protocol):
+class Progress(Protocol):
     """Is told how far a fit is; by several threads if several models are trained at once."""
 
     def training(self, run: int, total: int, max_steps: int) -> None:
@@ -48,7 +48,7 @@ class Watcher(Protocol):
         """All its steps are done."""
 
 
-class Nobody:
+class NullProgress:
     """A watcher who does not look."""
 
     def training(self, run: int, total: int, max_steps: int) -> None:
@@ -65,7 +65,7 @@ class Nobody:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Selection:
     """What choosing by one metric leads to: the candidate, the step of each fold, test probabilities."""
 
     metric: str
@@ -86,19 +86,19 @@ class Fit:
     options: Options
     data: Data
     candidates: list[dict[str, Any]]
-    units: list[Unit]  # of the chosen candidate
-    outcomes: dict[str, Outcome]
+    units: list[FoldFit]  # of the chosen candidate
+    outcomes: dict[str, Selection]
     history: list[dict[str, float]]
     max_steps: int
-    delivered: list[Unit]  # the same, or models of all rows
+    delivered: list[FoldFit]  # the same, or models of all rows
     ensemble: Ensemble  # of those
 
     @property
-    def chosen(self) -> Outcome:
+    def chosen(self) -> Selection:
         return self.outcomes[CHOSEN_BY]
 
     @property
-    def usual(self) -> Outcome:
+    def usual(self) -> Selection:
         """What stopping and choosing by validation loss leads to."""
         return self.outcomes[USUAL]
 
@@ -129,7 +129,7 @@ class Fit:
         return paired_difference(last[in_last], first[in_first], weights)
 
     def _held_out(
-        self, units: list[Unit], parts: Parts, ensemble: Ensemble
+        self, units: list[FoldFit], parts: Parts, ensemble: Ensemble
     ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.float64] | None]:
         """Return the loss of each row that was held out of one model, its place, and its weight."""
         k, units = self.data.k, units[: parts.n_first]
@@ -155,7 +155,9 @@ def plan(data: Data, options: Options) -> dict[str, Any]:
     return {"data": data.key, **version, **asdict(options)}
 
 
-def fit(data: Data, options: Options, workshop: Workshop, watcher: Watcher | None = None) -> Fit:
+def fit(
+    data: Data, options: Options, workshop: UnfinishedRun, watcher: Progress | None = None
+) -> Fit:
     """Train every candidate on every fold; keep what each metric would choose.
 
     Parameters
@@ -176,9 +178,13 @@ def fit(data: Data, options: Options, workshop: Workshop, watcher: Watcher | Non
     candidates = draw_candidates(options)
     n_final = 0 if data.everything is None else len(data.everything)
     trainer = Trainer(
-        data, options, workshop, watcher or Nobody(), len(candidates) * len(data.pairs) + n_final
+        data,
+        options,
+        workshop,
+        watcher or NullProgress(),
+        len(candidates) * len(data.pairs) + n_final,
     )
-    best: dict[str, tuple[float, list[Unit]]] = {}
+    best: dict[str, tuple[float, list[FoldFit]]] = {}
     history: list[dict[str, float]] = []
     for number, params in enumerate(candidates):
         try:
@@ -191,10 +197,10 @@ def fit(data: Data, options: Options, workshop: Workshop, watcher: Watcher | Non
         for unit in units:
             where = {"candidate": float(number), "fold": float(unit.fold)}
             history += [where | record for record in unit.history]
-        _consider(units, best)
+        _update_best(units, best)
     if data.test is None:  # nothing to compare metrics by
         best = {CHOSEN_BY: best[CHOSEN_BY]}
-    outcomes = _outcomes(best, data, options)
+    outcomes = _selections(best, data, options)
     units = best[CHOSEN_BY][1]
     delivered, ensemble = units, outcomes[CHOSEN_BY].ensemble
     if data.everything is not None:
@@ -203,7 +209,7 @@ def fit(data: Data, options: Options, workshop: Workshop, watcher: Watcher | Non
         n_first = data.everything.n_first
         ensemble = _ensemble(delivered, CHOSEN_BY, data, options.calibrator, n_first)
         if len(units) > 1:  # as far as the first models disagree, if the new ones do not tell
-            ensemble = _sharpened(ensemble, outcomes[CHOSEN_BY].ensemble, units, CHOSEN_BY, data)
+            ensemble = _sharpen(ensemble, outcomes[CHOSEN_BY].ensemble, units, CHOSEN_BY, data)
     return Fit(
         options,
         data,
@@ -227,7 +233,7 @@ def draw_candidates(options: Options) -> list[dict[str, Any]]:
 # ---- choosing ----------------------------------------------------------------------------------------------
 
 
-def _consider(units: list[Unit], best: dict[str, tuple[float, list[Unit]]]) -> None:
+def _update_best(units: list[FoldFit], best: dict[str, tuple[float, list[FoldFit]]]) -> None:
     """Keep the models of a candidate for every metric by which it is the best so far, over folds."""
     for name in (CHOSEN_BY, *TRACKED):
         if not all(name in unit.choices for unit in units):
@@ -238,16 +244,16 @@ def _consider(units: list[Unit], best: dict[str, tuple[float, list[Unit]]]) -> N
             best[name] = value, units
 
 
-def _outcomes(
-    best: dict[str, tuple[float, list[Unit]]], data: Data, options: Options
-) -> dict[str, Outcome]:
+def _selections(
+    best: dict[str, tuple[float, list[FoldFit]]], data: Data, options: Options
+) -> dict[str, Selection]:
     """Return what each metric leads to; metrics that chose the same share it.
 
     What is compared with ours is calibrated like ours; metrics that are shown beside them get its blend of
     calibrators, not another one of their own, since to find one takes its time.
     """
-    found: dict[str, Outcome] = {}
-    seen: dict[tuple[int, ...], Outcome] = {}
+    found: dict[str, Selection] = {}
+    seen: dict[tuple[int, ...], Selection] = {}
     for name, (value, units) in best.items():
         same = (units[0].candidate or 0, *(unit.choices[name].step for unit in units))
         calibrator: Any = options.calibrator
@@ -256,18 +262,20 @@ def _outcomes(
             if isinstance(ours, AutoCalibrator):
                 calibrator = AutoCalibrator(weights=ours.weights_.tolist())
         if same not in seen:
-            seen[same] = _outcome(name, value, units, data, calibrator)
+            seen[same] = _selection(name, value, units, data, calibrator)
         found[name] = replace(seen[same], metric=name, value=value)
     return found
 
 
-def _outcome(name: str, value: float, units: list[Unit], data: Data, calibrator: Any) -> Outcome:
+def _selection(
+    name: str, value: float, units: list[FoldFit], data: Data, calibrator: Any
+) -> Selection:
     ensemble = _ensemble(units, name, data, calibrator, data.pairs.n_first)
-    ensemble = _sharpened(ensemble, ensemble, units, name, data)
+    ensemble = _sharpen(ensemble, ensemble, units, name, data)
     steps, candidate = [unit.choices[name].step for unit in units], units[0].candidate
     assert candidate is not None, "these are to choose from"
     if data.test is None:
-        return Outcome(name, candidate, steps, value, ensemble)
+        return Selection(name, candidate, steps, value, ensemble)
     logits = [unit.test_logits(name, data.k) for unit in units]
     probs = [np.exp(log_softmax(each)) for each in logits]
     single = {}
@@ -275,11 +283,11 @@ def _outcome(name: str, value: float, units: list[Unit], data: Data, calibrator:
         about: dict[str, Any] = {"loss": loss, "classes": range(data.k)}
         single[loss] = np.mean([row_losses(data.test.y, p, **about) for p in probs], axis=0)
     before, after = average(probs, ensemble.known), ensemble.predict_proba(logits)
-    return Outcome(name, candidate, steps, value, ensemble, single, before, after)
+    return Selection(name, candidate, steps, value, ensemble, single, before, after)
 
 
 def _ensemble(
-    units: list[Unit], metric: str, data: Data, calibrator: Any, n_first: int
+    units: list[FoldFit], metric: str, data: Data, calibrator: Any, n_first: int
 ) -> Ensemble:
     """Return the models as one, at the steps that a metric chose."""
     held_out = [unit.held_out(metric, data.k) for unit in units]
@@ -287,8 +295,8 @@ def _ensemble(
     return Ensemble.fit(held_out, known, calibrator, range(data.k), n_first)
 
 
-def _sharpened(
-    ensemble: Ensemble, judged: Ensemble, units: list[Unit], metric: str, data: Data
+def _sharpen(
+    ensemble: Ensemble, judged: Ensemble, units: list[FoldFit], metric: str, data: Data
 ) -> Ensemble:
     """Return an ensemble whose mean is sharpened as far as the judged models disagree on test rows.
 
@@ -314,18 +322,20 @@ class Trainer:
 
     data: Data
     options: Options
-    workshop: Workshop
-    watcher: Watcher
+    workshop: UnfinishedRun
+    watcher: Progress
     total: int
     begun: int = 0
 
-    def units(self, pairs: Parts, params: Mapping[str, Any], candidate: int | None) -> list[Unit]:
+    def units(
+        self, pairs: Parts, params: Mapping[str, Any], candidate: int | None
+    ) -> list[FoldFit]:
         """Return the training runs of a candidate, or of the models that are delivered, by fold."""
         n_workers, n_threads = self._share_cores(pairs)
         first, self.begun = self.begun + 1, self.begun + len(pairs)
         cancel = threading.Event()
 
-        def unit(fold: int) -> Unit:
+        def unit(fold: int) -> FoldFit:
             try:
                 return self._unit(pairs, params, (candidate, fold), first + fold, n_threads, cancel)
             except BaseException:
@@ -363,7 +373,7 @@ class Trainer:
         run: int,
         n_threads: int | None,
         cancel: threading.Event,
-    ) -> Unit:
+    ) -> FoldFit:
         if cancel.is_set():
             raise Cancelled
         self.watcher.training(run, self.total, _max_steps(self.options))
@@ -399,10 +409,10 @@ def _train(
     options: Options,
     params: Mapping[str, Any],
     where: tuple[int | None, int],
-    workshop: Workshop,
+    workshop: UnfinishedRun,
     n_threads: int | None,
     report: Callable[[int, RefinementMonitor], None],
-) -> Unit:
+) -> FoldFit:
     """Train one model; keep it at the step of smallest refinement."""
     kind, (rows, val) = get_model(options.model), pair
     known = np.unique(rows.y)
@@ -439,10 +449,12 @@ def _train(
     logits = model.logits_at(val.X, steps)
     on_test = {} if test is None else model.logits_at(test.X, steps)
     choices = {
-        name: Choice(best.step, best.value, logits[best.step], on_test.get(best.step))
+        name: BestStep(best.step, best.value, logits[best.step], on_test.get(best.step))
         for name, best in monitor.bests.items()
     }
     assert val.places is not None, "rows of a table"
     candidate, fold = where
     history, (y, weights, places) = monitor.history, (val.y, val.weights, val.places)
-    return workshop.keep(Unit(candidate, fold, known, history, choices, folder, y, weights, places))
+    return workshop.keep(
+        FoldFit(candidate, fold, known, history, choices, folder, y, weights, places)
+    )

@@ -18,7 +18,7 @@ from refinecal._core.files import FULL, locked, write_json
 from refinecal.tabular._roles import check_lists, check_roles
 from refinecal.tabular.data import Data, Options, prepare
 from refinecal.tabular.files import Source, open_table
-from refinecal.tabular.fitting import Fit, Watcher, fit, plan
+from refinecal.tabular.fitting import Fit, Progress, fit, plan
 from refinecal.tabular.judgement import Judgement, judge
 from refinecal.tabular.manifest import write_manifest
 from refinecal.tabular.run import (
@@ -27,12 +27,12 @@ from refinecal.tabular.run import (
     REPORT,
     TEST_ROWS,
     check_free,
-    hidden,
+    hidden_path,
     publish,
     write_model,
 )
 from refinecal.tabular.schema import Schema
-from refinecal.tabular.units import RUN, Workshop
+from refinecal.tabular.units import RUN, UnfinishedRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class FitRequest:
     """What to fit to what: a table, the meaning of its columns, and where the run goes.
 
     Attributes
@@ -79,7 +79,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedRun:
     """A run that has been written: where it is, the fit, and what its test rows say."""
 
     path: Path
@@ -101,12 +101,12 @@ class Interrupted(KeyboardInterrupt):
         self.finished = finished
 
 
-def do(
-    order: Order,
-    watcher: Watcher | None = None,
+def run_fit(
+    order: FitRequest,
+    watcher: Progress | None = None,
     on_data: Callable[[Data], None] | None = None,
-    on_written: Callable[[Finished, Path], None] | None = None,
-) -> Finished:
+    on_written: Callable[[FinishedRun, Path], None] | None = None,
+) -> FinishedRun:
     """Read, fit, judge, write: nothing is at ``order.out`` before all is done.
 
     Parameters
@@ -128,13 +128,13 @@ def do(
     source = open_table(order.table, order.delimiter)
     roles = check_roles(source.names, order.target, order.weight, order.group)
     check_lists(source.names, roles, order.drop, order.categorical, order.numeric)
-    lock = hidden(order.out, "lock")
+    lock = hidden_path(order.out, "lock")
     lock.parent.mkdir(parents=True, exist_ok=True)
     with locked(lock, f"fitting {order.out}", remove=True):
         check_free(order.out, order.overwrite)
-        workshop = Workshop(hidden(order.out, "unfinished"))
+        workshop = UnfinishedRun(hidden_path(order.out, "unfinished"))
         _check_unfinished(workshop, order)
-        data = read(order, source)
+        data = read_data(order, source)
         planned = plan(data, order.options)
         if order.resume:
             workshop.check(planned)
@@ -143,7 +143,7 @@ def do(
             if on_data is not None:
                 on_data(data)
             found = fit(data, order.options, workshop, watcher)
-            finished = Finished(order.out, found, judge(found), time.perf_counter() - start)
+            finished = FinishedRun(order.out, found, judge(found), time.perf_counter() - start)
             folder = workshop.new(RUN)
             _write(order, finished, folder)
             if on_written is not None:
@@ -155,18 +155,18 @@ def do(
     return finished
 
 
-def _check_unfinished(workshop: Workshop, order: Order) -> None:
+def _check_unfinished(workshop: UnfinishedRun, order: FitRequest) -> None:
     """Refuse to discard finished training runs unasked."""
     n = workshop.n_finished
     if n and not (order.resume or order.restart):
         raise ValueError(
             f"an unfinished run of {order.out} has {n} finished training run{'s' * (n > 1)}: pass "
-            f"{resuming(order.out)} to continue it, or --restart to discard it"
+            f"{resume_options(order.out)} to continue it, or --restart to discard it"
         )
 
 
 @contextmanager
-def _tidy(workshop: Workshop, out: Path) -> Iterator[None]:
+def _tidy(workshop: UnfinishedRun, out: Path) -> Iterator[None]:
     """Leave nothing behind when something goes wrong but trainings that are finished and may be of use."""
     try:
         yield
@@ -182,17 +182,17 @@ def _tidy(workshop: Workshop, out: Path) -> Iterator[None]:
             raise Interrupted(kept) from None
         if kept:
             error.add_note(
-                f"{kept} finished training run{'s' * (kept > 1)} kept: continue with {resuming(out)}"
+                f"{kept} finished training run{'s' * (kept > 1)} kept: continue with {resume_options(out)}"
             )
         raise
 
 
-def resuming(out: Path) -> str:
+def resume_options(out: Path) -> str:
     """Return the options that continue an unfinished run."""
     return "--resume --overwrite" if out.exists() else "--resume"
 
 
-def read(order: Order, source: Source) -> Data:
+def read_data(order: FitRequest, source: Source) -> Data:
     """Read the table, find out what its columns are, and cut it into parts."""
     table = source.read()
     schema = Schema.infer(
@@ -204,17 +204,19 @@ def read(order: Order, source: Source) -> Data:
         categorical=order.categorical,
         numeric=order.numeric,
     )
-    table, places = _labelled(table, schema, order.table)
+    table, places = _drop_unlabelled(table, schema, order.table)
     test = None
     if order.test is not None:
         source = open_table(order.test, order.delimiter)
         schema.check_names(source.names)
-        test, places = _labelled(source.read(), schema, order.test)
+        test, places = _drop_unlabelled(source.read(), schema, order.test)
     data = prepare(table, schema, order.options, test)
     return replace(data, test_places=None if data.test_places is None else places[data.test_places])
 
 
-def _labelled(table: pa.Table, schema: Schema, path: Path) -> tuple[pa.Table, NDArray[np.int64]]:
+def _drop_unlabelled(
+    table: pa.Table, schema: Schema, path: Path
+) -> tuple[pa.Table, NDArray[np.int64]]:
     """Return the rows that have a label, and their places in the table."""
     has_label = np.asarray(schema.has_label(table))
     if not has_label.all():
@@ -229,7 +231,7 @@ def _labelled(table: pa.Table, schema: Schema, path: Path) -> tuple[pa.Table, ND
 # ---- what is written ---------------------------------------------------------------------------------------
 
 
-def _write(order: Order, finished: Finished, folder: Path) -> None:
+def _write(order: FitRequest, finished: FinishedRun, folder: Path) -> None:
     write_model(finished.fit, folder)
     write_json(folder / METRICS, metrics(order, finished))
     _write_history(finished.fit, folder / HISTORY)
@@ -237,7 +239,7 @@ def _write(order: Order, finished: Finished, folder: Path) -> None:
         _write_test_rows(finished.fit, folder / TEST_ROWS)
 
 
-def metrics(order: Order, finished: Finished) -> dict[str, Any]:
+def metrics(order: FitRequest, finished: FinishedRun) -> dict[str, Any]:
     """Return all numbers of a run, as ``metrics.json`` holds them."""
     found = finished.fit
     chosen = found.chosen

@@ -9,7 +9,7 @@ from typing import Any
 from refinecal._core.format import number as grouped
 from refinecal.calibrators import AutoCalibrator
 from refinecal.evaluation import Difference, Evaluation, evaluate, paired_difference, row_losses
-from refinecal.tabular.fitting import CHOSEN_BY, TRACKED, Fit, Outcome
+from refinecal.tabular.fitting import CHOSEN_BY, TRACKED, Fit, Selection
 
 NOTICEABLE = 0.1  # of the risk: calibration error that is worth a word
 SMALL = 0.0005  # a change that is none
@@ -17,7 +17,7 @@ FEW_ROWS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class JudgedSelection:
     """One way to choose the step, judged on the test rows before and after calibration."""
 
     metric: str
@@ -93,7 +93,7 @@ class Judgement:
     stages: list[Stage]
     log: Difference
     brier: Difference
-    ways: dict[str, Way]
+    ways: dict[str, JudgedSelection]
 
     @property
     def usual(self) -> float:
@@ -144,11 +144,11 @@ def judge(fit: Fit) -> Judgement | None:
     log = row_losses(test.y, ours, classes=columns)
     brier = row_losses(test.y, ours, loss="brier", classes=columns)
 
-    def way(outcome: Outcome) -> Way:
+    def way(outcome: Selection) -> JudgedSelection:
         before, after = (
             row_losses(test.y, probs, classes=columns) for probs in (outcome.before, outcome.after)
         )
-        return Way(
+        return JudgedSelection(
             outcome.metric,
             outcome.candidate,
             outcome.steps,
@@ -166,7 +166,7 @@ def judge(fit: Fit) -> Judgement | None:
         evaluate(test.y, usual.before, **names),
         level,
         change,
-        _expected(level, change),
+        _expected_loss(level, change),
         _stages(fit, log, about),
         paired_difference(log, usual.single["log"], **about),
         paired_difference(brier, usual.single["brier"], **about),
@@ -174,7 +174,7 @@ def judge(fit: Fit) -> Judgement | None:
     )
 
 
-def _expected(level: Difference, change: Difference | None) -> Difference:
+def _expected_loss(level: Difference, change: Difference | None) -> Difference:
     """Return the loss of the delivered models: the test loss and its change, whose errors are independent."""
     if change is None:
         return level
@@ -235,7 +235,7 @@ def with_error(difference: Difference, sign: str = "") -> str:
     return f"{difference.mean:{sign}.4f} ± {difference.standard_error:.4f}"
 
 
-def how_sure(judged: Judgement) -> str:
+def describe_certainty(judged: Judgement) -> str:
     """Return how sure the gain is, and what choosing by refinement has to do with it."""
     total, chosen = judged.log, judged.by_refinement
     if not math.isfinite(total.mean) or math.isnan(total.standard_error):
@@ -255,7 +255,7 @@ def how_sure(judged: Judgement) -> str:
     return f"Gain in log loss: {gap} (± is the standard error over test rows): {verdict}. {rest}."
 
 
-def delivered(fit: Fit, judged: Judgement | None) -> str:
+def describe_delivered(fit: Fit, judged: Judgement | None) -> str:
     """Say which rows the delivered models have seen, and what to expect of them."""
     data, m = fit.data, len(fit.delivered)
     n, total = data.n_delivered, data.n_used
@@ -277,7 +277,7 @@ def delivered(fit: Fit, judged: Judgement | None) -> str:
     )
 
 
-def calibrated_by(fit: Fit) -> str:
+def describe_calibration(fit: Fit) -> str:
     """Say what calibrates the delivered models, and how much sharper their average is made."""
     found, beta = fit.ensemble.calibrator, fit.ensemble.beta
     how = f"Calibrated by {fit.options.calibrator}"
@@ -301,7 +301,7 @@ def calibrated_by(fit: Fit) -> str:
     )
 
 
-def what_to_do(fit: Fit, judged: Judgement) -> list[str]:
+def recommend(fit: Fit, judged: Judgement) -> list[str]:
     """Return advice that the numbers support."""
     ours, before, advice = judged.ours.log, judged.uncalibrated.log, []
     if judged.ours.n < FEW_ROWS:
@@ -344,6 +344,6 @@ def name_of(metric: str) -> str:
     return names.get(metric, metric)
 
 
-def order(judged: Judgement) -> list[Way]:
+def sort_metrics(judged: Judgement) -> list[JudgedSelection]:
     """Return the ways to choose, ours first, then as tracked."""
     return [judged.ways[name] for name in (CHOSEN_BY, *TRACKED) if name in judged.ways]

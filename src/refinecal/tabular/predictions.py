@@ -16,13 +16,13 @@ from refinecal._core.softmax import log_softmax
 from refinecal.tabular._names import check_column, listed
 from refinecal.tabular._prediction_columns import choose_columns
 from refinecal.tabular._prediction_values import (
+    align_labels,
     groups_of,
     labels_of,
-    placed,
     values_of,
     weights_of,
 )
-from refinecal.tabular._sources import ParquetSource, Source, reworded
+from refinecal.tabular._sources import ParquetSource, Source, explain_errors
 from refinecal.tabular.files import open_table
 
 with needs_extra("cli", package="pyarrow"):
@@ -134,7 +134,7 @@ def read_predictions(
     choice = choose_columns(others, known, columns, logits, where)
     values = values_of(_read(source, choice.columns), choice, logits, where)
     found = Predictions(
-        labels=placed(labels, known, choice.classes),
+        labels=align_labels(labels, known, choice.classes),
         values=values,
         classes=choice.classes,
         logits=logits,
@@ -142,7 +142,7 @@ def read_predictions(
         groups=None if by is None else groups_of(table[by]),
         names=choice.columns,
     )
-    return _labelled(found, target, where)
+    return _drop_unlabelled(found, target, where)
 
 
 def read_same_rows(
@@ -173,7 +173,9 @@ def read_same_rows(
     for name, path in zip(names, paths, strict=True):
         more = {"weight": weight, "by": by} if not found else {}
         one = read_predictions(path, target, logits=logits, delimiter=delimiter, **more)
-        found[name] = one if not found else _aligned(one, found[names[0]], str(path), str(paths[0]))
+        found[name] = (
+            one if not found else _align_classes(one, found[names[0]], str(path), str(paths[0]))
+        )
     return found
 
 
@@ -184,13 +186,13 @@ def _read(source: Source, columns: Sequence[str]) -> pa.Table:
 
     # At once, in all threads; parquet.read_table would import pandas first.
     with (
-        reworded(source.path, "Parquet"),
+        explain_errors(source.path, "Parquet"),
         parquet.ParquetFile(source.path, memory_map=True) as file,
     ):
         return file.read(columns=list(columns))
 
 
-def _labelled(found: Predictions, target: str, where: str) -> Predictions:
+def _drop_unlabelled(found: Predictions, target: str, where: str) -> Predictions:
     """Return the rows that have a label."""
     there = found.labels >= 0
     if there.all():
@@ -228,7 +230,9 @@ def _model_names(paths: Sequence[Path]) -> list[str]:
     raise ValueError(f"the same file is named twice: {listed(shapes[-1])}")
 
 
-def _aligned(found: Predictions, first: Predictions, path: str, first_path: str) -> Predictions:
+def _align_classes(
+    found: Predictions, first: Predictions, path: str, first_path: str
+) -> Predictions:
     """Return predictions with the classes of the first file in its order, if the rows are the same."""
     if set(found.classes) != set(first.classes):
         raise ValueError(

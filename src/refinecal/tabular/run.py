@@ -145,7 +145,7 @@ class Run:
             )
         new = NewRows(self.schema)
         probs = self.predict_proba_part(table, first_row, new)
-        for message in shorten(new.unlike()):
+        for message in shorten(new.describe_drift()):
             warn(message)
         return probs
 
@@ -262,7 +262,7 @@ def write_model(fit: Fit, folder: Path) -> None:
 # ---- its place ---------------------------------------------------------------------------------------------
 
 
-def hidden(run: Path, what: str) -> Path:
+def hidden_path(run: Path, what: str) -> Path:
     """Return a hidden place beside a run folder: for its lock, or for a run that is unfinished or old."""
     run = Path(os.path.realpath(run))
     return run.parent / f".{run.name}.{what}"
@@ -271,9 +271,9 @@ def hidden(run: Path, what: str) -> Path:
 def check_free(run: Path, overwrite: bool) -> None:
     """Refuse to take the place of something, unless it is a run that may be overwritten."""
     if _is_free(run):
-        if not hidden(run, "old").exists():
+        if not hidden_path(run, "old").exists():
             return
-        os.replace(hidden(run, "old"), os.path.realpath(run))  # a crash at the worst moment
+        os.replace(hidden_path(run, "old"), os.path.realpath(run))  # a crash at the worst moment
     if not (run / SCHEMA).exists():
         raise ValueError(
             f"{run} exists and is not a run folder, so it is left alone: choose another --out"
@@ -293,13 +293,13 @@ def publish(finished: Path, run: Path) -> None:
     The older run is complete, here or hidden, until the new one has its name. Files in it that no fit wrote
     are in both.
     """
-    place, old = os.path.realpath(run), hidden(run, "old")
+    place, old = os.path.realpath(run), hidden_path(run, "old")
     if _is_free(run):
         if run.exists():
             os.rmdir(place)  # for systems where nothing takes the place of a folder
         os.replace(finished, place)
         return
-    others = _others(run)
+    others = _find_user_files(run)
     for path in others:
         _share(run / path, finished / path)
     shutil.rmtree(old, ignore_errors=True)
@@ -315,7 +315,7 @@ def publish(finished: Path, run: Path) -> None:
         warn(f"kept in {run}, since no fit wrote it: {listed(list(map(str, others)), 5)}")
 
 
-def _others(run: Path) -> list[Path]:
+def _find_user_files(run: Path) -> list[Path]:
     """Return what is in a run folder but was not written by the fit: files, and folders as a whole."""
     try:
         own = {Path(name) for name in (MANIFEST, *Manifest.load(run).files)}

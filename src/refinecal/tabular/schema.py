@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from refinecal._core.errors import needs_extra
 from refinecal.tabular._columns import Column
-from refinecal.tabular._encoding import Unread, category_codes, numbers_read, unseen_counts
+from refinecal.tabular._encoding import InvalidValue, category_codes, parse_numbers, unseen_counts
 from refinecal.tabular._infer import infer_fields
 from refinecal.tabular._kinds import shown_kinds
 from refinecal.tabular._names import check_column, check_there
@@ -167,11 +167,11 @@ class Schema:
         self.check_names(table.column_names)
         comma = has_decimal_comma(table)
         arrays: dict[str, Any] = {}
-        unread: list[Unread] = []
+        unread: list[InvalidValue] = []
         for column in self.features:
             values = table[column.name]
             if column.kind == "number":
-                arrays[column.name] = numbers_read(column, values, comma, unread)
+                arrays[column.name] = parse_numbers(column, values, comma, unread)
             else:
                 dtype = pd.CategoricalDtype(np.arange(len(column.categories)))
                 codes = category_codes(column, values)

@@ -21,7 +21,7 @@ UNDER_WAY, RUN = "under-way", "run"  # what is being written
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BestStep:
     """The best step by one metric, and what the model says there of its validation and of the test rows."""
 
     step: int
@@ -31,14 +31,14 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class FoldFit:
     """What one training went through, and what came of it."""
 
     candidate: int | None  # None for a model that is delivered, trained on all rows
     fold: int
     known: NDArray[np.int64]  # codes of the classes of its training rows
     history: list[dict[str, float]]
-    choices: dict[str, Choice]  # by metric
+    choices: dict[str, BestStep]  # by metric
     folder: Path  # where the model is, cut to the step of smallest refinement
     y: NDArray[np.int64]  # of the validation rows, like the rest
     weights: NDArray[np.float64] | None
@@ -80,13 +80,13 @@ class Unit:
         (self.folder / DESCRIPTION).write_text(json.dumps(description), encoding="utf-8")
 
     @classmethod
-    def load(cls, folder: Path) -> Unit:
+    def load(cls, folder: Path) -> FoldFit:
         """Read what :meth:`save` wrote."""
         found = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
         with np.load(folder / ARRAYS, allow_pickle=False) as file:
             arrays: Mapping[str, NDArray[Any]] = dict(file.items())
         choices = {
-            name: Choice(step, value, arrays[f"validation {name}"], arrays.get(f"test {name}"))
+            name: BestStep(step, value, arrays[f"validation {name}"], arrays.get(f"test {name}"))
             for name, (step, value) in found["choices"].items()
         }
         return cls(
@@ -102,7 +102,7 @@ class Unit:
         )
 
 
-class Workshop:
+class UnfinishedRun:
     """The folder of a run that is being made: finished trainings, each complete or not there at all.
 
     Parameters
@@ -138,10 +138,10 @@ class Workshop:
                 f"{' and '.join(changed)}: pass the same options, or discard it with --restart"
             )
 
-    def finished(self, candidate: int | None, fold: int) -> Unit | None:
+    def finished(self, candidate: int | None, fold: int) -> FoldFit | None:
         """Return a training that was finished before."""
         folder = self._place(candidate, fold)
-        return Unit.load(folder) if folder.exists() else None
+        return FoldFit.load(folder) if folder.exists() else None
 
     def new(self, name: str) -> Path:
         """Return an empty folder for a training run under way, or for the whole."""
@@ -150,7 +150,7 @@ class Workshop:
         folder.mkdir()
         return folder
 
-    def keep(self, unit: Unit) -> Unit:
+    def keep(self, unit: FoldFit) -> FoldFit:
         """Give a training that is complete its place."""
         unit.save()
         place = self._place(unit.candidate, unit.fold)

@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from refinecal._core.checks import check_weights
-from refinecal.training.predictions import shown
+from refinecal.training.predictions import show_label
 from refinecal.training.rows import Rows
 
 
@@ -30,7 +30,7 @@ def check_known(y_val: NDArray[Any], classes: NDArray[Any]) -> None:
     strange = np.setdiff1d(y_val, classes)
     if strange.size:
         raise ValueError(
-            f"y_val holds {shown(strange[0])}, which y does not: no model can learn it. Drop these rows."
+            f"y_val holds {show_label(strange[0])}, which y does not: no model can learn it. Drop these rows."
         )
 
 
@@ -39,8 +39,8 @@ def check_frozen(known: NDArray[Any], classes: NDArray[Any]) -> None:
     strange = np.setdiff1d(known, classes)
     if strange.size:
         raise ValueError(
-            f"the frozen estimator knows the class {shown(strange[0])}, but y has no row of it: pass rows of "
-            "every class"
+            f"the frozen estimator knows the class {show_label(strange[0])}, but y has no row of it: pass "
+            "rows of every class"
         )
 
 

@@ -11,10 +11,10 @@ from refinecal.stopping import Best
 from refinecal.training.parameters import weights_for
 from refinecal.training.predictions import Predictions
 from refinecal.training.rows import Rows
-from refinecal.training.task import Kind, Task
+from refinecal.training.task import Task, TrainingMethod
 
 
-class FromZero:
+class ZeroBasedMonitor:
     """The user's monitor as a library's callback wants it: counting rounds from 0, and new already."""
 
     def __init__(self, task: Task) -> None:
@@ -53,14 +53,14 @@ def train_xgboost(model: Any, task: Task) -> Any:
     from refinecal.integrations.xgboost import RefinementStopping
 
     stopping = RefinementStopping(task.val.X, task.val.y, missing=model.missing)
-    stopping.monitor = FromZero(task)  # type: ignore[assignment]
+    stopping.monitor = ZeroBasedMonitor(task)  # type: ignore[assignment]
     others = _set_xgboost_rounds(model, task.max_steps)
     model.set_params(callbacks=[*others, stopping])
     _fit_xgboost(model, task.rows)
     return model.set_params(n_estimators=task.find_best(), callbacks=others or None)
 
 
-def xgboost_again(model: Any, rows: Rows, n_steps: int, like: Any) -> Any:
+def retrain_xgboost(model: Any, rows: Rows, n_steps: int, like: Any) -> Any:
     """Train so many rounds."""
     _set_xgboost_rounds(model, n_steps)
     return _fit_xgboost(model, rows)
@@ -119,7 +119,7 @@ def train_lightgbm(model: Any, task: Task) -> Any:
 
     rows, val = task.rows, task.val
     stopping = Stopping()
-    stopping.monitor = FromZero(task)  # type: ignore[assignment]
+    stopping.monitor = ZeroBasedMonitor(task)  # type: ignore[assignment]
     numbers = np.searchsorted(task.classes, val.y)  # LightGBM numbers all other labels itself
     _set_lightgbm_rounds(model, task.max_steps)
     model.fit(
@@ -135,7 +135,7 @@ def train_lightgbm(model: Any, task: Task) -> Any:
     return model
 
 
-def lightgbm_again(model: Any, rows: Rows, n_steps: int, like: Any) -> Any:
+def retrain_lightgbm(model: Any, rows: Rows, n_steps: int, like: Any) -> Any:
     """Train so many rounds."""
     _set_lightgbm_rounds(model, n_steps)
     return model.fit(rows.X, rows.y, **weights_for(model.fit, rows))
@@ -149,6 +149,6 @@ def _set_lightgbm_rounds(model: Any, n: int) -> None:
 
 
 CALLED_BACK = {
-    "xgboost": Kind(train_xgboost, xgboost_again),
-    "lightgbm": Kind(train_lightgbm, lightgbm_again),
+    "xgboost": TrainingMethod(train_xgboost, retrain_xgboost),
+    "lightgbm": TrainingMethod(train_lightgbm, retrain_lightgbm),
 }

@@ -9,7 +9,7 @@ from typing import Any
 from refinecal.training.parameters import weights_for
 from refinecal.training.predictions import Predictions, link_of, probabilities_of, some_rows
 from refinecal.training.rows import Rows
-from refinecal.training.task import Kind, Task
+from refinecal.training.task import Task, TrainingMethod
 
 # CatBoost's names for one parameter each, or for parts of what is left out.
 ROUNDS = ("iterations", "num_boost_round", "n_estimators", "num_trees")
@@ -38,7 +38,7 @@ def train(model: Any, task: Task) -> Any:
         trained = _new(model, task.max_steps, **stopping)
         watched = {"eval_set": pool} if stopping else {}
         trained.fit(rows.X, rows.y, **watched, **weights_for(trained.fit, rows))
-        for found in islice(_staged(trained, val.X, pool), seen, None):
+        for found in islice(_staged_predictions(trained, val.X, pool), seen, None):
             seen += 1
             task.show(found, seen)
             if task.monitor.should_stop:
@@ -50,7 +50,7 @@ def train(model: Any, task: Task) -> Any:
     return trained
 
 
-def again(model: Any, rows: Rows, n_steps: int, like: Any) -> Any:
+def retrain(model: Any, rows: Rows, n_steps: int, like: Any) -> Any:
     """Train so many rounds, at the learning rate of the model whose number of rounds it is."""
     rate = {}
     if like is not None and not set(RATES) & set(model.get_params()):
@@ -105,7 +105,7 @@ def _stopping(params: dict[str, Any], task: Task) -> dict[str, Any]:
     }
 
 
-def _staged(model: Any, X: Any, pool: Any) -> Iterator[Predictions]:
+def _staged_predictions(model: Any, X: Any, pool: Any) -> Iterator[Predictions]:
     """Yield the predictions of each number of trees, as logits if CatBoost has them."""
     some = some_rows(X)
     link = link_of(model.predict(some, **RAW), probabilities_of(model, some))
@@ -118,4 +118,4 @@ def _staged(model: Any, X: Any, pool: Any) -> Iterator[Predictions]:
             yield Predictions("logits", link(margins), "staged_predict")
 
 
-CATBOOST = Kind(train, again)
+CATBOOST = TrainingMethod(train, retrain)

@@ -14,7 +14,7 @@ from refinecal.training.passes import PASSES
 from refinecal.training.predictions import is_frozen, is_pipeline, library_of, predictions_of
 from refinecal.training.rows import Rows
 from refinecal.training.stages import MONITORED, STAGED
-from refinecal.training.task import Kind, Task
+from refinecal.training.task import Task, TrainingMethod
 
 
 def train_once(model: Any, task: Task) -> Any:
@@ -24,18 +24,18 @@ def train_once(model: Any, task: Task) -> Any:
     return model
 
 
-def again(model: Any, rows: Rows, n_steps: int, like: Any) -> Any:
+def retrain_once(model: Any, rows: Rows, n_steps: int, like: Any) -> Any:
     """Fit."""
     return model.fit(rows.X, rows.y, **weights_for(model.fit, rows))
 
 
 LIBRARIES = {**CALLED_BACK, "catboost": CATBOOST}
-ONCE = Kind(train_once, again, is_iterative=False)
+ONCE = TrainingMethod(train_once, retrain_once, is_iterative=False)
 
 
-def kind_of(model: Any) -> Kind:
+def kind_of(model: Any) -> TrainingMethod:
     """Return how a model is trained, that is not a pipeline."""
-    if is_frozen(model) or _counts(model):
+    if is_frozen(model) or _counts_rows(model):
         return ONCE
     if library_of(model) in LIBRARIES:
         return LIBRARIES[library_of(model)]
@@ -44,7 +44,7 @@ def kind_of(model: Any) -> Kind:
     return PASSES if hasattr(model, "partial_fit") else ONCE
 
 
-def _counts(model: Any) -> bool:
+def _counts_rows(model: Any) -> bool:
     """Tell whether ``partial_fit`` counts rows, so that a second pass would count them twice."""
     return any(base.__module__ == "sklearn.naive_bayes" for base in type(model).__mro__)
 
@@ -54,11 +54,11 @@ def last_of(model: Any) -> Any:
     return last_of(model.steps[-1][1]) if is_pipeline(model) else model
 
 
-def fresh(model: Any) -> Any:
+def new_model(model: Any) -> Any:
     """Return a new model with the same parameters; one that is frozen is itself."""
     if is_pipeline(model):
         new = copy(model)
-        new.steps = [(name, fresh(step)) for name, step in model.steps]
+        new.steps = [(name, new_model(step)) for name, step in model.steps]
         return new
     if library_of(model) == "catboost":  # copies lists among its parameters, which clone refuses
         return type(model)(**model.get_params())

@@ -12,7 +12,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from refinecal.training.parameters import switch_off_stopping, takes, weights_for
 from refinecal.training.predictions import predictions_of
 from refinecal.training.rows import Rows
-from refinecal.training.task import Kind, Task
+from refinecal.training.task import Task, TrainingMethod
 
 
 def train(model: Any, task: Task) -> Any:
@@ -28,7 +28,7 @@ def train(model: Any, task: Task) -> Any:
     return best
 
 
-def again(model: Any, rows: Rows, n_steps: int, like: Any) -> Any:
+def retrain(model: Any, rows: Rows, n_steps: int, like: Any) -> Any:
     """Pass over the data so many times."""
     classes = np.unique(rows.y)
     _prepare(model, rows, classes)
@@ -51,4 +51,4 @@ def _pass(model: Any, rows: Rows, classes: NDArray[Any]) -> None:
     model.partial_fit(rows.X, rows.y, **options)
 
 
-PASSES = Kind(train, again)
+PASSES = TrainingMethod(train, retrain)

@@ -76,7 +76,7 @@ def is_pipeline(model: Any) -> bool:
     return hasattr(model, "steps") and not is_frozen(model)
 
 
-def shown(label: Any) -> str:
+def show_label(label: Any) -> str:
     """Return a label as its user would write it."""
     return repr(label.item() if isinstance(label, np.generic) else label)
 
@@ -117,12 +117,12 @@ def probabilities_of(model: Any, X: Any) -> NDArray[Any]:
     return probs / probs.sum(axis=1, keepdims=True) if library_of(model) in MARGINS else probs
 
 
-def as_they_are(margins: Any) -> NDArray[Any]:
+def identity_link(margins: Any) -> NDArray[Any]:
     """Return margins whose softmax is what the model calls its probabilities."""
     return np.asarray(margins)
 
 
-def one_against_rest(margins: Any) -> NDArray[Any]:
+def one_vs_rest_link(margins: Any) -> NDArray[Any]:
     """Return the logs of the logistic function of each margin: up to a constant, log-probabilities."""
     from scipy.special import log_expit
 
@@ -134,7 +134,7 @@ def link_of(margins: Any, probs: Any) -> Link | None:
     margins, probs = np.asarray(margins), np.asarray(probs)
     # Not only for the likely classes: where a model is sure, all links give it probability 1.
     exact = 100 * np.finfo(np.result_type(probs, np.float32)).eps
-    for link in (as_they_are, one_against_rest):
+    for link in (identity_link, one_vs_rest_link):
         logits = link(margins)
         if logits.ndim == 1 or logits.shape[1] == 1:
             logits = logits.reshape(-1)
@@ -159,10 +159,10 @@ def _link(model: Any, margins_of: Callable[[Any], Any], X: Any) -> Link | None:
     if library_of(model) in MARGINS:
         objective = model.get_params().get("objective")
         if callable(objective) or objective in NO_PROBABILITIES:
-            return as_they_are
+            return identity_link
     elif not hasattr(model, "predict_proba"):
         _check_decision(model, np.asarray(margins_of(some)), some)
-        return as_they_are
+        return identity_link
     return link_of(margins_of(some), probabilities_of(model, some))
 
 
@@ -209,10 +209,10 @@ def smooth_zeros(
     columns = order[np.searchsorted(classes, y, sorter=order)]
     if (found.probs[np.arange(len(y)), columns] > 0).all():
         return found, 0
-    return smoothed(found, len(y)), len(y)
+    return smooth(found, len(y)), len(y)
 
 
-def smoothed(found: Predictions, n: int) -> Predictions:
+def smooth(found: Predictions, n: int) -> Predictions:
     """Return probabilities mixed with the flat ones as if seen once beside n rows; n = 0 leaves them."""
     if n == 0:
         return found

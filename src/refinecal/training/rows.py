@@ -65,9 +65,9 @@ class Rows:
             None if self.places is None else self.places[rows],
         )
 
-    def keyed(self) -> Rows:
+    def with_keys(self) -> Rows:
         """Return the same rows with keys and places."""
-        return replace(self, keys=content(self.X), places=np.arange(self.n))
+        return replace(self, keys=hash_rows(self.X), places=np.arange(self.n))
 
     def in_order(self, repeat: bool, rows: Indices | None = None) -> Rows:
         """Return the rows that count, all or some, by content; weights as repetitions if ``repeat``."""
@@ -273,9 +273,9 @@ def parts(rows: Rows, n_folds: Any, fraction: float, seed: int, n_more: int = 0)
     "auto" takes five folds, or as many as there can be, and then ``n_more`` folds of another random cut.
     """
     if n_folds is None:
-        return _checked(rows, [hold_out(rows, fraction, seed)])
+        return _make_parts(rows, [hold_out(rows, fraction, seed)])
     if not isinstance(n_folds, str):
-        return _checked(rows, split_folds(rows, n_folds, seed))
+        return _make_parts(rows, split_folds(rows, n_folds, seed))
     for fewer in range(most_folds(rows, AUTO_FOLDS) or 1, 1, -1):
         first = _cut(rows, fewer, seed)
         if first:
@@ -283,8 +283,8 @@ def parts(rows: Rows, n_folds: Any, fraction: float, seed: int, n_more: int = 0)
             others = _cut(rows, fewer, seed + 1) if n_more else []
             # Few groups may make the same folds again, and the same models.
             more = [split for split in others if split[1].tobytes() not in held_out][:n_more]
-            return _checked(rows, first + more)
-    return _checked(rows, [hold_out(rows, fraction, seed)])
+            return _make_parts(rows, first + more)
+    return _make_parts(rows, [hold_out(rows, fraction, seed)])
 
 
 def is_small(n: int, k: int) -> bool:
@@ -295,12 +295,12 @@ def is_small(n: int, k: int) -> bool:
 def _cut(rows: Rows, n_folds: int, seed: int) -> list[tuple[Indices, Indices]]:
     """Return folds, or none if a draw leaves one without rows or a model with nothing to learn."""
     try:
-        return _checked(rows, split_folds(rows, n_folds, seed)).splits
+        return _make_parts(rows, split_folds(rows, n_folds, seed)).splits
     except ValueError:
         return []
 
 
-def _checked(rows: Rows, splits: list[tuple[Indices, Indices]]) -> Parts:
+def _make_parts(rows: Rows, splits: list[tuple[Indices, Indices]]) -> Parts:
     """Return parts that each have something to learn and something to look at."""
     found = Parts(rows, splits, _n_first(splits))
     found.check()
@@ -321,16 +321,16 @@ def _n_first(splits: list[tuple[Indices, Indices]]) -> int:
 # ---- tables ------------------------------------------------------------------------------------------------
 
 
-def joined(first: Rows, second: Rows) -> Rows:
+def concat_rows(first: Rows, second: Rows) -> Rows:
     """Return the rows of both."""
     weights = None
     if first.weights is not None or second.weights is not None:
         parts = [np.ones(r.n) if r.weights is None else r.weights for r in (first, second)]
         weights = np.concatenate(parts)
-    return Rows(_stacked([first.X, second.X]), np.concatenate([first.y, second.y]), weights)
+    return Rows(_stack_tables([first.X, second.X]), np.concatenate([first.y, second.y]), weights)
 
 
-def _stacked(parts: list[Any]) -> Any:
+def _stack_tables(parts: list[Any]) -> Any:
     """Return tables of one kind, one below the other."""
     for name in ("pandas", "polars"):
         package = sys.modules.get(name)
@@ -355,61 +355,61 @@ def _with_same_categories(parts: list[Any]) -> list[Any]:
     return [first, second]
 
 
-def content(X: Any) -> NDArray[np.uint64]:
+def hash_rows(X: Any) -> NDArray[np.uint64]:
     """Return a number for each row that depends on nothing but what the row holds, whatever holds it."""
     if hasattr(X, "tocsr"):
-        return _of_sparse(X.tocsr())
+        return _hash_sparse(X.tocsr())
     if hasattr(X, "columns"):
         table = X.iloc if hasattr(X, "iloc") else X  # by position: names may repeat
-        columns = [_of_column(table[:, j], j) for j in range(X.shape[1])]
-        return _scrambled(np.sum(columns, axis=0, dtype=np.uint64))
+        columns = [_hash_column(table[:, j], j) for j in range(X.shape[1])]
+        return _scramble(np.sum(columns, axis=0, dtype=np.uint64))
     try:
         values = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError):
-        return np.array([_of_object(row) for row in X], dtype=np.uint64)
+        return np.array([_hash_object(row) for row in X], dtype=np.uint64)
     values = values.reshape(len(values), -1)
     total = np.zeros(len(values), dtype=np.uint64)
     for j in range(values.shape[1]):
-        total += _mixed(values[:, j], j)
-    return _scrambled(total)
+        total += _hash_values(values[:, j], j)
+    return _scramble(total)
 
 
-def _of_column(column: Any, j: int) -> NDArray[np.uint64]:
+def _hash_column(column: Any, j: int) -> NDArray[np.uint64]:
     """Return a number for each entry of a column of a DataFrame."""
     values = column.to_numpy()
     if values.dtype.kind in "biuf":
-        return _mixed(values.astype(np.float64), j)
+        return _hash_values(values.astype(np.float64), j)
     distinct, place = np.unique(values.astype(str), return_inverse=True)
-    numbers = np.array([_of_object(value) for value in distinct.tolist()], dtype=np.uint64)
-    return _scrambled(numbers[place] ^ _scrambled(np.asarray(j, dtype=np.uint64)))
+    numbers = np.array([_hash_object(value) for value in distinct.tolist()], dtype=np.uint64)
+    return _scramble(numbers[place] ^ _scramble(np.asarray(j, dtype=np.uint64)))
 
 
-def _of_sparse(X: Any) -> NDArray[np.uint64]:
+def _hash_sparse(X: Any) -> NDArray[np.uint64]:
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     kept = X.data != 0
     total = np.zeros(X.shape[0], dtype=np.uint64)
-    parts = _mixed(X.data[kept].astype(np.float64), X.indices[kept])
+    parts = _hash_values(X.data[kept].astype(np.float64), X.indices[kept])
     np.add.at(total, row[kept], parts)
-    return _scrambled(total)
+    return _scramble(total)
 
 
-def _of_object(row: Any) -> int:
+def _hash_object(row: Any) -> int:
     items = row.tolist() if isinstance(row, np.ndarray) else row
     return int.from_bytes(blake2b(repr(items).encode(), digest_size=8).digest(), "little")
 
 
-def _mixed(values: NDArray[np.float64], column: Any) -> NDArray[np.uint64]:
+def _hash_values(values: NDArray[np.float64], column: Any) -> NDArray[np.uint64]:
     """Return the bits of values, scrambled together with the number of their column."""
     values = np.where(np.isnan(values), np.nan, values + 0.0)  # one NaN, and -0 the same as 0
     bits = values.view(np.uint64)
     columns = np.asarray(column, dtype=np.uint64) + np.uint64(1)
-    return _scrambled(bits ^ _scrambled(columns))
+    return _scramble(bits ^ _scramble(columns))
 
 
-def _scrambled(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _scramble(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Scramble 64 bits: the finaliser of SplitMix64 (Steele, Lea, Flood 2014)."""
     bits = np.atleast_1d(bits) + np.uint64(0x9E3779B97F4A7C15)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -11,9 +11,9 @@ import numpy as np
 from sklearn.base import clone
 
 from refinecal.training.parameters import length_name, switch_off_stopping, weights_for
-from refinecal.training.predictions import Link, Predictions, as_they_are, link_of, some_rows
+from refinecal.training.predictions import Link, Predictions, identity_link, link_of, some_rows
 from refinecal.training.rows import Rows
-from refinecal.training.task import Kind, Task
+from refinecal.training.task import Task, TrainingMethod
 
 FIRST_STAGES = 64  # rounds before the first look; doubled as long as they still improve
 PER_STAGE = ("_predictors", "estimators_", "estimator_weights_", "estimator_errors_")
@@ -29,7 +29,7 @@ def train_monitored(model: Any, task: Task) -> Any:
     def look(i: int, growing: Any, variables: Any) -> bool:
         nonlocal stages
         if i == 0:
-            stages = staged(growing, task.val.X)
+            stages = staged_predictions(growing, task.val.X)
         task.show(next(stages), i + 1)
         return task.monitor.should_stop
 
@@ -48,7 +48,7 @@ def train_staged(model: Any, task: Task) -> Any:
     while True:
         model.set_params(**{name: length})
         model.fit(task.rows.X, task.rows.y, **weights_for(model.fit, task.rows))
-        for found in islice(staged(model, task.val.X), step, None):
+        for found in islice(staged_predictions(model, task.val.X), step, None):
             step += 1
             task.show(found, step)
             if task.monitor.should_stop:
@@ -61,18 +61,18 @@ def train_staged(model: Any, task: Task) -> Any:
     return _at_best(model, task)
 
 
-def again(model: Any, rows: Rows, n_steps: int, like: Any) -> Any:
+def retrain(model: Any, rows: Rows, n_steps: int, like: Any) -> Any:
     """Train so many rounds."""
     switch_off_stopping(model)
     model.set_params(**{length_name(model): n_steps})
     return model.fit(rows.X, rows.y, **weights_for(model.fit, rows))
 
 
-def staged(model: Any, X: Any) -> Iterator[Predictions]:
+def staged_predictions(model: Any, X: Any) -> Iterator[Predictions]:
     """Yield the predictions of each stage, as logits if the model has them."""
     link: Link | None = None
     if not hasattr(model, "staged_predict_proba"):
-        link = as_they_are
+        link = identity_link
     elif hasattr(model, "staged_decision_function"):
         some = some_rows(X)
         margins, probs = model.staged_decision_function(some), model.staged_predict_proba(some)
@@ -91,7 +91,7 @@ def _at_best(model: Any, task: Task) -> Any:
     try:
         return cut(model, best, task.val.X)
     except ValueError:
-        return again(clone(model), task.rows, best, None)
+        return retrain(clone(model), task.rows, best, None)
 
 
 def cut(model: Any, n_steps: int, X: Any) -> Any:
@@ -112,5 +112,5 @@ def cut(model: Any, n_steps: int, X: Any) -> Any:
     return model
 
 
-MONITORED = Kind(train_monitored, again)
-STAGED = Kind(train_staged, again)
+MONITORED = TrainingMethod(train_monitored, retrain)
+STAGED = TrainingMethod(train_staged, retrain)

@@ -39,7 +39,7 @@ class Task:
             )
         return self.monitor.best_step
 
-    def behind(self, transformers: Any) -> Task:
+    def after_transformers(self, transformers: Any) -> Task:
         """Return the task as it is behind transformers, which are fitted to the training rows."""
         rows, val = self.rows, self.val
         X = transformers.fit_transform(rows.X, rows.y)
@@ -51,7 +51,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class TrainingMethod:
     """A way to train: models that are new go in, and come out fitted."""
 
     train: Callable[[Any, Task], Any]  # a new model, while the monitor looks on

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from refinecal.stopping import RefinementMonitor
 from refinecal.training.pool import HeldOut, all_classes
-from refinecal.training.predictions import Predictions, predictions_of, smoothed
+from refinecal.training.predictions import Predictions, predictions_of, smooth
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainedModel:
     """A model at its best step, and all it takes to predict with it."""
 
     estimator: Any
@@ -34,7 +34,7 @@ class Trained:
 
     def logits_of(self, found: Predictions, classes: NDArray[Any]) -> NDArray[Any]:
         """Return its predictions as log-probabilities of all classes."""
-        found = smoothed(found, self.smoothing)
+        found = smooth(found, self.smoothing)
         values = found.values
         if found.kind != "logits":
             with np.errstate(divide="ignore"):
@@ -43,7 +43,7 @@ class Trained:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TrainingRecord:
     """What a model went through, and what it predicts for its validation rows in the end."""
 
     monitor: RefinementMonitor
@@ -63,7 +63,7 @@ class Seen:
         """The number of validation rows, each counted as often as its weight says."""
         return float(len(self.y) if self.weights is None else self.weights.sum())
 
-    def held_out(self, model: Trained, classes: NDArray[Any]) -> HeldOut:
+    def held_out(self, model: TrainedModel, classes: NDArray[Any]) -> HeldOut:
         """Return them in the terms of an ensemble."""
         places = np.arange(len(self.y)) if self.places is None else self.places
         return HeldOut(model.logits_of(self.predictions, classes), self.y, self.weights, places)

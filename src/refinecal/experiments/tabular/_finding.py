@@ -53,7 +53,7 @@ def check_folder(folder: Path) -> None:
         raise FileNotFoundError(f"{folder} does not exist")
 
 
-def chosen(paths: dict[str, Path], only: Iterable[str], folder: Path) -> dict[str, Path]:
+def select_sets(paths: dict[str, Path], only: Iterable[str], folder: Path) -> dict[str, Path]:
     wanted = list(dict.fromkeys([only] if isinstance(only, str) else only))
     for name in wanted:
         if name not in paths:
@@ -63,7 +63,7 @@ def chosen(paths: dict[str, Path], only: Iterable[str], folder: Path) -> dict[st
     return {name: path for name, path in paths.items() if name in wanted}
 
 
-def unfit(path: Path, target: str) -> str:
+def explain_unfit(path: Path, target: str) -> str:
     """Say why a file is no data set; nothing if it is one."""
     from refinecal.tabular.files import open_table
 

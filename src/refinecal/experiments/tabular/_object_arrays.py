@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal.experiments._pickle_reader import ARRAY, Foreign, Noted, Reader
+from refinecal.experiments._pickle_reader import ARRAY, PickledCall, PickleReader, UnsupportedPickle
 
 __all__ = ["read_array"]
 
@@ -71,7 +71,7 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except (OSError, MemoryError):
         raise
-    except Foreign as error:
+    except UnsupportedPickle as error:
         raise ValueError(
             f"{path} is an array of Python objects that holds {error}, and pickles, which may run code, are "
             f"never loaded. {CURE}."
@@ -81,28 +81,29 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _of_objects(file: BinaryIO, shape: tuple[int, ...]) -> NDArray[Any]:
-    noted = Reader().read(file)
+    noted = PickleReader().read(file)
     match noted:
-        case Noted(name=name, state=(_, _, _, _, list(values))) if ARRAY.fullmatch(name):
+        case PickledCall(name=name, state=(_, _, _, _, list(values))) if ARRAY.fullmatch(name):
             pass
         case _:
-            raise Foreign("something else than an array")
+            raise UnsupportedPickle("something else than an array")
     if len(values) != math.prod(shape):
         raise ValueError(f"it has {len(values)} values, not {' × '.join(map(str, shape))}")
     array = np.empty(len(values), dtype=object)
-    array[:] = [_value(each) if isinstance(each, Noted) else each for each in values]
+    array[:] = [_value(each) if isinstance(each, PickledCall) else each for each in values]
     for each in set(map(type, array)) - {str, int, float, bool, type(None)}:
-        raise Foreign(f"values of type {each.__name__}")
+        raise UnsupportedPickle(f"values of type {each.__name__}")
     return array.reshape(shape)
 
 
-def _value(noted: Noted) -> Any:
+def _value(noted: PickledCall) -> Any:
     """Return a single value of NumPy's, which it stores as a type and bytes."""
     match noted:
-        case Noted(
-            name=name, args=(Noted(name="numpy dtype", args=(str(kind), *_)) as dtype, bytes(raw))
+        case PickledCall(
+            name=name,
+            args=(PickledCall(name="numpy dtype", args=(str(kind), *_)) as dtype, bytes(raw)),
         ) if SCALAR.fullmatch(name) and SIMPLE.fullmatch(kind):
             order: Any = dtype.state[1] if isinstance(dtype.state, tuple) else "="
             return np.frombuffer(raw, np.dtype(kind).newbyteorder(order), 1)[0].item()
         case _:
-            raise Foreign(f"{noted.name.split(' ')[-1]!r}")
+            raise UnsupportedPickle(f"{noted.name.split(' ')[-1]!r}")

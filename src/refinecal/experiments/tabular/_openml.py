@@ -26,7 +26,7 @@ UNREACHED = (URLError, TimeoutError, ConnectionError, HTTPException)  # or lost 
 
 def suite_ids(suite: str) -> list[int]:
     """Return the numbers of the data sets of a suite, given by its name or its number."""
-    answer = _asked(f"study/{quote(suite, safe='')}", f"the suite {suite!r}")
+    answer = _request(f"study/{quote(suite, safe='')}", f"the suite {suite!r}")
     try:
         found = answer["study"]["data"]["data_id"]
         ids = [int(each) for each in (found if isinstance(found, list) else [found])]
@@ -40,7 +40,9 @@ def names_of(ids: list[int]) -> dict[int, str]:
     found: dict[int, str] = {}
     for start in range(0, len(ids), AT_ONCE):
         part = ",".join(map(str, ids[start : start + AT_ONCE]))
-        answer = _asked(f"data/list/data_id/{part}/status/all/limit/{AT_ONCE}", f"data sets {part}")
+        answer = _request(
+            f"data/list/data_id/{part}/status/all/limit/{AT_ONCE}", f"data sets {part}"
+        )
         try:
             found |= {int(each["did"]): str(each["name"]) for each in answer["data"]["dataset"]}
         except (KeyError, TypeError, ValueError):
@@ -53,7 +55,7 @@ def names_of(ids: list[int]) -> dict[int, str]:
     return found
 
 
-def _asked(what: str, words: str) -> Any:
+def _request(what: str, words: str) -> Any:
     """Return the answer of OpenML's server."""
     url = f"{SERVER}/{what}"
     try:
@@ -65,12 +67,12 @@ def _asked(what: str, words: str) -> Any:
         if getattr(error, "code", None) in (404, 412):
             raise ValueError(f"OpenML does not have {words} ({url})") from None
         raise ConnectionError(
-            f"OpenML was not reached for {words} ({url}: {_why(error)}). Without a network, store the "
+            f"OpenML was not reached for {words} ({url}: {_reason(error)}). Without a network, store the "
             "tables as Parquet files and pass their folder"
         ) from error
 
 
-def _why(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     return str(getattr(error, "reason", error))
 
 
@@ -85,21 +87,21 @@ def read_openml(number: int) -> pa.Table:
 
     path = Path(get_data_home()) / "refinecal" / f"openml-{number}.parquet"
     if not path.exists():
-        table = _fetched(number)
+        table = _fetch(number)
         path.parent.mkdir(exist_ok=True)
         with atomic_write(path) as part:
             parquet.write_table(table, part, compression="zstd")
     return open_table(path).read()
 
 
-def _fetched(number: int) -> pa.Table:
+def _fetch(number: int) -> pa.Table:
     from sklearn.datasets import fetch_openml
 
     try:  # the other parser of scikit-learn 1.9 fails on categories that are numbers
         found = fetch_openml(data_id=number, as_frame=True, parser="liac-arff")
     except UNREACHED as error:
         raise ConnectionError(
-            f"OpenML was not reached for data set {number} ({_why(error)}), and it was not fetched before"
+            f"OpenML was not reached for data set {number} ({_reason(error)}), and it was not fetched before"
         ) from error
     if getattr(found.target, "ndim", 0) != 1:
         raise ValueError(f"data set {number} of OpenML has no target, or more than one")

@@ -43,7 +43,7 @@ class Dataset:
     dropped: dict[str, Any]
 
 
-def ruled(
+def apply_rules(
     name: str,
     table: pa.Table,
     target: str,
@@ -77,7 +77,7 @@ def ruled(
             f"data set {name!r}: all rows that are left are of class {schema.classes[kept[0]]!r}"
         )
     dropped["classes"] = [each for i, each in enumerate(schema.classes) if i not in kept]
-    dropped["categories"] = _cut(schema)
+    dropped["categories"] = _describe_cut(schema)
     X = _with_missing_categories(X.iloc[rows].reset_index(drop=True))
     return Dataset(name, X, codes.astype(np.int64), [schema.classes[i] for i in kept], dropped)
 
@@ -100,7 +100,7 @@ def _too_few(
     )
 
 
-def _cut(schema: Schema) -> dict[str, str]:
+def _describe_cut(schema: Schema) -> dict[str, str]:
     """Say of which columns some categories are not told apart."""
     return {
         column.name: column.note

@@ -46,7 +46,7 @@ def read_talent(folder: Path) -> tuple[pa.Table, list[str], list[str]]:
     info = read_info(folder)
     if info["task_type"] == "regression":
         raise ValueError(f"{folder} is a regression task: refinecal predicts classes")
-    y, sizes = _joined(folder, "y")
+    y, sizes = _read_parts(folder, "y")
     if y.shape[1] != 1:
         raise ValueError(f"{folder}: y has {y.shape[1]} columns: there must be one label per row")
     columns: dict[str, Any] = {}
@@ -54,7 +54,7 @@ def read_talent(folder: Path) -> tuple[pa.Table, list[str], list[str]]:
     for item, kind in COUNTS.items():
         if not (folder / f"{item}_train.npy").exists():
             continue
-        values, rows = _joined(folder, item)
+        values, rows = _read_parts(folder, item)
         if rows != sizes:
             raise ValueError(f"{folder}: {item} has {rows} rows in {PARTS}, but y has {sizes}")
         if info.get(kind, values.shape[1]) != values.shape[1]:
@@ -75,7 +75,7 @@ def read_talent(folder: Path) -> tuple[pa.Table, list[str], list[str]]:
     return table, names["N"], names["C"]
 
 
-def _joined(folder: Path, item: str) -> tuple[NDArray[Any], list[int]]:
+def _read_parts(folder: Path, item: str) -> tuple[NDArray[Any], list[int]]:
     """Return the parts of one item below each other, and how many rows each has."""
     parts = []
     for part in PARTS:

@@ -12,7 +12,7 @@ import numpy as np
 
 from refinecal.experiments.tabular.differences import (
     SCORES,
-    Compared,
+    Comparison,
     Procedure,
     compare,
     index,
@@ -98,7 +98,7 @@ class Question(NamedTuple):
 
     procedure: Procedure
     reference: Procedure
-    found: Compared
+    found: Comparison
 
 
 class Cost(NamedTuple):
@@ -172,16 +172,16 @@ class Analysis:
         procedure: Procedure = OURS,
         reference: Procedure = REFERENCE,
         score: str = "log_loss",
-    ) -> Compared:
+    ) -> Comparison:
         return compare(self._index, method, mode, procedure, reference, score)
 
     @cached_property
-    def headlines(self) -> list[Compared]:
+    def headlines(self) -> list[Comparison]:
         """Stopping by refinement against log loss, both with temperature, for each method and mode."""
         found = [self.compared(method, mode) for method, mode in self.pairs]
         return [each for each in found if each.sets]
 
-    def all_compared(self) -> Iterator[Compared]:
+    def compare_all(self) -> Iterator[Comparison]:
         """Yield every procedure against the usual reference, for every score."""
         for method, mode in self.pairs:
             for score in SCORES:

@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 
 from refinecal.experiments.tabular.judging import REFERENCE, Row
 
-__all__ = ["SCORES", "Compared", "OnSet", "Summary", "compare", "index", "relative", "summarise"]
+__all__ = [
+    "SCORES",
+    "Comparison",
+    "SetComparison",
+    "Summary",
+    "compare",
+    "index",
+    "relative",
+    "summarise",
+]
 
 Floats = NDArray[np.float64]
 Procedure = tuple[str, str]
@@ -34,7 +43,7 @@ ROUNDING = 1e-12  # differences that are a smaller part of a score come from the
 VERY_LOW = 0.02  # a log loss, in nats, of which a small part is next to nothing
 
 
-class OnSet(NamedTuple):
+class SetComparison(NamedTuple):
     """A procedure against another on one data set, by means over splits."""
 
     set: str
@@ -52,7 +61,7 @@ class OnSet(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Compared:
+class Comparison:
     """A procedure against another, on every data set where both are there."""
 
     method: str
@@ -60,7 +69,7 @@ class Compared:
     metric: str
     calibration: str
     score: str
-    sets: list[OnSet]
+    sets: list[SetComparison]
 
     @cached_property
     def relative(self) -> Floats:
@@ -73,10 +82,10 @@ class Compared:
         finite = [each for each in self.sets if math.isfinite(each.relative)]
         return summarise([each.relative for each in finite], [each.verdict for each in finite])
 
-    def where(self, wanted: Callable[[OnSet], bool]) -> Compared:
+    def where(self, wanted: Callable[[SetComparison], bool]) -> Comparison:
         """Return the same for some of the sets."""
         kept = [each for each in self.sets if wanted(each)]
-        return Compared(self.method, self.mode, self.metric, self.calibration, self.score, kept)
+        return Comparison(self.method, self.mode, self.metric, self.calibration, self.score, kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +164,7 @@ def compare(
     procedure: Procedure,
     reference: Procedure = REFERENCE,
     score: str = "log_loss",
-) -> Compared:
+) -> Comparison:
     """Compare two procedures on every data set on which a method was run with both.
 
     The difference on a set is that of the means over splits; whether it is beyond noise is told by the
@@ -173,7 +182,7 @@ def compare(
             pairs.setdefault(key[0], []).append((row, theirs[key]))
     by_rows = reference == REFERENCE and score == "log_loss"
     sets = [_on_set(each, score, by_rows) for each in pairs.values()]
-    return Compared(method, mode, *procedure, score, sets)
+    return Comparison(method, mode, *procedure, score, sets)
 
 
 def relative(value: float, reference: float) -> float:
@@ -189,7 +198,7 @@ def relative(value: float, reference: float) -> float:
     return float(np.clip(round(100 * (value - reference) / abs(reference), 10), -LIMIT, LIMIT))
 
 
-def _on_set(pairs: Sequence[tuple[Row, Row]], score: str, by_rows: bool) -> OnSet:
+def _on_set(pairs: Sequence[tuple[Row, Row]], score: str, by_rows: bool) -> SetComparison:
     values, references = (
         np.array([_score(row, score) for row in each]) for each in zip(*pairs, strict=True)
     )
@@ -204,7 +213,7 @@ def _on_set(pairs: Sequence[tuple[Row, Row]], score: str, by_rows: bool) -> OnSe
         error, p = math.nan, math.nan
     mean = float(gaps.mean())
     verdict = None if math.isnan(p) else int(np.sign(mean)) * (p < LEVEL)
-    return OnSet(
+    return SetComparison(
         *(first.set, first.n_rows, first.n_val, first.n_classes, len(gaps)),
         value=float(values.mean()),
         reference=float(references.mean()),
@@ -294,13 +303,13 @@ def _interval(values: Floats) -> tuple[float, float]:
     if n == 1:
         return -math.inf, math.inf
     outside = float(ndtr(math.sqrt(n / (n - 1)) * stdtrit(n - 1, LEVEL / 2)))
-    means = values[_resampled(n)].mean(axis=1)
+    means = values[_resample(n)].mean(axis=1)
     low, high = np.quantile(means, [outside, 1 - outside])
     return float(low), float(high)
 
 
 @lru_cache(maxsize=8)
-def _resampled(n: int) -> NDArray[np.int64]:
+def _resample(n: int) -> NDArray[np.int64]:
     return np.random.default_rng(0).integers(n, size=(RESAMPLES, n))
 
 

@@ -19,7 +19,7 @@ from refinecal.metrics import auroc
 if TYPE_CHECKING:
     from refinecal.experiments.tabular.unit import UnitResult
 
-__all__ = ["CALIBRATIONS", "REFERENCE", "Judged", "Row", "Timing", "Training", "judge"]
+__all__ = ["CALIBRATIONS", "REFERENCE", "Judgements", "Row", "Timing", "Training", "judge"]
 
 Floats = NDArray[np.float64]
 
@@ -96,7 +96,7 @@ class Timing(NamedTuple):
     peak_memory: int
 
 
-class Judged(NamedTuple):
+class Judgements(NamedTuple):
     """What is known of some trainings."""
 
     rows: list[Row]
@@ -104,7 +104,7 @@ class Judged(NamedTuple):
     timings: list[Timing]
 
 
-def judge(units: Iterable[UnitResult], auto: bool = True) -> Judged:
+def judge(units: Iterable[UnitResult], auto: bool = True) -> Judgements:
     """Return what the trainings of one method on one split of one data set are worth.
 
     Parameters
@@ -119,15 +119,15 @@ def judge(units: Iterable[UnitResult], auto: bool = True) -> Judged:
     for unit in units:
         chosen = modes[TUNED if unit.key.config else DEFAULT]
         for metric, value in unit.value.items():
-            if metric not in chosen or _better(metric, value, chosen[metric].value):
+            if metric not in chosen or _is_better(metric, value, chosen[metric].value):
                 chosen[metric] = _Choice.of(unit, metric)
         trainings += list(_training(unit))
         timings.append(_timing(unit))
     rows = [row for mode, chosen in modes.items() for row in _rows(mode, chosen, auto)]
-    return Judged(rows, trainings, timings)
+    return Judgements(rows, trainings, timings)
 
 
-def _better(metric: str, value: float, than: float) -> bool:
+def _is_better(metric: str, value: float, than: float) -> bool:
     """Tell whether a value is better: of equal ones, the first stays."""
     if math.isnan(than):
         return not math.isnan(value)
@@ -154,8 +154,8 @@ class _Choice:
     @classmethod
     def of(cls, unit: UnitResult, metric: str) -> _Choice:
         step = unit.best[metric]
-        y_val, val = _seen(unit, unit.y_val, unit.val_logits[step])
-        y_test, test = _seen(unit, unit.y_test, unit.test_logits[step])
+        y_val, val = _drop_unseen_classes(unit, unit.y_val, unit.val_logits[step])
+        y_test, test = _drop_unseen_classes(unit, unit.y_test, unit.test_logits[step])
         steps = len(next(iter(unit.history.values())))
         about = {
             "set": unit.key.set,
@@ -186,7 +186,7 @@ class _Choice:
         return replace(scores, auroc=area)
 
 
-def _seen(
+def _drop_unseen_classes(
     unit: UnitResult, labels: NDArray[np.int64], logits: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Return labels as columns, without rows of classes that no training row has.

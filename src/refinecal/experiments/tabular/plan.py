@@ -156,11 +156,11 @@ class Plan:
         """Return in words what ``other`` would compute otherwise; nothing if their keys are equal."""
         mine, theirs = self._content(), other._content()
         said = [
-            f"{name}: {_shown(mine[name])}, now {_shown(theirs[name])}"
+            f"{name}: {_format_value(mine[name])}, now {_format_value(theirs[name])}"
             for name in mine
             if name != "sources" and mine[name] != theirs[name]
         ]
-        return said + _between_sources(mine["sources"], theirs["sources"])
+        return said + _compare_sources(mine["sources"], theirs["sources"])
 
     def losses(self, other: Plan) -> list[str]:
         """Return in words what ``other`` leaves out or computes otherwise; nothing if it has all, or more.
@@ -176,15 +176,15 @@ class Plan:
         """
         mine, theirs = self._content(), other._content()
         said = [
-            f"{name}: {_shown(mine[name])}, now {_shown(theirs[name])}"
+            f"{name}: {_format_value(mine[name])}, now {_format_value(theirs[name])}"
             for name in mine
             if name != "sources" and not _has_all(name, mine[name], theirs[name])
         ]
-        return said + _between_sources(mine["sources"], theirs["sources"], may_grow=True)
+        return said + _compare_sources(mine["sources"], theirs["sources"], may_grow=True)
 
     def has(self, source: Mapping[str, Any]) -> bool:
         """Tell whether a data set is planned, wherever it is."""
-        return _placeless(source) in map(_placeless, self.sources)
+        return _without_place(source) in map(_without_place, self.sources)
 
     def at(self, sources: tuple[dict[str, Any], ...]) -> Plan:
         """Return the plan with its sources in other places."""
@@ -208,11 +208,11 @@ class Plan:
 
     def _content(self) -> dict[str, Any]:
         content = asdict(self)
-        content["sources"] = [_placeless(source) for source in self.sources]
+        content["sources"] = [_without_place(source) for source in self.sources]
         return json.loads(json.dumps(content))  # type: ignore[no-any-return]
 
 
-def _placeless(source: Mapping[str, Any]) -> dict[str, Any]:
+def _without_place(source: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in source.items() if name != PLACE}
 
 
@@ -261,11 +261,11 @@ def _check_once(name: str, values: Any) -> None:
         raise ValueError(f"{name} has {', '.join(again)} more than once: each needs its own name")
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _between_sources(
+def _compare_sources(
     mine: list[Mapping[str, Any]], theirs: list[Mapping[str, Any]], may_grow: bool = False
 ) -> list[str]:
     old, new = ({source["name"]: source for source in side} for side in (mine, theirs))

@@ -100,7 +100,7 @@ def run_unit(key: Key, plan: Plan, dataset: Dataset) -> UnitResult:
         best=best,
         value={name: float(found.value) for name, found in tracker.bests.items()},
         val_logits={step: tracker.logits[step] for step in test_logits},
-        test_logits={step: _stored(each) for step, each in test_logits.items()},
+        test_logits={step: _to_float32(each) for step, each in test_logits.items()},
         history=tracker.values(),
         seconds={
             "training": trained - began - tracker.seconds,
@@ -121,5 +121,5 @@ def _columns(y: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.int64
     return np.where(known[places] == y, places, -1)
 
 
-def _stored(logits: NDArray[Any]) -> NDArray[np.float32]:
+def _to_float32(logits: NDArray[Any]) -> NDArray[np.float32]:
     return np.ascontiguousarray(logits, dtype=np.float32)

@@ -109,7 +109,7 @@ class RealMLPModel(TableModel):
         columns = Columns.learn(job.X)
         kept: dict[int, Weights] = {}
         step = 0
-        with _aside(job.n_threads):
+        with _isolate_torch(job.n_threads):
             module = _new_module(job, options, columns, kit)
             network = Network(module.creator.static_model, module.model)
             rows_val = network.prepare(columns.dataset(job.X_val, kit))
@@ -130,7 +130,7 @@ class RealMLPModel(TableModel):
                 f"step is {step}: only the weights of epochs {sorted(self.kept)} were kept, the best by "
                 "each metric of the monitor"
             )
-        with _aside(self.n_threads):
+        with _isolate_torch(self.n_threads):
             self.network.net.load_state_dict(self.kept[step])
             return self.network.predict(self.network.prepare(self.columns.dataset(X, _pytabkit())))
 
@@ -309,7 +309,7 @@ def _pytabkit() -> Any:
 
 
 @contextmanager
-def _aside(n_threads: int | None) -> Iterator[None]:
+def _isolate_torch(n_threads: int | None) -> Iterator[None]:
     """Give torch so many threads, and put back what pytabkit changes: random numbers, and TF32."""
     import torch
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from refinecal.experiments.tabular.differences import (
     VERY_LOW,
-    Compared,
+    Comparison,
     Index,
-    OnSet,
+    SetComparison,
     Summary,
     compare,
     relative,
@@ -65,7 +65,7 @@ def of_sets(rows: Index, trainings: Iterable[Training], method: str, mode: str) 
     """Sort data sets by validation rows, by how far the validation loss turned up, and by their loss."""
     found = compare(rows, method, mode, OURS)
     rises = _rises(rows, trainings, method, mode)
-    ways: tuple[tuple[str, Classes, Callable[[OnSet], float]], ...] = (
+    ways: tuple[tuple[str, Classes, Callable[[SetComparison], float]], ...] = (
         ("validation rows", VALIDATION, lambda each: each.n_val),
         ("rise of validation loss", RISE, lambda each: rises.get(each.set, math.nan)),
         ("test log loss", LOSS, lambda each: each.reference),
@@ -74,7 +74,7 @@ def of_sets(rows: Index, trainings: Iterable[Training], method: str, mode: str) 
 
 
 def _sorted_sets(
-    found: Compared, by: str, classes: Classes, value: Callable[[OnSet], float]
+    found: Comparison, by: str, classes: Classes, value: Callable[[SetComparison], float]
 ) -> Iterable[Regime]:
     for name in (name for _, name in classes):
         kept = found.where(lambda each, name=name: _class(value(each), classes) == name)  # type: ignore[misc]

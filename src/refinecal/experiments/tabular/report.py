@@ -24,8 +24,8 @@ from refinecal.experiments.tabular.regimes import Regime
 from refinecal.experiments.tabular.tables import write_tables
 from refinecal.experiments.tabular.words import (
     APART,
-    counted,
-    cut_short,
+    count_wins,
+    describe_cut_short,
     lead,
     sentence,
     signed,
@@ -73,7 +73,7 @@ def page(analysis: Analysis) -> Page:
         cards=cards(analysis),
         points=[
             *(spaced(sentence(each)) for each in analysis.headlines),
-            *filter(None, [cut_short(analysis.ends)]),
+            *filter(None, [describe_cut_short(analysis.ends)]),
         ],
         sections=sections,
         facts=_facts(analysis),
@@ -168,7 +168,7 @@ def _table(
     if not explained:
         columns = [replace(each, help="") for each in columns]
     cells = [
-        [*about, *(_unbroken(_cells(found)[each.name]) for each in columns)]
+        [*about, *(_keep_together(_cells(found)[each.name]) for each in columns)]
         for about, found in rows
     ]
     return Table(title, [*names, *columns], cells, note)
@@ -183,12 +183,12 @@ def _cells(found: Summary) -> dict[str, Any]:
         "95 %": span(found),
         "median": found.median,
         "−/0/+": f"{found.lower}/{found.equal}/{found.higher}",
-        WON: counted(found),
+        WON: count_wins(found),
         "p": found.p,
     }
 
 
-def _unbroken(cell: Any) -> Any:
+def _keep_together(cell: Any) -> Any:
     """Keep a few words, or a number among them, on one line."""
     if not isinstance(cell, str):
         return cell
@@ -272,7 +272,7 @@ def _regimes_tables(title: str, regimes: Sequence[Regime], note: str) -> list[Ta
     rows: dict[str, list[tuple[Cells, Summary]]] = {}
     for each in regimes:
         name = method_word(each.method, each.mode if each.mode in MODES else None)
-        about = [name, _unbroken(each.name), each.trainings]
+        about = [name, _keep_together(each.name), each.trainings]
         rows.setdefault(each.by, []).append((about, each.summary))
     columns: Columns = ["method", "class", Column("trainings", digits=0)]
     told = any(each.summary.wins is not None for each in regimes)

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refinecal.experiments._unit_files import check_name
-from refinecal.experiments.tabular.judging import Judged, Row, Timing, Training, judge
+from refinecal.experiments.tabular.judging import Judgements, Row, Timing, Training, judge
 from refinecal.experiments.tabular.plan import PLACE, Key, Plan
 
 if TYPE_CHECKING:
     from refinecal.experiments.tabular.unit import UnitResult
 
-__all__ = ["Results", "check_together", "merged", "read_results"]
+__all__ = ["Results", "check_together", "merge_results", "read_results"]
 
 Progress = Callable[[int, int], None]
 SAME = ("seed", "max_steps", "max_rows", "version")  # what runs must share to be one experiment
@@ -49,7 +49,7 @@ class Results:
     @cached_property
     def methods(self) -> list[str]:
         """Every method of the plans."""
-        return _all(plan.methods for plan in self.plans)
+        return _unique(plan.methods for plan in self.plans)
 
     @cached_property
     def planned(self) -> int:
@@ -84,7 +84,7 @@ class Results:
         return Results(plans, kept, trainings, timings, failed)
 
 
-def merged(results: Sequence[Results]) -> Results:
+def merge_results(results: Sequence[Results]) -> Results:
     """Return several runs as one: what more than one of them holds is taken from the first."""
     plans = [plan for each in results for plan in each.plans]
     check_together(plans)
@@ -174,7 +174,7 @@ def read_results(
             "experiment status tells what there is"
         )
     paths = [groups[name] for name in sorted(groups, key=_order([plan]))]
-    found = _all_judged(paths, auto, processes, progress)
+    found = _judge_all(paths, auto, processes, progress)
     failed = {
         key: f"{about.get('kind', 'error')}: {about.get('message', '')}".strip(": ")
         for key, about in folder.failed().items()
@@ -190,18 +190,18 @@ def read_results(
 
 def _order(plans: Sequence[Plan]) -> Callable[[tuple[str, int, str]], tuple[int, int, int]]:
     """Return what to sort by: methods, sets and splits as in the plans."""
-    sets = {name: place for place, name in enumerate(_all(plan.sets for plan in plans))}
-    methods = {name: place for place, name in enumerate(_all(plan.methods for plan in plans))}
+    sets = {name: place for place, name in enumerate(_unique(plan.sets for plan in plans))}
+    methods = {name: place for place, name in enumerate(_unique(plan.methods for plan in plans))}
     return lambda name: (methods[name[2]], sets[name[0]], name[1])
 
 
-def _all(names: Iterable[Iterable[str]]) -> list[str]:
+def _unique(names: Iterable[Iterable[str]]) -> list[str]:
     return list(dict.fromkeys(name for some in names for name in some))
 
 
-def _all_judged(
+def _judge_all(
     groups: Sequence[Sequence[Path]], auto: bool, processes: int, progress: Progress | None
-) -> list[Judged]:
+) -> list[Judgements]:
     from joblib import Parallel, delayed, parallel_config  # type: ignore[import-untyped]
 
     with parallel_config(backend="loky", inner_max_num_threads=1):
@@ -214,7 +214,7 @@ def _all_judged(
     return found
 
 
-def judge_files(paths: Sequence[Path], auto: bool = True) -> Judged:
+def judge_files(paths: Sequence[Path], auto: bool = True) -> Judgements:
     """Return what the trainings in some files are worth: of one method on one split of one set."""
     return judge((_unit(path) for path in paths), auto)
 

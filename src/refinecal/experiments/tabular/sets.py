@@ -19,12 +19,12 @@ import numpy as np
 from refinecal._core.errors import warn
 from refinecal.experiments.tabular._finding import (
     check_folder,
-    chosen,
     digest_of,
+    explain_unfit,
+    select_sets,
     tables_in,
-    unfit,
 )
-from refinecal.experiments.tabular._rules import Dataset, ruled
+from refinecal.experiments.tabular._rules import Dataset, apply_rules
 from refinecal.experiments.tabular._splits import split
 from refinecal.tabular._names import listed
 
@@ -110,7 +110,7 @@ class Source:
                 "or begin a new run"
             )
         table, target, lists = self._read()
-        return ruled(self.name, table, target, lists, min_rows, max_rows)
+        return apply_rules(self.name, table, target, lists, min_rows, max_rows)
 
     def _read(self) -> tuple[pa.Table, str, dict[str, list[str]]]:
         """Return all rows, the name of the target, and the columns whose kind is known."""
@@ -164,7 +164,7 @@ def find_sets(
     -------
     list of Source
     """
-    return _told(tables_of(Path(folder), target, only))
+    return _warn_left_out(tables_of(Path(folder), target, only))
 
 
 def tables_of(
@@ -173,10 +173,10 @@ def tables_of(
     """Return what :func:`find_sets` does, and by name why other tables were left out."""
     paths = tables_in(folder)
     if only is not None:
-        paths = chosen(paths, only, folder)
+        paths = select_sets(paths, only, folder)
     found, left_out = [], {}
     for name, path in paths.items():
-        why = unfit(path, target)
+        why = explain_unfit(path, target)
         if why:
             left_out[name] = why
         else:
@@ -188,7 +188,7 @@ def tables_of(
     return found, left_out
 
 
-def _told(found: tuple[list[Source], dict[str, str]]) -> list[Source]:
+def _warn_left_out(found: tuple[list[Source], dict[str, str]]) -> list[Source]:
     sources, left_out = found
     for why in left_out.values():
         warn(f"left out: {why}")
@@ -211,7 +211,7 @@ def talent_sets(folder: str | Path, only: Iterable[str] | None = None) -> list[S
     -------
     list of Source
     """
-    return _told(talent_in(Path(folder), only))
+    return _warn_left_out(talent_in(Path(folder), only))
 
 
 def talent_in(folder: Path, only: Iterable[str] | None) -> tuple[list[Source], dict[str, str]]:
@@ -226,7 +226,7 @@ def talent_in(folder: Path, only: Iterable[str] | None) -> tuple[list[Source], d
             f"{folder} has no folders with an info.json: it is not in the layout of TALENT"
         )
     if only is not None:
-        paths = chosen(paths, only, folder)
+        paths = select_sets(paths, only, folder)
     found, left_out = [], {}
     for name, path in paths.items():
         try:

@@ -9,7 +9,7 @@ from typing import Any
 
 from refinecal.experiments._tables import write_table
 from refinecal.experiments.tabular.analysis import Analysis, Cost
-from refinecal.experiments.tabular.differences import OnSet, Summary
+from refinecal.experiments.tabular.differences import SetComparison, Summary
 from refinecal.experiments.tabular.judging import Row, Timing, Training
 
 __all__ = ["write_tables"]
@@ -31,7 +31,7 @@ def write_tables(analysis: Analysis, folder: Path) -> list[Path]:
         "results": (Row._fields, results.rows),
         "trainings": (Training._fields, results.trainings),
         "sets": (
-            ("method", "mode", "metric", "calibration", "score", *OnSet._fields),
+            ("method", "mode", "metric", "calibration", "score", *SetComparison._fields),
             _sets(analysis),
         ),
         "summary": (
@@ -62,13 +62,13 @@ def write_tables(analysis: Analysis, folder: Path) -> list[Path]:
 
 
 def _sets(analysis: Analysis) -> Iterator[tuple[Any, ...]]:
-    for each in analysis.all_compared():
+    for each in analysis.compare_all():
         for one in each.sets:
             yield (each.method, each.mode, each.metric, each.calibration, each.score, *one)
 
 
 def _summary(analysis: Analysis) -> Iterator[tuple[Any, ...]]:
-    for each in analysis.all_compared():
+    for each in analysis.compare_all():
         about = each.method, each.mode, each.metric, each.calibration, each.score
         yield (*about, *_cells(each.summary))
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal.experiments._unit_files import Arrays, is_whole, stored, write_unit
+from refinecal.experiments._unit_files import Arrays, is_whole, open_unit, write_unit
 from refinecal.experiments.tabular.plan import Key
 
 __all__ = ["UnitResult"]
@@ -96,7 +96,7 @@ class UnitResult:
         ValueError
             If the file is anything else, or damaged.
         """
-        with stored(path) as (header, arrays):
+        with open_unit(path) as (header, arrays):
             found = cls(**_fields(header, arrays))
             found._check()
         return found

@@ -7,9 +7,18 @@ from collections.abc import Sequence
 
 from refinecal._core.format import number
 from refinecal.experiments.tabular.analysis import Analysis, Ends, method_word
-from refinecal.experiments.tabular.differences import FEW_SETS, LEVEL, Compared, Summary
+from refinecal.experiments.tabular.differences import FEW_SETS, LEVEL, Comparison, Summary
 
-__all__ = ["APART", "chance", "counted", "cut_short", "lead", "sentence", "signed", "span"]
+__all__ = [
+    "APART",
+    "chance",
+    "count_wins",
+    "describe_cut_short",
+    "lead",
+    "sentence",
+    "signed",
+    "span",
+]
 
 NAMED = 2  # comparisons that a headline can name with their numbers; more are counted
 CHANGED = "the test log loss after temperature scaling"
@@ -38,7 +47,7 @@ def signed(value: float, digits: int = 2) -> str:
     >>> signed(-0.123), signed(0.001), signed(float("nan"))
     ('−0.12 %', '0.00 %', '–')
     """
-    return "–" if not math.isfinite(value) else f"{_plain(value, digits)} %"
+    return "–" if not math.isfinite(value) else f"{_signed_number(value, digits)} %"
 
 
 def span(found: Summary) -> str:
@@ -50,16 +59,16 @@ def span(found: Summary) -> str:
     """
     if not (math.isfinite(found.low) and math.isfinite(found.high)):
         return "–"
-    return f"{_plain(found.low)} to {_plain(found.high)}"
+    return f"{_signed_number(found.low)} to {_signed_number(found.high)}"
 
 
-def _plain(value: float, digits: int = 2) -> str:
+def _signed_number(value: float, digits: int = 2) -> str:
     rounded = round(value, digits) + 0.0
     text = f"{rounded:+.{digits}f}" if rounded else f"{rounded:.{digits}f}"
     return text.replace("-", "−")
 
 
-def counted(found: Summary) -> str:
+def count_wins(found: Summary) -> str:
     """Return the sets won, tied and lost, if that could be told."""
     return "–" if found.wins is None else f"{found.wins}/{found.ties}/{found.losses}"
 
@@ -74,7 +83,7 @@ def chance(found: Summary) -> str:
     return f"chance alone: about {found.sets * LEVEL / 2:.1f} each way"
 
 
-def sentence(found: Compared) -> str:
+def sentence(found: Comparison) -> str:
     """Say how stopping by refinement compares with log loss."""
     over = found.summary
     sets = "1 set" if over.sets == 1 else f"{number(over.sets)} sets"
@@ -84,7 +93,7 @@ def sentence(found: Compared) -> str:
             f"; taken by themselves, {over.wins} won, {over.ties} tied, {over.losses} lost "
             f"({chance(over)})"
         )
-    return f"{said}. {_all_told(over)}"
+    return f"{said}. {_overall_verdict(over)}"
 
 
 def _on_average(over: Summary) -> str:
@@ -93,7 +102,7 @@ def _on_average(over: Summary) -> str:
     return f"{signed(over.mean)} test log loss on average (95 %: {span(over)}), median {signed(over.median)},"
 
 
-def _all_told(over: Summary) -> str:
+def _overall_verdict(over: Summary) -> str:
     if over.sets < FEW_SETS:
         return TOO_FEW
     words = {
@@ -117,25 +126,25 @@ def lead(analysis: Analysis) -> str:
     if not found:
         return "Log loss and refinement were not both tracked, so they cannot be compared."
     if len(found) > NAMED:
-        return _told_by_counts(found)
+        return _lead_by_counts(found)
     said = f"Stopping by refinement instead of log loss changed {CHANGED}"
     if len(found) == 1:
         over = found[0].summary
-        return f"{said} by {signed(over.mean)} on average. {_all_told(over)}"
+        return f"{said} by {signed(over.mean)} on average. {_overall_verdict(over)}"
     few = [each.summary.sets < FEW_SETS for each in found]
-    named = "; ".join(_shortly(each, with_verdict=not all(few)) for each in found)
+    named = "; ".join(_summarize(each, with_verdict=not all(few)) for each in found)
     said += f" on average: {named}."
     if all(few):
         return f"{said} {TOO_FEW}"
     return f"{said} Where there are too few data sets to tell, {NEEDED}." if any(few) else said
 
 
-def _shortly(found: Compared, with_verdict: bool) -> str:
+def _summarize(found: Comparison, with_verdict: bool) -> str:
     said = f"{method_word(found.method, found.mode)} by {signed(found.summary.mean)}"
     return f"{said} ({SHORTLY[found.summary.verdict]})" if with_verdict else said
 
 
-def _told_by_counts(found: Sequence[Compared]) -> str:
+def _lead_by_counts(found: Sequence[Comparison]) -> str:
     """Say how many of many comparisons went which way, and what they are."""
     verdicts = [each.summary.verdict for each in found]
     lower, higher, few = (verdicts.count(each) for each in ("lower", "higher", "too few sets"))
@@ -155,7 +164,7 @@ def _told_by_counts(found: Sequence[Compared]) -> str:
     return f"{said} {few} {'has' if few == 1 else 'have'} too few data sets to tell: {NEEDED}."
 
 
-def _models(found: Sequence[Compared]) -> str:
+def _models(found: Sequence[Comparison]) -> str:
     """Name what was compared: methods, each with its modes."""
     modes: dict[str, list[str]] = {}
     for each in found:
@@ -175,10 +184,10 @@ def _and(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def cut_short(ends: Sequence[Ends]) -> str:
+def describe_cut_short(ends: Sequence[Ends]) -> str:
     """Say which trainings may have been too short; nothing if few end at their best.
 
-    >>> print(cut_short([Ends("mlp", "default", 20, 50, 2, 9, could_be_longer=True)]))
+    >>> print(describe_cut_short([Ends("mlp", "default", 20, 50, 2, 9, could_be_longer=True)]))
     Perhaps too short: the best step by refinement (by log loss) is the last in 9 (2) of 20 trainings \
 of MLP, default. Train longer: a new run with a larger --max-steps.
     """

@@ -30,11 +30,11 @@ class Work:
 
         plan = self.plan
         source = json.dumps(plan.source(key.set), sort_keys=True)
-        run_unit(key, plan, _loaded(source, plan.min_rows, plan.max_rows)).save(path)
+        run_unit(key, plan, _load(source, plan.min_rows, plan.max_rows)).save(path)
 
 
 @lru_cache(KEPT)
-def _loaded(source: str, min_rows: int, max_rows: int) -> Dataset:
+def _load(source: str, min_rows: int, max_rows: int) -> Dataset:
     from refinecal.experiments.tabular.sets import Source
 
     return Source.from_dict(json.loads(source)).load(min_rows, max_rows)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal.experiments._pickle_reader import ARRAY, Foreign, Noted, Reader
+from refinecal.experiments._pickle_reader import ARRAY, PickledCall, PickleReader, UnsupportedPickle
 from refinecal.experiments.vision._official import FILES, UNPACKED, Official
 
 Part = tuple[NDArray[np.uint8], NDArray[np.int64]]  # (n, channels, height, width) and (n,)
@@ -89,14 +89,20 @@ def from_records(raw: bytes, n_labels: int = 1) -> Part:
 def from_pickle(raw: bytes, labels: str = "labels") -> Part:
     """Return images and labels of CIFAR's Python form, a pickle that is read but not loaded."""
     try:
-        batch = Reader().read(io.BytesIO(raw))
-    except Foreign as error:
+        batch = PickleReader().read(io.BytesIO(raw))
+    except UnsupportedPickle as error:
         raise ValueError(f"its pickle holds {error}; pickles are never loaded") from None
     match batch:
         case {
-            "data": Noted(
+            "data": PickledCall(
                 name=name,
-                state=(_, shape, Noted(name="numpy dtype", args=("u1", *_)), is_fortran, stored),
+                state=(
+                    _,
+                    shape,
+                    PickledCall(name="numpy dtype", args=("u1", *_)),
+                    is_fortran,
+                    stored,
+                ),
             )
         } if ARRAY.fullmatch(name):
             pixels = stored.encode("latin-1") if isinstance(stored, str) else stored

@@ -8,7 +8,7 @@ from typing import Any
 from refinecal.experiments.vision.analysis import group_word
 from refinecal.experiments.vision.intervals import Mean
 from refinecal.experiments.vision.results import Group
-from refinecal.experiments.vision.words import chance, measured
+from refinecal.experiments.vision.words import chance, format_mean
 from refinecal.report import Column, Figure, Table, Written
 
 GROUP_COLUMN = "model and data set"
@@ -21,7 +21,7 @@ UNBROKEN = str.maketrans(
 )
 
 
-def unbroken(text: str) -> str:
+def keep_together(text: str) -> str:
     """Keep a few words, or a number among them, on one line."""
     return text.translate(UNBROKEN)
 
@@ -33,20 +33,20 @@ def group_cell(group: Group) -> str:
 
 def measured_cell(found: Mean, score: str, is_best: bool) -> Written:
     """Return a mean with its interval; bold if it is the best."""
-    return Written(unbroken(measured(found, score)), found.mean, strong=is_best)
+    return Written(keep_together(format_mean(found, score)), found.mean, strong=is_best)
 
 
 def chance_cell(p: float) -> Written:
     """Return a p-value as people write it."""
-    return Written(unbroken(chance(p)), p)
+    return Written(keep_together(chance(p)), p)
 
 
-def known(value: float) -> float | None:
+def finite_or_none(value: float) -> float | None:
     """Return a number, or nothing for what is none."""
     return value if isfinite(value) else None
 
 
-def plain(value: Any) -> Any:
+def format_value(value: Any) -> Any:
     """Return a number of the recipe as people write it."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: ""}[value]

@@ -14,14 +14,22 @@ with needs_extra("vision", package="torch"):
     import torch
     from torch import Tensor, nn
 
-__all__ = ["Several", "Team", "choose_precision", "exactly", "new_team", "peak_memory", "quietly"]
+__all__ = [
+    "Devices",
+    "DistributedDevices",
+    "choose_precision",
+    "disable_tf32",
+    "isolate_torch",
+    "new_devices",
+    "peak_memory",
+]
 
 
-def new_team(device: str | torch.device | None = None) -> Team:
+def new_devices(device: str | torch.device | None = None) -> Devices:
     """Return the devices of this training: several if ``accelerate launch`` or ``torchrun`` started it."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        return Several(device)
-    return Team(_choose(device))
+        return DistributedDevices(device)
+    return Devices(_choose(device))
 
 
 def _choose(device: str | torch.device | None) -> torch.device:
@@ -44,7 +52,7 @@ def _choose(device: str | torch.device | None) -> torch.device:
     return chosen
 
 
-class Team:
+class Devices:
     """One process with one device.
 
     Attributes
@@ -87,7 +95,7 @@ class Team:
         """Wait for all processes."""
 
 
-class Several(Team):
+class DistributedDevices(Devices):
     """One of several processes with a device each, by Accelerate."""
 
     def __init__(self, device: str | torch.device | None = None) -> None:
@@ -149,7 +157,7 @@ def _is_fast_at_bfloat16(device: torch.device) -> bool:
 
 
 @contextmanager
-def quietly(device: torch.device) -> Iterator[None]:
+def isolate_torch(device: torch.device) -> Iterator[None]:
     """Leave torch's random numbers and settings as they were; let convolutions give equal results."""
     devices = range(torch.cuda.device_count()) if device.type == "cuda" else []  # a seed is for all
     with (
@@ -162,7 +170,7 @@ def quietly(device: torch.device) -> Iterator[None]:
 
 
 @contextmanager
-def exactly() -> Iterator[None]:
+def disable_tf32() -> Iterator[None]:
     """Let float32 be float32: with no TF32, nor bfloat16, in convolutions and matrix products."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")

@@ -70,7 +70,7 @@ def download(
     if missing:
         place.mkdir(parents=True, exist_ok=True)
         lock = locked(place / LOCK, f"downloading into {place}", remove=True)
-        with lock, _shown(progress) as tell:
+        with lock, _progress_bars(progress) as tell:
             for each in missing:
                 _fetch(each, place, tell)
     return [place / each.name for each in files]
@@ -149,7 +149,7 @@ def _append(official: Official, file: BinaryIO, tell: Progress) -> None:
 
 
 @contextmanager
-def _shown(progress: Progress | bool) -> Iterator[Progress]:
+def _progress_bars(progress: Progress | bool) -> Iterator[Progress]:
     """Give a function that shows a bar for each file, on stderr, unless the user has one or wants none."""
     if callable(progress) or not progress:
         yield progress or (lambda name, done, total: None)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import needs_extra
-from refinecal.experiments.vision._devices import Team, exactly
+from refinecal.experiments.vision._devices import Devices, disable_tf32
 from refinecal.experiments.vision.augment import Augmentation, Normalisation
 from refinecal.experiments.vision.networks import new_network
 from refinecal.experiments.vision.recipe import Recipe
@@ -54,7 +54,7 @@ class Learner:
         rows: NDArray[np.int64],
         n_classes: int,
         seed: int,
-        team: Team,
+        team: Devices,
     ) -> None:
         if recipe.batch < team.size:
             raise ValueError(
@@ -64,7 +64,7 @@ class Learner:
         self.recipe, self.seed, self.team = recipe, seed, team
         self.n_classes = n_classes
         device = team.device
-        self.x, self.y = self.placed(x), self.placed(y)
+        self.x, self.y = self.to_device(x), self.to_device(y)
         self.rows = torch.from_numpy(rows)
         layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
         self._normalise = Normalisation.of(self.x[self.rows.to(device)])
@@ -81,7 +81,7 @@ class Learner:
             fused=device.type in ("cpu", "cuda"),  # reads each weight once
         )
 
-    def placed(self, array: NDArray[Any]) -> Tensor:
+    def to_device(self, array: NDArray[Any]) -> Tensor:
         """Return an array as a tensor on the device."""
         return torch.from_numpy(np.require(array, requirements=["C", "W"])).to(self.team.device)
 
@@ -120,7 +120,7 @@ class Learner:
 
     def _order(self, epoch: int) -> Tensor:
         """Return the rows in the order of this epoch, the same in all processes."""
-        random = torch.Generator().manual_seed(_mixed(self.seed, epoch, ORDER))
+        random = torch.Generator().manual_seed(_mix_seed(self.seed, epoch, ORDER))
         order = torch.randperm(len(self.rows), generator=random)
         return self.rows[order].to(self.x.device)
 
@@ -140,7 +140,7 @@ class Learner:
 
     def _seed(self, epoch: int, purpose: int) -> int:
         """Return a seed of this process alone."""
-        return _mixed(self.seed, epoch, purpose, self.team.rank)
+        return _mix_seed(self.seed, epoch, purpose, self.team.rank)
 
     def _input(self, images: Tensor) -> Tensor:
         return self._normalise(images, self.recipe.channels_last)
@@ -153,7 +153,7 @@ class Learner:
         self.net.eval()
         rows = np.arange(len(x)) if rows is None else rows
         mine = self.team.share(torch.from_numpy(rows)).to(x.device)
-        with exactly():
+        with disable_tf32():
             parts = [
                 self.net(self._input(x.index_select(0, few))).float()
                 for few in torch.split(mine, CHUNK)
@@ -182,10 +182,10 @@ class Learner:
             self.optimizer.state[parameters[name]]["momentum_buffer"] = room.copy_(value)
 
 
-def _mixed(*parts: int) -> int:
+def _mix_seed(*parts: int) -> int:
     """Return one seed for several numbers.
 
-    >>> _mixed(0, 1, 2) == _mixed(0, 1, 2), _mixed(0, 1, 2) == _mixed(0, 2, 1)
+    >>> _mix_seed(0, 1, 2) == _mix_seed(0, 1, 2), _mix_seed(0, 1, 2) == _mix_seed(0, 2, 1)
     (True, False)
     """
     return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0])

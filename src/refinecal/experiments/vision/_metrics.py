@@ -84,8 +84,10 @@ class EpochMetrics:
         for part, logits, monitor in (("val", val, self.monitor), ("test", test, self._on_test)):
             labels = self._labels[part]
             monitor.update(labels, logits=logits, step=epoch)
-            values |= _as_it_is(part, monitor.history[-1])
-            values |= _after(part, labels, scaling.predict_proba_logits(logits.astype(np.float64)))
+            values |= _uncalibrated_scores(part, monitor.history[-1])
+            values |= _calibrated_scores(
+                part, labels, scaling.predict_proba_logits(logits.astype(np.float64))
+            )
         self._keep(epoch, val, test)
         if self.monitor.should_stop:
             self.stopped = f"no better for {self.monitor.patience} epochs"
@@ -95,7 +97,7 @@ class EpochMetrics:
         """Whether training came to no numbers, in its last epoch: patience ends it otherwise."""
         return bool(self.stopped) and "val.log_loss" not in self.last
 
-    def lose(self, epoch: int, train_loss: float) -> None:
+    def record_divergence(self, epoch: int, train_loss: float) -> None:
         """Take the news that training has diverged: there is nothing to measure."""
         self._values.append({"train.log_loss": train_loss})
         self.stopped = f"the training loss of epoch {epoch} is {train_loss}"
@@ -161,11 +163,11 @@ def warm_up() -> None:
         metrics.update(epoch, 0.0, logits + np.eye(3, dtype=np.float32)[labels], logits)
 
 
-def _as_it_is(part: str, record: Mapping[str, float]) -> dict[str, float]:
+def _uncalibrated_scores(part: str, record: Mapping[str, float]) -> dict[str, float]:
     return {f"{part}.{name}": value for name, value in record.items() if name in (*SCORES, *TERMS)}
 
 
-def _after(part: str, labels: Labels, probs: NDArray[np.float64]) -> dict[str, float]:
+def _calibrated_scores(part: str, labels: Labels, probs: NDArray[np.float64]) -> dict[str, float]:
     """Return the scores after temperature scaling."""
     return {f"{part}.{name}_ts": float(score(labels, probs)) for name, score in SCORES.items()}
 

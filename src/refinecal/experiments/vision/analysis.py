@@ -10,7 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from refinecal._core.format import number
-from refinecal.experiments.vision.intervals import Mean, Paired, mean_of, paired, smallest
+from refinecal.experiments.vision.intervals import (
+    Mean,
+    PairedDifference,
+    compare_paired,
+    mean_of,
+    smallest,
+)
 from refinecal.experiments.vision.published import RUNS, published
 from refinecal.experiments.vision.results import (
     HIGHER,
@@ -25,8 +31,8 @@ __all__ = [
     "Analysis",
     "Cost",
     "Procedure",
+    "count_stopped",
     "departures",
-    "ended_before",
     "group_word",
     "procedure_word",
 ]
@@ -166,12 +172,12 @@ class Analysis:
 
     def compared(
         self, group: Group, first: Procedure, second: Procedure, score: str = "log_loss"
-    ) -> Paired:
+    ) -> PairedDifference:
         """Return how the first differs from the second over seeds."""
-        return paired(self.values(group, first, score), self.values(group, second, score))
+        return compare_paired(self.values(group, first, score), self.values(group, second, score))
 
     @cached_property
-    def headlines(self) -> dict[Group, Paired]:
+    def headlines(self) -> dict[Group, PairedDifference]:
         """Refinement against log loss, both followed by temperature scaling: test log loss."""
         wanted = {"log_loss", "refinement"}
         return {
@@ -180,7 +186,7 @@ class Analysis:
             if wanted <= set(self.metrics(group))
         }
 
-    def compared_to(self, group: Group) -> float:
+    def relative_headline(self, group: Group) -> float:
         """Return the headline of a group in percent of the mean loss that log loss led to."""
         return 100 * self.headlines[group].mean / self.mean(group, REFERENCE).mean
 
@@ -220,7 +226,7 @@ class Analysis:
             ]
         )
 
-    def chosen(self, group: Group, metric: str) -> Floats:
+    def chosen_epochs(self, group: Group, metric: str) -> Floats:
         """Return the epoch that a metric chose in each training; NaN where it chose none."""
         return np.array([each.best.get(metric, np.nan) for each in self.results.of(group)])
 
@@ -263,12 +269,12 @@ def departures(trainings: Sequence[Training]) -> list[str]:
             said.append(f"{sizes} {what} instead of {number(wanted)}")
     if len(trainings) != RUNS:
         said.append(f"{len(trainings)} run{'s' if len(trainings) > 1 else ''} instead of {RUNS}")
-    if short := ended_before(trainings):
+    if short := count_stopped(trainings):
         said.append(f"{short} of {len(trainings)} ended before the last epoch")
     return said
 
 
-def ended_before(trainings: Sequence[Training]) -> int:
+def count_stopped(trainings: Sequence[Training]) -> int:
     """Return how many trainings a monitor ended before their last epoch, by its patience."""
     return sum(bool(each.stopped) and each.epochs < each.recipe["epochs"] for each in trainings)
 

@@ -12,10 +12,10 @@ from refinecal.experiments.vision._cells import (
     Blocks,
     Cells,
     Columns,
+    finite_or_none,
+    format_value,
     group_cell,
-    known,
-    plain,
-    unbroken,
+    keep_together,
 )
 from refinecal.experiments.vision.analysis import (
     DATASET_WORDS,
@@ -23,7 +23,7 @@ from refinecal.experiments.vision.analysis import (
     MODEL_WORDS,
     PROTOCOL,
     Analysis,
-    ended_before,
+    count_stopped,
 )
 from refinecal.experiments.vision.published import RUNS
 from refinecal.experiments.vision.results import Results, Training
@@ -50,9 +50,13 @@ def costs_section(analysis: Analysis) -> Section:
     rows: list[Cells] = [
         [
             group_cell((each.dataset, each.model)),
-            Written(unbroken(duration(60 * each.minutes)), each.minutes),
-            *(known(part) for part in (each.evaluating, each.metrics)),
-            *(known(each.images_per_second), known(each.gflops), each.memory / 1e6),
+            Written(keep_together(duration(60 * each.minutes)), each.minutes),
+            *(finite_or_none(part) for part in (each.evaluating, each.metrics)),
+            *(
+                finite_or_none(each.images_per_second),
+                finite_or_none(each.gflops),
+                each.memory / 1e6,
+            ),
         ]
         for each in analysis.costs
     ]
@@ -64,7 +68,7 @@ def _estimate_table() -> Table:
     """Return the hours of the full protocol by GPU."""
     rows: list[Cells] = [
         [
-            *(unbroken(MODEL_WORDS[each.model]), unbroken(DATASET_WORDS[each.dataset])),
+            *(keep_together(MODEL_WORDS[each.model]), keep_together(DATASET_WORDS[each.dataset])),
             *(each.runs, each.flops / 1e18),
             *(cost.hours(each.flops, peak) for peak in cost.PEAKS.values()),
         ]
@@ -106,10 +110,10 @@ def _recipes_table(analysis: Analysis, model: str) -> Table:
     recipe = {name.replace("_", " "): value for name, value in PROTOCOL.items()}
     paper = {"runs": RUNS, **_paper_images([dataset for dataset, _ in groups]), **recipe}
     rows: list[Cells] = [
-        [name, *(plain(each.get(name)) for each in about), plain(paper.get(name))]
+        [name, *(format_value(each.get(name)) for each in about), format_value(paper.get(name))]
         for name in dict.fromkeys(name for each in about for name in each)
     ]
-    sets = [unbroken(DATASET_WORDS.get(dataset, dataset)) for dataset, _ in groups]
+    sets = [keep_together(DATASET_WORDS.get(dataset, dataset)) for dataset, _ in groups]
     title = f"What was run: {MODEL_WORDS.get(model, model)}"
     help = "Appendix E; precision is that of the published script."
     return Table(title, ["setting", *sets, Column("the paper", help=help)], rows)
@@ -130,7 +134,7 @@ def _paper_images(datasets: list[str]) -> dict[str, str]:
 def _about(trainings: list[Training]) -> dict[str, Any]:
     """Return by name what trainings of one group share."""
     first = trainings[0]
-    short = ended_before(trainings)
+    short = count_stopped(trainings)
     return {
         "runs": len(trainings),
         **({"ended before the last epoch": short} if short else {}),
@@ -138,8 +142,8 @@ def _about(trainings: list[Training]) -> dict[str, Any]:
         "validation images": number(first.n_val),
         "test images": number(first.n_test),
         **{name.replace("_", " "): first.recipe.get(name) for name in PROTOCOL},
-        "parameters": unbroken(f"{first.parameters / 1e6:.2f} million"),
-        "one image forward": unbroken(f"{first.flops / 1e9:.3g} GFLOP"),
+        "parameters": keep_together(f"{first.parameters / 1e6:.2f} million"),
+        "one image forward": keep_together(f"{first.flops / 1e9:.3g} GFLOP"),
     }
 
 
@@ -147,7 +151,7 @@ def _method(results: Results) -> list[str]:
     """Say how it was done, and which trainings are not compared."""
     shares = dict.fromkeys(each.recipe.get("validation", 0.1) for each in results.trainings)
     share = " or ".join(f"{100 * each:g} %" for each in shares)
-    short = ended_before(results.trainings)
+    short = count_stopped(results.trainings)
     ends = f", but for {short}, ended by the patience of a monitor" if short else ""
     said = [
         f"Every training runs to its last epoch{ends}; epochs are counted from 1. After each, every metric "

@@ -78,7 +78,7 @@ def on_test(analysis: Analysis, group: Group) -> RunCurvesDisplay:
         np.arange(1, curves["risk"].shape[1] + 1),
         curves,
         labels={"risk": "as it is", "refinement": "after TS"},
-        chosen={COLOURS[name]: analysis.chosen(group, name) for name in COLOURS},
+        chosen={COLOURS[name]: analysis.chosen_epochs(group, name) for name in COLOURS},
         choosers={COLOURS[name]: METRIC_WORDS[name] for name in COLOURS},
         what="test log loss",
     )
@@ -149,7 +149,7 @@ def epochs(analysis: Analysis) -> Figure:
     panels = {
         group_word(group): StoppingTimesDisplay(
             {
-                METRIC_WORDS[metric]: _known(analysis.chosen(group, metric))
+                METRIC_WORDS[metric]: _drop_nan(analysis.chosen_epochs(group, metric))
                 for metric in analysis.metrics(group)
             },
             max(each.epochs for each in analysis.results.of(group)),
@@ -189,5 +189,5 @@ def _marks(runs: int) -> str:
     )
 
 
-def _known(chosen: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
+def _drop_nan(chosen: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
     return [epoch for epoch in chosen.tolist() if not np.isnan(epoch)]

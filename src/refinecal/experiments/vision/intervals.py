@@ -9,7 +9,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["LEVEL", "Mean", "Paired", "apart", "mean_of", "paired", "smallest"]
+__all__ = [
+    "LEVEL",
+    "Mean",
+    "PairedDifference",
+    "compare_paired",
+    "mean_of",
+    "smallest",
+    "welch_difference",
+]
 
 LEVEL = 0.05
 
@@ -37,7 +45,7 @@ class Mean(NamedTuple):
         return self.half / _quantile(self.runs - 1) if self.runs > 1 else math.nan
 
 
-class Paired(NamedTuple):
+class PairedDifference(NamedTuple):
     """What differs between two choices in the same trainings, first less second."""
 
     runs: int
@@ -62,7 +70,7 @@ class Paired(NamedTuple):
     def verdict(self) -> str:
         """Whether the interval leaves out 0: what the seeds alone can tell.
 
-        >>> paired([1.0, 1.1, 0.9], [2.0, 2.0, 2.0]).verdict, paired([1.0], [2.0]).verdict
+        >>> compare_paired([1.0, 1.1, 0.9], [2.0, 2.0, 2.0]).verdict, compare_paired([1.0], [2.0]).verdict
         ('lower', 'too few runs')
         """
         if self.runs < 2:
@@ -94,10 +102,10 @@ def mean_of(values: ArrayLike) -> Mean:
     return Mean(n, mean, _quantile(n - 1) * float(known.std(ddof=1)) / math.sqrt(n))
 
 
-def paired(first: ArrayLike, second: ArrayLike) -> Paired:
+def compare_paired(first: ArrayLike, second: ArrayLike) -> PairedDifference:
     """Return how two choices differ, over the trainings that know both.
 
-    >>> found = paired([0.9, 1.8, 2.7], [1.0, 2.0, 3.0])
+    >>> found = compare_paired([0.9, 1.8, 2.7], [1.0, 2.0, 3.0])
     >>> round(found.mean, 3), found.lower, found.equal, found.higher
     (-0.2, 3, 0, 0)
     """
@@ -111,10 +119,10 @@ def paired(first: ArrayLike, second: ArrayLike) -> Paired:
     gaps = gaps[~np.isnan(gaps)]
     found = mean_of(gaps)
     signs = [int(np.sum(gaps < 0)), int(np.sum(gaps == 0)), int(np.sum(gaps > 0))]
-    return Paired(*found, _p(found.mean, found.error, found.runs - 1), *signs)
+    return PairedDifference(*found, _p(found.mean, found.error, found.runs - 1), *signs)
 
 
-def apart(one: Mean, other: Mean) -> Mean:
+def welch_difference(one: Mean, other: Mean) -> Mean:
     r"""Return how far two means of separate runs are apart: Welch's interval of their difference.
 
     Its degrees of freedom are Satterthwaite's,

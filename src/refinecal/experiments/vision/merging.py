@@ -8,17 +8,17 @@ from dataclasses import replace
 
 from refinecal.experiments.vision.plan import Key
 from refinecal.experiments.vision.results import (
-    Repeated,
+    RepeatedTraining,
     Results,
     Training,
     check_alike,
-    in_order,
+    sort_results,
 )
 
-__all__ = ["merged"]
+__all__ = ["merge_results"]
 
 
-def merged(results: Sequence[Results]) -> Results:
+def merge_results(results: Sequence[Results]) -> Results:
     """Return several runs as one: what more than one of them holds is taken from the first.
 
     Runs may differ in their recipe from data set to data set, but not in that of one model on one data set,
@@ -33,11 +33,11 @@ def merged(results: Sequence[Results]) -> Results:
     there = {**lost, **trainings}
     left = {key: said for key, said in failed.items() if key not in there}
     return replace(
-        in_order(plans, list(there.values()), left), repeated=_repeated(results, trainings)
+        sort_results(plans, list(there.values()), left), repeated=_find_repeated(results, trainings)
     )
 
 
-def _repeated(results: Sequence[Results], kept: dict[Key, Training]) -> list[Repeated]:
+def _find_repeated(results: Sequence[Results], kept: dict[Key, Training]) -> list[RepeatedTraining]:
     """Return which trainings are there more than once, by the two runs."""
     there: Counter[tuple[str, str]] = Counter()
     different: Counter[tuple[str, str]] = Counter()
@@ -46,7 +46,7 @@ def _repeated(results: Sequence[Results], kept: dict[Key, Training]) -> list[Rep
         if first is not each:
             there[first.run, each.run] += 1
             different[first.run, each.run] += not first.is_same(each)
-    return [Repeated(*runs, n, different[runs]) for runs, n in there.items()]
+    return [RepeatedTraining(*runs, n, different[runs]) for runs, n in there.items()]
 
 
 def _check_images(results: Sequence[Results]) -> None:

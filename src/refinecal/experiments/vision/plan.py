@@ -175,7 +175,7 @@ class VisionPlan:
 
     def differences(self, other: VisionPlan) -> list[str]:
         """Return in words what ``other`` would compute otherwise; nothing if their keys are equal."""
-        return self._said(other, lambda name, old, new: bool(old == new))
+        return self._describe_changes(other, lambda name, old, new: bool(old == new))
 
     def losses(self, other: VisionPlan) -> list[str]:
         """Return in words what ``other`` leaves out or computes otherwise; nothing if it has all, or more.
@@ -191,14 +191,17 @@ class VisionPlan:
         """
         fewer = "; seeds cannot become fewer"
         return [
-            each + fewer * each.startswith(OPTIONS["seeds"]) for each in self._said(other, _has_all)
+            each + fewer * each.startswith(OPTIONS["seeds"])
+            for each in self._describe_changes(other, _has_all)
         ]
 
-    def _said(self, other: VisionPlan, fits: Callable[[str, Any, Any], bool]) -> list[str]:
+    def _describe_changes(
+        self, other: VisionPlan, fits: Callable[[str, Any, Any], bool]
+    ) -> list[str]:
         """Return in words which fields of ``other`` do not fit, and which images are others."""
         mine, theirs = self._content(), other._content()
         said = [
-            f"{OPTIONS.get(name, name)}: {_shown(mine[name])}, now {_shown(theirs[name])}"
+            f"{OPTIONS.get(name, name)}: {_format_value(mine[name])}, now {_format_value(theirs[name])}"
             for name in mine
             if name != "content" and not fits(name, mine[name], theirs[name])
         ]
@@ -271,7 +274,7 @@ def _has_all(name: str, old: Any, new: Any) -> bool:
     return bool(old == new)
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None:
         return "not given"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

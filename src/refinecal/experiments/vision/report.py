@@ -23,7 +23,7 @@ from refinecal.experiments.vision.sections import (
     unscaled_section,
 )
 from refinecal.experiments.vision.tables import write_tables
-from refinecal.experiments.vision.words import flat, lead, percent, sentence
+from refinecal.experiments.vision.words import describe_flat, lead, percent, sentence
 from refinecal.report import Card, Page
 from refinecal.report.of_evaluation import facts_of
 
@@ -63,7 +63,7 @@ def page(analysis: Analysis) -> Page:
             spaced(each)
             for each in (
                 *(sentence(analysis, group) for group in analysis.headlines),
-                *flat(analysis),
+                *describe_flat(analysis),
             )
         ],
         sections=sections,
@@ -79,7 +79,7 @@ def cards(analysis: Analysis) -> list[Card]:
     said += [f"{results.missing} not yet run"] if results.missing else []
     made = [Card("trainings", len(results.trainings), ", ".join(said) or "none failed")]
     for group in list(analysis.headlines)[:3]:
-        change = spaced(percent(analysis.compared_to(group)))
+        change = spaced(percent(analysis.relative_headline(group)))
         made.append(Card("change of test log loss", change, f"by refinement: {group_word(group)}"))
     return made
 

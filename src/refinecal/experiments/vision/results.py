@@ -17,7 +17,7 @@ from refinecal.experiments._unit_files import check_name
 from refinecal.experiments.vision.plan import Key, VisionPlan
 from refinecal.experiments.vision.unit import VisionUnit
 
-__all__ = ["METRICS", "SCORES", "Repeated", "Results", "Row", "Training", "read_results"]
+__all__ = ["METRICS", "SCORES", "RepeatedTraining", "Results", "Row", "Training", "read_results"]
 
 METRICS = (  # that choose epochs: the paper's, then the others
     *("log_loss", "brier", "accuracy", "refinement"),
@@ -155,7 +155,7 @@ class Training:
         ]
 
 
-class Repeated(NamedTuple):
+class RepeatedTraining(NamedTuple):
     """Trainings that two runs hold, which count once."""
 
     kept: str  # the run that they are taken from
@@ -166,7 +166,7 @@ class Repeated(NamedTuple):
     def __str__(self) -> str:
         """Say where they are, and where they were taken from.
 
-        >>> print(Repeated("a", "b", 3, 1))
+        >>> print(RepeatedTraining("a", "b", 3, 1))
         3 trainings are in a and in b: taken from a; 1 of them has other numbers in b
         """
         are = "1 training is" if self.trainings == 1 else f"{self.trainings} trainings are"
@@ -200,7 +200,7 @@ class Results:
     trainings: list[Training]
     lost: list[Training]
     failed: dict[Key, str]
-    repeated: list[Repeated] = field(default_factory=list)
+    repeated: list[RepeatedTraining] = field(default_factory=list)
 
     @property
     def stopped(self) -> dict[Key, str]:
@@ -258,7 +258,7 @@ def read_results(path: str | os.PathLike[str], progress: Progress | None = None)
     }
     _check_any(path, found)
     check_alike(found)
-    return in_order([folder.plan], found, failed)
+    return sort_results([folder.plan], found, failed)
 
 
 def _check_any(path: str | os.PathLike[str], found: Sequence[Training]) -> None:
@@ -314,7 +314,7 @@ def _fail_alike(one: Training, other: Training, name: str) -> NoReturn:
     )
 
 
-def in_order(plans: list[VisionPlan], found: list[Training], failed: dict[Key, str]) -> Results:
+def sort_results(plans: list[VisionPlan], found: list[Training], failed: dict[Key, str]) -> Results:
     """Return results by model, data set and seed, in the order of the plans."""
     datasets = list(dict.fromkeys(name for plan in plans for name in plan.datasets))
     models = list(dict.fromkeys(name for plan in plans for name in plan.models))

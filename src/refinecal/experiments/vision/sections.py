@@ -13,8 +13,8 @@ from refinecal.experiments.vision._cells import (
     Columns,
     chance_cell,
     group_cell,
+    keep_together,
     measured_cell,
-    unbroken,
 )
 from refinecal.experiments.vision.analysis import (
     DATASET_WORDS,
@@ -30,9 +30,9 @@ from refinecal.experiments.vision.analysis import (
     group_word,
     procedure_word,
 )
-from refinecal.experiments.vision.intervals import apart
+from refinecal.experiments.vision.intervals import welch_difference
 from refinecal.experiments.vision.results import Group
-from refinecal.experiments.vision.words import gap
+from refinecal.experiments.vision.words import format_gap
 from refinecal.report import Column, Section, Table, Written
 
 __all__ = [
@@ -64,20 +64,20 @@ def headline_section(analysis: Analysis) -> Section:
             "%", digits=2, help="The difference as a part of the first loss; negative is better."
         ),
         Column(
-            unbroken("− · 0 · +"),
+            keep_together("− · 0 · +"),
             help="Runs whose difference is negative, exactly 0, and positive.",
         ),
         Column("p", help="Of the paired t-test."),
-        Column(unbroken("all told"), help="Whether the interval leaves out 0."),
+        Column(keep_together("all told"), help="Whether the interval leaves out 0."),
     ]
     rows: list[Cells] = [
         [
             group_cell(group),
             *(analysis.mean(group, one).mean for one in (REFERENCE, Procedure("refinement"))),
-            Written(unbroken(gap(found)), found.mean),
-            analysis.compared_to(group),
-            unbroken(f"{found.lower} · {found.equal} · {found.higher}"),
-            *(chance_cell(found.p), unbroken(found.verdict)),
+            Written(keep_together(format_gap(found)), found.mean),
+            analysis.relative_headline(group),
+            keep_together(f"{found.lower} · {found.equal} · {found.higher}"),
+            *(chance_cell(found.p), keep_together(found.verdict)),
         ]
         for group, found in analysis.headlines.items()
     ]
@@ -127,7 +127,7 @@ def _scores_table(analysis: Analysis, group: Group, scaled: bool = True) -> Tabl
     best = {score: analysis.best(group, score, scaled) for score in TABLE}
     rows: list[Cells] = [
         [
-            *(unbroken(METRIC_WORDS[metric]), HERE_WORD),
+            *(keep_together(METRIC_WORDS[metric]), HERE_WORD),
             *_means(analysis, group, Procedure(metric, scaled), TABLE, best),
         ]
         for metric in analysis.metrics(group)
@@ -161,7 +161,10 @@ def _others(analysis: Analysis, scaled: bool = True) -> list[Table]:
     for model in analysis.models:
         rows: list[Cells] = [
             [
-                *(unbroken(DATASET_WORDS.get(group[0], group[0])), unbroken(METRIC_WORDS[metric])),
+                *(
+                    keep_together(DATASET_WORDS.get(group[0], group[0])),
+                    keep_together(METRIC_WORDS[metric]),
+                ),
                 *_means(analysis, group, Procedure(metric, scaled), FEWER),
             ]
             for group in analysis.groups
@@ -181,7 +184,7 @@ def _paper_rows(analysis: Analysis, group: Group) -> list[Cells]:
     best = {score: best_of(means, score) for score, means in printed.items()}
     return [
         [
-            *(unbroken(METRIC_WORDS[metric]), unbroken(PAPER_WORD)),
+            *(keep_together(METRIC_WORDS[metric]), keep_together(PAPER_WORD)),
             *(
                 measured_cell(printed[score][metric], score, metric in best[score])
                 for score in TABLE
@@ -197,16 +200,17 @@ def _against_table(analysis: Analysis, group: Group) -> Table:
     for metric in analysis.published(group, "log_loss"):
         if metric in analysis.metrics(group):
             gaps = {
-                score: apart(
+                score: welch_difference(
                     analysis.mean(group, Procedure(metric), score),
                     analysis.published(group, score)[metric],
                 )
                 for score in TABLE
             }
             cells = [
-                Written(unbroken(gap(gaps[score], score, 3)), gaps[score].mean) for score in TABLE
+                Written(keep_together(format_gap(gaps[score], score, 3)), gaps[score].mean)
+                for score in TABLE
             ]
-            rows.append([unbroken(METRIC_WORDS[metric]), *cells])
+            rows.append([keep_together(METRIC_WORDS[metric]), *cells])
     columns: Columns = ["stopping metric", *(SCORE_WORDS[each] for each in TABLE)]
     note = (
         "Mean here less mean in the paper, ± half of Welch's 95 % interval. That of accuracy is in "
@@ -243,15 +247,18 @@ def _pairs_table(analysis: Analysis, group: Group) -> Table:
         "first",
         "second",
         *(SCORE_WORDS[score] for score in COMPARED),
-        Column(unbroken("all told"), help="Of log loss: whether the interval leaves out 0."),
+        Column(keep_together("all told"), help="Of log loss: whether the interval leaves out 0."),
     ]
     rows: list[Cells] = []
     for first, second in analysis.pairs(group):
         found = {score: analysis.compared(group, first, second, score) for score in COMPARED}
-        cells = [Written(unbroken(gap(each, score)), each.mean) for score, each in found.items()]
-        about = [unbroken(procedure_word(each)) for each in (first, second)]
+        cells = [
+            Written(keep_together(format_gap(each, score)), each.mean)
+            for score, each in found.items()
+        ]
+        about = [keep_together(procedure_word(each)) for each in (first, second)]
         loss = found["log_loss"]
-        rows.append([*about, *cells, unbroken(loss.verdict)])
+        rows.append([*about, *cells, keep_together(loss.verdict)])
     return Table(f"{group_word(group)}: paired differences in test scores", columns, rows)
 
 
@@ -263,9 +270,9 @@ def epochs_section(analysis: Analysis) -> Section:
     for group in analysis.groups:
         last = max(each.epochs for each in analysis.results.of(group))
         for metric in analysis.metrics(group):
-            chosen = analysis.chosen(group, metric)
+            chosen = analysis.chosen_epochs(group, metric)
             spread = [float(each(chosen)) for each in (nanmin, nanmedian, nanmax)]
-            about = group_cell(group), unbroken(METRIC_WORDS[metric])
+            about = group_cell(group), keep_together(METRIC_WORDS[metric])
             rows.append([*about, *(Written(f"{epoch:g}", epoch) for epoch in spread), last])
     counts = [Column(name, digits=0) for name in ("earliest", "median", "latest", "of")]
     columns: Columns = [GROUP_COLUMN, "metric", *counts]

@@ -12,22 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from refinecal._core.errors import needs_extra
-from refinecal.experiments._worker import limited
+from refinecal.experiments._worker import limit_threads
 from refinecal.experiments.running import State
 from refinecal.experiments.store import Failure, RunFolder, failure_of, versions
 from refinecal.experiments.vision.plan import Key
-from refinecal.experiments.vision.under_way import Teller, checkpoint_of
+from refinecal.experiments.vision.under_way import ProgressWriter, checkpoint_of
 from refinecal.experiments.vision.unit import VisionUnit
 from refinecal.experiments.vision.work import read
 
-__all__ = ["Ranks", "are_several"]
+__all__ = ["Ranks", "is_distributed"]
 
 Progress = Callable[[State], None]
 PATIENCE = timedelta(minutes=5)  # for a process that has not told yet how its training went,
 BEGINNING = timedelta(hours=6)  # and for the first one, which may have to download images
 
 
-def are_several() -> bool:
+def is_distributed() -> bool:
     """Tell whether this process is one of several that train together."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
@@ -51,7 +51,7 @@ class Ranks:
         self.size: int = self._state.num_processes
         self._group = _new_group() if self.size > 1 else None
 
-    def opened(self, path: Path, begin: Callable[[], RunFolder]) -> RunFolder:
+    def open_run(self, path: Path, begin: Callable[[], RunFolder]) -> RunFolder:
         """Return the folder of the run, which the first process begins; the others end if it cannot."""
         folder: RunFolder | None = None
         problem: Exception | None = None
@@ -60,7 +60,7 @@ class Ranks:
                 folder = begin()
             except Exception as error:
                 problem = error
-        told = self._agreed(None if problem is None else failure_of(problem), BEGINNING)
+        told = self._agree_on_failure(None if problem is None else failure_of(problem), BEGINNING)
         if problem is not None:
             raise problem
         if told is not None:
@@ -78,7 +78,7 @@ class Ranks:
             for key in keys:
                 self._attempt(key, folder, None)
             return
-        with folder.alone():
+        with folder.lock():
             folder.tidy()
             folder.note(
                 {"begin": len(keys), "width": 1, "where": "together", "versions": versions()}
@@ -89,7 +89,7 @@ class Ranks:
     def _finish(self, key: Key, folder: RunFolder, state: State, progress: Progress) -> None:
         """Train in the first process, and write what came of it."""
         begin = time.perf_counter()
-        told = _Told(Teller(checkpoint_of(folder.path, key)), state, progress)
+        told = _EpochReporter(ProgressWriter(checkpoint_of(folder.path, key)), state, progress)
         stopped, failure = self._attempt(key, folder, told)
         about: dict[str, Any] = {"seconds": round(time.perf_counter() - begin, 3)}
         state.end(key)
@@ -107,17 +107,17 @@ class Ranks:
         progress(state)
 
     def _attempt(
-        self, key: Key, folder: RunFolder, told: _Told | None
+        self, key: Key, folder: RunFolder, told: _EpochReporter | None
     ) -> tuple[str, Failure | None]:
         """Do this process's part of a training; return why it ended early, and what went wrong anywhere."""
         stopped, failure = "", None
         try:
-            stopped = self._done(key, folder, told)
+            stopped = self._train_and_save(key, folder, told)
         except Exception as error:
             failure = failure_of(error)
-        return stopped, self._agreed(failure, PATIENCE)
+        return stopped, self._agree_on_failure(failure, PATIENCE)
 
-    def _done(self, key: Key, folder: RunFolder, told: _Told | None) -> str:
+    def _train_and_save(self, key: Key, folder: RunFolder, told: _EpochReporter | None) -> str:
         """Train, and write the result if this is the first process."""
         checkpoint = checkpoint_of(folder.path, key)
         if self.is_first:
@@ -128,7 +128,7 @@ class Ranks:
             shutil.rmtree(checkpoint, ignore_errors=True)
         return unit.stopped
 
-    def _agreed(self, failure: Failure | None, patience: timedelta) -> Failure | None:
+    def _agree_on_failure(self, failure: Failure | None, patience: timedelta) -> Failure | None:
         """Return the failure of the first process that has one, in all processes."""
         if self._group is None:
             return failure
@@ -146,12 +146,12 @@ class Ranks:
             ) from error
         return next((each for each in told if each is not None), None)
 
-    def _train(self, key: Key, folder: RunFolder, progress: _Told | None) -> VisionUnit:
+    def _train(self, key: Key, folder: RunFolder, progress: _EpochReporter | None) -> VisionUnit:
         from refinecal.experiments.vision.training import train
 
         plan = folder.plan
         images = read(plan.folder, key.dataset, plan.content.get(key.dataset))
-        with limited(plan.n_threads):
+        with limit_threads(plan.n_threads):
             return train(
                 plan.recipe(key.dataset, key.model),
                 images,
@@ -170,10 +170,10 @@ def _new_group() -> Any:
 
 
 @dataclass(slots=True)
-class _Told:
+class _EpochReporter:
     """Tells of every epoch to the folder, and to whoever watches."""
 
-    teller: Teller
+    teller: ProgressWriter
     state: State
     progress: Progress
 

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from refinecal.experiments.vision._checkpoints import Checkpoint, CheckpointFile
 from refinecal.experiments.vision._devices import (
-    Team,
+    Devices,
     choose_precision,
     forget_peak,
-    new_team,
+    isolate_torch,
+    new_devices,
     peak_memory,
-    quietly,
 )
 from refinecal.experiments.vision._learner import Learner
 from refinecal.experiments.vision._metrics import STOPPING, EpochMetrics, new_monitor, warm_up
@@ -108,9 +108,9 @@ def train(
     Section 5 and appendix E of the paper.
     """
     _check(recipe, images, seed, every)
-    team = new_team(device)
+    team = new_devices(device)
     recipe = replace(recipe, precision=choose_precision(recipe.precision, team.device))
-    with quietly(team.device):
+    with isolate_torch(team.device):
         forget_peak(team.device)
         warm_up()
         monitor = new_monitor() if monitor is None else monitor
@@ -132,7 +132,7 @@ class _Training:
     """All that changes from epoch to epoch."""
 
     def __init__(
-        self, recipe: Recipe, images: ImageSet, seed: int, team: Team, monitor: RefinementMonitor
+        self, recipe: Recipe, images: ImageSet, seed: int, team: Devices, monitor: RefinementMonitor
     ) -> None:
         self.recipe, self.images, self.seed, self.team = recipe, images, seed, team
         self.train_rows, self.val_rows = split(images.train_y, recipe, seed)
@@ -140,7 +140,7 @@ class _Training:
         self.learner = Learner(
             recipe, images.train_x, images.train_y, self.train_rows, n_classes, seed, team
         )
-        self.test_x = self.learner.placed(images.test_x)
+        self.test_x = self.learner.to_device(images.test_x)
         self.metrics = EpochMetrics(images.train_y[self.val_rows], images.test_y, monitor)
         self.seconds = dict.fromkeys(("training", "evaluating", "metrics"), 0.0)
         self.memory = 0  # the peak of processes before this one
@@ -179,7 +179,7 @@ class _Training:
             with self._clock("metrics"):
                 self.metrics.update(epoch, loss, val, test)
         else:
-            self.metrics.lose(epoch, loss)
+            self.metrics.record_divergence(epoch, loss)
         self.epoch = epoch
 
     @contextmanager

@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from refinecal._core.files import atomic_write
-from refinecal.experiments.rates import Begun
+from refinecal.experiments.rates import TrainingProgress
 from refinecal.experiments.store import RunFolder
 from refinecal.experiments.vision.plan import Key
 
-__all__ = ["Teller", "begun", "checkpoint_of", "tidy"]
+__all__ = ["ProgressWriter", "checkpoint_of", "read_progress", "tidy"]
 
 CHECKPOINTS = "checkpoints"  # the folder within the run
 PROGRESS = "progress.json"
 
 
 @dataclass(slots=True)
-class Teller:
+class ProgressWriter:
     """Called after each epoch; writes how far a training is, for whoever looks at the run."""
 
     folder: Path
@@ -34,7 +34,7 @@ class Teller:
         self.done += 1
         per_epoch = (time.perf_counter() - self.clock) / self.done
         with atomic_write(self.folder / PROGRESS) as part:
-            part.write_text(json.dumps(asdict(Begun(epoch, epochs, per_epoch))), "utf-8")
+            part.write_text(json.dumps(asdict(TrainingProgress(epoch, epochs, per_epoch))), "utf-8")
 
 
 def checkpoint_of(run: Path, key: Key) -> Path:
@@ -42,16 +42,16 @@ def checkpoint_of(run: Path, key: Key) -> Path:
     return run / CHECKPOINTS / key.name
 
 
-def begun(folder: RunFolder, keys: Iterable[Key]) -> dict[Key, Begun]:
+def read_progress(folder: RunFolder, keys: Iterable[Key]) -> dict[Key, TrainingProgress]:
     """Return how far trainings are, of those that have begun and are not finished."""
     found = {key: _read(checkpoint_of(folder.path, key) / PROGRESS) for key in keys}
     return {key: each for key, each in found.items() if each is not None}
 
 
-def _read(path: Path) -> Begun | None:
+def _read(path: Path) -> TrainingProgress | None:
     try:
         read: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        return Begun(int(read["epoch"]), int(read["epochs"]), float(read["per_epoch"]))
+        return TrainingProgress(int(read["epoch"]), int(read["epochs"]), float(read["per_epoch"]))
     except (OSError, ValueError, KeyError, TypeError):  # not begun, or not to be relied on
         return None
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal.experiments._unit_files import Arrays, is_whole, stored, write_unit
+from refinecal.experiments._unit_files import Arrays, is_whole, open_unit, write_unit
 from refinecal.experiments.vision.plan import Key
 
 __all__ = ["VisionUnit"]
@@ -116,15 +116,15 @@ class VisionUnit:
         ValueError
             If the file is anything else, or damaged.
         """
-        with stored(path) as (header, arrays):
+        with open_unit(path) as (header, arrays):
             found = cls(**_fields(header, arrays))
             found._check()
         return found
 
     @staticmethod
-    def lost(path: str | os.PathLike[str]) -> str:
+    def read_divergence(path: str | os.PathLike[str]) -> str:
         """Return why a training diverged, by a look at its file; nothing if it did not."""
-        with stored(path) as (header, arrays):
+        with open_unit(path) as (header, arrays):
             stopped: str = header["stopped"]
             histories = dict(zip(header["history"], arrays["history"], strict=True))
             return stopped if _has_diverged(stopped, histories) else ""

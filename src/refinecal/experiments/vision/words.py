@@ -5,22 +5,31 @@ from __future__ import annotations
 import math
 
 from refinecal.experiments.vision.analysis import METRIC_WORDS, Analysis, group_word
-from refinecal.experiments.vision.intervals import Mean, Paired
+from refinecal.experiments.vision.intervals import Mean, PairedDifference
 from refinecal.experiments.vision.results import Group
 
-__all__ = ["chance", "flat", "gap", "lead", "measured", "percent", "sentence", "signed"]
+__all__ = [
+    "chance",
+    "describe_flat",
+    "format_gap",
+    "format_mean",
+    "lead",
+    "percent",
+    "sentence",
+    "signed",
+]
 
 DECIMALS = 3  # of the paper's tables
 GAP_DECIMALS = 4  # of differences, which are small
 MOST_DECIMALS = 4  # of percents that would be 0.0 with fewer
 
 
-def measured(found: Mean, score: str = "log_loss", digits: int = DECIMALS) -> str:
+def format_mean(found: Mean, score: str = "log_loss", digits: int = DECIMALS) -> str:
     """Return a mean with half its interval, as the paper prints it.
 
-    >>> measured(Mean(10, 0.1541, 0.0049)), measured(Mean(10, 0.951, 0.002), "accuracy")
+    >>> format_mean(Mean(10, 0.1541, 0.0049)), format_mean(Mean(10, 0.951, 0.002), "accuracy")
     ('0.154 ± 0.005', '95.1 % ± 0.2')
-    >>> measured(Mean(1, 0.1541, float("nan"))), measured(Mean(0, float("nan"), float("nan")))
+    >>> format_mean(Mean(1, 0.1541, float("nan"))), format_mean(Mean(0, float("nan"), float("nan")))
     ('0.154', '')
     """
     if not math.isfinite(found.mean):
@@ -32,11 +41,15 @@ def measured(found: Mean, score: str = "log_loss", digits: int = DECIMALS) -> st
     return text + (f" ± {half}" if math.isfinite(found.half) else "")
 
 
-def gap(found: Mean | Paired, score: str = "log_loss", digits: int = GAP_DECIMALS) -> str:
+def format_gap(
+    found: Mean | PairedDifference, score: str = "log_loss", digits: int = GAP_DECIMALS
+) -> str:
     """Return a difference with its sign and half its interval; that of accuracy in percentage points.
 
-    >>> gap(Mean(10, -0.00312, 0.001)), gap(Mean(10, 0.002, 0.0011), "accuracy"), gap(Mean(1, 0.0, math.nan))
-    ('−0.0031 ± 0.0010', '+0.20 ± 0.11', '0.0000')
+    >>> format_gap(Mean(10, -0.00312, 0.001)), format_gap(Mean(10, 0.002, 0.0011), "accuracy")
+    ('−0.0031 ± 0.0010', '+0.20 ± 0.11')
+    >>> format_gap(Mean(1, 0.0, math.nan))
+    '0.0000'
     """
     if not math.isfinite(found.mean):
         return "" if math.isnan(found.mean) else "∞" if found.mean > 0 else "−∞"
@@ -67,10 +80,10 @@ def _decimals(value: float) -> int:
 def sentence(analysis: Analysis, group: Group) -> str:
     """Say how stopping by refinement compares with log loss in one group."""
     found = analysis.headlines[group]
-    loss = analysis.compared_to(group)
+    loss = analysis.relative_headline(group)
     runs = "1 run" if found.runs == 1 else f"{found.runs} runs"
     said = (
-        f"{group_word(group)}, over {runs}: {gap(found)} in test log loss ({percent(loss)}), lower in "
+        f"{group_word(group)}, over {runs}: {format_gap(found)} in test log loss ({percent(loss)}), lower in "
         f"{found.lower}, equal in {found.equal}, higher in {found.higher}"
     )
     return f"{said}. {VERDICTS[found.verdict]}"
@@ -101,11 +114,13 @@ def lead(analysis: Analysis) -> str:
         return "Log loss and refinement were not both tracked, so they cannot be compared."
     if len(found) == 1:
         (group,) = found
-        return f"{group_word(group)}: {_lead_of_one(found[group], analysis.compared_to(group))}"
+        return (
+            f"{group_word(group)}: {_lead_of_one(found[group], analysis.relative_headline(group))}"
+        )
     return _lead_of_several(list(found.values()))
 
 
-def _lead_of_one(found: Paired, loss: float) -> str:
+def _lead_of_one(found: PairedDifference, loss: float) -> str:
     start, what = (
         "stopping by refinement instead of log loss",
         "test log loss after temperature scaling",
@@ -120,7 +135,7 @@ def _lead_of_one(found: Paired, loss: float) -> str:
     return f"{start} {way} the {what} by {size} %. {VERDICTS[found.verdict]}"
 
 
-def _lead_of_several(found: list[Paired]) -> str:
+def _lead_of_several(found: list[PairedDifference]) -> str:
     start, total = "Stopping by refinement instead of log loss", len(found)
     equal = sum(each.equal == each.runs for each in found)
     if equal == total:
@@ -136,7 +151,7 @@ def _lead_of_several(found: list[Paired]) -> str:
     )
 
 
-def flat(analysis: Analysis) -> list[str]:
+def describe_flat(analysis: Analysis) -> list[str]:
     """Say where the best temperature is infinite, so that nothing of the predictions is left after TS."""
     said = []
     for group in analysis.groups:
@@ -147,18 +162,18 @@ def flat(analysis: Analysis) -> list[str]:
             alike.setdefault(seeds, []).append(METRIC_WORDS[metric])
         said += [
             f"In {len(seeds)} of {len(trainings)} training{'s' * (len(trainings) > 1)} of "
-            f"{group_word(group)} the best temperature is infinite at the epoch that {_listed(names)} chose: "
-            "after TS all classes are equally likely there."
+            f"{group_word(group)} the best temperature is infinite at the epoch that {_join_names(names)} "
+            "chose: after TS all classes are equally likely there."
             for seeds, names in alike.items()
             if seeds
         ]
     return said
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     """Return names as people list them.
 
-    >>> _listed(["log loss"]), _listed(["log loss", "ECE", "AUROC"])
+    >>> _join_names(["log loss"]), _join_names(["log loss", "ECE", "AUROC"])
     ('log loss', 'log loss, ECE and AUROC')
     """
     *first, last = names

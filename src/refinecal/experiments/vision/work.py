@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from refinecal._core.files import lock
 from refinecal.experiments.vision.plan import Key, VisionPlan
-from refinecal.experiments.vision.under_way import CHECKPOINTS, Teller, checkpoint_of
+from refinecal.experiments.vision.under_way import CHECKPOINTS, ProgressWriter, checkpoint_of
 
 if TYPE_CHECKING:
     from refinecal.experiments.vision.images import ImageSet
@@ -56,7 +56,7 @@ class Work:
                 key.seed,
                 device=device,
                 checkpoint=folder,
-                progress=Teller(folder),
+                progress=ProgressWriter(folder),
             )
         unit.save(path)
         shutil.rmtree(folder, ignore_errors=True)

@@ -118,7 +118,7 @@ class Encoding:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
-    def checked(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Return what was read from a file, if it makes sense."""
         check_arrays(arrays, LIKE)
         self = cls(**{name: arrays[name] for name in LIKE})

@@ -16,10 +16,10 @@ Arrays = dict[str, NDArray[Any]]
 
 
 @contextmanager
-def reading(path: Path, what: str) -> Iterator[None]:
+def explain_read_errors(path: Path, what: str) -> Iterator[None]:
     """Turn whatever goes wrong while a file is read into one clear error.
 
-    >>> with reading(Path("model.npz"), "an array file"):
+    >>> with explain_read_errors(Path("model.npz"), "an array file"):
     ...     raise KeyError("weights")
     Traceback (most recent call last):
     ValueError: model.npz is not an array file, or it is damaged (KeyError: 'weights'): fit the model again...

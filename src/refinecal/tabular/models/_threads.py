@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 
-def limited(n_threads: int | None) -> AbstractContextManager[Any]:
+def limit_threads(n_threads: int | None) -> AbstractContextManager[Any]:
     """Limit threads inside a ``with`` block; ``None`` leaves everything as it is."""
     if n_threads is None:
         return nullcontext()

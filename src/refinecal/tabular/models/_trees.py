@@ -51,7 +51,7 @@ class Trees:
         return cls(arrays)
 
     @classmethod
-    def checked(cls, arrays: Mapping[str, NDArray[Any]], n_features: int) -> Self:
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], n_features: int) -> Self:
         """Return trees that were read from a file, once it is sure that no walk leaves the arrays."""
         own = {name: np.ascontiguousarray(arrays[name]) for name in LIKE}
         starts, n = own["starts"], len(own["feature"])

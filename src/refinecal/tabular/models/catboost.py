@@ -13,7 +13,7 @@ from refinecal._core.errors import needs_extra
 from refinecal.tabular.models import FILES
 from refinecal.tabular.models._base import Job, TableModel, Weights
 from refinecal.tabular.models._inputs import category_mask, to_codes, to_numbers
-from refinecal.tabular.models._storage import check, reading
+from refinecal.tabular.models._storage import check, explain_read_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,13 +39,13 @@ class CatBoostModel(TableModel):
 
     @classmethod
     def _train(cls, job: Job) -> Self:
-        metric = _Look(job)
+        metric = _MonitorMetric(job)
         model = CatBoost(_params(job) | {"eval_metric": metric})
         try:
             model.fit(
                 _pool(job.X, job.y, job.weights),
                 eval_set=metric.pool(),
-                callbacks=[_StopWhenTold(metric)],
+                callbacks=[_StopCallback(metric)],
             )
         except CatBoostError as error:
             if metric.error is None:
@@ -70,7 +70,7 @@ class CatBoostModel(TableModel):
     @classmethod
     def _load(cls, path: Path) -> Self:
         model = CatBoost()
-        with reading(path, "a CatBoost model"):
+        with explain_read_errors(path, "a CatBoost model"):
             model.load_model(path, format="cbm")
             check(model.tree_count_, "it holds no trees")
             n_classes = len(model.classes_)
@@ -78,7 +78,7 @@ class CatBoostModel(TableModel):
         return cls(model, n_classes)
 
 
-class _Look:
+class _MonitorMetric:
     """A metric by its form: CatBoost hands its predictions to nobody else while it trains."""
 
     no_jit = True  # CatBoost would try to compile evaluate with numba, and warn that it cannot
@@ -116,10 +116,10 @@ class _Look:
         return error
 
 
-class _StopWhenTold:
+class _StopCallback:
     """A callback that ends the training when the monitor says so."""
 
-    def __init__(self, look: _Look) -> None:
+    def __init__(self, look: _MonitorMetric) -> None:
         self.look = look
 
     def after_iteration(self, info: Any) -> bool:

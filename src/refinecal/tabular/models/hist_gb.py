@@ -17,8 +17,8 @@ from refinecal.tabular.models._inputs import (
     to_codes,
     to_numbers,
 )
-from refinecal.tabular.models._storage import check, read_npz, reading, to_npz
-from refinecal.tabular.models._threads import limited
+from refinecal.tabular.models._storage import check, explain_read_errors, read_npz, to_npz
+from refinecal.tabular.models._threads import limit_threads
 from refinecal.tabular.models._trees import LIKE as TREES_LIKE
 from refinecal.tabular.models._trees import Trees
 
@@ -68,7 +68,7 @@ class HistGradientBoostingModel(TableModel):
         rows[:, np.isnan(rows).all(axis=0)] = (
             0.0  # nothing to split either way, but no special case
         )
-        with limited(job.n_threads):
+        with limit_threads(job.n_threads):
             trees, baseline = _grow(job, rows, rows_val, len(known))
         return cls(trees, baseline, mask, known)
 
@@ -76,7 +76,7 @@ class HistGradientBoostingModel(TableModel):
         rows = _rows(X, self.is_category, self.known)
         out = np.tile(self.baseline, (len(rows), 1))
         self.trees.add(rows, 0, step * len(self.baseline), out)
-        return _squeezed(out)
+        return _to_logits(out)
 
     def _to_bytes(self, step: int) -> bytes:
         own = {
@@ -89,7 +89,7 @@ class HistGradientBoostingModel(TableModel):
 
     @classmethod
     def _load(cls, path: Path) -> Self:
-        with reading(path, "a model of hist-gb"):
+        with explain_read_errors(path, "a model of hist-gb"):
             arrays = read_npz(path, LIKE)
             mask, baseline = arrays["is_category"], arrays["baseline"]
             starts, codes = arrays["code_starts"], arrays["codes"]
@@ -98,7 +98,7 @@ class HistGradientBoostingModel(TableModel):
             check((np.diff(starts) >= 0).all(), "codes are in disorder")
             known = np.split(codes, starts[1:-1]) if mask.any() else []
             check(all((np.diff(each) > 0).all() for each in known), "codes are in disorder")
-            trees = Trees.checked(arrays, len(mask))
+            trees = Trees.from_arrays(arrays, len(mask))
             check(len(baseline) and len(trees) % len(baseline) == 0, "rounds are not whole")
         return cls(trees, baseline, mask, known)
 
@@ -126,7 +126,7 @@ def _grow(
         while goes_on and step < length:
             trees.add(rows_val, step * k, (step + 1) * k, out)
             step += 1
-            goes_on = job.show(_squeezed(out), step)
+            goes_on = job.show(_to_logits(out), step)
         if not goes_on or length >= job.max_steps:
             # Rounds that nobody has looked at are left out.
             return trees.first(step * k), baseline
@@ -147,6 +147,6 @@ def _rows(
     return rows
 
 
-def _squeezed(out: NDArray[Any]) -> NDArray[Any]:
+def _to_logits(out: NDArray[Any]) -> NDArray[Any]:
     """Return a copy in the form of logits: one column of log-odds is flat."""
     return out[:, 0].copy() if out.shape[1] == 1 else out.copy()

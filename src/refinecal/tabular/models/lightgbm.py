@@ -14,7 +14,7 @@ from refinecal._core.errors import needs_extra
 from refinecal.tabular.models import FILES
 from refinecal.tabular.models._base import Job, TableModel
 from refinecal.tabular.models._inputs import category_mask, to_matrix
-from refinecal.tabular.models._storage import reading
+from refinecal.tabular.models._storage import explain_read_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,12 +45,12 @@ class LightGBMModel(TableModel):
     @classmethod
     def _train(cls, job: Job) -> Self:
         params = _params(job)
-        with _explained():
+        with _explain_errors():
             booster = lgb.Booster(params, _data(job, params))
         rows = to_matrix(job.X_val)
         margins: Any = 0.0
         for step in range(1, job.max_steps + 1):
-            with _explained():
+            with _explain_errors():
                 is_finished = booster.update()
             if booster.current_iteration() < step:  # no leaf can be split: the round was taken back
                 break
@@ -69,7 +69,7 @@ class LightGBMModel(TableModel):
 
     @classmethod
     def _load(cls, path: Path) -> Self:
-        with reading(path, "a LightGBM model"):
+        with explain_read_errors(path, "a LightGBM model"):
             return cls(lgb.Booster(model_str=path.read_text(encoding="ascii")))
 
 
@@ -93,7 +93,7 @@ def _data(job: Job, params: dict[str, Any]) -> lgb.Dataset:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _explain_errors() -> Iterator[None]:
     try:
         yield
     except lgb.basic.LightGBMError as error:

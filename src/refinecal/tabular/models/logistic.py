@@ -21,8 +21,8 @@ from refinecal.tabular.models import FILES
 from refinecal.tabular.models._base import Job, TableModel
 from refinecal.tabular.models._encoding import LIKE as ENCODING_LIKE
 from refinecal.tabular.models._encoding import SCALINGS, Encoding
-from refinecal.tabular.models._storage import check, read_npz, reading, to_npz
-from refinecal.tabular.models._threads import limited
+from refinecal.tabular.models._storage import check, explain_read_errors, read_npz, to_npz
+from refinecal.tabular.models._threads import limit_threads
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +63,7 @@ class LogisticModel(TableModel):
         encoding = Encoding.learn(job.X, _scaling(job.params))
         rows = encoding.numbers(job.X_val), encoding.positions(job.X_val)
         path: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
-        with limited(job.n_threads), warnings.catch_warnings():
+        with limit_threads(job.n_threads), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # _solutions logs it
             for step, solution in enumerate(_solutions(job, encoding), start=1):
                 path.append(solution)
@@ -82,9 +82,9 @@ class LogisticModel(TableModel):
 
     @classmethod
     def _load(cls, path: Path) -> Self:
-        with reading(path, "a model of logistic"):
+        with explain_read_errors(path, "a model of logistic"):
             arrays = read_npz(path, LIKE)
-            encoding = Encoding.checked(arrays)
+            encoding = Encoding.from_arrays(arrays)
             weights, intercepts = arrays["weights"], arrays["intercepts"]
             width = encoding.n_numbers + encoding.n_codes
             check(weights.shape == (len(intercepts), width), "the number of weights differs")

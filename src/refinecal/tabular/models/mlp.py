@@ -14,7 +14,7 @@ from refinecal._core.errors import fail_choice, needs_extra
 from refinecal.tabular.models import FILES
 from refinecal.tabular.models._base import Job, TableModel
 from refinecal.tabular.models._encoding import Encoding
-from refinecal.tabular.models._storage import check, check_arrays, reading
+from refinecal.tabular.models._storage import check, check_arrays, explain_read_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +69,7 @@ class MLPModel(TableModel):
         encoding = Encoding.learn(job.X, "quantile")
         rows, rows_val = _tensors(encoding, job.X), _tensors(encoding, job.X_val)
         nets: dict[int, Net] = {}
-        with _threads(job.n_threads):
+        with _limit_threads(job.n_threads):
             step = 0
             for net in _epochs(job, options, rows, encoding):
                 step += 1
@@ -86,7 +86,7 @@ class MLPModel(TableModel):
 
     def _logits_at(self, X: pd.DataFrame, steps: list[int]) -> dict[int, NDArray[Any]]:
         rows = _tensors(self.encoding, X)
-        with _threads(self.n_threads):
+        with _limit_threads(self.n_threads):
             return {step: _predict(self._net(step), rows) for step in steps}
 
     def _net(self, step: int) -> Net:
@@ -105,9 +105,9 @@ class MLPModel(TableModel):
 
     @classmethod
     def _load(cls, path: Path) -> Self:
-        with reading(path, "a model of mlp"):
+        with explain_read_errors(path, "a model of mlp"):
             arrays = load_file(path)
-            encoding = Encoding.checked(arrays)
+            encoding = Encoding.from_arrays(arrays)
             check_arrays(arrays, {"epoch": ("int64", 1)})
             step = int(arrays["epoch"][0])
             check(step >= 1, "the epoch is not a number from 1 on")
@@ -157,16 +157,18 @@ def _forward(
     if positions.shape[1]:
         table = net["codes"]
         hidden = hidden + embedding_bag(positions, table, mode="sum", padding_idx=len(table) - 1)
-    hidden = _dropped(relu(hidden), dropout, random)
+    hidden = _apply_dropout(relu(hidden), dropout, random)
     layer = 1
     while f"weight_{layer}" in net:
         hidden = relu(linear(hidden, net[f"weight_{layer}"], net[f"bias_{layer}"]))
-        hidden = _dropped(hidden, dropout, random)
+        hidden = _apply_dropout(hidden, dropout, random)
         layer += 1
     return linear(hidden, net["weight_out"], net["bias_out"])
 
 
-def _dropped(hidden: torch.Tensor, dropout: float, random: torch.Generator | None) -> torch.Tensor:
+def _apply_dropout(
+    hidden: torch.Tensor, dropout: float, random: torch.Generator | None
+) -> torch.Tensor:
     """Apply dropout with random numbers of our own, since torch's takes the global ones."""
     if not dropout:
         return hidden
@@ -253,7 +255,7 @@ def _mean_one(weights: Any) -> torch.Tensor | None:
 
 
 @contextmanager
-def _threads(n_threads: int | None) -> Iterator[None]:
+def _limit_threads(n_threads: int | None) -> Iterator[None]:
     """Let torch use so many threads for the time of a block."""
     before = torch.get_num_threads()
     if n_threads is not None:

@@ -13,7 +13,7 @@ from refinecal._core.errors import needs_extra
 from refinecal.tabular.models import FILES
 from refinecal.tabular.models._base import Job, TableModel, Weights
 from refinecal.tabular.models._inputs import category_mask, to_matrix
-from refinecal.tabular.models._storage import reading
+from refinecal.tabular.models._storage import explain_read_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +71,7 @@ class XGBoostModel(TableModel):
 
     @classmethod
     def _load(cls, path: Path) -> Self:
-        with reading(path, "an XGBoost model"):
+        with explain_read_errors(path, "an XGBoost model"):
             booster = xgb.Booster(model_file=bytearray(path.read_bytes()))
             own = json.loads(booster.save_config())["learner"]["learner_model_param"]
             return cls(booster, int(own["num_class"]) or 2)  # 0 stands for two classes
