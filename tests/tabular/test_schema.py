@@ -884,60 +884,23 @@ def stored():
     return Schema.infer(labelled(x=[1, 2, 3, 4], c=["a", "b", "a", "b"]), "y").to_dict()
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"version": 2}, "version 2, this refinecal reads 1"),
-        ({"target": 3}, "target is 3, not a text"),
-        ({"weight": 3}, "weight is 3, not a text"),
-        ({"weight_decimal": None}, "weight_decimal is None, not one of"),
-        ({"classes": ["a"]}, "classes must be two or more"),
-        ({"classes": ["a", "a"]}, "classes must be texts, each once"),
-        ({"classes": [1, 2]}, "classes must be texts"),
-        ({"classes": "ab"}, "classes is 'ab', not a list"),
-        ({"class_counts": [1]}, "classes must be two or more, each with a count"),
-        ({"n_rows": -1}, "n_rows has -1, not a whole number"),
-        ({"n_rows": True}, "n_rows has True"),
-        ({"columns": {}}, "columns is {}, not a list"),
-        ({"columns": [3]}, "columns hold 3, which is no column"),
-        ({"columns": []}, "columns are all unused"),
-        ({"group": "x"}, "columns name 'x' twice"),
-    ],
-)
-def test_a_damaged_schema_is_refused(change, message):
-    with pytest.raises(ValueError, match=message):
+def test_a_schema_of_another_version_is_refused():
+    with pytest.raises(ValueError, match="version 2, this refinecal reads 1"):
+        Schema.from_dict(stored() | {"version": 2})
+
+
+@pytest.mark.parametrize("change", [{"columns": None}, {"columns": [3]}, {"columns": [{}]}])
+def test_a_damaged_schema_is_refused(change):
+    with pytest.raises(ValueError, match="the stored schema is damaged: .* Fit again"):
         Schema.from_dict(stored() | change)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"kind": "code"}, "column 'x' is 'code' as 'plain': known are"),
-        ({"kind": ["number"]}, "kind is .*, not a text"),
-        ({"form": "roman"}, "as 'roman'"),
-        ({"decimal": "·"}, "decimal is '·', not one of"),
-        ({"decimal": ["."]}, "decimal is .*, not one of"),
-        ({"categories": ["a"]}, "column 'x' is a number with 1 categories"),
-        ({"kind": "category"}, "column 'x' is a category with 0 categories"),
-        ({"name": None}, "name is None, not a text"),
-        ({"note": 3}, "note is 3"),
-        ({"n_missing": 0.5}, "n_missing has 0.5"),
-    ],
-)
-def test_a_damaged_column_is_refused(change, message):
+@pytest.mark.parametrize("name", ["target", "classes", "weight_decimal", "n_rows", "columns"])
+def test_a_schema_that_lacks_something_is_refused(name):
     state = stored()
-    state["columns"][0] |= change
-    with pytest.raises(ValueError, match=f"damaged: {message}|{message}"):
+    del state[name]
+    with pytest.raises(ValueError, match=f"the stored schema is damaged: KeyError: '{name}'"):
         Schema.from_dict(state)
-
-
-def test_schemas_that_do_not_say_the_mark_are_read():
-    state = stored()
-    expected = Schema.from_dict(state)
-    del state["weight_decimal"]
-    for column in state["columns"]:
-        del column["decimal"]
-    assert Schema.from_dict(state) == expected
 
 
 @pytest.mark.parametrize("state", [None, [], "schema", {}, {"classes": ["a", "b"]}])

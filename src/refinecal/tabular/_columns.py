@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Literal, NoReturn, get_args
+from typing import Literal, NoReturn
 
 import numpy as np
 
@@ -30,7 +30,6 @@ with needs_extra("cli", package="pyarrow"):
 
 Kind = Literal["number", "category", "unused"]
 Form = Literal["plain", "date"]
-KINDS, FORMS = get_args(Kind), get_args(Form)
 
 MOST_CATEGORIES = 1000
 DISTINCT = 0.9  # if more of the texts than this are different, they name the rows

@@ -8,7 +8,7 @@ on the cells beside it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,6 @@ WHOLE = r"^\+?(-?[0-9]+)(?:\.0*)?$"
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 Mark = Literal[",", ".", ""]  # before decimals; "" if it is not known which of the two
-MARKS = get_args(Mark)
 
 
 def has_decimal_comma(table: pa.Table) -> bool:

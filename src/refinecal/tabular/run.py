@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 from refinecal._core.errors import warn
 from refinecal._core.files import write_json
 from refinecal.calibrators import from_dict
-from refinecal.calibrators.base import Calibrator
 from refinecal.tabular._drift import NewRows
 from refinecal.tabular._names import listed, shorten
 from refinecal.tabular.fitting import Fit
 from refinecal.tabular.manifest import MANIFEST, Manifest
-from refinecal.tabular.models import FILES, MODELS, get_model
+from refinecal.tabular.models import FILES, get_model
 from refinecal.tabular.models._base import TableModel
 from refinecal.tabular.schema import Schema
 from refinecal.training.pool import Ensemble, all_classes
@@ -97,25 +96,14 @@ class Run:
         manifest = Manifest.load(path)
         schema = Schema.from_dict(manifest.read_json(SCHEMA))
         found = manifest.read_json(CALIBRATOR)
-        _check_description(found, path, len(schema.classes))
-        members = tuple(
-            _member(manifest, found["model"], each, schema) for each in found["members"]
+        members = tuple(_load_member(manifest, found["model"], each) for each in found["members"])
+        ensemble = Ensemble(
+            from_dict(found["calibrator"]),
+            tuple(each.known for each in members),
+            np.array(found["frequencies"], dtype=np.float64),
+            found["beta"],
         )
-        k, frequencies = len(schema.classes), np.array(found["frequencies"], dtype=np.float64)
-        calibrator = _calibrator(found["calibrator"], path)
-        if len(calibrator.classes_) != k:
-            raise ValueError(
-                f"{path / CALIBRATOR} has a calibrator of {len(calibrator.classes_)} classes, but {SCHEMA} "
-                f"names {k}: the files are of several runs"
-            )
-        known = tuple(each.known for each in members)
-        return cls(
-            path,
-            found["model"],
-            schema,
-            members,
-            Ensemble(calibrator, known, frequencies, found["beta"]),
-        )
+        return cls(path, found["model"], schema, members, ensemble)
 
     def predict_proba(
         self, table: pa.Table | pd.DataFrame, first_row: int = 1
@@ -163,74 +151,10 @@ class Run:
 # ---- reading -----------------------------------------------------------------------------------------------
 
 
-def _check_description(found: Any, path: Path, k: int) -> None:
-    """Refuse what no fit of this version has written."""
-    where = path / CALIBRATOR
-    if not isinstance(found, dict) or not {"model", "members"} <= set(found):
-        raise ValueError(f"{where} lacks model or members: it is not of a finished fit")
-    if "calibrator" not in found or not _is_average(found, k):
-        raise ValueError(
-            f"{where} lacks a calibrator, frequencies of the {k} classes of {SCHEMA} or a positive beta: it "
-            "is not of a finished fit"
-        )
-    if found["model"] not in MODELS:
-        raise ValueError(f"{where} names the model {found['model']!r}: it must be one of {MODELS}")
-    members = found["members"]
-    if not isinstance(members, list) or not members:
-        raise ValueError(f"{where} lists no members: it is not of a finished fit")
-    for each in members:
-        if not _is_member(each, k):
-            raise ValueError(
-                f"{where} holds a member that does not fit the {k} classes of {SCHEMA}: it is not of a "
-                "finished fit"
-            )
-
-
-def _is_average(found: dict[str, Any], k: int) -> bool:
-    """Tell whether there are class frequencies, and an inverse temperature or none."""
-    shares, beta = found.get("frequencies"), found.get("beta", 0)
-    if not isinstance(shares, list) or len(shares) != k:
-        return False
-    numbers = [*shares, 1 if beta is None else beta]
-    return all(type(each) in (int, float) and 0 < each < np.inf for each in numbers)
-
-
-def _is_member(found: Any, k: int) -> bool:
-    """Tell whether an entry has a folder, and classes that are there, in order."""
-    if not isinstance(found, dict) or not {"folder", "known"} <= set(found):
-        return False
-    known = found["known"]
-    if not isinstance(known, list) or not all(type(code) is int for code in known):
-        return False
-    return len(known) > 1 and known == sorted(set(known)) and known[0] >= 0 and known[-1] < k
-
-
-def _member(manifest: Manifest, name: str, found: Any, schema: Schema) -> Member:
-    """Read one model, and see that it fits its description."""
+def _load_member(manifest: Manifest, name: str, found: dict[str, Any]) -> Member:
     kind = get_model(name)
-    folder = manifest.verify((Path(found["folder"]) / kind.file_name).as_posix()).parent
-    model = kind.load(folder)
-    known = np.array(found["known"], dtype=np.int64)
-    if len(known) != model.n_classes:
-        raise ValueError(
-            f"{folder} has a model of {model.n_classes} classes, but {CALIBRATOR} names {len(known)}: the "
-            "files are of several runs"
-        )
-    if model.n_features != len(schema.features):
-        raise ValueError(
-            f"{folder} has a model of {model.n_features} columns, but {SCHEMA} names "
-            f"{len(schema.features)}: the files are of several runs"
-        )
-    return Member(model, known)
-
-
-def _calibrator(state: Any, run: Path) -> Calibrator:
-    try:
-        return from_dict(state)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{run / CALIBRATOR} holds a calibrator that cannot be read: {error}"
-        ) from None
+    file = manifest.verify((Path(found["folder"]) / kind.file_name).as_posix())
+    return Member(kind.load(file.parent), np.array(found["known"], dtype=np.int64))
 
 
 # ---- writing -----------------------------------------------------------------------------------------------

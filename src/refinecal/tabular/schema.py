@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from refinecal._core.errors import needs_extra
 from refinecal.tabular._columns import Column
+from refinecal.tabular._drift import Profile
 from refinecal.tabular._encoding import InvalidValue, category_codes, parse_numbers, unseen_counts
 from refinecal.tabular._infer import infer_fields
-from refinecal.tabular._kinds import shown_kinds
-from refinecal.tabular._names import check_column, check_there
+from refinecal.tabular._names import check_column, check_there, listed
 from refinecal.tabular._roles import groups_of, weights_of
-from refinecal.tabular._stored import read_schema, write_schema
 from refinecal.tabular._target import labels_of
 from refinecal.tabular._values import Mark, Texts, has_decimal_comma, texts_of
 
@@ -27,6 +26,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Column", "Schema"]
+
+VERSION = 1  # of what is stored
+FIELDS = ("target", "classes", "class_counts", "weight", "weight_decimal", "group", "n_rows")
+COLUMN_FIELDS = (
+    *("name", "kind", "form", "decimal", "categories", "note"),
+    *("n_missing", "n_distinct"),
+)
+PROFILE_FIELDS = ("n_mode", "n_rare", "bounds", "mode")
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,11 +284,39 @@ class Schema:
 
     def table_of_kinds(self) -> list[dict[str, str | int]]:
         """Return one row for each column, for people: name, kind, missing, distinct, note."""
-        return shown_kinds(self)
+        roles = {"target": self.target, "weight": self.weight, "group": self.group}
+        rows: list[dict[str, str | int]] = [
+            {"name": name, "kind": kind, "missing": "", "distinct": "", "note": ""}
+            for kind, name in roles.items()
+            if name is not None
+        ]
+        rare = listed(self.rare_classes, 3)
+        rows[0] |= {
+            "missing": self.n_rows - sum(self.class_counts),
+            "distinct": len(self.classes),
+            "note": f"a single row: {rare}" if rare else "",
+        }
+        for column in self.columns:
+            is_date = column.form == "date" and column.kind == "number"
+            rows.append(
+                {
+                    "name": column.name,
+                    "kind": "date" if is_date else column.kind,
+                    "missing": column.n_missing,
+                    "distinct": column.n_distinct,
+                    "note": column.note,
+                }
+            )
+        return rows
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain texts, numbers and lists, for JSON."""
-        return write_schema(self)
+        columns = []
+        for column in self.columns:
+            columns.append(_pick(column, COLUMN_FIELDS))
+            if column.profile is not None:
+                columns[-1]["profile"] = _pick(column.profile, PROFILE_FIELDS)
+        return {"version": VERSION, **_pick(self, FIELDS), "columns": columns}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
@@ -296,4 +331,35 @@ class Schema:
         -------
         Schema
         """
-        return cls(**read_schema(state))
+        if not isinstance(state, Mapping) or "version" not in state:
+            raise ValueError("the schema is not one: it must be what Schema.to_dict() returned")
+        if state["version"] != VERSION:
+            raise ValueError(
+                f"the schema has version {state['version']!r}, this refinecal reads {VERSION}: use the "
+                "refinecal that wrote it"
+            )
+        try:
+            columns = tuple(_read_column(each) for each in state["columns"])
+            return cls(columns=columns, **_unpick(state, FIELDS))
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"the stored schema is damaged: {type(error).__name__}: {error}. Fit again to write a new "
+                "one."
+            ) from error
+
+
+def _pick(source: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    values = ((name, getattr(source, name)) for name in names)
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values}
+
+
+def _read_column(state: Mapping[str, Any]) -> Column:
+    profile = state.get("profile")
+    if profile is not None:
+        profile = Profile(**_unpick(profile, PROFILE_FIELDS))
+    return Column(**_unpick(state, COLUMN_FIELDS), profile=profile)
+
+
+def _unpick(state: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    values = ((name, state[name]) for name in names)
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values}
