@@ -106,5 +106,5 @@ def blank_figures():
     blank = '<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1" viewBox="0 0 1 1"/>'
     with pytest.MonkeyPatch.context() as patch:
         if is_quick():
-            patch.setattr("refinecal.report.figures._drawn", lambda *_: blank)
+            patch.setattr("refinecal.report.figures._draw_svg", lambda *_: blank)
         yield

@@ -35,14 +35,14 @@ def halting(function, least, pattern):
         import os, time
         from pathlib import Path
         from types import SimpleNamespace
-        from refinecal import _whole
+        from refinecal._core import files
 
         def replace(part, target):
             while len(list(Path(path).parents[1].glob(pattern))) >= least:
                 time.sleep(0.01)
             os.replace(part, target)
 
-        _whole.os = SimpleNamespace(replace=replace)
+        files.os = SimpleNamespace(**{**vars(os), "replace": replace})
         function(key, path)
 
     return unit

@@ -15,9 +15,8 @@ from command_runs import HALTING, interrupt, kill, run_command, started, wait_fo
 from rich.console import Console as RichConsole
 
 from refinecal.cli import _running
+from refinecal.cli._console import ESCAPES, Console
 from refinecal.cli._running import RunProgress, reason
-from refinecal.cli._voice import Console
-from refinecal.cli._words import ESCAPES
 from refinecal.cli.experiment import experiment_app
 from refinecal.experiments._tables import write_table
 from refinecal.experiments.running import State
@@ -449,9 +448,9 @@ def state_of(finished, failed):
 
 
 def test_a_bar_on_a_terminal():
-    voice, written = Console(), StringIO()
-    voice.err = RichConsole(file=written, force_terminal=True, width=80)
-    with RunProgress(voice) as watch:
+    console, written = Console(), StringIO()
+    console.err = RichConsole(file=written, force_terminal=True, width=80)
+    with RunProgress(console) as watch:
         watch(state_of(0, 0))
         watch(state_of(3, 1))
         watch._bar.refresh()
@@ -461,11 +460,11 @@ def test_a_bar_on_a_terminal():
 
 
 def test_a_failure_is_told_to_its_end():
-    voice, written = Console(), StringIO()
-    voice.err = RichConsole(file=written, force_terminal=False, width=80, soft_wrap=True)
+    console, written = Console(), StringIO()
+    console.err = RichConsole(file=written, force_terminal=False, width=80, soft_wrap=True)
     state = state_of(3, 1)
     state.last_failure = "mlp on a: ValueError: " + "word " * 60 + "the\ncure"
-    RunProgress(voice)(state)
+    RunProgress(console)(state)
     assert written.getvalue().endswith("word the cure\n")
     assert reason("word " * 1_000).endswith("word word …")
 
@@ -473,9 +472,9 @@ def test_a_failure_is_told_to_its_end():
 def test_a_line_a_minute_elsewhere(monkeypatch):
     clock = itertools.count(0, 25)  # looked at by every call, and after every line
     monkeypatch.setattr(_running, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    voice, written = Console(), StringIO()
-    voice.err = RichConsole(file=written, force_terminal=False, width=80)
-    with RunProgress(voice) as watch:
+    console, written = Console(), StringIO()
+    console.err = RichConsole(file=written, force_terminal=False, width=80)
+    with RunProgress(console) as watch:
         for finished in range(8):
             watch(state_of(finished, 0))
     lines = written.getvalue().splitlines()

@@ -13,8 +13,8 @@ from command_runs import run_command
 from numpy.testing import assert_allclose
 from rich.console import Console as RichConsole
 
+from refinecal.cli._console import Console
 from refinecal.cli._theory import Bar, numbers, rates
-from refinecal.cli._voice import Console
 from refinecal.cli.theory import theory_app
 from refinecal.theory.curves import minimise
 from refinecal.theory.spectrum import BetaSpectrum, PointSpectrum

@@ -12,9 +12,8 @@ from command_runs import HALTING, interrupt, run_command, started, wait_for
 from made_images import made, stored, write_images
 from rich.console import Console as RichConsole
 
+from refinecal.cli._console import ESCAPES, Console
 from refinecal.cli._vision import EpochProgress, open_run, parse_augmentation, parse_devices
-from refinecal.cli._voice import Console
-from refinecal.cli._words import ESCAPES
 from refinecal.cli.experiment import experiment_app
 from refinecal.cli.experiment_vision import _threads
 from refinecal.experiments import running
@@ -453,9 +452,9 @@ def test_the_bar_counts_epochs(monkeypatch):
         patch.setattr(under_way, "time", SimpleNamespace(perf_counter=lambda: 52.0))
         ProgressWriter(checkpoint_of(folder.path, second), clock=50.0)(25, 100)
     state = State(4, finished=1, left={*folder.missing()} - {first}, rates=folder.rates())
-    voice, written = Console(), StringIO()
-    voice.err = RichConsole(file=written, force_terminal=True, width=120)
-    with EpochProgress(voice, folder) as watch:
+    console, written = Console(), StringIO()
+    console.err = RichConsole(file=written, force_terminal=True, width=120)
+    with EpochProgress(console, folder) as watch:
         assert watch.progress(state)[:2] == (125, 400)
         watch(state)
         watch._bar.refresh()

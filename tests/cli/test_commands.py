@@ -21,7 +21,7 @@ from made_tables import mixed, write_csv
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, roc_auc_score
 
 import refinecal as rc
-from refinecal.cli._voice import Console
+from refinecal.cli._console import Console
 from refinecal.cli.app import app
 from refinecal.cli.fit import ProgressBars, show_data
 from refinecal.tabular.data import Options, prepare
@@ -557,8 +557,8 @@ import time
 from refinecal.tabular.units import Workshop
 new = Workshop.new
 
-def new_once(workshop, *about):
-    return time.sleep(600) if workshop.n_finished else new(workshop, *about)
+def new_once(unfinished, *about):
+    return time.sleep(600) if unfinished.n_finished else new(unfinished, *about)
 
 Workshop.new = new_once
 """

@@ -18,7 +18,7 @@ from rich.cells import cell_len
 from sklearn.metrics import log_loss
 
 from refinecal.cli import _tables
-from refinecal.cli._words import clean, on_the_command_line
+from refinecal.cli._console import clean, use_option_names
 from refinecal.cli.app import app
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
@@ -139,7 +139,7 @@ def test_ctrl_c_at_any_moment_is_one_word(tmp_path, delay):
 SWALLOWED = """
 import os, signal, sys, time
 from refinecal.cli import _interrupts
-from refinecal.cli._voice import command
+from refinecal.cli._console import command
 _interrupts.install()
 @command("x")
 def careless():
@@ -237,12 +237,12 @@ def test_compare_fits_narrow_terminals(scores):
     ],
 )
 def test_errors_speak_of_options(said, expected):
-    assert expected in on_the_command_line(said)
+    assert expected in use_option_names(said)
 
 
 def test_notes_on_columns_are_no_option():
     note = "columns 'a' and 'b' of new.csv are not used"
-    assert on_the_command_line(note) == note
+    assert use_option_names(note) == note
 
 
 def test_errors_that_reach_the_user_name_options(scores):

@@ -13,8 +13,8 @@ from made_run import made_run as made_tabular_run
 from made_vision import CALIBRATED, REFINED, RISK, made_plan, made_run, made_unit
 
 from refinecal._core.format import GAP
+from refinecal.cli._console import Console
 from refinecal.cli._vision_report import show, to_dict
-from refinecal.cli._voice import Console
 from refinecal.cli.experiment_report import report
 from refinecal.experiments.store import RunFolder
 from refinecal.experiments.vision.analysis import Analysis, Procedure

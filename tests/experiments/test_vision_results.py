@@ -234,7 +234,7 @@ def test_a_training_that_patience_ended_is_a_good_one(tmp_path):
     folder = made_run(tmp_path / "run", plan, without=keys[:2], stopped={})
     made_unit(keys[0], plan, why, ended=45).save(folder.unit_path(keys[0]))
     made_unit(keys[1], plan, "the training loss of epoch 60 is nan").save(folder.unit_path(keys[1]))
-    assert [VisionUnit.lost(folder.unit_path(key)) for key in keys] == [
+    assert [VisionUnit.read_divergence(folder.unit_path(key)) for key in keys] == [
         *("", "the training loss of epoch 60 is nan", ""),
     ]
     found = read_results(folder.path)

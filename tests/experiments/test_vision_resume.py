@@ -381,7 +381,7 @@ def averaged_epoch(halves, epoch):
     for batch in halves[0]._batches(epoch):
         halves[1].net.load_state_dict(halves[0].net.state_dict())
         for half, random_numbers in zip(halves, randoms, strict=True):
-            mine = batch[half.team.rank :: 2]
+            mine = batch[half.devices.rank :: 2]
             seen = half._normalise(half._augment(half.x[mine], random_numbers))
             half.optimizer.zero_grad()
             loss = cross_entropy(half.net(seen), half.y[mine], reduction="sum")

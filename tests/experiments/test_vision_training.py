@@ -257,7 +257,7 @@ def test_no_process_is_left_with_a_single_image(n, batch, size):
     if batch < size:
         return
     learner = SimpleNamespace(
-        team=SimpleNamespace(size=size),
+        devices=SimpleNamespace(size=size),
         recipe=SimpleNamespace(batch=batch),
         _order=lambda epoch: torch.arange(n),
     )
@@ -276,10 +276,12 @@ def test_a_single_image_that_is_left_over_is_learned_from():
 
 
 def test_a_batch_is_for_all_processes():
-    images, team = pictures(), Devices(CPU)
-    team.size = 3
+    images, devices = pictures(), Devices(CPU)
+    devices.size = 3
     with pytest.raises(ValueError, match="batch is 2, but 3 processes share each batch"):
-        Learner(replace(SMALL, batch=2), images.train_x, images.train_y, np.arange(9), 3, 0, team)
+        Learner(
+            replace(SMALL, batch=2), images.train_x, images.train_y, np.arange(9), 3, 0, devices
+        )
 
 
 def test_progress_is_told_after_each_epoch():

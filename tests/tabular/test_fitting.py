@@ -33,16 +33,16 @@ TEN = "the average of 10 models, each trained on 80% of"
 REFITTED = "test rows included. The test loss is that of"
 
 
-def fitted(tmp_path, table=None, test=None, watcher=None, resume=False, **options):
+def fitted(tmp_path, table=None, test=None, progress=None, resume=False, **options):
     table = mixed() if table is None else table
     schema = Schema.infer(table, "kind", drop=["weight", "family"])
     options = Options(**(FAST | options))
     data = prepare(table, schema, options, test)
-    workshop = UnfinishedRun(tmp_path / "work")
+    unfinished = UnfinishedRun(tmp_path / "work")
     if resume:
-        workshop.check(plan(data, options))
-    workshop.open(plan(data, options), resume)
-    return fit(data, options, workshop, watcher)
+        unfinished.check(plan(data, options))
+    unfinished.open(plan(data, options), resume)
+    return fit(data, options, unfinished, progress)
 
 
 def rows_as_set(rows):
@@ -243,9 +243,9 @@ def test_the_scale_of_weights_does_not_decide_the_sharpening(tmp_path):
         schema = Schema.infer(scaled, "kind", weight="weight", drop=["family"])
         options = Options(**FAST, folds=3, calibrator="temperature", model="logistic")
         data = prepare(scaled, schema, options)
-        workshop = UnfinishedRun(tmp_path / str(scale))
-        workshop.open(plan(data, options), resume=False)
-        betas.append(fit(data, options, workshop).ensemble.beta)
+        unfinished = UnfinishedRun(tmp_path / str(scale))
+        unfinished.open(plan(data, options), resume=False)
+        betas.append(fit(data, options, unfinished).ensemble.beta)
     assert betas[0] > 1
     assert betas[1] - 1 == pytest.approx(betas[0] - 1, rel=0.1)  # smoothing counts weights
 
@@ -293,9 +293,9 @@ def test_weights_of_test_rows_count_where_models_are_compared(tmp_path):
     for number, each in enumerate([ones, pa.concat_tables([ones, zeros])]):
         options = Options(**FAST, folds=3)
         data = prepare(table, schema, options, each)
-        workshop = UnfinishedRun(tmp_path / str(number))
-        workshop.open(plan(data, options), resume=False)
-        betas.append(fit(data, options, workshop).ensemble.beta)
+        unfinished = UnfinishedRun(tmp_path / str(number))
+        unfinished.open(plan(data, options), resume=False)
+        betas.append(fit(data, options, unfinished).ensemble.beta)
     assert betas[0] == pytest.approx(betas[1])
 
 
@@ -392,12 +392,12 @@ class Stops(Exception):
 
 
 class StopAt:
-    """A watcher who interrupts one of the trainings."""
+    """A listener who interrupts one of the trainings."""
 
     def __init__(self, number):
         self.number, self.trained = number, []
 
-    def training(self, run, total, max_steps):
+    def start(self, run, total, max_steps):
         pass
 
     def step(self, run, number, record):
@@ -406,7 +406,7 @@ class StopAt:
         if run == self.number:
             raise Stops
 
-    def finished(self, run):
+    def finish(self, run):
         pass
 
 
@@ -414,9 +414,9 @@ class StopAt:
 def test_an_interrupted_fit_is_gone_on_with(tmp_path, stop):
     whole = fitted(tmp_path / "whole", folds=2, tune=3)
     with pytest.raises(Stops):
-        fitted(tmp_path / "cut", folds=2, tune=3, watcher=StopAt(stop))
+        fitted(tmp_path / "cut", folds=2, tune=3, progress=StopAt(stop))
     rest = StopAt(0)
-    resumed = fitted(tmp_path / "cut", folds=2, tune=3, watcher=rest, resume=True)
+    resumed = fitted(tmp_path / "cut", folds=2, tune=3, progress=rest, resume=True)
     assert rest.trained == list(range(stop, 9))  # three times two, and two that are delivered
     assert resumed.chosen.value == whole.chosen.value
     np.testing.assert_array_equal(resumed.chosen.after, whole.chosen.after)
@@ -561,7 +561,7 @@ class AllAtOnce(StopAt):
 def test_models_trained_at_once_are_those_trained_one_by_one(tmp_path, model):
     settings = {"model": model, "folds": 3, "max_steps": 8}
     together = AllAtOnce(0)
-    both = fitted(tmp_path / "two", n_threads=2, watcher=together, **settings)
+    both = fitted(tmp_path / "two", n_threads=2, progress=together, **settings)
     alone = fitted(tmp_path / "one", n_threads=1, **settings)
     assert set(together.steps) == {1, 2, 3, 4, 5, 6}
     np.testing.assert_array_equal(both.chosen.after, alone.chosen.after)
@@ -574,12 +574,12 @@ def test_models_trained_at_once_are_those_trained_one_by_one(tmp_path, model):
 
 
 def test_a_failure_ends_the_models_trained_beside_it(tmp_path):
-    watcher = AllAtOnce(2)
+    progress = AllAtOnce(2)
     settings = {"folds": 4, "max_steps": 5000, "patience": 5000}  # that would take long
     with pytest.raises(Stops):
-        fitted(tmp_path, n_threads=2, watcher=watcher, **settings)
-    assert set(watcher.steps) == {1, 2}
-    assert watcher.steps.count(1) < 5000
+        fitted(tmp_path, n_threads=2, progress=progress, **settings)
+    assert set(progress.steps) == {1, 2}
+    assert progress.steps.count(1) < 5000
     assert UnfinishedRun(tmp_path / "work").n_finished == 0
 
 

@@ -18,7 +18,7 @@ import pytest
 from full_disk import small_files
 from made_tables import mixed, write_csv
 
-from refinecal.cli._voice import describe_error
+from refinecal.cli._console import describe_error
 from refinecal.report.page import Page
 from refinecal.report.render import write
 from refinecal.tabular.data import Options
@@ -32,7 +32,7 @@ STEPS = {"logistic": 5, "mlp": 2}
 OPTIONS = {"max_steps": 6, "patience": 6, "n_threads": 1}
 
 
-def order(folder, model="xgboost", **more):
+def request(folder, model="xgboost", **more):
     table = folder / "table.parquet"
     if not table.exists():
         pq.write_table(mixed(300), table)
@@ -45,7 +45,7 @@ def order(folder, model="xgboost", **more):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    return run_fit(order(tmp_path_factory.mktemp("fit"), options={"folds": 2}))
+    return run_fit(request(tmp_path_factory.mktemp("fit"), options={"folds": 2}))
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_the_folder_holds_what_it_should(finished):
 @pytest.mark.parametrize(("model", "folds"), [("xgboost", None), *((name, 2) for name in MODELS)])
 @pytest.mark.sweep(3)
 def test_a_loaded_run_predicts_what_was_fitted(tmp_path, model, folds):
-    found = run_fit(order(tmp_path, model, options={"folds": folds, "refit": False}))
+    found = run_fit(request(tmp_path, model, options={"folds": folds, "refit": False}))
     run = Run.load(found.path)
     assert _find_user_files(found.path) == []
     table = pq.read_table(tmp_path / "table.parquet").take(pa.array(found.fit.data.test_places))
@@ -87,7 +87,7 @@ def test_a_loaded_run_predicts_what_was_fitted(tmp_path, model, folds):
 
 @pytest.mark.parametrize("folds", [None, 2])
 def test_what_is_delivered_is_the_models_of_all_rows(tmp_path, folds):
-    found = run_fit(order(tmp_path, options={"folds": folds}))
+    found = run_fit(request(tmp_path, options={"folds": folds}))
     run, fit = Run.load(found.path), found.fit
     table = pq.read_table(tmp_path / "table.parquet")
     X = fit.data.schema.encode(table)
@@ -119,7 +119,7 @@ def test_metrics_and_history_are_complete(finished):
 
 def test_the_same_table_as_csv_gives_the_same_model(finished, tmp_path):
     write_csv(mixed(300), tmp_path / "table.csv")
-    csv = run_fit(order(tmp_path, options={"folds": 2}))
+    csv = run_fit(request(tmp_path, options={"folds": 2}))
     assert csv.fit.chosen.value == finished.fit.chosen.value
     np.testing.assert_array_equal(csv.fit.chosen.after, finished.fit.chosen.after)
 
@@ -130,7 +130,7 @@ def test_rows_without_a_label_are_left_out(tmp_path):
     labels[3] = labels[200] = None
     pq.write_table(table.set_column(6, "kind", pa.array(labels)), tmp_path / "table.parquet")
     with pytest.warns(RuntimeWarning, match="2 of 300 rows of .* have no kind: they are left out"):
-        found = run_fit(order(tmp_path))
+        found = run_fit(request(tmp_path))
     assert found.fit.data.n_train + found.fit.data.test.n == 298
     assert not {3, 200} & set(found.fit.data.test_places.tolist())
     places = pa.array(found.fit.data.test_places)
@@ -145,27 +145,27 @@ class Interrupts:
     def __init__(self, number):
         self.number = number
 
-    def training(self, run, total, max_steps):
+    def start(self, run, total, max_steps):
         pass
 
     def step(self, run, number, record):
         if run == self.number and number == 2:
             raise KeyboardInterrupt
 
-    def finished(self, run):
+    def finish(self, run):
         pass
 
 
 def test_an_interrupted_run_leaves_nothing(tmp_path):
     with pytest.raises(KeyboardInterrupt) as caught:
-        run_fit(order(tmp_path, options={"folds": None}), Interrupts(1))
+        run_fit(request(tmp_path, options={"folds": None}), Interrupts(1))
     assert not isinstance(caught.value, Interrupted)
     assert [path.name for path in tmp_path.iterdir()] == ["table.parquet"]
 
 
 def test_finished_trainings_are_kept_for_resuming(tmp_path):
     with pytest.raises(Interrupted) as caught:
-        run_fit(order(tmp_path, options={"folds": 3}), Interrupts(3))
+        run_fit(request(tmp_path, options={"folds": 3}), Interrupts(3))
     assert caught.value.finished == 2
     assert not (tmp_path / "run").exists()
     trained = []
@@ -174,22 +174,22 @@ def test_finished_trainings_are_kept_for_resuming(tmp_path):
         def step(self, run, number, record):
             trained.append(run)
 
-    resumed = run_fit(order(tmp_path, options={"folds": 3}, resume=True), Counts(0))
+    resumed = run_fit(request(tmp_path, options={"folds": 3}, resume=True), Counts(0))
     assert set(trained) == {3, 4, 5, 6}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "table.parquet"]
-    whole = run_fit(order(tmp_path, options={"folds": 3}, out=tmp_path / "whole"))
+    whole = run_fit(request(tmp_path, options={"folds": 3}, out=tmp_path / "whole"))
     np.testing.assert_array_equal(resumed.fit.chosen.after, whole.fit.chosen.after)
 
 
 def test_a_run_is_not_overwritten_unless_told(tmp_path):
-    run_fit(order(tmp_path))
+    run_fit(request(tmp_path))
     before = (tmp_path / "run" / "metrics.json").read_text()
     with pytest.raises(ValueError, match="run exists: choose another --out, or pass --overwrite"):
-        run_fit(order(tmp_path))
+        run_fit(request(tmp_path))
     with pytest.raises(KeyboardInterrupt):
-        run_fit(order(tmp_path, overwrite=True, options={"folds": None}), Interrupts(1))
+        run_fit(request(tmp_path, overwrite=True, options={"folds": None}), Interrupts(1))
     assert (tmp_path / "run" / "metrics.json").read_text() == before
-    run_fit(order(tmp_path, overwrite=True, options={"seed": 3}))
+    run_fit(request(tmp_path, overwrite=True, options={"seed": 3}))
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())["options"]["seed"] == 3
 
 
@@ -197,15 +197,15 @@ def test_a_folder_that_is_no_run_is_never_overwritten(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.tex").write_text("years of work")
     with pytest.raises(ValueError, match="is not a run folder, so it is left alone"):
-        run_fit(order(tmp_path, overwrite=True))
+        run_fit(request(tmp_path, overwrite=True))
     assert (tmp_path / "run" / "thesis.tex").exists()
 
 
 def test_a_crash_between_two_renames_is_mended(tmp_path):
-    found = run_fit(order(tmp_path))
+    found = run_fit(request(tmp_path))
     found.path.rename(tmp_path / ".run.old")
     with pytest.raises(ValueError, match="run exists"):
-        run_fit(order(tmp_path))
+        run_fit(request(tmp_path))
     assert Run.load(tmp_path / "run").classes == found.fit.data.schema.classes
 
 
@@ -217,31 +217,31 @@ class Breaks(Interrupts):
 
 def test_an_error_keeps_finished_trainings(tmp_path):
     with pytest.raises(OSError, match="No space left on device") as caught:
-        run_fit(order(tmp_path, options={"folds": 3}), Breaks(3))
+        run_fit(request(tmp_path, options={"folds": 3}), Breaks(3))
     assert describe_error(caught.value) == (
         f"no space left on the disk of {tmp_path / 'run'}: free some and try again "
         "(2 finished training runs kept: continue with --resume)"
     )
     assert (tmp_path / ".run.unfinished").exists()
-    run_fit(order(tmp_path, options={"folds": 3}, resume=True))
+    run_fit(request(tmp_path, options={"folds": 3}, resume=True))
     with pytest.raises(OSError, match="No space left on device"):
-        run_fit(order(tmp_path, options={"folds": 3}, out=tmp_path / "other"), Breaks(1))
+        run_fit(request(tmp_path, options={"folds": 3}, out=tmp_path / "other"), Breaks(1))
     assert not (tmp_path / ".other.unfinished").exists()
 
 
 def test_finished_trainings_are_not_discarded_unasked(tmp_path):
     with pytest.raises(Interrupted):
-        run_fit(order(tmp_path, options={"folds": 3}), Interrupts(3))
+        run_fit(request(tmp_path, options={"folds": 3}), Interrupts(3))
     with pytest.raises(ValueError, match="has 2 finished training runs: pass --resume .*--restart"):
-        run_fit(order(tmp_path, options={"folds": 3}))
+        run_fit(request(tmp_path, options={"folds": 3}))
     with pytest.raises(
         ValueError, match="another data and seed: pass the same options, or .*--restart"
     ):
-        run_fit(order(tmp_path, options={"folds": 3, "seed": 1}, resume=True))
+        run_fit(request(tmp_path, options={"folds": 3, "seed": 1}, resume=True))
     with pytest.raises(Interrupted) as caught:  # which has one more
-        run_fit(order(tmp_path, options={"folds": 4, "seed": 1}, restart=True), Interrupts(4))
+        run_fit(request(tmp_path, options={"folds": 4, "seed": 1}, restart=True), Interrupts(4))
     assert caught.value.finished == 3
-    run_fit(order(tmp_path, options={"folds": 4, "seed": 1}, resume=True))
+    run_fit(request(tmp_path, options={"folds": 4, "seed": 1}, resume=True))
     assert sorted(os.listdir(tmp_path)) == ["run", "table.parquet"]
 
 
@@ -249,7 +249,7 @@ def test_what_a_killed_run_had_not_finished_is_not_in_the_way(tmp_path):
     unfinished = tmp_path / ".run.unfinished"
     (unfinished / "under-way-0").mkdir(parents=True)  # before anything else was there
     (tmp_path / ".run.lock").write_text("1 on nowhere since long ago")
-    run_fit(order(tmp_path, options={"folds": None}, resume=True))
+    run_fit(request(tmp_path, options={"folds": None}, resume=True))
     assert sorted(os.listdir(tmp_path)) == ["run", "table.parquet"]
 
 
@@ -262,14 +262,14 @@ class Rivals(Interrupts):
             with pytest.raises(
                 ValueError, match=f"fitting .*run .process {os.getpid()} on .* since"
             ):
-                run_fit(order(self.folder, options={"folds": 3}, overwrite=True, restart=True))
+                run_fit(request(self.folder, options={"folds": 3}, overwrite=True, restart=True))
             assert sorted(self.folder.rglob("*")) == before
 
 
 def test_two_fits_never_share_a_folder(tmp_path):
     first = Rivals(0)
     first.folder = tmp_path
-    found = run_fit(order(tmp_path, options={"folds": 3}), first)
+    found = run_fit(request(tmp_path, options={"folds": 3}), first)
     assert Run.load(found.path).classes == found.fit.data.schema.classes
     assert sorted(os.listdir(tmp_path)) == ["run", "table.parquet"]
 
@@ -282,7 +282,7 @@ class Fills(Interrupts):
 
 @pytest.mark.parametrize("model", ["xgboost", "logistic"])
 def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(tmp_path, model):
-    given = order(tmp_path, model, options={"folds": 3})
+    given = request(tmp_path, model, options={"folds": 3})
     fills = Fills(3)
     with pytest.raises(OSError, match="File too large") as caught, ExitStack() as fills.limit:
         run_fit(given, fills)
@@ -298,10 +298,10 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(tmp_path, model
 
 @pytest.mark.parametrize("largest", [2000, 5000, 20_000])  # models, JSON, report
 def test_a_disk_that_is_full_at_the_end(tmp_path, largest):
-    given, limit = order(tmp_path, "logistic", options={"folds": 2}), ExitStack()
+    given, limit = request(tmp_path, "logistic", options={"folds": 2}), ExitStack()
 
     class FillsLate(Interrupts):
-        def training(self, run, total, max_steps):
+        def start(self, run, total, max_steps):
             if run == total and (tmp_path / ".run.unfinished/delivered-fold-1").exists():
                 limit.enter_context(small_files(largest))
 
@@ -343,7 +343,7 @@ def test_files_that_no_fit_wrote_are_kept(copy, tmp_path):
     with pytest.warns(
         RuntimeWarning, match="kept in .*copy, since no fit wrote it: 'empty', 'fold-1"
     ):
-        run_fit(order(tmp_path, "logistic", options={"folds": None}, out=run, overwrite=True))
+        run_fit(request(tmp_path, "logistic", options={"folds": None}, out=run, overwrite=True))
     assert all((run / name).read_text() == name for name in theirs)
     assert (run / "notes.md").stat().st_mtime == before.st_mtime
     assert (run / "empty").is_dir()
@@ -367,7 +367,7 @@ def test_a_file_in_the_way_of_a_new_one_is_named_and_both_are_kept(copy, tmp_pat
     mine = copy / "model.npz"
     mine.write_text("mine")
     with pytest.raises(ValueError, match=r"model\.npz is not of the older run, .*: move it away"):
-        run_fit(order(tmp_path, "logistic", options={"folds": None}, out=copy, overwrite=True))
+        run_fit(request(tmp_path, "logistic", options={"folds": None}, out=copy, overwrite=True))
     assert mine.read_text() == "mine"
     assert Run.load(copy).model == "xgboost"
 
@@ -382,7 +382,7 @@ def test_a_run_that_cannot_be_published_leaves_the_older_one(copy):
 def test_a_link_to_a_run_folder_stays_one(copy, tmp_path):
     link = tmp_path / "latest"
     link.symlink_to(copy)
-    run_fit(order(tmp_path, "logistic", options={"folds": None}, out=link, overwrite=True))
+    run_fit(request(tmp_path, "logistic", options={"folds": None}, out=link, overwrite=True))
     assert Run.load(copy).model == "logistic"
     assert sorted(os.listdir(tmp_path)) == ["copy", "latest", "table.parquet"]
 
@@ -396,7 +396,7 @@ def test_reports_and_metrics_name_the_classes(finished):
 
 
 def test_test_rows_that_were_trained_on_are_noted(tmp_path):
-    given = order(tmp_path)
+    given = request(tmp_path)
     with pytest.warns(RuntimeWarning, match="100% of the test rows have the same features"):
         run_fit(replace(given, test=given.table))
 
@@ -404,7 +404,7 @@ def test_test_rows_that_were_trained_on_are_noted(tmp_path):
 def test_other_groups_are_another_run(tmp_path):
     table = mixed(200).append_column("other", pa.array(np.arange(200) % 50))
     pq.write_table(table, tmp_path / "table.parquet")
-    one = order(tmp_path, options={"folds": 3}, group="family", drop=("weight", "other"))
+    one = request(tmp_path, options={"folds": 3}, group="family", drop=("weight", "other"))
     with pytest.raises(Interrupted):
         run_fit(one, Interrupts(3))
     other = replace(one, group="other", drop=("weight", "family"), resume=True)
@@ -419,7 +419,7 @@ def test_the_manifest_lists_every_file(tmp_path):
     def write_report(finished, folder):
         write(Page("A report", "All is well."), folder / "report.html")
 
-    found = run_fit(order(tmp_path, options={"folds": 2}), on_written=write_report)
+    found = run_fit(request(tmp_path, options={"folds": 2}), on_written=write_report)
     manifest = json.loads((found.path / "manifest.json").read_text())
     files = [path for path in found.path.rglob("*") if path.is_file()]
     expected = {
@@ -440,7 +440,7 @@ def flip(content):
 def another(tmp_path_factory):
     """A second run of the same kind, without one of the columns."""
     folder, drop = tmp_path_factory.mktemp("other"), ("weight", "family", "size")
-    return run_fit(order(folder, options={"folds": 2}, drop=drop)).path
+    return run_fit(request(folder, options={"folds": 2}, drop=drop)).path
 
 
 NEEDED = ["schema.json", "calibrator.json", "fold-1/model.ubj", "fold-2/model.ubj"]
@@ -463,7 +463,7 @@ def test_a_file_that_the_fit_did_not_write_is_named(copy, another, name):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_damaged_model_of_any_kind_is_never_parsed(tmp_path, model):
-    found = run_fit(order(tmp_path, model, options={"folds": None}))
+    found = run_fit(request(tmp_path, model, options={"folds": None}))
     (file,) = found.path.glob("model.*")
     file.write_bytes(flip(file.read_bytes()))
     with pytest.raises(ValueError, match=f"{file.name} is not the file that `refinecal fit` wrote"):
@@ -542,7 +542,7 @@ def hostile_npz(path):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_hostile_model_file_runs_nothing(tmp_path, model):
-    found = run_fit(order(tmp_path, model, options={"folds": None}))
+    found = run_fit(request(tmp_path, model, options={"folds": None}))
     (file,) = [path for path in found.path.iterdir() if path.name.startswith("model.")]
     mark = tmp_path / "ran"
     for content in (pickle.dumps(Hostile(mark)), hostile_npz(mark)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from refinecal.cli._voice import count, show_path
+from refinecal.cli._console import count, show_path
 
 if TYPE_CHECKING:
     from refinecal.tabular.predictions import Predictions

@@ -7,6 +7,7 @@ take it for a missing package. So it waits until no import is under way, and com
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import sys
@@ -22,7 +23,7 @@ class _State:
     """How far the program is, and whether it was interrupted."""
 
     running = False  # a command has begun: it may have something to clear away
-    asked: int | None = None  # the signal that came first while it ran
+    received: int | None = None  # the signal that came first while it ran
     ended = False  # and the command has come to its end
 
 
@@ -30,59 +31,53 @@ def install() -> None:
     """Begin to watch for signals; called before anything that takes time."""
     if threading.current_thread() is threading.main_thread():
         for number in WORDS:
-            signal.signal(number, _pressed)
-        sys.unraisablehook = _unraisable
+            signal.signal(number, _handle_signal)
+        sys.unraisablehook = _hide_interrupt
 
 
 def begin() -> None:
     """Tell that a command begins."""
-    _State.running, _State.asked, _State.ended = True, None, False
+    _State.running, _State.received, _State.ended = True, None, False
 
 
 def end() -> bool:
     """Tell that the command is over, whatever came of it; return whether it was interrupted."""
     _State.ended = True
-    return _State.asked is not None
+    return _State.received is not None
 
 
-def word() -> str:
+def message() -> str:
     """Return the word on a line of its own: a terminal shows ``^C`` before it."""
-    said = WORDS[signal.Signals(_State.asked or signal.SIGINT)]
-    return f"\n{said}" if sys.stderr.isatty() else said
+    word = WORDS[signal.Signals(_State.received or signal.SIGINT)]
+    return f"\n{word}" if sys.stderr.isatty() else word
 
 
-def code() -> int:
+def exit_code() -> int:
     """Return the exit code that shells expect."""
-    return 128 + (_State.asked or signal.SIGINT)
+    return 128 + (_State.received or signal.SIGINT)
 
 
-def _pressed(number: int, frame: FrameType | None) -> None:
+def _handle_signal(number: int, frame: FrameType | None) -> None:
     if _State.ended:
         return
-    _State.asked = _State.asked or number  # the first; then it comes again as ctrl-C
+    _State.received = _State.received or number  # the first; then it comes again as ctrl-C
     if not _State.running:
-        os.write(2, f"{word()}\n".encode())
-        os._exit(code())
-    _come_again()
-    if not (_is_clearing_away() or _is_importing(frame)):
+        os.write(2, f"{message()}\n".encode())
+        os._exit(exit_code())
+    timer = threading.Timer(AGAIN, _interrupt_again)
+    timer.daemon = True
+    timer.start()
+    if _may_raise(frame):
         raise KeyboardInterrupt
 
 
-def _unraisable(about: sys.UnraisableHookArgs) -> None:
+def _hide_interrupt(about: sys.UnraisableHookArgs) -> None:
     """Stay silent about an interrupt that a library's callback could not pass on: it comes again."""
-    if not (_State.asked and isinstance(about.exc_value, KeyboardInterrupt)):
+    if not (_State.received and isinstance(about.exc_value, KeyboardInterrupt)):
         sys.__unraisablehook__(about)
 
 
-def _come_again() -> None:
-    timer = threading.Timer(AGAIN, _poke)
-    timer.daemon = True
-    timer.start()
-
-
-def _poke() -> None:
-    import _thread
-
+def _interrupt_again() -> None:
     if _State.ended:
         return
     if hasattr(signal, "pthread_kill"):  # which wakes a program that waits for something, too
@@ -91,17 +86,15 @@ def _poke() -> None:
         _thread.interrupt_main()
 
 
-def _is_clearing_away() -> bool:
-    """Tell whether a KeyboardInterrupt is on its way up, which must not be interrupted itself."""
-    error: BaseException | None = sys.exception()
-    while error is not None and not isinstance(error, KeyboardInterrupt):
+def _may_raise(frame: FrameType | None) -> bool:
+    """Tell whether nothing is being imported, nor a KeyboardInterrupt on its way up already."""
+    error = sys.exception()
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return False
         error = error.__context__
-    return error is not None
-
-
-def _is_importing(frame: FrameType | None) -> bool:
     while frame is not None:
         if frame.f_globals.get("__name__", "").startswith(IMPORTER):
-            return True
+            return False
         frame = frame.f_back
-    return False
+    return True

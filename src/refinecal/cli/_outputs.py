@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from refinecal.cli._voice import show_path
+from refinecal.cli._console import show_path
 
 PAGES = (".html", ".htm")
 

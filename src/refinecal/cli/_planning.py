@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 from refinecal._core.format import GAP
-from refinecal.cli._voice import Console, count, show_path
+from refinecal.cli._console import Console, count, show_path
 
 if TYPE_CHECKING:
     from refinecal.experiments.store import RunFolder
@@ -98,7 +98,7 @@ def _select_sources(sources: Any, names: tuple[str, ...] | None) -> Any:
 
 
 def open_run(
-    voice: Console,
+    console: Console,
     out: Path,
     found: FoundSets | None,
     given: dict[str, Any],
@@ -112,14 +112,14 @@ def open_run(
         assert folder is not None, "asked before"
         plan = replace(folder.plan, sources=_select_sources(folder.plan.sources, only), **given)
         check_methods(plan.methods)
-        grow(voice, folder, plan)
+        grow(console, folder, plan)
         return folder
     if folder is None:
-        plan, left_out = _make_plan(voice, found, given)
+        plan, left_out = _make_plan(console, found, given)
         folder = RunFolder.create(out, plan)
     else:
-        plan, left_out = _make_plan(voice, found, given, folder.plan)
-        grow(voice, folder, plan)
+        plan, left_out = _make_plan(console, found, given, folder.plan)
+        grow(console, folder, plan)
     folder.note_left_out(left_out)
     return folder
 
@@ -136,24 +136,24 @@ def check_begin(out: Path, is_named: bool, dask: str | None) -> None:
         check_cluster(dask)
 
 
-def grow(voice: Console, folder: RunFolder, plan: Plan | VisionPlan) -> None:
+def grow(console: Console, folder: RunFolder, plan: Plan | VisionPlan) -> None:
     """Let a run have another plan, and say so if that is a larger one."""
     before = len(folder.plan.units())
     folder.grow(plan)
     if len(plan.units()) > before:
-        voice.tell(f"{show_path(folder.path)} had {count(before, 'training')}, and gets more")
+        console.tell(f"{show_path(folder.path)} had {count(before, 'training')}, and gets more")
 
 
-def remove_damaged(voice: Console, folder: RunFolder, is_whole: Callable[[Path], bool]) -> None:
+def remove_damaged(console: Console, folder: RunFolder, is_whole: Callable[[Path], bool]) -> None:
     """Let results that are cut off be trained again, and say so."""
     damaged = folder.remove_damaged(is_whole)
     if damaged:
         which = f"{damaged[0]}" + ", …" * (len(damaged) > 1)
-        voice.note(f"{count(len(damaged), 'result')} cut off, to be trained again: {which}")
+        console.note(f"{count(len(damaged), 'result')} cut off, to be trained again: {which}")
 
 
 def _make_plan(
-    voice: Console, named: FoundSets, given: dict[str, Any], base: Plan | None = None
+    console: Console, named: FoundSets, given: dict[str, Any], base: Plan | None = None
 ) -> tuple[Plan, dict[str, str]]:
     """Return a plan of the sets that can be used, for the rest like the base; say why others cannot."""
     from refinecal.experiments.tabular.plan import Plan
@@ -167,27 +167,27 @@ def _make_plan(
     rows, refused = survey(new, plan.min_rows, plan.max_rows)
     left_out = named.left_out | refused
     for name, why in left_out.items():
-        voice.note(f"{name} left out: {why}")
-    _note_dropped_rows(voice, rows)
+        console.note(f"{name} left out: {why}")
+    _note_dropped_rows(console, rows)
     fit = tuple(each.to_dict() for each in sources if each.name not in refused)
     if not fit:
         raise ValueError("none of the data sets can be used")
     return replace(plan, sources=fit), left_out
 
 
-def _note_dropped_rows(voice: Console, rows: list[dict[str, Any]]) -> None:
+def _note_dropped_rows(console: Console, rows: list[dict[str, Any]]) -> None:
     """Say of which sets rows are left out that lack something."""
     short = [each for each in rows if any(each[what] for what in LACKING)]
-    most = len(short) if voice.verbose else MOST_DROPPED
+    most = len(short) if console.verbose else MOST_DROPPED
     for each in short[:most]:
         n = sum(each[what] for what in LACKING)
         dropped = f"{n:,}".replace(",", GAP)
         total = count(each["rows"] + each["subsampled"] + n, "row")
         why = ", ".join(words for what, words in LACKING.items() if each[what])
-        voice.note(f"{each['set']}: {dropped} of {total} dropped ({why})")
+        console.note(f"{each['set']}: {dropped} of {total} dropped ({why})")
     if len(short) > most:
         others = count(len(short) - most, "other data set")
-        voice.note(f"rows of {others} are dropped too; -v names all")
+        console.note(f"rows of {others} are dropped too; -v names all")
 
 
 def check_methods(names: tuple[str, ...]) -> None:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from refinecal.cli._voice import Console, count, show_path
-from refinecal.cli._words import clean, of_files_on_the_command_line
+from refinecal.cli._console import FILE_RULES, Console, clean, count, show_path, use_option_names
 
 if TYPE_CHECKING:
     from refinecal.experiments.running import State
@@ -27,18 +26,18 @@ LONGEST = 1_000  # characters of a reason, which are rarely so many
 class RunProgress:
     """Called with the state of a run whenever something has happened."""
 
-    def __init__(self, voice: Console) -> None:
+    def __init__(self, console: Console) -> None:
         from rich import progress as bars
 
-        self._voice = voice
+        self._console = console
         self._bar = bars.Progress(
             bars.TextColumn("trainings"),
             bars.BarColumn(bar_width=20),
             bars.TextColumn("{task.fields[about]}"),
             bars.TimeElapsedColumn(),
-            console=voice.err,
+            console=console.err,
             transient=True,
-            disable=voice.quiet or not voice.err.is_terminal,
+            disable=console.quiet or not console.err.is_terminal,
         )
         self._task = self._bar.add_task("", total=None, about="")
         self._next_line = time.monotonic() + LINE
@@ -55,12 +54,12 @@ class RunProgress:
         """Show how far it is."""
         if state.failed > self._failed:
             self._failed = state.failed
-            self._voice.note(f"failed: {reason(state.last_failure)}")
+            self._console.note(f"failed: {reason(state.last_failure)}")
         done, total, said = self.progress(state)
         self._bar.update(self._task, completed=done, total=total, about=said)
-        if self._bar.disable and not self._voice.quiet and time.monotonic() >= self._next_line:
+        if self._bar.disable and not self._console.quiet and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + LINE
-            self._voice.err.print(f"trainings {said}", markup=False)
+            self._console.err.print(f"trainings {said}", markup=False)
 
     def progress(self, state: State) -> tuple[float, float, str]:
         """Return what is done, of how much, and the same in words."""
@@ -73,7 +72,7 @@ def reason(text: str) -> str:
     >>> reason("ValueError: no\nclasses")
     'ValueError: no classes'
     """
-    return clean(shorten(of_files_on_the_command_line(text), LONGEST, placeholder=" …"))
+    return clean(shorten(use_option_names(text, FILE_RULES), LONGEST, placeholder=" …"))
 
 
 def describe_progress(state: State) -> str:
@@ -90,14 +89,14 @@ def describe_progress(state: State) -> str:
 
 
 def announce(
-    voice: Console, folder: RunFolder, parts: Sequence[str], todo: int, each: str = ""
+    console: Console, folder: RunFolder, parts: Sequence[str], todo: int, each: str = ""
 ) -> None:
     """Say what a run consists of, how much of it is to do, and what is installed otherwise than before."""
     total = len(folder.plan.units())
     rest = "" if todo == total else f", {todo} to do"
-    voice.tell(f"{' × '.join(parts)} = {count(total, 'training')}{each}{rest}", "bold")
+    console.tell(f"{' × '.join(parts)} = {count(total, 'training')}{each}{rest}", "bold")
     for line in folder.changed_versions():
-        voice.note(line)
+        console.note(line)
 
 
 def check_retry(retry_failed: bool, resume: bool) -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refinecal._core.files import atomic_write
+from refinecal.cli._console import Console, show_path
 from refinecal.cli._options import OUTPUT, choice, number
 from refinecal.cli._outputs import check_output
-from refinecal.cli._voice import Console, show_path
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from refinecal.cli._console import Console, show_path
 from refinecal.cli._running import RunProgress
-from refinecal.cli._voice import Console, show_path
 
 if TYPE_CHECKING:
     from refinecal.experiments.running import State
@@ -109,7 +109,7 @@ def parse_augmentation(text: str | None) -> dict[str, Any]:
 
 
 def open_run(
-    voice: Console,
+    console: Console,
     out: Path,
     data: Path | None,
     given: dict[str, Any],
@@ -132,7 +132,7 @@ def open_run(
         default: dict[str, Any] = {"datasets": ("cifar10",), "n_threads": threads}
         with _name_options():
             plan = _fix_precision(VisionPlan(**(default | given)), devices)
-        plan = _locate_images(voice, plan, data, plan.datasets, download, check)
+        plan = _locate_images(console, plan, data, plan.datasets, download, check)
         with _name_out_option(out):
             return RunFolder.create(out, plan)
     if given.get("precision") == "auto":  # as the run has it, whatever this machine is fast at
@@ -142,8 +142,8 @@ def open_run(
     new = tuple(name for name in plan.datasets if name not in folder.plan.datasets)
     if data is not None or new:
         where, sets = (Path(plan.folder), new) if data is None else (data, plan.datasets)
-        plan = _locate_images(voice, plan, where, sets, download, check)
-    grow(voice, folder, plan)
+        plan = _locate_images(console, plan, where, sets, download, check)
+    grow(console, folder, plan)
     return folder
 
 
@@ -181,7 +181,7 @@ def _fix_precision(plan: VisionPlan, devices: tuple[str, ...]) -> VisionPlan:
 
 
 def _locate_images(
-    voice: Console,
+    console: Console,
     plan: VisionPlan,
     data: Path,
     datasets: tuple[str, ...],
@@ -193,13 +193,13 @@ def _locate_images(
 
     content = dict(plan.content)
     for name in datasets:
-        images = _read_images(voice, data, name, download, check)
+        images = _read_images(console, data, name, download, check)
         content[name] = fingerprint(images)
         _check_limit(plan, images)
     return replace(plan, folder=str(data.resolve()), content=content)
 
 
-def _read_images(voice: Console, data: Path, name: str, download: bool, check: bool) -> ImageSet:
+def _read_images(console: Console, data: Path, name: str, download: bool, check: bool) -> ImageSet:
     from refinecal.experiments.vision import images
 
     try:
@@ -207,7 +207,7 @@ def _read_images(voice: Console, data: Path, name: str, download: bool, check: b
     except FileNotFoundError:
         if not download:
             raise
-    images.download(name, data, progress=voice.err.is_terminal and not voice.quiet)
+    images.download(name, data, progress=console.err.is_terminal and not console.quiet)
     return images.read_images(data, name, check)
 
 
@@ -243,8 +243,8 @@ def _check_classes(plan: VisionPlan, images: ImageSet, which: str) -> None:
 class EpochProgress(RunProgress):
     """Shows how many epochs are done: a training has hundreds, and may take hours."""
 
-    def __init__(self, voice: Console, folder: RunFolder) -> None:
-        super().__init__(voice)
+    def __init__(self, console: Console, folder: RunFolder) -> None:
+        super().__init__(console)
         self._folder = folder
 
     def progress(self, state: State) -> tuple[float, float, str]:

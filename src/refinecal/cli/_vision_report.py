@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from refinecal.cli._console import Console, count
 from refinecal.cli._theory import Bar
-from refinecal.cli._voice import Console, count
 
 if TYPE_CHECKING:
     from refinecal.experiments.vision.analysis import Analysis
@@ -19,7 +19,7 @@ FAILED_SHOWN = 3  # trainings that are named without -v
 
 
 def report_vision(
-    voice: Console, runs: Sequence[Path], folder: Path, figures: str | None = None
+    console: Console, runs: Sequence[Path], folder: Path, figures: str | None = None
 ) -> None:
     """Write the report of one or several runs of the vision experiment, and show what it says."""
     from refinecal.cli.experiment_report import show_files
@@ -28,16 +28,16 @@ def report_vision(
     from refinecal.experiments.vision.report import write_report
     from refinecal.experiments.vision.results import read_results
 
-    with voice.show_warnings(), Bar(voice, "reading") as bar:
+    with console.show_warnings(), Bar(console, "reading") as bar:
         found = [read_results(run, bar) for run in runs]
     analysis = Analysis(merge_results(found) if len(found) > 1 else found[0])
     page = write_report(analysis, folder, figures)
-    show(voice, analysis)
-    show_files(voice, page, folder, figures)
-    voice.result({**to_dict(analysis), "report": page, "tables": sorted(folder.glob("*.csv"))})
+    show(console, analysis)
+    show_files(console, page, folder, figures)
+    console.result({**to_dict(analysis), "report": page, "tables": sorted(folder.glob("*.csv"))})
 
 
-def show(voice: Console, analysis: Analysis) -> None:
+def show(console: Console, analysis: Analysis) -> None:
     """Show the main table, refinement against log loss, and what that means."""
     from refinecal.experiments.vision.analysis import METRIC_WORDS, PAPER, group_word
     from refinecal.experiments.vision.words import describe_flat, lead
@@ -45,16 +45,16 @@ def show(voice: Console, analysis: Analysis) -> None:
     results = analysis.results
     sets = len({dataset for dataset, _ in analysis.groups})
     trained = count(len(results.trainings), "training")
-    voice.say(f"{trained} on {count(sets, 'data set')}", "bold")
-    _show_missing(voice, results)
+    console.say(f"{trained} on {count(sets, 'data set')}", "bold")
+    _show_missing(console, results)
     for line in describe_flat(analysis):
-        voice.note(f"{line[0].lower()}{line[1:]}")
+        console.note(f"{line[0].lower()}{line[1:]}")
     scores = ["log loss", "Brier score", "accuracy", "ECE", "smooth ECE"]
     for group in analysis.groups:
-        voice.say(f"\n{group_word(group)}", "bold")
-        voice.table(["stopping metric", *scores], _scores(analysis, group), spare=SPARE_SCORES)
+        console.say(f"\n{group_word(group)}", "bold")
+        console.table(["stopping metric", *scores], _scores(analysis, group), spare=SPARE_SCORES)
     four = ", ".join(METRIC_WORDS[name] for name in PAPER)
-    voice.tell(
+    console.tell(
         "Test scores after temperature scaling (TS), of the epoch that each metric chose: means over runs "
         f"± half of the 95 % interval. * is the best of the paper's four metrics ({four}), unless all are "
         "equal."
@@ -69,12 +69,12 @@ def show(voice: Console, analysis: Analysis) -> None:
             "p",
             "all told",
         ]
-        voice.table(header, _headlines(analysis), left=(0, 6), spare=SPARE)
-        voice.tell(
+        console.table(header, _headlines(analysis), left=(0, 6), spare=SPARE)
+        console.tell(
             "Paired differences in test log loss + TS; negative is better. − · 0 · + are the runs in which "
             "the difference is negative, exactly 0, and positive."
         )
-    voice.tell(lead(analysis), "bold")
+    console.tell(lead(analysis), "bold")
 
 
 def _scores(analysis: Analysis, group: Group) -> list[list[str]]:
@@ -114,19 +114,19 @@ def _headlines(analysis: Analysis) -> list[list[str]]:
     ]
 
 
-def _show_missing(voice: Console, results: Results) -> None:
+def _show_missing(console: Console, results: Results) -> None:
     """Say what is not there, and what is there twice."""
     for each in results.repeated:
-        voice.note(str(each))
+        console.note(str(each))
     if results.missing:
-        voice.note(f"{count(results.missing, 'training')} of the plan not yet run")
+        console.note(f"{count(results.missing, 'training')} of the plan not yet run")
     wrong = [(key, f"failed: {key}: {said}") for key, said in results.failed.items()]
     wrong += [(key, f"ended early: {key}: {said}") for key, said in results.stopped.items()]
-    for _, said in wrong if voice.verbose else wrong[:FAILED_SHOWN]:
-        voice.note(said.splitlines()[0])
+    for _, said in wrong if console.verbose else wrong[:FAILED_SHOWN]:
+        console.note(said.splitlines()[0])
     more = len(wrong) - FAILED_SHOWN
-    if more > 0 and not voice.verbose:
-        voice.note(f"{more} more failed or ended early (-v names them)")
+    if more > 0 and not console.verbose:
+        console.note(f"{more} more failed or ended early (-v names them)")
 
 
 def to_dict(analysis: Analysis) -> dict[str, Any]:

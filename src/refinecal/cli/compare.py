@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from refinecal._core.format import shown_beta
+from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._given import clip_note, clip_probabilities, zero_probability_note
 from refinecal.cli._options import (
     Clip,
@@ -22,7 +23,6 @@ from refinecal.cli._options import (
     Weight,
 )
 from refinecal.cli._outputs import check_report
-from refinecal.cli._voice import Console, command, count, show_path
 
 if TYPE_CHECKING:
     from refinecal.evaluation import Comparison
@@ -51,11 +51,11 @@ def compare(
     from refinecal.evaluation import compare_models
     from refinecal.tabular.predictions import read_same_rows
 
-    voice = Console(as_json, quiet, verbose)
+    console = Console(as_json, quiet, verbose)
     if len(predictions) < 2:
         raise typer.BadParameter("name two tables at least", param_hint="PREDICTIONS")
     check_report(report, predictions)
-    with voice.show_warnings("log loss is infinite"):
+    with console.show_warnings("log loss is infinite"):
         read = read_same_rows(
             predictions, target, logits=logits, weight=weight, delimiter=delimiter
         )
@@ -66,7 +66,7 @@ def compare(
         )
         about = [each for each in (*zero, clip_note(clip)) if each]
         for each in about:
-            voice.note(each)
+            console.note(each)
         first = next(iter(models.values()))
         result = compare_models(
             first.labels,
@@ -81,17 +81,17 @@ def compare(
             from refinecal.report.of_evaluation import comparison_page
 
             write(comparison_page(result, models, about), report)
-    show(voice, result)
+    show(console, result)
     if report is not None:
-        voice.say(f"\nReport: {show_path(report)}")
-    voice.result({**result.to_dict(), "clip": clip})
+        console.say(f"\nReport: {show_path(report)}")
+    console.result({**result.to_dict(), "clip": clip})
 
 
-def show(voice: Console, found: Comparison) -> None:
+def show(console: Console, found: Comparison) -> None:
     """Show one row for each model, the best first, and how sure the differences are."""
     first = found.evaluations[found.ranking[0]]
     classes = count(first.k, "class", "classes")
-    voice.say(f"{count(first.n, 'row')}, {classes}; the best by log loss first", "bold")
+    console.say(f"{count(first.n, 'row')}, {classes}; the best by log loss first", "bold")
     header = ["model", "log loss", "calibr.", "refin.", "beta", "Brier", "acc.", "AUROC", "ECE"]
     rows = []
     for name in found.ranking:
@@ -109,9 +109,9 @@ def show(voice: Console, found: Comparison) -> None:
                 f"{each.ece:.4f}",
             ]
         )
-    voice.table(header, rows, spare=("ECE", "beta", "Brier", "acc.", "AUROC"))
-    voice.table(*differences(found), spare=("± s.e. ", "Brier"))
-    voice.tell(found.verdict)
+    console.table(header, rows, spare=("ECE", "beta", "Brier", "acc.", "AUROC"))
+    console.table(*differences(found), spare=("± s.e. ", "Brier"))
+    console.tell(found.verdict)
 
 
 def differences(found: Comparison) -> tuple[list[str], list[list[str]]]:

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from refinecal.cli._console import Console, command, show_path
 from refinecal.cli._options import Json, Quiet, Seed, Verbose, file, number
-from refinecal.cli._voice import Console, command, show_path
 
 if TYPE_CHECKING:
     from refinecal.experiments.gaussian import Experiment
@@ -36,11 +36,13 @@ def demo(
     from refinecal.tabular.data import Options
     from refinecal.tabular.job import FitRequest, metrics, run_fit
 
-    voice = Console(as_json, quiet, verbose)
+    console = Console(as_json, quiet, verbose)
     table = write_digits(out)
-    voice.say("1. Handwritten digits, 8 x 8 pixels, from scikit-learn: which of ten is it?", "bold")
-    voice.say(f"   refinecal fit {show_path(table)} --target digit --model {MODEL} --folds 5\n")
-    order = FitRequest(
+    console.say(
+        "1. Handwritten digits, 8 x 8 pixels, from scikit-learn: which of ten is it?", "bold"
+    )
+    console.say(f"   refinecal fit {show_path(table)} --target digit --model {MODEL} --folds 5\n")
+    request = FitRequest(
         table,
         "digit",
         out / RUN,
@@ -48,24 +50,24 @@ def demo(
         overwrite=True,
         restart=True,
     )
-    with voice.show_warnings(), ProgressBars(voice, MODEL) as progress:
-        show_it = partial(show_data, voice, table)
-        finished = run_fit(order, progress, show_it, writer(order))
-    show(voice, finished)
+    with console.show_warnings(), ProgressBars(console, MODEL) as progress:
+        show_it = partial(show_data, console, table)
+        finished = run_fit(request, progress, show_it, writer(request))
+    show(console, finished)
 
-    voice.say(
+    console.say(
         "\n2. The paper's Gaussian model: how much to regularise logistic regression?", "bold"
     )
-    voice.say("   500 features, 500 rows, eigenvalues from Beta(5, 1), Bayes error 10 %\n")
+    console.say("   500 features, 500 rows, eigenvalues from Beta(5, 1), Bayes error 10 %\n")
     found = run(draws, seed)
     page = out / GAUSSIAN
-    show_gaussian(voice, found)
+    show_gaussian(console, found)
     write_gaussian(found, page, seed)
-    voice.say(f"\nReports: {show_path(finished.report)}\n         {show_path(page)}")
-    voice.say("\nYour turn:\n    refinecal fit YOUR.csv --target COLUMN", "bold")
-    voice.result(
+    console.say(f"\nReports: {show_path(finished.report)}\n         {show_path(page)}")
+    console.say("\nYour turn:\n    refinecal fit YOUR.csv --target COLUMN", "bold")
+    console.result(
         {
-            "digits": metrics(order, finished),
+            "digits": metrics(request, finished),
             "gaussian": summary(found),
             "reports": [finished.report, page],
         }
@@ -114,15 +116,15 @@ def theory_losses(found: Experiment) -> list[float]:
     return [float(x) for x in (by_loss.risk, by_loss.refinement, by_refinement.refinement)]
 
 
-def show_gaussian(voice: Console, found: Experiment) -> None:
+def show_gaussian(console: Console, found: Experiment) -> None:
     """Show the three losses, and what is gained."""
     title = f"test log loss (mean of {len(found.losses)} draws)"
     rows = zip(rows_of(found), theory_losses(found), strict=True)
-    voice.table(
+    console.table(
         [title, "theory", "measured"],
         [[name, f"{theory:.4f}", f"{loss:.4f}"] for (name, loss), theory in rows],
     )
-    voice.tell(describe_gain(found), "bold")
+    console.tell(describe_gain(found), "bold")
 
 
 def describe_gain(found: Experiment) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refinecal._core.format import number, shown_beta, spaced
+from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._given import clip_note, clip_probabilities, column_note, zero_probability_note
 from refinecal.cli._options import (
     TABLE,
@@ -24,7 +25,6 @@ from refinecal.cli._options import (
     column,
 )
 from refinecal.cli._outputs import check_report
-from refinecal.cli._voice import Console, command, count, show_path
 from refinecal.report.words import IN_SAMPLE, cautions, verdict
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ def evaluate(
     from refinecal.evaluation import evaluate as compute
     from refinecal.tabular.predictions import read_predictions
 
-    voice = Console(as_json, quiet, verbose)
+    console = Console(as_json, quiet, verbose)
     check_report(report, [predictions])
-    with voice.show_warnings("log loss is infinite"):
+    with console.show_warnings("log loss is infinite"):
         read = read_predictions(
             predictions,
             target,
@@ -84,7 +84,7 @@ def evaluate(
         ]
         for each in (column_note(read), *about):
             if each:
-                voice.note(each)
+                console.note(each)
         given: Any = found.arguments
         result = compute(
             found.labels,
@@ -99,40 +99,40 @@ def evaluate(
             from refinecal.report.of_evaluation import page
 
             write(page(result, found, predictions, by, about), report)
-    show(voice, result, predictions, by)
+    show(console, result, predictions, by)
     if report is not None:
-        voice.say(f"\nReport: {show_path(report)}")
-    voice.result({**result.to_dict(), "clip": clip})
+        console.say(f"\nReport: {show_path(report)}")
+    console.result({**result.to_dict(), "clip": clip})
 
 
-def show(voice: Console, found: Evaluation, path: Path, by: str | None) -> None:
+def show(console: Console, found: Evaluation, path: Path, by: str | None) -> None:
     """Show the terms, the metrics, and the classes or groups."""
-    voice.say(
+    console.say(
         f"{show_path(path)}: {count(found.n, 'row')}, {count(found.k, 'class', 'classes')}", "bold"
     )
-    voice.table(
+    console.table(
         ["", "log loss", "Brier score"],
         [
             [term, f"{getattr(found.log, term):.5f}", f"{getattr(found.brier, term):.5f}"]
             for term in TERMS
         ],
     )
-    voice.say("  ".join(f"{name} {value}" for name, value in summary(found).items()))
-    voice.tell(
+    console.say("  ".join(f"{name} {value}" for name, value in summary(found).items()))
+    console.tell(
         f"Of the ECE, {found.overconfidence:.4f} is overconfidence, {found.underconfidence:.4f} "
         "underconfidence."
     )
     said = verdict(found)
     few = [IN_SAMPLE] if found.n < FEW_ROWS and "calibration error" in said else []
     for sentence in (said, *cautions(found), *few):
-        voice.tell(sentence)
-    hidden = 0 if voice.verbose else max(0, len(found.per_class) - MOST_CLASSES)
+        console.tell(sentence)
+    hidden = 0 if console.verbose else max(0, len(found.per_class) - MOST_CLASSES)
     shown_classes = per_class(found, len(found.per_class) - hidden)
-    voice.table(*shown_classes, spare=("mean prob.", "recall", "ECE", "share", "AUROC"))
+    console.table(*shown_classes, spare=("mean prob.", "recall", "ECE", "share", "AUROC"))
     if hidden:
-        voice.say(f"… and {count(hidden, 'more class', 'more classes')} (-v shows all)")
+        console.say(f"… and {count(hidden, 'more class', 'more classes')} (-v shows all)")
     if by is not None:
-        voice.table(*per_group(found, by), spare=("ECE", "beta", "accuracy", "refin.", "calibr."))
+        console.table(*per_group(found, by), spare=("ECE", "beta", "accuracy", "refin.", "calibr."))
 
 
 def summary(found: Evaluation) -> dict[str, str]:

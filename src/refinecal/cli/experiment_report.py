@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._options import MODEL, Json, Quiet, Verbose, file, flag, number
 from refinecal.cli._theory import Bar
-from refinecal.cli._voice import Console, command, count, show_path
 
 if TYPE_CHECKING:
     from refinecal.experiments.tabular.analysis import Analysis
@@ -83,7 +83,7 @@ def report(
     from refinecal.experiments.tabular.results import check_together, merge_results, read_results
     from refinecal.report.figures import PICTURES
 
-    voice = Console(as_json, quiet, verbose)
+    console = Console(as_json, quiet, verbose)
     if figures not in (None, *PICTURES):
         raise typer.BadParameter(
             f"{figures!r} is not one of png, svg and pdf", param_hint="--figures"
@@ -94,27 +94,27 @@ def report(
         _refuse_tabular_options(
             {"--min-rows": min_rows, "--no-auto": no_auto, "--processes": processes > 1}
         )
-        report_vision(voice, runs, report_folder(out, runs, "vision"), figures)
+        report_vision(console, runs, report_folder(out, runs, "vision"), figures)
         return
     check_together([RunFolder(run).plan for run in runs])
     folder = report_folder(out, runs, "tabular")
-    with voice.show_warnings(), Bar(voice, "judging") as bar:
+    with console.show_warnings(), Bar(console, "judging") as bar:
         found = [read_results(run, not no_auto, processes, bar) for run in runs]
     results = merge_results(found) if len(found) > 1 else found[0]
     if min_rows:
         results = results.at_least(min_rows)
     analysis = Analysis(results)
     page = write_report(analysis, folder, figures)
-    show(voice, analysis)
-    show_files(voice, page, folder, figures)
-    voice.result({**to_dict(analysis), "report": page, "tables": sorted(folder.glob("*.csv"))})
+    show(console, analysis)
+    show_files(console, page, folder, figures)
+    console.result({**to_dict(analysis), "report": page, "tables": sorted(folder.glob("*.csv"))})
 
 
-def show_files(voice: Console, page: Path, folder: Path, figures: str | None) -> None:
+def show_files(console: Console, page: Path, folder: Path, figures: str | None) -> None:
     """Say which files there are now."""
-    voice.say(f"\nReport:  {show_path(page)}\nTables:  {show_path(folder)}/*.csv")
+    console.say(f"\nReport:  {show_path(page)}\nTables:  {show_path(folder)}/*.csv")
     if figures is not None:
-        voice.say(f"Figures: {show_path(folder)}/figures/*.{figures}")
+        console.say(f"Figures: {show_path(folder)}/figures/*.{figures}")
 
 
 def report_folder(out: Path | None, runs: list[Path], kind: str) -> Path:
@@ -196,28 +196,28 @@ def _refuse_tabular_options(given: dict[str, Any]) -> None:
 # ---- what is shown -----------------------------------------------------------------------------------------
 
 
-def show(voice: Console, analysis: Analysis) -> None:
+def show(console: Console, analysis: Analysis) -> None:
     """Show refinement against log loss for each method, and what that means."""
     from refinecal.experiments.tabular.judging import TUNED
     from refinecal.experiments.tabular.words import APART, describe_cut_short, lead
 
     results = analysis.results
-    voice.say(
+    console.say(
         f"{count(results.done, 'training')} on {count(len(analysis.sets), 'data set')}", "bold"
     )
-    _show_missing(voice, results)
+    _show_missing(console, results)
     if analysis.headlines:
         header = ["method", "mode", "sets", "mean", "95 %", "median", "win/tie/loss", "all told"]
-        voice.table(header, _rows(analysis), left=(0, 1, 7), spare=SPARE)
-        voice.tell(
+        console.table(header, _rows(analysis), left=(0, 1, 7), spare=SPARE)
+        console.tell(
             "Relative difference in test log loss of refinement + TS to log loss + TS, in percent: negative "
             "is better. Sets are won or lost by a test within the set, at the 5 % level."
         )
         if any(each.mode == TUNED for each in analysis.headlines):
-            voice.tell(APART)
-    voice.tell(lead(analysis), "bold")
+            console.tell(APART)
+    console.tell(lead(analysis), "bold")
     if too_short := describe_cut_short(analysis.ends):
-        voice.note(f"{too_short[0].lower()}{too_short[1:]}")
+        console.note(f"{too_short[0].lower()}{too_short[1:]}")
 
 
 def _rows(analysis: Analysis) -> list[list[str]]:
@@ -239,16 +239,16 @@ def _rows(analysis: Analysis) -> list[list[str]]:
     ]
 
 
-def _show_missing(voice: Console, results: Results) -> None:
+def _show_missing(console: Console, results: Results) -> None:
     """Say what is not there."""
     if results.missing:
-        voice.note(f"{count(results.missing, 'training')} of the plan not yet run")
+        console.note(f"{count(results.missing, 'training')} of the plan not yet run")
     failed = list(results.failed.items())
-    for key, said in failed if voice.verbose else failed[:FAILED_SHOWN]:
-        voice.note(f"failed: {key}: {said.splitlines()[0] if said else ''}")
+    for key, said in failed if console.verbose else failed[:FAILED_SHOWN]:
+        console.note(f"failed: {key}: {said.splitlines()[0] if said else ''}")
     more = len(failed) - FAILED_SHOWN
-    if more > 0 and not voice.verbose:
-        voice.note(f"{more} more failed (-v names them)")
+    if more > 0 and not console.verbose:
+        console.note(f"{more} more failed (-v names them)")
 
 
 def to_dict(analysis: Analysis) -> dict[str, Any]:

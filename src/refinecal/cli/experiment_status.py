@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from refinecal.cli._console import Console, command, count, describe_error, show_path
 from refinecal.cli._options import Json, Quiet, Verbose
 from refinecal.cli._running import reason
-from refinecal.cli._voice import Console, command, count, describe_error, show_path
 
 if TYPE_CHECKING:
     from refinecal.experiments.rates import TrainingProgress
@@ -41,10 +41,10 @@ def status(
     """Show how far a run is; it may be running."""
     from refinecal.experiments.store import RunFolder
 
-    voice = Console(as_json, quiet, verbose)
+    console = Console(as_json, quiet, verbose)
     found = summary(RunFolder(run))
-    show_status(voice, found)
-    voice.result(found)
+    show_status(console, found)
+    console.result(found)
 
 
 def summary(folder: RunFolder) -> dict[str, Any]:
@@ -152,17 +152,17 @@ def _total_time_left(methods: list[dict[str, Any]]) -> float | None:
     return None if None in waiting else float(sum(waiting))
 
 
-def show_status(voice: Console, found: dict[str, Any]) -> None:
+def show_status(console: Console, found: dict[str, Any]) -> None:
     """Show a summary to people."""
     from refinecal.experiments.rates import duration
 
-    voice.tell(_headline(found), "bold")
+    console.tell(_headline(found), "bold")
     unfinished = found["missing"] or found["failed"] or found["ended_early"]
-    if unfinished or len(found["methods"]) > 1 or voice.verbose:
+    if unfinished or len(found["methods"]) > 1 or console.verbose:
         early = ("ended_early",) if found["ended_early"] else ()
         counts = ("finished", "failed", *early, "missing")
         names = [name.replace("_", " ") for name in (*counts[:-1], "left")]
-        voice.table(
+        console.table(
             [COUNTED[found["kind"]], *names, "each", "time left"],
             [
                 [
@@ -178,41 +178,41 @@ def show_status(voice: Console, found: dict[str, Any]) -> None:
             spare=("each",),
         )
     for each in found["under_way"]:
-        voice.tell(
+        console.tell(
             f"{each['model']} on {each['dataset']}, seed {each['seed']}: "
             f"{each['epoch']} of {count(each['epochs'], 'epoch')}"
         )
     for said in found["unreadable"][:MOST]:
-        voice.tell(f"A result cannot be read: {said}")
-    show_failures(voice, found)
-    _show_endings(voice, found)
-    _show_left_out(voice, found["left_out"])
-    if voice.verbose:
+        console.tell(f"A result cannot be read: {said}")
+    show_failures(console, found)
+    _show_endings(console, found)
+    _show_left_out(console, found["left_out"])
+    if console.verbose:
         for text, n in list(found["warnings"].items())[:MOST]:
-            voice.tell(f"Warned in {count(n, 'training')}: {reason(text)}")
+            console.tell(f"Warned in {count(n, 'training')}: {reason(text)}")
     for line in _next_step(found):
-        voice.say(line)
+        console.say(line)
 
 
-def show_failures(voice: Console, found: dict[str, Any]) -> None:
+def show_failures(console: Console, found: dict[str, Any]) -> None:
     """Show why trainings failed: equal reasons once, the most frequent first."""
     if found["failures"]:
         about = [(each, f"{each['kind']}: {each['message']}") for each in found["failures"]]
-        _show_alike(voice, found["kind"], "failed", about)
-        voice.tell(f"Tracebacks: {show_path(Path(found['run']) / 'failures')}")
+        _show_alike(console, found["kind"], "failed", about)
+        console.tell(f"Tracebacks: {show_path(Path(found['run']) / 'failures')}")
 
 
-def _show_endings(voice: Console, found: dict[str, Any]) -> None:
+def _show_endings(console: Console, found: dict[str, Any]) -> None:
     """Show which trainings came to no numbers, and what helps."""
     if found["endings"]:
         about = [(each, each["message"]) for each in found["endings"]]
-        _show_alike(voice, found["kind"], "ended early", about)
+        _show_alike(console, found["kind"], "ended early", about)
         they = "It" if len(about) == 1 else "They"
-        voice.tell(f"{they} would end so again: begin a new run with a smaller --lr")
+        console.tell(f"{they} would end so again: begin a new run with a smaller --lr")
 
 
 def _show_alike(
-    voice: Console, kind: str, what: str, reasons: list[tuple[dict[str, Any], str]]
+    console: Console, kind: str, what: str, reasons: list[tuple[dict[str, Any], str]]
 ) -> None:
     """Show equal reasons once, the most frequent first."""
     alike = defaultdict(list)
@@ -222,17 +222,17 @@ def _show_alike(
     ordered = sorted(alike.items(), key=lambda item: -len(item[1]))
     for said, which in ordered[:MOST]:
         names = ", ".join(list(Counter(which))[:3]) + ", …" * (len(set(which)) > 3)
-        voice.tell(f"{count(len(which), 'training')} {what} ({names}): {said}")
+        console.tell(f"{count(len(which), 'training')} {what} ({names}): {said}")
     if len(ordered) > MOST:
-        voice.tell(f"… and for {count(len(ordered) - MOST, 'other reason')}")
+        console.tell(f"… and for {count(len(ordered) - MOST, 'other reason')}")
 
 
-def _show_left_out(voice: Console, reasons: dict[str, str]) -> None:
-    most = len(reasons) if voice.verbose else MOST_LEFT_OUT
+def _show_left_out(console: Console, reasons: dict[str, str]) -> None:
+    most = len(reasons) if console.verbose else MOST_LEFT_OUT
     for name, why in list(reasons.items())[:most]:
-        voice.tell(f"Left out: {name}: {reason(why)}")
+        console.tell(f"Left out: {name}: {reason(why)}")
     if len(reasons) > most:
-        voice.tell(f"… and {count(len(reasons) - most, 'other data set')} left out; -v shows all")
+        console.tell(f"… and {count(len(reasons) - most, 'other data set')} left out; -v shows all")
 
 
 def _headline(found: dict[str, Any]) -> str:

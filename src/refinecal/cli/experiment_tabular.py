@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._options import (
     RUNNING,
     TABLE,
@@ -30,7 +31,6 @@ from refinecal.cli._planning import (
     target_of,
 )
 from refinecal.cli._running import SOME_FAILED, RunProgress, announce, check_retry, suggest_resume
-from refinecal.cli._voice import Console, command, count, show_path
 from refinecal.cli.experiment_status import show_status, summary
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def tabular(
     from refinecal.experiments.tabular.unit import UnitResult
     from refinecal.experiments.tabular.work import Work
 
-    voice = Console(as_json, quiet, verbose)
+    console = Console(as_json, quiet, verbose)
     given = {
         "methods": split_names("--methods", methods),
         "splits": splits,
@@ -162,19 +162,19 @@ def tabular(
     }
     given = {name: value for name, value in given.items() if value is not None}
     _check_usage(data, talent, openml, dask, processes, resume, retry_failed)
-    with voice.show_warnings():
+    with console.show_warnings():
         only, is_named = split_names("--sets", sets), bool(data or talent or openml)
         before = open_existing_run(out, "tabular") if resume else None
         if before is None:
             check_begin(out, is_named, dask)
         found = find_data_sets(data, talent, openml, target or target_of(before), only)
-        folder = open_run(voice, out, found, given, before, only)
-        remove_damaged(voice, folder, UnitResult.is_whole)
+        folder = open_run(console, out, found, given, before, only)
+        remove_damaged(console, folder, UnitResult.is_whole)
         keys = [*folder.missing(), *(folder.failed() if retry_failed else ())]
-        _announce(voice, folder, len(keys))
+        _announce(console, folder, len(keys))
         with (
             suggest_resume("tabular", out, "what is finished is", "--dask", dask),
-            RunProgress(voice) as watch,
+            RunProgress(console) as watch,
         ):
             n_threads = folder.plan.n_threads
             run(
@@ -187,8 +187,8 @@ def tabular(
                 progress=watch,
             )
     about = summary(folder)
-    show_status(voice, about)
-    voice.result(about)
+    show_status(console, about)
+    console.result(about)
     if about["failed"]:
         raise typer.Exit(SOME_FAILED)
 
@@ -218,7 +218,7 @@ def _check_usage(
 # ---- while it runs -----------------------------------------------------------------------------------------
 
 
-def _announce(voice: Console, folder: RunFolder, todo: int) -> None:
+def _announce(console: Console, folder: RunFolder, todo: int) -> None:
     from refinecal.experiments.tabular.differences import FEW_SETS
 
     plan = folder.plan
@@ -228,11 +228,11 @@ def _announce(voice: Console, folder: RunFolder, todo: int) -> None:
         count(len(plan.methods), "method"),
         count(plan.configs + 1, "configuration"),
     ]
-    announce(voice, folder, parts, todo)
+    announce(console, folder, parts, todo)
     if todo and len(plan.sources) < FEW_SETS:
-        voice.note(
+        console.note(
             f"differences over data sets cannot be tested with fewer than {FEW_SETS}, only within each"
         )
-    if todo and not voice.err.is_terminal:
+    if todo and not console.err.is_terminal:
         run = shlex.quote(show_path(folder.path))
-        voice.note(f"see how far it is with: refinecal experiment status {run}")
+        console.note(f"see how far it is with: refinecal experiment status {run}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from refinecal.cli._console import Console, command, count
 from refinecal.cli._options import (
     RUNNING,
     Json,
@@ -31,7 +32,6 @@ from refinecal.cli._vision import (
     parse_name,
     parse_names,
 )
-from refinecal.cli._voice import Console, command, count
 from refinecal.cli.experiment_status import show_status, summary
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def vision(
     from refinecal.experiments.vision.together import Ranks, is_distributed
     from refinecal.experiments.vision.unit import VisionUnit
 
-    voice = Console(as_json, quiet, verbose)
+    console = Console(as_json, quiet, verbose)
     check_retry(retry_failed, resume)
     given = {
         "datasets": parse_names("--dataset", dataset, DATASETS),
@@ -195,24 +195,26 @@ def vision(
     devices = parse_devices(device)
     ranks = Ranks(devices[0].split(":")[0]) if is_distributed() else None
     if ranks is not None and not ranks.is_first:
-        voice = Console(quiet=True)
+        console = Console(quiet=True)
 
     def begin() -> RunFolder:
         threads = _threads(len(devices)) if ranks is None else _threads(1, ranks.size)
-        folder = open_run(voice, out, data, given, resume, threads, devices, download, not no_check)
-        remove_damaged(voice, folder, VisionUnit.is_whole)
+        folder = open_run(
+            console, out, data, given, resume, threads, devices, download, not no_check
+        )
+        remove_damaged(console, folder, VisionUnit.is_whole)
         return folder
 
-    with voice.show_warnings():
+    with console.show_warnings():
         folder = begin() if ranks is None else ranks.open_run(out, begin)
         keys = [*folder.missing(), *(folder.failed() if retry_failed else ())]
         where = ", ".join(devices) if ranks is None else f"{ranks.size} processes together"
-        _announce(voice, folder, len(keys), where)
+        _announce(console, folder, len(keys), where)
         kept = "all epochs that are finished are"
         with (
             suggest_resume("vision", out, kept, "--device", device),
             _remove_checkpoints(folder),
-            EpochProgress(voice, folder) as watch,
+            EpochProgress(console, folder) as watch,
         ):
             if ranks is None:
                 _run(folder, keys, devices, watch)
@@ -221,8 +223,8 @@ def vision(
     if ranks is not None and not ranks.is_first:
         return
     found = summary(folder)
-    show_status(voice, found)
-    voice.result(found)
+    show_status(console, found)
+    console.result(found)
     if found["failed"] or found.get("ended_early"):
         raise typer.Exit(SOME_FAILED)
 
@@ -257,15 +259,15 @@ def _run(
     )
 
 
-def _announce(voice: Console, folder: RunFolder, todo: int, where: str) -> None:
+def _announce(console: Console, folder: RunFolder, todo: int, where: str) -> None:
     plan = folder.plan
     parts = [
         count(len(plan.datasets), "data set"),
         count(len(plan.models), "network"),
         count(plan.seeds, "seed"),
     ]
-    announce(voice, folder, parts, todo, f" of {count(plan.epochs, 'epoch')}")
-    voice.tell(f"On {where}, in {plan.precision}, with {count(plan.n_threads, 'thread')} each")
+    announce(console, folder, parts, todo, f" of {count(plan.epochs, 'epoch')}")
+    console.tell(f"On {where}, in {plan.precision}, with {count(plan.n_threads, 'thread')} each")
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import typer
 
 from refinecal._core.format import number as grouped
 from refinecal._core.format import spaced
+from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._options import (
     TABLE,
     Delimiter,
@@ -26,7 +27,6 @@ from refinecal.cli._options import (
     number,
 )
 from refinecal.cli._outputs import check_folder
-from refinecal.cli._voice import Console, command, count, show_path
 
 if TYPE_CHECKING:
     from refinecal.tabular.data import Data
@@ -198,7 +198,7 @@ def fit(
     from refinecal.tabular.data import Options
     from refinecal.tabular.job import FitRequest, Interrupted, resume_options, run_fit
 
-    voice = Console(as_json, quiet, verbose)
+    console = Console(as_json, quiet, verbose)
     if resume and restart:
         raise typer.BadParameter("contradicts --resume: pass one of them", param_hint="--restart")
     options = Options(
@@ -214,7 +214,7 @@ def fit(
         seed=seed,
         n_threads=threads,
     )
-    order = FitRequest(
+    request = FitRequest(
         table,
         target,
         Path(f"{table.name.split('.')[0]}-run") if out is None else out,
@@ -230,29 +230,31 @@ def fit(
         overwrite,
         restart,
     )
-    check_folder(order.out, [table, *([] if test is None else [test])])
-    done = _check_resume(voice, order)
+    check_folder(request.out, [table, *([] if test is None else [test])])
+    done = _check_resume(console, request)
 
     def begin(data: Data) -> None:
-        show_data(voice, table, data)
+        show_data(console, table, data)
         if done:
             final = 0 if data.everything is None else len(data.everything)
             total = count(tune * len(data.pairs) + final, "training run")
-            voice.say(f"resuming: {done} of {total} are done")
+            console.say(f"resuming: {done} of {total} are done")
 
-    with voice.show_warnings(), ProgressBars(voice, model) as progress:
+    with console.show_warnings(), ProgressBars(console, model) as progress:
         try:
-            finished = run_fit(order, progress, begin, writer(order))
+            finished = run_fit(request, progress, begin, writer(request))
         except Interrupted as error:
             kept = count(error.finished, "finished training run")
             raise KeyboardInterrupt(
-                f"{kept} kept: continue with {resume_options(order.out)}"
+                f"{kept} kept: continue with {resume_options(request.out)}"
             ) from None
-    show(voice, finished)
+    show(console, finished)
     if as_json:
         from refinecal.tabular.job import metrics
 
-        voice.result({"run": finished.path, "report": finished.report, **metrics(order, finished)})
+        console.result(
+            {"run": finished.path, "report": finished.report, **metrics(request, finished)}
+        )
 
 
 def _folds(given: str) -> int | str | None:
@@ -266,43 +268,45 @@ def _folds(given: str) -> int | str | None:
     return None if int(given) == 1 else int(given)
 
 
-def _check_resume(voice: Console, order: FitRequest) -> int:
+def _check_resume(console: Console, request: FitRequest) -> int:
     """Return how many training runs are done of the run to resume; say if there are none."""
     from refinecal.tabular.run import hidden_path
     from refinecal.tabular.units import UnfinishedRun
 
-    done = UnfinishedRun(hidden_path(order.out, "unfinished")).n_finished if order.resume else 0
-    if not order.resume or done:
+    done = UnfinishedRun(hidden_path(request.out, "unfinished")).n_finished if request.resume else 0
+    if not request.resume or done:
         return done
-    if order.out.exists() and not order.overwrite:
+    if request.out.exists() and not request.overwrite:
         raise ValueError(
-            f"--resume: {show_path(order.out)} is finished: there is nothing to resume; pass --overwrite to "
-            "replace it"
+            f"--resume: {show_path(request.out)} is finished: there is nothing to resume; pass --overwrite "
+            "to replace it"
         )
-    voice.note("--resume: there is no unfinished run, so this one starts from the beginning")
+    console.note("--resume: there is no unfinished run, so this one starts from the beginning")
     return 0
 
 
 # ---- what is shown -----------------------------------------------------------------------------------------
 
 
-def show_data(voice: Console, path: Path, data: Data) -> None:
+def show_data(console: Console, path: Path, data: Data) -> None:
     """Say what was found in the table."""
     schema = data.schema
     kinds = [column.kind for column in schema.features]
     numbers = count(kinds.count("number"), "number")
     categories = count(kinds.count("category"), "category", "categories")
-    voice.say(f"{show_path(path)}: {count(schema.n_rows, 'row')}, {numbers}, {categories}", "bold")
+    console.say(
+        f"{show_path(path)}: {count(schema.n_rows, 'row')}, {numbers}, {categories}", "bold"
+    )
     rows = [list(row.values()) for row in schema.table_of_kinds()]
-    hidden = 0 if voice.verbose or len(rows) <= FEW_COLUMNS + 1 else len(rows) - FEW_COLUMNS
-    voice.table(
+    hidden = 0 if console.verbose or len(rows) <= FEW_COLUMNS + 1 else len(rows) - FEW_COLUMNS
+    console.table(
         ["column", "kind", "missing", "distinct", "note"],
         [[*map(_cell, row[:-1]), spaced(str(row[-1]))] for row in rows[: len(rows) - hidden]],
         left=(0, 1, 4),
         spare=("note", "distinct", "missing"),
     )
     if hidden:
-        voice.say(f"… and {count(hidden, 'more column')} (-v shows all, as does the report)\n")
+        console.say(f"… and {count(hidden, 'more column')} (-v shows all, as does the report)\n")
 
 
 def _cell(cell: Any) -> str:
@@ -310,7 +314,7 @@ def _cell(cell: Any) -> str:
     return grouped(cell) if isinstance(cell, int) else str(cell)
 
 
-def show(voice: Console, finished: FinishedRun) -> None:
+def show(console: Console, finished: FinishedRun) -> None:
     """Say what came of it, and what to do next."""
     from refinecal.tabular.judgement import (
         describe_calibration,
@@ -322,7 +326,7 @@ def show(voice: Console, finished: FinishedRun) -> None:
 
     judged, found = finished.judged, finished.fit
     if judged is None:
-        voice.tell(
+        console.tell(
             f"Log loss of validation rows, each predicted by one model: {found.validation_loss:.4f}. There "
             "are no test rows to judge the average by."
         )
@@ -338,19 +342,19 @@ def show(voice: Console, finished: FinishedRun) -> None:
             for stage in judged.stages
         ]
         title = f"test log loss ({count(judged.ours.n, 'row')})"
-        voice.table([title, found.model.step_name, "log loss", "gain", "± s.e."], rows)
-        voice.tell(lead(judged), "bold")
-        voice.tell(describe_certainty(judged))
+        console.table([title, found.model.step_name, "log loss", "gain", "± s.e."], rows)
+        console.tell(lead(judged), "bold")
+        console.tell(describe_certainty(judged))
         for advice in recommend(found, judged):
-            voice.tell(f"- {advice}")
-    voice.tell(describe_delivered(found, judged))
-    voice.tell(describe_calibration(found))
+            console.tell(f"- {advice}")
+    console.tell(describe_delivered(found, judged))
+    console.tell(describe_calibration(found))
     if len(found.candidates) > 1:
         from refinecal.report.of_fit import configuration
 
-        voice.tell(f"Chosen: {configuration(found)}")
-    voice.say(f"\nReport:  {show_path(finished.report)}")
-    voice.say(f"Predict: refinecal predict {show_path(finished.path)} NEW.csv -o predictions.csv")
+        console.tell(f"Chosen: {configuration(found)}")
+    console.say(f"\nReport:  {show_path(finished.report)}")
+    console.say(f"Predict: refinecal predict {show_path(finished.path)} NEW.csv -o predictions.csv")
 
 
 def _steps(steps: list[int]) -> str:
@@ -360,9 +364,9 @@ def _steps(steps: list[int]) -> str:
 
 
 class ProgressBars:
-    """Bars on stderr that follow the training runs under way; a watcher of the fit."""
+    """Bars on stderr that follow the training runs under way, as a fit goes on."""
 
-    def __init__(self, voice: Console, model: str) -> None:
+    def __init__(self, console: Console, model: str) -> None:
         from rich import progress as bars
 
         self.model = model
@@ -371,9 +375,9 @@ class ProgressBars:
             bars.BarColumn(bar_width=20),
             bars.TextColumn("{task.completed:.0f}/{task.total:.0f}"),
             bars.TextColumn("{task.fields[state]}"),
-            console=voice.err,
+            console=console.err,
             transient=True,
-            disable=voice.quiet or not voice.err.is_terminal,
+            disable=console.quiet or not console.err.is_terminal,
         )
         self._bars: dict[int, Any] = {}  # by run
 
@@ -383,7 +387,7 @@ class ProgressBars:
     def __exit__(self, *about: object) -> None:
         self._bar.stop()
 
-    def training(self, run: int, total: int, max_steps: int) -> None:
+    def start(self, run: int, total: int, max_steps: int) -> None:
         """Begin a new bar."""
         which = "" if total == 1 else f" {run} of {total}"
         self._bar.start()
@@ -394,6 +398,6 @@ class ProgressBars:
         state = "" if record is None else f"refinement {record['refinement']:.4f}"
         self._bar.update(self._bars[run], completed=number, state=state)
 
-    def finished(self, run: int) -> None:
+    def finish(self, run: int) -> None:
         """Take the bar away."""
         self._bar.remove_task(self._bars.pop(run))

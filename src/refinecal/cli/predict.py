@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._options import (
     TABLE,
     Delimiter,
@@ -20,7 +21,6 @@ from refinecal.cli._options import (
     number,
 )
 from refinecal.cli._outputs import check_output
-from refinecal.cli._voice import Console, command, count, show_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,8 +66,8 @@ def predict(
     from refinecal.tabular.files import create_table, open_table
     from refinecal.tabular.run import Run
 
-    voice = Console(as_json, quiet, verbose)
-    with voice.show_warnings():
+    console = Console(as_json, quiet, verbose)
+    with console.show_warnings():
         loaded = Run.load(run)
         source = open_table(table, delimiter)
         check_output(out, [table, run], "--out")
@@ -75,7 +75,7 @@ def predict(
         copied = _columns_to_copy(loaded, source.names, keep or [])
         unused = [name for name in extra if name not in copied]
         if unused:
-            voice.note(_note_unused_columns(unused, show_path(table)))
+            console.note(_note_unused_columns(unused, show_path(table)))
         needed = list(dict.fromkeys([*(c.name for c in loaded.schema.features), *copied]))
         new = NewRows(loaded.schema)
         with create_table(out) as writer:
@@ -86,9 +86,9 @@ def predict(
             name: _note_unseen_values(name, values) for name, values in unseen.items()
         } | unlike
         for note in shorten({name: notes[name] for name in [*unlike, *notes]}):
-            voice.note(note)
-    voice.say(f"{count(new.n_rows, 'row')}: {show_path(out)}")
-    voice.result(
+            console.note(note)
+    console.say(f"{count(new.n_rows, 'row')}: {show_path(out)}")
+    console.result(
         {
             "rows": new.n_rows,
             "out": out,

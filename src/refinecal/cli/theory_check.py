@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from refinecal.cli._console import FAILED, Console, command, show_path
 from refinecal.cli._options import Json, Quiet, Seed, Verbose, file, number
 from refinecal.cli._theory import (
     LAWS,
@@ -24,7 +25,6 @@ from refinecal.cli._theory import (
     solving,
     write_table,
 )
-from refinecal.cli._voice import FAILED, Console, command, show_path
 
 if TYPE_CHECKING:
     from refinecal.theory._deviations import Largest

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from refinecal.cli._console import Console, command, show_path
 from refinecal.cli._options import Json, NoSeed, Quiet, Verbose, choice, file, flag, number
 from refinecal.cli._outputs import PAGES, check_output
-from refinecal.cli._voice import Console, command, show_path
 from refinecal.theory.explorer import LOSSES, RANGES, write_explorer
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._options import (
     TABLE,
     Delimiter,
@@ -23,7 +24,6 @@ from refinecal.cli._options import (
     column,
     number,
 )
-from refinecal.cli._voice import Console, command, count, show_path
 from refinecal.theory._gain_words import CHOSEN, digits, interval, percent, span
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refinecal._core.format import spaced
+from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._options import MODEL, Json, NoSeed, Quiet, Verbose, file, number
 from refinecal.cli._theory import (
     LAWS,
@@ -24,7 +25,6 @@ from refinecal.cli._theory import (
     solving,
     write_table,
 )
-from refinecal.cli._voice import Console, command, count, show_path
 
 if TYPE_CHECKING:
     from refinecal.theory.heatmaps import HeatMap

@@ -218,7 +218,7 @@ def _train(model: Any, task: Task) -> Any:
 def _again(model: Any, rows: Rows, n_steps: int, like: Any) -> Any:
     """Train a new model for so many steps, as :func:`_train` does."""
     if not is_pipeline(model):
-        return kind_of(model).again(model, rows, n_steps, like)
+        return kind_of(model).retrain(model, rows, n_steps, like)
     head, (name, last) = model[:-1], model.steps[-1]
     if len(head.steps):
         rows = replace(rows, X=head.fit_transform(rows.X, rows.y))

@@ -38,26 +38,26 @@ TRACKED = (USUAL, "brier", "accuracy", "auroc")
 class Progress(Protocol):
     """Is told how far a fit is; by several threads if several models are trained at once."""
 
-    def training(self, run: int, total: int, max_steps: int) -> None:
+    def start(self, run: int, total: int, max_steps: int) -> None:
         """A training run begins; ``run`` counts from 1."""
 
     def step(self, run: int, number: int, record: Mapping[str, float] | None) -> None:
         """A step of it is done; its record, if validation rows were looked at already."""
 
-    def finished(self, run: int) -> None:
+    def finish(self, run: int) -> None:
         """All its steps are done."""
 
 
 class NullProgress:
-    """A watcher who does not look."""
+    """Shows nothing."""
 
-    def training(self, run: int, total: int, max_steps: int) -> None:
+    def start(self, run: int, total: int, max_steps: int) -> None:
         """Do nothing."""
 
     def step(self, run: int, number: int, record: Mapping[str, float] | None) -> None:
         """Do nothing."""
 
-    def finished(self, run: int) -> None:
+    def finish(self, run: int) -> None:
         """Do nothing."""
 
 
@@ -156,7 +156,7 @@ def plan(data: Data, options: Options) -> dict[str, Any]:
 
 
 def fit(
-    data: Data, options: Options, workshop: UnfinishedRun, watcher: Progress | None = None
+    data: Data, options: Options, unfinished: UnfinishedRun, progress: Progress | None = None
 ) -> Fit:
     """Train every candidate on every fold; keep what each metric would choose.
 
@@ -166,9 +166,9 @@ def fit(
         From :func:`prepare`.
     options : Options
         How to fit.
-    workshop : Workshop
+    unfinished : UnfinishedRun
         Where training runs are kept until all are done.
-    watcher : Watcher, optional
+    progress : Progress, optional
         Is told of every step.
 
     Returns
@@ -180,8 +180,8 @@ def fit(
     trainer = Trainer(
         data,
         options,
-        workshop,
-        watcher or NullProgress(),
+        unfinished,
+        progress or NullProgress(),
         len(candidates) * len(data.pairs) + n_final,
     )
     best: dict[str, tuple[float, list[FoldFit]]] = {}
@@ -322,8 +322,8 @@ class Trainer:
 
     data: Data
     options: Options
-    workshop: UnfinishedRun
-    watcher: Progress
+    unfinished: UnfinishedRun
+    progress: Progress
     total: int
     begun: int = 0
 
@@ -376,24 +376,24 @@ class Trainer:
     ) -> FoldFit:
         if cancel.is_set():
             raise Cancelled
-        self.watcher.training(run, self.total, _max_steps(self.options))
-        found = self.workshop.finished(*where)
+        self.progress.start(run, self.total, _max_steps(self.options))
+        found = self.unfinished.load(*where)
 
         def report(step: int, monitor: RefinementMonitor) -> None:
             if cancel.is_set():
                 raise Cancelled
             seen = monitor.history and monitor.last_step == step
-            self.watcher.step(run, step, monitor.history[-1] if seen else None)
+            self.progress.step(run, step, monitor.history[-1] if seen else None)
 
         try:
             if found is None:
                 test = None if where[0] is None else self.data.test
                 rows = pairs[where[1]]
                 found = _train(
-                    rows, test, self.options, params, where, self.workshop, n_threads, report
+                    rows, test, self.options, params, where, self.unfinished, n_threads, report
                 )
         finally:
-            self.watcher.finished(run)
+            self.progress.finish(run)
         return found
 
 
@@ -409,7 +409,7 @@ def _train(
     options: Options,
     params: Mapping[str, Any],
     where: tuple[int | None, int],
-    workshop: UnfinishedRun,
+    unfinished: UnfinishedRun,
     n_threads: int | None,
     report: Callable[[int, RefinementMonitor], None],
 ) -> FoldFit:
@@ -443,7 +443,7 @@ def _train(
             f"{options.model} gave no predictions that are numbers: lower its learning rate, or try "
             "another --model"
         )
-    folder = workshop.new(f"{UNDER_WAY}-{where[1]}")
+    folder = unfinished.new(f"{UNDER_WAY}-{where[1]}")
     model.save(folder, monitor.best.step)
     steps = {best.step for best in monitor.bests.values()}
     logits = model.logits_at(val.X, steps)
@@ -455,6 +455,6 @@ def _train(
     assert val.places is not None, "rows of a table"
     candidate, fold = where
     history, (y, weights, places) = monitor.history, (val.y, val.weights, val.places)
-    return workshop.keep(
+    return unfinished.keep(
         FoldFit(candidate, fold, known, history, choices, folder, y, weights, places)
     )

@@ -102,18 +102,18 @@ class Interrupted(KeyboardInterrupt):
 
 
 def run_fit(
-    order: FitRequest,
-    watcher: Progress | None = None,
+    request: FitRequest,
+    progress: Progress | None = None,
     on_data: Callable[[Data], None] | None = None,
     on_written: Callable[[FinishedRun, Path], None] | None = None,
 ) -> FinishedRun:
-    """Read, fit, judge, write: nothing is at ``order.out`` before all is done.
+    """Read, fit, judge, write: nothing is at ``request.out`` before all is done.
 
     Parameters
     ----------
-    order : Order
+    request : FitRequest
         What to do.
-    watcher : Watcher, optional
+    progress : Progress, optional
         Is told of every step.
     on_data : callable, optional
         Called once the table is read and cut into parts, before anything is trained.
@@ -122,60 +122,60 @@ def run_fit(
 
     Returns
     -------
-    Finished
+    FinishedRun
     """
     start = time.perf_counter()
-    source = open_table(order.table, order.delimiter)
-    roles = check_roles(source.names, order.target, order.weight, order.group)
-    check_lists(source.names, roles, order.drop, order.categorical, order.numeric)
-    lock = hidden_path(order.out, "lock")
+    source = open_table(request.table, request.delimiter)
+    roles = check_roles(source.names, request.target, request.weight, request.group)
+    check_lists(source.names, roles, request.drop, request.categorical, request.numeric)
+    lock = hidden_path(request.out, "lock")
     lock.parent.mkdir(parents=True, exist_ok=True)
-    with locked(lock, f"fitting {order.out}", remove=True):
-        check_free(order.out, order.overwrite)
-        workshop = UnfinishedRun(hidden_path(order.out, "unfinished"))
-        _check_unfinished(workshop, order)
-        data = read_data(order, source)
-        planned = plan(data, order.options)
-        if order.resume:
-            workshop.check(planned)
-        with _tidy(workshop, order.out):
-            workshop.open(planned, order.resume)
+    with locked(lock, f"fitting {request.out}", remove=True):
+        check_free(request.out, request.overwrite)
+        unfinished = UnfinishedRun(hidden_path(request.out, "unfinished"))
+        _check_unfinished(unfinished, request)
+        data = read_data(request, source)
+        planned = plan(data, request.options)
+        if request.resume:
+            unfinished.check(planned)
+        with _tidy(unfinished, request.out):
+            unfinished.open(planned, request.resume)
             if on_data is not None:
                 on_data(data)
-            found = fit(data, order.options, workshop, watcher)
-            finished = FinishedRun(order.out, found, judge(found), time.perf_counter() - start)
-            folder = workshop.new(RUN)
-            _write(order, finished, folder)
+            found = fit(data, request.options, unfinished, progress)
+            finished = FinishedRun(request.out, found, judge(found), time.perf_counter() - start)
+            folder = unfinished.new(RUN)
+            _write(request, finished, folder)
             if on_written is not None:
                 on_written(finished, folder)
             write_manifest(folder)
-            check_free(order.out, order.overwrite)  # much may have happened meanwhile
-            publish(folder, order.out)
-        workshop.close()
+            check_free(request.out, request.overwrite)  # much may have happened meanwhile
+            publish(folder, request.out)
+        unfinished.close()
     return finished
 
 
-def _check_unfinished(workshop: UnfinishedRun, order: FitRequest) -> None:
+def _check_unfinished(unfinished: UnfinishedRun, request: FitRequest) -> None:
     """Refuse to discard finished training runs unasked."""
-    n = workshop.n_finished
-    if n and not (order.resume or order.restart):
+    n = unfinished.n_finished
+    if n and not (request.resume or request.restart):
         raise ValueError(
-            f"an unfinished run of {order.out} has {n} finished training run{'s' * (n > 1)}: pass "
-            f"{resume_options(order.out)} to continue it, or --restart to discard it"
+            f"an unfinished run of {request.out} has {n} finished training run{'s' * (n > 1)}: pass "
+            f"{resume_options(request.out)} to continue it, or --restart to discard it"
         )
 
 
 @contextmanager
-def _tidy(workshop: UnfinishedRun, out: Path) -> Iterator[None]:
+def _tidy(unfinished: UnfinishedRun, out: Path) -> Iterator[None]:
     """Leave nothing behind when something goes wrong but trainings that are finished and may be of use."""
     try:
         yield
     except BaseException as error:
-        kept = workshop.n_finished
+        kept = unfinished.n_finished
         if kept:
-            workshop.tidy()
+            unfinished.tidy()
         else:
-            workshop.close()
+            unfinished.close()
         if isinstance(error, OSError) and error.errno in FULL:
             error.filename = str(out)  # not of a file that nobody knows, or of none
         if kept and isinstance(error, KeyboardInterrupt):
@@ -192,25 +192,25 @@ def resume_options(out: Path) -> str:
     return "--resume --overwrite" if out.exists() else "--resume"
 
 
-def read_data(order: FitRequest, source: Source) -> Data:
+def read_data(request: FitRequest, source: Source) -> Data:
     """Read the table, find out what its columns are, and cut it into parts."""
     table = source.read()
     schema = Schema.infer(
         table,
-        order.target,
-        weight=order.weight,
-        group=order.group,
-        drop=order.drop,
-        categorical=order.categorical,
-        numeric=order.numeric,
+        request.target,
+        weight=request.weight,
+        group=request.group,
+        drop=request.drop,
+        categorical=request.categorical,
+        numeric=request.numeric,
     )
-    table, places = _drop_unlabelled(table, schema, order.table)
+    table, places = _drop_unlabelled(table, schema, request.table)
     test = None
-    if order.test is not None:
-        source = open_table(order.test, order.delimiter)
+    if request.test is not None:
+        source = open_table(request.test, request.delimiter)
         schema.check_names(source.names)
-        test, places = _drop_unlabelled(source.read(), schema, order.test)
-    data = prepare(table, schema, order.options, test)
+        test, places = _drop_unlabelled(source.read(), schema, request.test)
+    data = prepare(table, schema, request.options, test)
     return replace(data, test_places=None if data.test_places is None else places[data.test_places])
 
 
@@ -231,24 +231,24 @@ def _drop_unlabelled(
 # ---- what is written ---------------------------------------------------------------------------------------
 
 
-def _write(order: FitRequest, finished: FinishedRun, folder: Path) -> None:
+def _write(request: FitRequest, finished: FinishedRun, folder: Path) -> None:
     write_model(finished.fit, folder)
-    write_json(folder / METRICS, metrics(order, finished))
+    write_json(folder / METRICS, metrics(request, finished))
     _write_history(finished.fit, folder / HISTORY)
     if finished.judged is not None:
         _write_test_rows(finished.fit, folder / TEST_ROWS)
 
 
-def metrics(order: FitRequest, finished: FinishedRun) -> dict[str, Any]:
+def metrics(request: FitRequest, finished: FinishedRun) -> dict[str, Any]:
     """Return all numbers of a run, as ``metrics.json`` holds them."""
     found = finished.fit
     chosen = found.chosen
     calibrator = found.ensemble.calibrator
     return {
         "refinecal": refinecal.__version__,
-        "table": order.table.name,
-        "target": order.target,
-        "options": asdict(order.options),
+        "table": request.table.name,
+        "target": request.target,
+        "options": asdict(request.options),
         "rows": {
             "training_and_validation": found.data.n_train,
             "test": 0 if found.data.test is None else found.data.test.n,

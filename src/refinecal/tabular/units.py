@@ -138,7 +138,7 @@ class UnfinishedRun:
                 f"{' and '.join(changed)}: pass the same options, or discard it with --restart"
             )
 
-    def finished(self, candidate: int | None, fold: int) -> FoldFit | None:
+    def load(self, candidate: int | None, fold: int) -> FoldFit | None:
         """Return a training that was finished before."""
         folder = self._place(candidate, fold)
         return FoldFit.load(folder) if folder.exists() else None

@@ -55,5 +55,5 @@ class TrainingMethod:
     """A way to train: models that are new go in, and come out fitted."""
 
     train: Callable[[Any, Task], Any]  # a new model, while the monitor looks on
-    again: Callable[[Any, Rows, int, Any], Any]  # for so many steps, like another model
+    retrain: Callable[[Any, Rows, int, Any], Any]  # for so many steps, like another model
     is_iterative: bool = True

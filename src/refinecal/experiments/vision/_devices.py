@@ -69,14 +69,14 @@ class Devices:
         self.device = device
 
     def prepare(self, net: nn.Module) -> nn.Module:
-        """Return the network as this team can train it."""
+        """Return the network as these devices can train it."""
         return net
 
     def wrap(self, net: nn.Module) -> nn.Module:
         """Return what to call for a step of training: its gradients are those of all processes."""
         return net
 
-    def settle(self, net: nn.Module) -> None:
+    def synchronize(self, net: nn.Module) -> None:
         """Let the network be the same everywhere, before it is looked at."""
 
     def total(self, value: Tensor) -> float:
@@ -116,7 +116,7 @@ class DistributedDevices(Devices):
     def wrap(self, net: nn.Module) -> nn.Module:
         return self._accelerator.prepare_model(net)  # type: ignore[no-any-return]
 
-    def settle(self, net: nn.Module) -> None:
+    def synchronize(self, net: nn.Module) -> None:
         from accelerate.utils import broadcast
 
         for buffer in net.buffers():  # running means of what each process has seen

@@ -42,7 +42,7 @@ class Learner:
     n_classes : int
     seed : int
         Of the first weights and of everything random.
-    team : Team
+    devices : Devices
         The devices.
     """
 
@@ -54,24 +54,24 @@ class Learner:
         rows: NDArray[np.int64],
         n_classes: int,
         seed: int,
-        team: Devices,
+        devices: Devices,
     ) -> None:
-        if recipe.batch < team.size:
+        if recipe.batch < devices.size:
             raise ValueError(
-                f"recipe.batch is {recipe.batch}, but {team.size} processes share each batch: it must be at "
-                f"least {team.size}"
+                f"recipe.batch is {recipe.batch}, but {devices.size} processes share each batch: it must be "
+                f"at least {devices.size}"
             )
-        self.recipe, self.seed, self.team = recipe, seed, team
+        self.recipe, self.seed, self.devices = recipe, seed, devices
         self.n_classes = n_classes
-        device = team.device
+        device = devices.device
         self.x, self.y = self.to_device(x), self.to_device(y)
         self.rows = torch.from_numpy(rows)
         layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
         self._normalise = Normalisation.of(self.x[self.rows.to(device)])
         self._augment = Augmentation(recipe.crop, recipe.flip, recipe.cutout)
         net = new_network(recipe.model, n_classes, x.shape[1], seed)
-        self.net = team.prepare(net.to(device, memory_format=layout))  # type: ignore[call-overload]
-        self._trained = team.wrap(self.net)
+        self.net = devices.prepare(net.to(device, memory_format=layout))  # type: ignore[call-overload]
+        self._trained = devices.wrap(self.net)
         self.optimizer = torch.optim.SGD(
             self.net.parameters(),
             lr=recipe.lr,
@@ -83,7 +83,7 @@ class Learner:
 
     def to_device(self, array: NDArray[Any]) -> Tensor:
         """Return an array as a tensor on the device."""
-        return torch.from_numpy(np.require(array, requirements=["C", "W"])).to(self.team.device)
+        return torch.from_numpy(np.require(array, requirements=["C", "W"])).to(self.devices.device)
 
     # ---- learning ----------------------------------------------------------------------------------------
 
@@ -100,12 +100,12 @@ class Learner:
         total = torch.zeros((), dtype=exact, device=device)
         for batch in batches:
             total += self.step(batch, random)
-        self.team.settle(self.net)
-        return self.team.total(total) / len(self.rows)
+        self.devices.synchronize(self.net)
+        return self.devices.total(total) / len(self.rows)
 
     def step(self, batch: Tensor, random: torch.Generator) -> Tensor:
         """Make one step on the given rows; return the sum of the losses of this process's."""
-        rows = self.team.share(batch)
+        rows = self.devices.share(batch)
         seen = self._input(self._augment(self.x.index_select(0, rows), random))
         with torch.autocast(
             seen.device.type, torch.bfloat16, enabled=self.recipe.precision == "bfloat16"
@@ -113,7 +113,7 @@ class Learner:
             logits = self._trained(seen)
         loss = cross_entropy(logits.float(), self.y[rows], reduction="sum")
         self.optimizer.zero_grad()
-        mean = loss * (self.team.size / len(batch))  # processes' gradients are averaged
+        mean = loss * (self.devices.size / len(batch))  # processes' gradients are averaged
         mean.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         return loss.detach()
@@ -130,7 +130,7 @@ class Learner:
         Each process has to have two images: batch normalisation cannot learn from one value.
         """
         first, *rest = torch.split(self._order(epoch), self.recipe.batch)
-        if rest and len(rest[-1]) < min(2 * self.team.size, self.recipe.batch):
+        if rest and len(rest[-1]) < min(2 * self.devices.size, self.recipe.batch):
             *others, last, left = first, *rest
             return [*others, torch.cat([last, left])]
         return [first, *rest]
@@ -140,7 +140,7 @@ class Learner:
 
     def _seed(self, epoch: int, purpose: int) -> int:
         """Return a seed of this process alone."""
-        return _mix_seed(self.seed, epoch, purpose, self.team.rank)
+        return _mix_seed(self.seed, epoch, purpose, self.devices.rank)
 
     def _input(self, images: Tensor) -> Tensor:
         return self._normalise(images, self.recipe.channels_last)
@@ -152,7 +152,7 @@ class Learner:
         """Return the logits of images, all or some, as the network is now; in float32 throughout."""
         self.net.eval()
         rows = np.arange(len(x)) if rows is None else rows
-        mine = self.team.share(torch.from_numpy(rows)).to(x.device)
+        mine = self.devices.share(torch.from_numpy(rows)).to(x.device)
         with disable_tf32():
             parts = [
                 self.net(self._input(x.index_select(0, few))).float()
@@ -160,7 +160,7 @@ class Learner:
                 if len(few)
             ]
         found = torch.cat(parts) if parts else torch.empty((0, self.n_classes), device=x.device)
-        return np.ascontiguousarray(self.team.collect(found, len(rows)).cpu().numpy())
+        return np.ascontiguousarray(self.devices.collect(found, len(rows)).cpu().numpy())
 
     # ---- resuming ----------------------------------------------------------------------------------------
 

@@ -108,13 +108,13 @@ def train(
     Section 5 and appendix E of the paper.
     """
     _check(recipe, images, seed, every)
-    team = new_devices(device)
-    recipe = replace(recipe, precision=choose_precision(recipe.precision, team.device))
-    with isolate_torch(team.device):
-        forget_peak(team.device)
+    devices = new_devices(device)
+    recipe = replace(recipe, precision=choose_precision(recipe.precision, devices.device))
+    with isolate_torch(devices.device):
+        forget_peak(devices.device)
         warm_up()
         monitor = new_monitor() if monitor is None else monitor
-        training = _Training(recipe, images, seed, team, monitor)
+        training = _Training(recipe, images, seed, devices, monitor)
         return training.run(checkpoint, every, progress)
 
 
@@ -132,13 +132,18 @@ class _Training:
     """All that changes from epoch to epoch."""
 
     def __init__(
-        self, recipe: Recipe, images: ImageSet, seed: int, team: Devices, monitor: RefinementMonitor
+        self,
+        recipe: Recipe,
+        images: ImageSet,
+        seed: int,
+        devices: Devices,
+        monitor: RefinementMonitor,
     ) -> None:
-        self.recipe, self.images, self.seed, self.team = recipe, images, seed, team
+        self.recipe, self.images, self.seed, self.devices = recipe, images, seed, devices
         self.train_rows, self.val_rows = split(images.train_y, recipe, seed)
         n_classes = images.n_classes
         self.learner = Learner(
-            recipe, images.train_x, images.train_y, self.train_rows, n_classes, seed, team
+            recipe, images.train_x, images.train_y, self.train_rows, n_classes, seed, devices
         )
         self.test_x = self.learner.to_device(images.test_x)
         self.metrics = EpochMetrics(images.train_y[self.val_rows], images.test_y, monitor)
@@ -165,7 +170,7 @@ class _Training:
             self._train_epoch(self.epoch + 1)
             if file is not None and (self.ended or self.epoch % every == 0):
                 self._save(file)
-            if progress is not None and self.team.rank == 0:
+            if progress is not None and self.devices.rank == 0:
                 progress(self.epoch, self.recipe.epochs)
         return self._outcome()
 
@@ -191,9 +196,9 @@ class _Training:
     # ---- resuming ----------------------------------------------------------------------------------------
 
     def _resume(self, file: CheckpointFile) -> None:
-        if self.team.rank == 0:
+        if self.devices.rank == 0:
             file.prepare()
-        self.team.wait()
+        self.devices.wait()
         state = file.load(self._task)
         if state is None:
             return
@@ -202,12 +207,12 @@ class _Training:
         self.metrics.load(state.metrics, state.val, state.test)
 
     def _save(self, file: CheckpointFile) -> None:
-        if self.team.rank == 0:
+        if self.devices.rank == 0:
             net, momentum = self.learner.state()
             metrics, memory = self.metrics, self._memory()
             about = (self.epoch, self._task, metrics.state(), self.seconds, memory)
             file.save(Checkpoint(*about, net, momentum, metrics.val_logits, metrics.test_logits))
-        self.team.wait()
+        self.devices.wait()
 
     @cached_property
     def _task(self) -> dict[str, Any]:
@@ -215,14 +220,14 @@ class _Training:
         return self.recipe.to_dict() | {
             "seed": self.seed,
             "images": self.images.digest(),
-            "device": self.team.device.type,
-            "processes": self.team.size,
+            "device": self.devices.device.type,
+            "processes": self.devices.size,
         }
 
     # ---- the end -----------------------------------------------------------------------------------------
 
     def _memory(self) -> int:
-        return max(self.memory, peak_memory(self.team.device))
+        return max(self.memory, peak_memory(self.devices.device))
 
     def _outcome(self) -> VisionUnit:
         images, metrics = self.images, self.metrics

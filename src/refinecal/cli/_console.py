@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -19,7 +20,6 @@ from refinecal._core.errors import needs_extra
 from refinecal._core.files import FULL, plain
 from refinecal._core.format import GAP, spaced
 from refinecal.cli import _interrupts, _tables
-from refinecal.cli._words import clean, on_the_command_line
 
 P = ParamSpec("P")
 
@@ -31,6 +31,64 @@ EXPECTED = (
     MemoryError,
     ModuleNotFoundError,
 )  # trouble with what the user gave
+ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\^_])?")
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def _count_from_one(found: re.Match[str]) -> str:
+    """Return the place of a number as people count: from 1."""
+    row = f"row {int(found[2]) + 1}"
+    what = "probability" if found[1] == "probs" else "logit"
+    return f"{row}, {what}" if found[3] is None else f"{row}, {what} {int(found[3]) + 1}"
+
+
+NAMING = "target|weight|group|by|drop|categorical|numeric"  # may stand before the name of a column
+OPTIONS = f"{NAMING}|columns|calibrator|delimiter|folds|patience"
+Rule = tuple[str, str | Callable[[re.Match[str]], str]]
+FILE_RULES: tuple[
+    Rule, ...
+] = (  # what the library says of files, and what that is in terms of options
+    (r"\bread it with check=False", "pass --no-check"),
+    (r"\bget them with download\(.*\)$", "get them with --download"),
+)
+RULES: tuple[Rule, ...] = (  # and of all else
+    (rf"^({OPTIONS}) (?=is\b|has\b|names\b)", r"--\1 "),
+    (rf"^({NAMING}) (?='|\")", r"--\1 "),
+    (r"\bdelimiter=", "--delimiter "),
+    (r"; if they are labels or features, pass model\.predict_proba\(X\).*$", "."),
+    (r"\bpass logits=", "pass --logits"),
+    (r"\blogits=", "--logits"),
+    (r"calibrator=(['\"])([\w-]+)\1", r"--calibrator \2"),
+    (r"Pass X_val= and y_val=, or finer groups", "Give finer groups"),
+    (r"Pass X_val= and y_val=", "Give more rows, or --folds 1"),
+    (r"\bsample_weight=?", "--weight"),
+    (r"\bclasses=", "--columns "),
+    *FILE_RULES,
+    (r"\bpredictions\[(['\"])(.+?)\1\]", r"the predictions of \1\2\1"),
+    (r"(probs|logits)\[(\d+)(?:, *(\d+))?\]", _count_from_one),
+)
+
+
+def use_option_names(text: str, rules: Sequence[Rule] = RULES) -> str:
+    """Return a message of the library in terms of the command line.
+
+    >>> use_option_names("target is 'a', but x.csv has no such column.")
+    "--target is 'a', but x.csv has no such column."
+    >>> use_option_names("probs[65, 0] is 1.04: if these are logits, pass logits=")
+    'row 66, probability 1 is 1.04: if these are logits, pass --logits'
+    """
+    for pattern, words in rules:
+        text = re.sub(pattern, words, text)
+    return text
+
+
+def clean(text: str) -> str:
+    r"""Return text that shows as it is: no escape sequences, no control characters but line breaks.
+
+    >>> clean("a\x1b[31mred\x07 b")
+    'ared b'
+    """
+    return CONTROLS.sub("", ESCAPES.sub("", text))
 
 
 class Console:
@@ -56,7 +114,7 @@ class Console:
     def note(self, text: str) -> None:
         """Write a line that is not part of the result."""
         if not self.quiet:
-            said = clean(spaced(on_the_command_line(text)))
+            said = clean(spaced(use_option_names(text)))
             self.err.print(f"note: {said}", style="yellow", markup=False)
 
     def table(
@@ -124,15 +182,15 @@ def command(example: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
             except KeyboardInterrupt as error:
                 _interrupts.end()
                 more = f"; {error}" if str(error) else ""
-                typer.echo(f"{_interrupts.word()}{more}", err=True)
-                raise typer.Exit(_interrupts.code()) from None
+                typer.echo(f"{_interrupts.message()}{more}", err=True)
+                raise typer.Exit(_interrupts.exit_code()) from None
             except BrokenPipeError:  # whoever read our output has had enough
                 sys.stderr.close()
                 raise typer.Exit(FAILED) from None
             except Exception as error:
                 if _interrupts.end():  # which somebody took for an error of theirs
-                    typer.echo(_interrupts.word(), err=True)
-                    raise typer.Exit(_interrupts.code()) from None
+                    typer.echo(_interrupts.message(), err=True)
+                    raise typer.Exit(_interrupts.exit_code()) from None
                 if not isinstance(error, EXPECTED):  # typer's own, and ours
                     raise
                 if options.get("verbose"):
@@ -150,7 +208,7 @@ def command(example: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
 
 def describe_error(error: BaseException) -> str:
     """Return what an error says, in words of the command line; that of a file names it."""
-    said = on_the_command_line(str(error))
+    said = use_option_names(str(error))
     if isinstance(error, MemoryError) and not said:
         said = "there is not enough memory for this"
     if isinstance(error, OSError) and error.errno in FULL:
