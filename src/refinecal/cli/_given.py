@@ -20,24 +20,19 @@ def column_note(found: Predictions) -> str:
     """Say which column is which class, where their names do not; "" where they do."""
     what = "logit" if found.logits else "probability"
     if len(found.names) == 1:
-        if found.logits:
-            what = "log-odds"
-        return f"column {found.names[0]!r} is read as the {what} of {_class_of_one(found)!r}"
+        from refinecal.tabular._prediction_columns import choose_columns
+
+        what = "log-odds" if found.logits else what
+        (name,) = found.names
+        choice = choose_columns([name], list(found.classes), [name], found.logits, "")
+        label = found.classes[0 if choice.flipped else 1]
+        return f"column {name!r} is read as the {what} of {label!r}"
     pairs = list(zip(found.names, found.classes, strict=True))
     if all(label in name for name, label in pairs):
         return ""
     some = ", ".join(f"{name!r} as that of {label!r}" for name, label in pairs[:MOST_COLUMNS])
     more = "" if len(pairs) <= MOST_COLUMNS else f" and {len(pairs) - MOST_COLUMNS} more in order"
     return f"each column is read as the {what} of a class: {some}{more}"
-
-
-def _class_of_one(found: Predictions) -> str:
-    """Return the class that a single column is about: the second, if it does not name the first."""
-    from refinecal.tabular._prediction_columns import choose_columns
-
-    (name,) = found.names
-    choice = choose_columns([name], list(found.classes), [name], found.logits, "")
-    return found.classes[0 if choice.flipped else 1]
 
 
 def clip_probabilities(found: Predictions, least: float | None) -> Predictions:
@@ -48,17 +43,23 @@ def clip_probabilities(found: Predictions, least: float | None) -> Predictions:
         return found
     if least <= 0:
         raise typer.BadParameter("0 leaves all as it is: pass 1e-6, say", param_hint="--clip")
-    probs = found.probs
-    if probs.ndim == 1:
-        probs = np.stack([1 - probs, probs], axis=1)
-    probs = np.clip(probs.astype(np.float64), least, 1)
+    probs = np.clip(_both_columns(found).astype(np.float64), least, 1)
     return replace(found, values=probs / probs.sum(axis=1, keepdims=True), logits=False)
+
+
+def _both_columns(found: Predictions) -> Any:
+    import numpy as np
+
+    probs = found.probs
+    return np.stack([1 - probs, probs], axis=1) if probs.ndim == 1 else probs
 
 
 def zero_probability_note(found: Predictions, path: Path) -> str:
     """Say how many labels were given probability 0; "" if none was."""
-    at_label = _at_label(found)
-    zero = int((at_label == 0).sum())
+    import numpy as np
+
+    probs = _both_columns(found)
+    zero = int((probs[np.arange(len(probs)), found.labels] == 0).sum())
     if not zero:
         return ""
     give = "gives its" if zero == 1 else "give their"
@@ -71,15 +72,6 @@ def zero_probability_note(found: Predictions, path: Path) -> str:
         f"{count(zero, 'row')} of {show_path(path)} {give} label the probability 0, so the log loss is "
         f"infinite: {cure}"
     )
-
-
-def _at_label(found: Predictions) -> Any:
-    import numpy as np
-
-    probs, labels = found.probs, found.labels
-    if probs.ndim == 1:
-        return np.where(labels == 1, probs, 1 - probs)
-    return probs[np.arange(len(labels)), labels]
 
 
 def clip_note(least: float | None) -> str:

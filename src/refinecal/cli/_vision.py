@@ -122,6 +122,7 @@ def open_run(
     """Return the folder of a new run, or of one that goes on: with the same plan, or with a larger one."""
     from refinecal.cli._planning import grow, open_existing_run
     from refinecal.experiments.store import RunFolder
+    from refinecal.experiments.vision._devices import choose_precision
     from refinecal.experiments.vision.plan import VisionPlan
 
     folder = open_existing_run(out, "vision") if resume else None
@@ -131,7 +132,9 @@ def open_run(
         RunFolder.check_new(out)
         default: dict[str, Any] = {"datasets": ("cifar10",), "n_threads": threads}
         with _name_options():
-            plan = _fix_precision(VisionPlan(**(default | given)), devices)
+            plan = VisionPlan(**(default | given))
+            precision = choose_precision(plan.precision, *devices)
+            plan = replace(plan, precision=precision)  # the same wherever the run goes on
         plan = _locate_images(console, plan, data, plan.datasets, download, check)
         with _name_out_option(out):
             return RunFolder.create(out, plan)
@@ -171,13 +174,6 @@ def _name_out_option(out: Path) -> Iterator[None]:
             f"--out is {show_path(out)}, where no folder can be made ({error.strerror}): name one in a place "
             "that can be written to"
         ) from error
-
-
-def _fix_precision(plan: VisionPlan, devices: tuple[str, ...]) -> VisionPlan:
-    """Return the plan with a precision that stays the same wherever the run goes on."""
-    from refinecal.experiments.vision._devices import choose_precision
-
-    return replace(plan, precision=choose_precision(plan.precision, *devices))
 
 
 def _locate_images(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -119,7 +118,10 @@ def show_files(console: Console, page: Path, folder: Path, figures: str | None) 
 
 def report_folder(out: Path | None, runs: list[Path], kind: str) -> Path:
     """Return where the report goes: never into what is read, nor among files that are no such report."""
-    is_report = _is_report(kind)
+    from refinecal.experiments.tabular import report as on_tables
+    from refinecal.experiments.vision import report as on_images
+
+    is_report = on_images.is_report if kind == "vision" else on_tables.is_report
     if out is None and len(runs) > 1:
         raise typer.BadParameter(
             "the report of several runs belongs to none of them: name a folder for it, such as -o together",
@@ -135,20 +137,13 @@ def report_folder(out: Path | None, runs: list[Path], kind: str) -> Path:
                 f"{show_path(run / REPORT)}"
             )
     _check_writable(folder)
-    if not (_is_empty(folder) or is_report(folder)):
+    visible = folder.exists() and any(not each.name.startswith(".") for each in folder.iterdir())
+    if visible and not is_report(folder):
         raise ValueError(
             f"{show_path(folder)} holds files, but no report of {OF[kind]}, so nothing is written there: "
             "name a new folder with -o"
         )
     return folder
-
-
-def _is_report(kind: str) -> Callable[[Path], bool]:
-    """Return what tells whether a folder holds a report of such an experiment."""
-    from refinecal.experiments.tabular import report as on_tables
-    from refinecal.experiments.vision import report as on_images
-
-    return on_images.is_report if kind == "vision" else on_tables.is_report
 
 
 def _check_writable(folder: Path) -> None:
@@ -163,11 +158,6 @@ def _check_writable(folder: Path) -> None:
         raise ValueError(
             f"the report cannot go to {show_path(folder)}: {why}. Name another folder with -o"
         )
-
-
-def _is_empty(folder: Path) -> bool:
-    """Tell whether there is nothing in a folder that could be replaced; hidden files never are."""
-    return not folder.exists() or all(each.name.startswith(".") for each in folder.iterdir())
 
 
 def _kind(runs: list[Path]) -> str:

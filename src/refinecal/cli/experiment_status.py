@@ -73,6 +73,7 @@ def summary(folder: RunFolder) -> dict[str, Any]:
                 "seconds_left": seconds_left(left, rates, under_way, width),
             }
         )
+    waiting: list[Any] = [each["seconds_left"] for each in methods if each["missing"]]
     return {
         "run": folder.path,
         "kind": folder.kind,
@@ -85,7 +86,7 @@ def summary(folder: RunFolder) -> dict[str, Any]:
         "damaged": len(damaged),
         "unreadable": unreadable,
         "width": width,
-        "seconds_left": _total_time_left(methods),
+        "seconds_left": None if None in waiting else float(sum(waiting)),
         "methods": methods,
         "under_way": [
             {**key._asdict(), "epoch": each.epoch, "epochs": each.epochs}
@@ -146,12 +147,6 @@ def _read_progress(folder: RunFolder, missing: list[Any]) -> dict[Any, TrainingP
     return read_progress(folder, missing)
 
 
-def _total_time_left(methods: list[dict[str, Any]]) -> float | None:
-    """Return the time left of all methods; ``None`` if nothing is known about one of them."""
-    waiting = [each["seconds_left"] for each in methods if each["missing"]]
-    return None if None in waiting else float(sum(waiting))
-
-
 def show_status(console: Console, found: dict[str, Any]) -> None:
     """Show a summary to people."""
     from refinecal.experiments.rates import duration
@@ -185,7 +180,11 @@ def show_status(console: Console, found: dict[str, Any]) -> None:
     for said in found["unreadable"][:MOST]:
         console.tell(f"A result cannot be read: {said}")
     show_failures(console, found)
-    _show_endings(console, found)
+    if found["endings"]:
+        about = [(each, each["message"]) for each in found["endings"]]
+        _show_alike(console, found["kind"], "ended early", about)
+        they = "It" if len(about) == 1 else "They"
+        console.tell(f"{they} would end so again: begin a new run with a smaller --lr")
     _show_left_out(console, found["left_out"])
     if console.verbose:
         for text, n in list(found["warnings"].items())[:MOST]:
@@ -200,15 +199,6 @@ def show_failures(console: Console, found: dict[str, Any]) -> None:
         about = [(each, f"{each['kind']}: {each['message']}") for each in found["failures"]]
         _show_alike(console, found["kind"], "failed", about)
         console.tell(f"Tracebacks: {show_path(Path(found['run']) / 'failures')}")
-
-
-def _show_endings(console: Console, found: dict[str, Any]) -> None:
-    """Show which trainings came to no numbers, and what helps."""
-    if found["endings"]:
-        about = [(each, each["message"]) for each in found["endings"]]
-        _show_alike(console, found["kind"], "ended early", about)
-        they = "It" if len(about) == 1 else "They"
-        console.tell(f"{they} would end so again: begin a new run with a smaller --lr")
 
 
 def _show_alike(

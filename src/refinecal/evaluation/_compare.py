@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,7 +90,7 @@ class Comparison:
             f"{'above the best':>18}{'calibrated':>14}",
         ]
         lines += [self._line(name) for name in self.ranking]
-        return "\n".join([*lines, *(f"  {line}" for line in _wrapped(self.verdict))])
+        return "\n".join([*lines, *(f"  {line}" for line in wrap(self.verdict, 76))])
 
     def _line(self, name: str) -> str:
         log = self.evaluations[name].log
@@ -182,7 +183,8 @@ def _compare(
     for name, one in samples.items():
         evaluations[name], fitted = evaluate_sample(one, titles, calibrator, threads)
         rows[name] = _rows_of(one, evaluations[name], fitted, threads)
-    ranking = tuple(sorted(samples, key=lambda name: _rank(evaluations[name])))
+    losses = {name: (each.log.risk, each.brier.risk) for name, each in evaluations.items()}
+    ranking = tuple(sorted(samples, key=losses.__getitem__))  # Brier if log losses are infinite
     weights, best = samples[ranking[0]].weights, rows[ranking[0]]
 
     def above_best(kind: str) -> dict[str, Difference]:
@@ -193,11 +195,6 @@ def _compare(
         }
 
     return Comparison(evaluations, ranking, **{kind: above_best(kind) for kind in KINDS})  # type: ignore[arg-type]
-
-
-def _rank(found: Evaluation) -> tuple[float, float]:
-    """Order by log loss; models whose loss is infinite by Brier's score."""
-    return found.log.risk, found.brier.risk
 
 
 def _rows_of(sample: Sample, found: Evaluation, fitted: Calibrator, threads: int) -> _Rows:
@@ -245,17 +242,12 @@ def _check_same(samples: Mapping[str, Sample]) -> None:
                 f"predictions[{name!r}] has {other.k} classes, but {first!r} has "
                 f"{one.k}: compare models of the same classes"
             )
-        if not _same(one.classes, other.classes):
+        labels = [None if each.classes is None else each.classes.tolist() for each in (one, other)]
+        if labels[0] != labels[1]:
             raise ValueError(
                 f"predictions[{name!r}] has its classes in another order than {first!r}: pass classes=, "
                 "the label of each column in order"
             )
-
-
-def _same(one: Any, other: Any) -> bool:
-    if one is None or other is None:
-        return one is other
-    return bool(one.tolist() == other.tolist())
 
 
 def _verdict(found: Comparison) -> str:
@@ -273,9 +265,3 @@ def _verdict(found: Comparison) -> str:
     ahead = found.refinement[after]
     sure = "" if ahead.is_sure else ", though not surely"
     return f"{text} After calibration {after!r} would be best{sure}."
-
-
-def _wrapped(text: str) -> list[str]:
-    from textwrap import wrap
-
-    return wrap(text, 76)

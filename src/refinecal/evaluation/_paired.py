@@ -155,17 +155,12 @@ def paired_difference(
     error = math.nan
     parts = (weights * (gaps - mean))[weights > 0]
     if groups is not None:
-        parts = _sums(parts, np.asarray(groups)[weights > 0])
+        places = np.unique(np.asarray(groups)[weights > 0], return_inverse=True)[1].reshape(-1)
+        parts = np.bincount(places, parts).astype(np.float64)
     if len(parts) > 1:
         error = math.sqrt(len(parts) / (len(parts) - 1) * float((parts**2).sum())) / total
     reach = NORMAL_95 * error
     return Difference(mean, error, mean - reach, mean + reach, n)
-
-
-def _sums(values: NDArray[np.float64], groups: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the sum over each group."""
-    places = np.unique(groups, return_inverse=True)[1].reshape(-1)
-    return np.bincount(places, values).astype(np.float64)
 
 
 def _infinite_mean(low: float, high: float) -> float:

@@ -100,9 +100,12 @@ def run(
         state = State(len(todo), left=set(todo), rates=folder.rates())
         if not todo:
             return state
-        pool = _pool(
-            function, folder, min(processes or _cores(n_threads), len(todo)), dask, n_threads
-        )
+        pool: Pool
+        if dask is None:
+            processes = min(processes or _cores(n_threads), len(todo))
+            pool = LocalPool(function, processes, n_threads, folder.log)
+        else:
+            pool = DaskPool(function, dask, n_threads)
         state.width = pool.width
         where = "dask" if dask else "local"
         begun = {"begin": len(todo), "width": pool.width, "where": where, "versions": versions()}
@@ -122,14 +125,6 @@ def run(
 def check_cluster(address: str) -> None:
     """Raise a ``ConnectionError`` if no Dask scheduler answers at the address."""
     connect(address).close()
-
-
-def _pool(
-    function: Function, folder: RunFolder, processes: int, dask: str | None, n_threads: int
-) -> Pool:
-    if dask is not None:
-        return DaskPool(function, dask, n_threads)
-    return LocalPool(function, processes, n_threads, folder.log)
 
 
 def _no_room(folder: RunFolder, said: str) -> OSError:

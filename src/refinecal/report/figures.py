@@ -93,6 +93,10 @@ def save_figures(page: Page, folder: Path, ending: str = "png") -> list[Path]:
     from refinecal.plots._style import PALETTE
     from refinecal.report.page import Figure
 
+    with needs_extra("cli", package="matplotlib"):
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure as Canvas
+
     if ending not in PICTURES:
         from refinecal._core.errors import fail_choice
 
@@ -100,6 +104,7 @@ def save_figures(page: Page, folder: Path, ending: str = "png") -> list[Path]:
     blocks = [block for section in page.sections for block in section.blocks]
     figures = [block for block in blocks if isinstance(block, Figure)]
     folder.mkdir(parents=True, exist_ok=True)
+    date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(ending)
     written: dict[str, Path] = {}
     for figure in figures:
         name = stem = _stem(figure.title)
@@ -108,8 +113,10 @@ def save_figures(page: Page, folder: Path, ending: str = "png") -> list[Path]:
             number += 1
             name = f"{stem}-{number}"
         written[name] = folder / f"{name}.{ending}"
-        with atomic_write(written[name]) as part:
-            _save(figure, part, ending, PALETTE)
+        with atomic_write(written[name]) as part, rc_context(_settings(PALETTE)):
+            canvas = Canvas(figsize=figure.wide, layout="constrained", facecolor=PALETTE["paper"])
+            figure.draw(canvas)
+            canvas.savefig(part, format=ending, dpi=DOTS_PER_INCH, metadata=date)
     return list(written.values())
 
 
@@ -120,17 +127,6 @@ def _stem(title: str) -> str:
     ('1-minus-auroc-a-b', 'figure')
     """
     return re.sub(r"\W+", "-", title.lower().replace("−", " minus ")).strip("-") or "figure"
-
-
-def _save(figure: Figure, path: Path, ending: str, palette: Mapping[str, str]) -> None:
-    with needs_extra("cli", package="matplotlib"):
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure as Canvas
-    with rc_context(_settings(palette)):
-        canvas = Canvas(figsize=figure.wide, layout="constrained", facecolor=palette["paper"])
-        figure.draw(canvas)
-        date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(ending)
-        canvas.savefig(path, format=ending, dpi=DOTS_PER_INCH, metadata=date)
 
 
 # ---- drawing ---------------------------------------------------------------------------------------------
@@ -242,9 +238,10 @@ def _restyle(element: ET.Element, names: Mapping[str, str]) -> None:
     for attribute in ("fill", "stroke"):  # which take no var() as attributes
         if COLOUR.fullmatch(element.get(attribute, "")):
             style = f"{attribute}: {element.attrib.pop(attribute)}; {style}".rstrip("; ")
+
+    def variable(found: re.Match[str]) -> str:
+        name = names.get(found[0])
+        return found[0] if name is None else f"var(--plot-{name}, {found[0]})"
+
     if style:
-        element.set("style", COLOUR.sub(lambda found: _variable(found[0], names), style))
-
-
-def _variable(colour: str, names: Mapping[str, str]) -> str:
-    return f"var(--plot-{names[colour]}, {colour})" if colour in names else colour
+        element.set("style", COLOUR.sub(variable, style))

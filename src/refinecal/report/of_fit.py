@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from refinecal.tabular.fitting import Fit
     from refinecal.tabular.job import FinishedRun, FitRequest
     from refinecal.tabular.judgement import Judgement
-    from refinecal.tabular.units import FoldFit
 
 
 MOST_LEAKS = 5  # that are named at the top
@@ -124,20 +123,17 @@ def page(finished: FinishedRun, given: FitRequest) -> Page:
 
 def cards(judged: Judgement) -> list[Card]:
     """Return the numbers that matter most."""
+    error = judged.log.standard_error / judged.usual if judged.usual else 0.0
     return [
         Card("log loss", f"{judged.level.mean:.4f}", f"± {judged.level.standard_error:.4f} s.e."),
         Card("early stopping", f"{judged.usual:.4f}", "one model, stopped on validation loss"),
         Card(
             "change",
             spaced(f"{-judged.gain:+.1%}".replace("-", "−")),
-            spaced(f"± {_relative_error(judged):.1%} s.e."),
+            spaced(f"± {error:.1%} s.e."),
         ),
         Card("accuracy", spaced(f"{judged.ours.accuracy:.1%}"), f"AUROC {judged.ours.auroc:.4f}"),
     ]
-
-
-def _relative_error(judged: Judgement) -> float:
-    return judged.log.standard_error / judged.usual if judged.usual else 0.0
 
 
 def gain_section(fit: Fit, judged: Judgement) -> Section:
@@ -237,7 +233,10 @@ def training_section(fit: Fit) -> Section:
     """Return the training curve of the chosen configuration."""
     from refinecal.plots import EarlyStoppingDisplay, TrainingCurveDisplay
 
-    unit = max(fit.units, key=_disagreement)
+    unit = max(  # in which loss and refinement disagree most
+        fit.units,
+        key=lambda unit: abs(unit.choices["refinement"].step - unit.choices["log_loss"].step),
+    )
     curves: dict[str, Any] = {
         name: [record[name] for record in unit.history]
         for name in ("step", "risk", "calibration", "refinement")
@@ -275,11 +274,6 @@ def training_section(fit: Fit) -> Section:
         )
     tables = [candidates_table(fit)] if len(fit.candidates) > 1 else []
     return Section("Training", text, (figure, *tables))
-
-
-def _disagreement(unit: FoldFit) -> int:
-    """Return how many steps lie between the best by loss and by refinement."""
-    return abs(unit.choices["refinement"].step - unit.choices["log_loss"].step)
 
 
 def candidates_table(fit: Fit) -> Table:

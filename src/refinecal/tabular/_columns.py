@@ -14,7 +14,6 @@ from refinecal.tabular._drift import Profile, profile_of_categories, profile_of_
 from refinecal.tabular._values import (
     Mark,
     Numbers,
-    Texts,
     decode,
     is_date,
     is_number,
@@ -178,15 +177,14 @@ def _category(name: str, column: pa.ChunkedArray, forced: bool = False) -> Colum
     note = ""
     if n_distinct > MOST_CATEGORIES:
         note = f"the {MOST_CATEGORIES} most frequent of {n_distinct} categories; others as missing"
-    profile = profile_of_categories(texts.counts(), MOST_CATEGORIES)
-    return replace(found, categories=_most_frequent(texts), note=note, profile=profile)
-
-
-def _most_frequent(texts: Texts) -> tuple[str, ...]:
-    """Return the categories in the order of the alphabet, numbers by value, the rarest left out."""
     counts, values = texts.counts(), texts.values.to_pylist()
-    kept = sorted(range(len(values)), key=lambda i: (-counts[i], values[i]))[:MOST_CATEGORIES]
-    return tuple(sort_texts(values[i] for i in kept))
+    kept = sorted(range(n_distinct), key=lambda i: (-counts[i], values[i]))[:MOST_CATEGORIES]
+    return replace(
+        found,
+        categories=tuple(sort_texts(values[i] for i in kept)),
+        note=note,
+        profile=profile_of_categories(counts, MOST_CATEGORIES),
+    )
 
 
 def sort_texts(texts: object) -> list[str]:

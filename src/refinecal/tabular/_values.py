@@ -200,6 +200,23 @@ def has_points(column: pa.ChunkedArray) -> bool:
     return is_text(column.type) and bool(pc.any(_match_points(strip_missing(column))).as_py())
 
 
+def marks_of(table: pa.Table) -> dict[str, Mark]:
+    """Return what stands before the decimals of each column, if that can be a comma.
+
+    Where a column does not tell, the others do if they agree: the numbers of a file are written one way.
+    """
+    if not has_decimal_comma(table):
+        return {}
+    own = {name: mark_of(table[name]) for name in table.column_names}
+    told = set(own.values()) - {""}
+    common: Mark = ""
+    if len(told) == 1:
+        common = told.pop()
+    elif not told and any(has_points(table[name]) for name in own):
+        common = "."  # 1.234 here and there, and nothing against it
+    return {name: mark or common for name, mark in own.items()}
+
+
 def _match_points(text: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.and_(pc.match_substring(text, "."), pc.match_substring_regex(text, NUMBER))
 
@@ -258,7 +275,9 @@ def texts_of(column: pa.ChunkedArray, truth: bool | None = None) -> Texts:
     """
     column = decode(column)
     if not is_text(column.type):
-        column = _to_text(column)
+        if pa.types.is_floating(column.type):
+            column = pc.if_else(pc.is_nan(column), None, column)
+        column = pc.cast(column, pa.string())
     encoded = column.dictionary_encode().unify_dictionaries()
     if encoded.num_chunks == 0:
         return Texts(np.empty(0, np.int64), pa.array([], pa.string()))
@@ -267,13 +286,6 @@ def texts_of(column: pa.ChunkedArray, truth: bool | None = None) -> Texts:
     same = _canonicalize(encoded.chunk(0).dictionary, truth).dictionary_encode()
     merged = np.asarray(pc.fill_null(same.indices, -1).to_numpy(zero_copy_only=False))
     return Texts(np.append(merged, -1).astype(np.int64)[codes], same.dictionary)
-
-
-def _to_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return values of other types as texts."""
-    if pa.types.is_floating(column.type):
-        column = pc.if_else(pc.is_nan(column), None, column)
-    return pc.cast(column, pa.string())
 
 
 def _canonicalize(values: pa.Array, truth: bool | None) -> pa.Array:

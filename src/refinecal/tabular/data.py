@@ -102,7 +102,13 @@ def prepare(
         places = np.arange(test.n)
         _warn_if_seen(rows, test, SEEN)
     elif options.test_fraction > 0:
-        kept, places = _test_rows(rows, options)
+        try:
+            kept, places = hold_out(rows, options.test_fraction, options.seed)
+        except ValueError as error:
+            raise ValueError(
+                f"the table has too few rows ({rows.n}) or groups to set some aside for the test: pass "
+                "--test TABLE, or --test-fraction 0 to do without"
+            ) from error
         test, rows = rows.take(places), rows.take(kept)
         _warn_if_seen(rows, test, REPEATED)
         refit = options.refit
@@ -165,16 +171,6 @@ def _rows(table: pa.Table, schema: Schema, optional: bool = False) -> Rows:
         schema.weights(table, optional=optional),
         schema.groups(table, optional=optional),
     )
-
-
-def _test_rows(rows: Rows, options: Options) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    try:
-        return hold_out(rows, options.test_fraction, options.seed)
-    except ValueError as error:
-        raise ValueError(
-            f"the table has too few rows ({rows.n}) or groups to set some aside for the test: pass "
-            "--test TABLE, or --test-fraction 0 to do without"
-        ) from error
 
 
 def _digest(*parts: Rows | None) -> str:

@@ -133,7 +133,12 @@ def run_fit(
     with locked(lock, f"fitting {request.out}", remove=True):
         check_free(request.out, request.overwrite)
         unfinished = UnfinishedRun(hidden_path(request.out, "unfinished"))
-        _check_unfinished(unfinished, request)
+        n = unfinished.n_finished
+        if n and not (request.resume or request.restart):
+            raise ValueError(
+                f"an unfinished run of {request.out} has {n} finished training run{'s' * (n > 1)}: pass "
+                f"{resume_options(request.out)} to continue it, or --restart to discard it"
+            )
         data = read_data(request, source)
         planned = plan(data, request.options)
         if request.resume:
@@ -153,16 +158,6 @@ def run_fit(
             publish(folder, request.out)
         unfinished.close()
     return finished
-
-
-def _check_unfinished(unfinished: UnfinishedRun, request: FitRequest) -> None:
-    """Refuse to discard finished training runs unasked."""
-    n = unfinished.n_finished
-    if n and not (request.resume or request.restart):
-        raise ValueError(
-            f"an unfinished run of {request.out} has {n} finished training run{'s' * (n > 1)}: pass "
-            f"{resume_options(request.out)} to continue it, or --restart to discard it"
-        )
 
 
 @contextmanager

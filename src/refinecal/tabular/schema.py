@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import needs_extra
-from refinecal.tabular._columns import Column
+from refinecal.tabular._columns import Column, drop_column, infer_column
 from refinecal.tabular._drift import Profile
 from refinecal.tabular._encoding import InvalidValue, category_codes, parse_numbers, unseen_counts
-from refinecal.tabular._infer import infer_fields
 from refinecal.tabular._names import check_column, check_there, listed
-from refinecal.tabular._roles import groups_of, weights_of
-from refinecal.tabular._target import labels_of
-from refinecal.tabular._values import Mark, Texts, has_decimal_comma, texts_of
+from refinecal.tabular._roles import check_lists, check_roles, groups_of, weights_of
+from refinecal.tabular._target import infer_classes, labels_of
+from refinecal.tabular._values import Mark, Texts, has_decimal_comma, marks_of, texts_of
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa
@@ -129,8 +128,31 @@ class Schema:
         -------
         Schema
         """
-        lists = {"drop": drop, "categorical": categorical, "numeric": numeric}
-        return cls(**infer_fields(table, target, weight, group, lists))
+        names = table.column_names
+        roles = check_roles(names, target, weight, group)
+        forced = check_lists(names, roles, drop, categorical, numeric)
+        marks, dropped = marks_of(table), set(drop)
+        columns = tuple(
+            drop_column(name, table[name])
+            if name in dropped
+            else infer_column(name, table[name], forced.get(name), marks.get(name))
+            for name in names
+            if name not in roles
+        )
+        classes, counts = infer_classes(target, table[target])
+        if all(column.kind == "unused" for column in columns):
+            why = "; ".join(f"{column.name!r}: {column.note}" for column in columns[:5])
+            raise ValueError(
+                f"beside {target!r}, the table has no column to learn from"
+                + f" ({why})" * bool(why)
+            )
+        decimal = marks.get(weight, "") if weight is not None else ""
+        labelled = texts_of(table[target]).codes >= 0  # the others may lack a weight or a group too
+        if weight is not None:
+            weights_of(table, weight, used=labelled, decimal=decimal)
+        if group is not None:
+            groups_of(table, group, used=labelled)
+        return cls(columns, target, classes, weight, group, table.num_rows, counts, decimal)
 
     # ---- applying ----------------------------------------------------------------------------------------
 

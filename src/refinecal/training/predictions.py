@@ -97,7 +97,9 @@ def predictions_of(model: Any, X: Any, like: Predictions | None = None) -> Predi
         for _, step in model.steps[:-1]:
             X = X if step in (None, "passthrough") else step.transform(X)
         return predictions_of(model.steps[-1][1], X, like)
-    margins_of, method = _margins_of(model)
+    margins_of, method = getattr(model, "decision_function", None), "decision_function"
+    if (keywords := MARGINS.get(library_of(model))) is not None:
+        margins_of, method = partial(model.predict, **keywords), "predict"
     link = None if like is None else like.link
     if like is None and margins_of is not None:
         link = _link(model, margins_of, X)
@@ -144,14 +146,6 @@ def link_of(margins: Any, probs: Any) -> Link | None:
         ):
             return link
     return None
-
-
-def _margins_of(model: Any) -> tuple[Callable[[Any], Any] | None, str]:
-    """Return what gives a model's margins, if it has any, and its name."""
-    keywords = MARGINS.get(library_of(model))
-    if keywords is not None:
-        return partial(model.predict, **keywords), "predict"
-    return getattr(model, "decision_function", None), "decision_function"
 
 
 def _link(model: Any, margins_of: Callable[[Any], Any], X: Any) -> Link | None:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from refinecal.tabular.schema import Schema
 
 ROWS_SEED = 0  # of the draw of rows; the paper's code draws the same ones
 
@@ -77,7 +76,11 @@ def apply_rules(
             f"data set {name!r}: all rows that are left are of class {schema.classes[kept[0]]!r}"
         )
     dropped["classes"] = [each for i, each in enumerate(schema.classes) if i not in kept]
-    dropped["categories"] = _describe_cut(schema)
+    dropped["categories"] = {
+        each.name: each.note
+        for each in schema.features
+        if each.kind == "category" and not each.is_complete
+    }
     X = _with_missing_categories(X.iloc[rows].reset_index(drop=True))
     return Dataset(name, X, codes.astype(np.int64), [schema.classes[i] for i in kept], dropped)
 
@@ -98,15 +101,6 @@ def _too_few(
         f"data set {name!r} has {n} complete rows{why}: at least {min_rows} are needed; {columns}"
         f"take smaller sets with --min-rows {max(n, 1)}"
     )
-
-
-def _describe_cut(schema: Schema) -> dict[str, str]:
-    """Say of which columns some categories are not told apart."""
-    return {
-        column.name: column.note
-        for column in schema.features
-        if column.kind == "category" and not column.is_complete
-    }
 
 
 def _with_missing_categories(X: pd.DataFrame) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,7 +100,9 @@ def run_unit(key: Key, plan: Plan, dataset: Dataset) -> UnitResult:
         best=best,
         value={name: float(found.value) for name, found in tracker.bests.items()},
         val_logits={step: tracker.logits[step] for step in test_logits},
-        test_logits={step: _to_float32(each) for step, each in test_logits.items()},
+        test_logits={
+            step: np.ascontiguousarray(each, dtype=np.float32) for step, each in test_logits.items()
+        },
         history=tracker.values(),
         seconds={
             "training": trained - began - tracker.seconds,
@@ -119,7 +121,3 @@ def _columns(y: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.int64
     """
     places = np.minimum(np.searchsorted(known, y), len(known) - 1)
     return np.where(known[places] == y, places, -1)
-
-
-def _to_float32(logits: NDArray[Any]) -> NDArray[np.float32]:
-    return np.ascontiguousarray(logits, dtype=np.float32)

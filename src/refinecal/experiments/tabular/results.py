@@ -89,7 +89,11 @@ def merge_results(results: Sequence[Results]) -> Results:
     plans = [plan for each in results for plan in each.plans]
     check_together(plans)
     rows = {row[:6]: row for each in reversed(results) for row in each.rows}
-    trainings = {Key(*_key(row)): row for each in reversed(results) for row in each.trainings}
+    trainings = {
+        Key(row.set, row.split, row.method, row.config): row
+        for each in reversed(results)
+        for row in each.trainings
+    }
     timings = {Key(*row[:4]): row for each in reversed(results) for row in each.timings}
     failed = {key: said for each in reversed(results) for key, said in each.failed.items()}
     order = _order(plans)
@@ -107,24 +111,16 @@ def merge_results(results: Sequence[Results]) -> Results:
     )
 
 
-def _key(row: Training) -> tuple[str, int, str, int]:
-    return row.set, row.split, row.method, row.config
-
-
 def check_together(plans: Sequence[Plan]) -> None:
     """Complain of runs that are not one experiment."""
     for other in plans[1:]:
-        _check_same(plans[0], other)
+        for name in SAME:
+            one, two = getattr(plans[0], name), getattr(other, name)
+            if one != two:
+                raise ValueError(
+                    f"the runs differ in {name}, {one} and {two}: report each of them by itself"
+                )
     _check_sources(plans)
-
-
-def _check_same(one: Plan, other: Plan) -> None:
-    for name in SAME:
-        if getattr(one, name) != getattr(other, name):
-            raise ValueError(
-                f"the runs differ in {name}, {getattr(one, name)} and {getattr(other, name)}: report each "
-                "of them by itself"
-            )
 
 
 def _check_sources(plans: Sequence[Plan]) -> None:

@@ -24,6 +24,7 @@ SCORES: dict[str, Callable[..., float]] = {
     "smooth_ece": smooth_ece,
 }
 TERMS = ("calibration", "refinement", "beta")
+RECORDED = (*SCORES, *TERMS)
 STOPPING = ("refinement", *SCORES)  # each has its own best epoch
 # Of probabilities, AUROC takes a fifth of the time that it takes of logits, which it need not round.
 FOLLOWED = tuple(
@@ -84,10 +85,12 @@ class EpochMetrics:
         for part, logits, monitor in (("val", val, self.monitor), ("test", test, self._on_test)):
             labels = self._labels[part]
             monitor.update(labels, logits=logits, step=epoch)
-            values |= _uncalibrated_scores(part, monitor.history[-1])
-            values |= _calibrated_scores(
-                part, labels, scaling.predict_proba_logits(logits.astype(np.float64))
-            )
+            record = monitor.history[-1]
+            values |= {f"{part}.{name}": record[name] for name in record if name in RECORDED}
+            probs = scaling.predict_proba_logits(logits.astype(np.float64))
+            values |= {
+                f"{part}.{name}_ts": float(score(labels, probs)) for name, score in SCORES.items()
+            }
         self._keep(epoch, val, test)
         if self.monitor.should_stop:
             self.stopped = f"no better for {self.monitor.patience} epochs"
@@ -161,15 +164,6 @@ def warm_up() -> None:
     metrics = EpochMetrics(labels, labels, new_monitor())
     for epoch in (1, 2):
         metrics.update(epoch, 0.0, logits + np.eye(3, dtype=np.float32)[labels], logits)
-
-
-def _uncalibrated_scores(part: str, record: Mapping[str, float]) -> dict[str, float]:
-    return {f"{part}.{name}": value for name, value in record.items() if name in (*SCORES, *TERMS)}
-
-
-def _calibrated_scores(part: str, labels: Labels, probs: NDArray[np.float64]) -> dict[str, float]:
-    """Return the scores after temperature scaling."""
-    return {f"{part}.{name}_ts": float(score(labels, probs)) for name, score in SCORES.items()}
 
 
 def _check_monitor(monitor: RefinementMonitor) -> RefinementMonitor:

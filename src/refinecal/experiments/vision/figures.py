@@ -149,7 +149,11 @@ def epochs(analysis: Analysis) -> Figure:
     panels = {
         group_word(group): StoppingTimesDisplay(
             {
-                METRIC_WORDS[metric]: _drop_nan(analysis.chosen_epochs(group, metric))
+                METRIC_WORDS[metric]: [
+                    epoch
+                    for epoch in analysis.chosen_epochs(group, metric).tolist()
+                    if not np.isnan(epoch)
+                ]
                 for metric in analysis.metrics(group)
             },
             max(each.epochs for each in analysis.results.of(group)),
@@ -187,7 +191,3 @@ def _marks(runs: int) -> str:
         "A line is the median; boxes end at the quartiles, whiskers at the 10 and 90 % quantiles, of "
         f"{FEW} runs or more."
     )
-
-
-def _drop_nan(chosen: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
-    return [epoch for epoch in chosen.tolist() if not np.isnan(epoch)]

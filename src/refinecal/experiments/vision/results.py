@@ -83,7 +83,8 @@ class Training:
     @classmethod
     def of(cls, unit: VisionUnit, run: str | os.PathLike[str] = "") -> Training:
         """Return what to keep of a unit."""
-        own: dict[str, Any] = {"run": os.fspath(run), "test_labels": _digest(unit.y_test)}
+        digest = hashlib.sha256(np.asarray(unit.y_test, "<i8").tobytes()).hexdigest()[:16]
+        own: dict[str, Any] = {"run": os.fspath(run), "test_labels": digest}
         return cls(
             **own,
             **{name: getattr(unit, name) for name in cls.__dataclass_fields__ if name not in own},
@@ -283,10 +284,6 @@ def _unit(path: Path) -> VisionUnit:
     unit = VisionUnit.load(path)
     check_name(path, unit.key)
     return unit
-
-
-def _digest(labels: NDArray[Any]) -> str:
-    return hashlib.sha256(np.asarray(labels, "<i8").tobytes()).hexdigest()[:16]
 
 
 def check_alike(trainings: Iterable[Training]) -> None:

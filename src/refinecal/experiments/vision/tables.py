@@ -25,7 +25,8 @@ def write_tables(analysis: Analysis, folder: Path) -> list[Path]:
 
     ``costs.csv`` tells how long things took, which differs from run to run; nothing else does.
     """
-    names = _histories(analysis)
+    trainings = analysis.results.trainings
+    names = tuple(dict.fromkeys(name for each in trainings for name in each.history))
     tables: dict[str, tuple[tuple[str, ...], Any]] = {
         "runs": (Row._fields, analysis.results.rows),
         "means": (
@@ -93,12 +94,6 @@ def _relative(analysis: Analysis) -> Cells:
             percents = analysis.relative(group, procedure).tolist()
             for seed, percent in zip(seeds, percents, strict=True):
                 yield (*group, seed, procedure_word(procedure), percent)
-
-
-def _histories(analysis: Analysis) -> tuple[str, ...]:
-    """Return the names of all histories, in the order in which they were recorded."""
-    of = analysis.results.trainings
-    return tuple(dict.fromkeys(name for each in of for name in each.history))
 
 
 def _curves(analysis: Analysis, names: tuple[str, ...]) -> Cells:

@@ -18,7 +18,6 @@ from refinecal.tabular.models._inputs import (
     to_numbers,
 )
 from refinecal.tabular.models._storage import check, explain_read_errors, read_npz, to_npz
-from refinecal.tabular.models._threads import limit_threads
 from refinecal.tabular.models._trees import LIKE as TREES_LIKE
 from refinecal.tabular.models._trees import Trees
 
@@ -61,6 +60,8 @@ class HistGradientBoostingModel(TableModel):
 
     @classmethod
     def _train(cls, job: Job) -> Self:
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # of scikit-learn
+
         mask = category_mask(job.X)
         codes = [to_codes(job.X.iloc[:, j]) for j in np.flatnonzero(mask)]
         known = [most_frequent(each, MOST_CATEGORIES) for each in codes]
@@ -68,7 +69,7 @@ class HistGradientBoostingModel(TableModel):
         rows[:, np.isnan(rows).all(axis=0)] = (
             0.0  # nothing to split either way, but no special case
         )
-        with limit_threads(job.n_threads):
+        with threadpool_limits(job.n_threads):
             trees, baseline = _grow(job, rows, rows_val, len(known))
         return cls(trees, baseline, mask, known)
 

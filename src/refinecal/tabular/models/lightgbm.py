@@ -46,7 +46,14 @@ class LightGBMModel(TableModel):
     def _train(cls, job: Job) -> Self:
         params = _params(job)
         with _explain_errors():
-            booster = lgb.Booster(params, _data(job, params))
+            categories = np.flatnonzero(category_mask(job.X)).tolist()
+            data = lgb.Dataset(
+                *(to_matrix(job.X), job.y),
+                weight=job.weights,
+                categorical_feature=categories,
+                params=params,
+            )
+            booster = lgb.Booster(params, data)
         rows = to_matrix(job.X_val)
         margins: Any = 0.0
         for step in range(1, job.max_steps + 1):
@@ -79,17 +86,6 @@ def _params(job: Job) -> dict[str, Any]:
     threads = {} if job.n_threads is None else {"num_threads": job.n_threads}
     own = {"verbosity": -1, "metric": "None", "seed": job.seed, **REPEATABLE}
     return {**own, **job.params, **objective, **threads}
-
-
-def _data(job: Job, params: dict[str, Any]) -> lgb.Dataset:
-    categories = np.flatnonzero(category_mask(job.X)).tolist()
-    return lgb.Dataset(
-        to_matrix(job.X),
-        job.y,
-        weight=job.weights,
-        categorical_feature=categories,
-        params=params,
-    )
 
 
 @contextmanager

@@ -22,7 +22,6 @@ from refinecal.tabular.models._base import Job, TableModel
 from refinecal.tabular.models._encoding import LIKE as ENCODING_LIKE
 from refinecal.tabular.models._encoding import SCALINGS, Encoding
 from refinecal.tabular.models._storage import check, explain_read_errors, read_npz, to_npz
-from refinecal.tabular.models._threads import limit_threads
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,11 +58,12 @@ class LogisticModel(TableModel):
     @classmethod
     def _train(cls, job: Job) -> Self:
         from sklearn.exceptions import ConvergenceWarning
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # of scikit-learn
 
         encoding = Encoding.learn(job.X, _scaling(job.params))
         rows = encoding.numbers(job.X_val), encoding.positions(job.X_val)
         path: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
-        with limit_threads(job.n_threads), warnings.catch_warnings():
+        with threadpool_limits(job.n_threads), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # _solutions logs it
             for step, solution in enumerate(_solutions(job, encoding), start=1):
                 path.append(solution)
