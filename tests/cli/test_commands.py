@@ -554,13 +554,13 @@ def test_ctrl_c_is_clean(tmp_path):
 # What the second training of a fit begins with takes for ever.
 SECOND = """
 import time
-from refinecal.tabular.units import Workshop
-new = Workshop.new
+from refinecal.tabular.units import UnfinishedRun
+new = UnfinishedRun.new
 
 def new_once(unfinished, *about):
     return time.sleep(600) if unfinished.n_finished else new(unfinished, *about)
 
-Workshop.new = new_once
+UnfinishedRun.new = new_once
 """
 
 
@@ -583,9 +583,9 @@ def test_a_resumed_run_says_what_is_done(table, monkeypatch):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(ProgressBars, "training", interrupt)
+        patch.setattr(ProgressBars, "start", interrupt)
         patch.setattr(ProgressBars, "step", lambda *about: None)
-        patch.setattr(ProgressBars, "finished", lambda *about: None)
+        patch.setattr(ProgressBars, "finish", lambda *about: None)
         _, err = fit(table, code=130)
     assert err == "interrupted; 2 finished training runs kept: continue with --resume\n"
     assert "pass --resume to continue it, or --restart to discard it" in fit(table, code=1)[1]

@@ -88,7 +88,7 @@ def one_thread():
 HALTING = """
 import os, time
 from types import SimpleNamespace
-from refinecal import _whole
+from refinecal._core import files
 replaced = []
 
 def replace(part, target):
@@ -97,7 +97,7 @@ def replace(part, target):
         time.sleep(600)
     os.replace(part, target)
 
-_whole.os = SimpleNamespace(replace=replace)
+files.os = SimpleNamespace(**{**vars(os), "replace": replace})
 """
 
 
