@@ -70,20 +70,16 @@ def parse_devices(text: str | None) -> tuple[str, ...]:
     if not found:
         raise typer.BadParameter("name at least one", param_hint="--device")
     for name in found:
-        _check_device(torch, name)
+        try:
+            torch.zeros(1, device=name).item()  # there are devices that hold no numbers
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            there = ["cpu", *(f"cuda:{place}" for place in range(torch.cuda.device_count()))]
+            are = "is only" if len(there) == 1 else "are"
+            raise typer.BadParameter(
+                f"torch has no device {name!r} here: there {are} {', '.join(there)}",
+                param_hint="--device",
+            ) from error
     return found
-
-
-def _check_device(torch: Any, name: str) -> None:
-    try:
-        torch.zeros(1, device=name).item()  # there are devices that hold no numbers
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        there = ["cpu", *(f"cuda:{place}" for place in range(torch.cuda.device_count()))]
-        are = "is only" if len(there) == 1 else "are"
-        raise typer.BadParameter(
-            f"torch has no device {name!r} here: there {are} {', '.join(there)}",
-            param_hint="--device",
-        ) from error
 
 
 def parse_augmentation(text: str | None) -> dict[str, Any]:

@@ -108,6 +108,7 @@ def evaluate_sample(
     areas = areas_of(sample, threads, sums)
     errors = np.abs(sums.bins - sums.hits).sum(axis=1) / sums.total
     over, under = confidence_parts(sums.events, binary=k == 2)
+    share = sums.weights / sums.weights.sum()
     found = Evaluation(
         n=n,
         k=k,
@@ -121,14 +122,9 @@ def evaluate_sample(
         underconfidence=under,
         smooth_ece=smooth_ece_of(Event(sums.scores, sums.happened, sums.weights)),
         per_class=_per_class(sample, sums, titles, areas, errors),
-        n_effective=_effective_size(sums.weights) if sums.weights.size else n,
+        n_effective=float(1 / (share @ share)) if share.size else n,
     )
     return found, fitted
-
-
-def _effective_size(weights: NDArray[np.float64]) -> float:
-    share = weights / weights.sum()
-    return float(1 / (share @ share))
 
 
 def _decompositions(

@@ -96,7 +96,10 @@ class RunFolder:
             raise FileExistsError(
                 f"{path} holds a run already: continue it with --resume, or name another folder"
             )
-        if path.exists() and not (path.is_dir() and _is_empty(path)):
+        begun = f".{Path(PLAN).stem}."  # the only files of a run that was killed at once
+        if path.exists() and not (
+            path.is_dir() and all(each.name.startswith(begun) for each in path.iterdir())
+        ):
             raise FileExistsError(f"{path} exists and is no run: name a new folder")
 
     def check_kind(self, kind: str) -> None:
@@ -358,11 +361,6 @@ def _all_named(old: Plan | VisionPlan, new: Plan | VisionPlan) -> str:
         if not set(before) <= set(after):
             said += f", or name all {what}: {option} {','.join(dict.fromkeys(before + after))}"
     return said
-
-
-def _is_empty(folder: Path) -> bool:
-    """Tell whether there is nothing but beginnings of files, of a run that was killed at once."""
-    return all(entry.name.startswith(f".{Path(PLAN).stem}.") for entry in folder.iterdir())
 
 
 def _now() -> str:

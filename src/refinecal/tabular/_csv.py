@@ -106,7 +106,12 @@ class TextSource(Source):
                     self._warn_of(file.raw)
             self._warn_of(file.raw)
         if table is not None and table.num_rows:
-            self._check_end(table[last][-1].as_py(), file.raw.end)
+            value = table[last][-1].as_py()
+            if value is not None and "\n" in value.replace("\r", "\n") and file.raw.end != b'"':
+                raise ValueError(  # else rows would be lost in it
+                    f"{self.path} ends within quotes, which begin with {value[:30]!r}: close them, or double "
+                    'the quote (") if it is part of the text'
+                )
 
     def _open(self) -> Any:
         return open_decoded(self.path)
@@ -161,14 +166,6 @@ class TextSource(Source):
             f"{self.path}, row {row}: {_count(values, 'value')}, but {_count(names, 'name')} in the "
             f"first line, with {self.delimiter!r} between them; the row is {text!r}. {cure}"
         )
-
-    def _check_end(self, value: str | None, end: bytes) -> None:
-        """Refuse a quote that runs to the end of the file: rows would be lost in it."""
-        if value is not None and "\n" in value.replace("\r", "\n") and end != b'"':
-            raise ValueError(
-                f"{self.path} ends within quotes, which begin with {value[:30]!r}: close them, or double "
-                'the quote (") if it is part of the text'
-            )
 
     def _warn_of(self, raw: Any) -> None:
         if raw.is_western and not self._warned:

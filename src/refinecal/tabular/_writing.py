@@ -92,18 +92,14 @@ class Writer:
         self._stack.__exit__(kind, error, trace)
 
     def _finish(self, kind: type[BaseException] | None, *about: object) -> None:
-        self._close()
+        with ExitStack() as stack:  # closes the file even if the writer fails to
+            for each in (self._file, self._sink, self._writer):  # the last first
+                if each is not None:
+                    stack.callback(each.close)
         if kind is None and self._schema is None:
             raise ValueError(
                 f"nothing was written to {self.path}: write a table, even without rows"
             )
-
-    def _close(self) -> None:
-        """Close what is open, the file even if the writer fails to."""
-        with ExitStack() as stack:
-            for each in (self._file, self._sink, self._writer):  # the last first
-                if each is not None:
-                    stack.callback(each.close)
 
 
 def _flatten(table: pa.Table) -> pa.Table:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from pathlib import Path
 
-from refinecal.tabular._csv import TextSource, _check_delimiter
+from refinecal.tabular._csv import TextSource
 from refinecal.tabular._names import listed
 from refinecal.tabular._sources import ArrowSource, ParquetSource, Source
 from refinecal.tabular._writing import Writer
@@ -75,15 +75,14 @@ def open_table(path: str | Path, delimiter: str | None = None) -> Source:
     return ParquetSource(path) if kind == "parquet" else ArrowSource(path)
 
 
-def create_table(path: str | Path, delimiter: str | None = None) -> Writer:
+def create_table(path: str | Path) -> Writer:
     """Begin to write a table; its ending tells the format.
 
     Parameters
     ----------
     path : str or Path
-        As for :func:`open_table`. If the file exists, the finished one takes its place.
-    delimiter : str, optional
-        What to put between the values of a text file: by default a comma in .csv, else a tab.
+        As for :func:`open_table`, with a comma between the values of .csv, else a tab. If the file exists,
+        the finished one takes its place.
 
     Returns
     -------
@@ -101,9 +100,7 @@ def create_table(path: str | Path, delimiter: str | None = None) -> Writer:
         raise ValueError(f"{path} is a folder: name a file")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {path.parent} does not exist: make it first")
-    if delimiter is None:
-        delimiter = "\t" if ending in TABS else ","
-    return Writer(path, kind, codec, _check_delimiter(delimiter))
+    return Writer(path, kind, codec, "\t" if ending in TABS else ",")
 
 
 def format_of(path: Path) -> tuple[str, str, str | None]:

@@ -151,7 +151,6 @@ def read_same_rows(
     *,
     logits: bool = False,
     weight: str | None = None,
-    by: str | None = None,
     delimiter: str | None = None,
 ) -> dict[str, Predictions]:
     """Read the predictions of several models for the same rows, by the names of their files.
@@ -160,8 +159,8 @@ def read_same_rows(
     ----------
     paths : sequence of str or Path
         One file for each model: the same rows in the same order.
-    target, logits, weight, by, delimiter
-        As for :func:`read_predictions`; weights and subgroups are those of the first file.
+    target, logits, weight, delimiter
+        As for :func:`read_predictions`; weights are those of the first file.
 
     Returns
     -------
@@ -171,11 +170,12 @@ def read_same_rows(
     names = _model_names([Path(path) for path in paths])
     found: dict[str, Predictions] = {}
     for name, path in zip(names, paths, strict=True):
-        more = {"weight": weight, "by": by} if not found else {}
-        one = read_predictions(path, target, logits=logits, delimiter=delimiter, **more)
-        found[name] = (
-            one if not found else _align_classes(one, found[names[0]], str(path), str(paths[0]))
+        one = read_predictions(
+            path, target, logits=logits, weight=None if found else weight, delimiter=delimiter
         )
+        if found:
+            one = _align_classes(one, found[names[0]], str(path), str(paths[0]))
+        found[name] = one
     return found
 
 

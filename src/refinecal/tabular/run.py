@@ -11,7 +11,7 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,14 +96,18 @@ class Run:
         manifest = Manifest.load(path)
         schema = Schema.from_dict(manifest.read_json(SCHEMA))
         found = manifest.read_json(CALIBRATOR)
-        members = tuple(_load_member(manifest, found["model"], each) for each in found["members"])
+        kind, members = get_model(found["model"]), []
+        for each in found["members"]:
+            file = manifest.verify((Path(each["folder"]) / kind.file_name).as_posix())
+            known = np.array(each["known"], dtype=np.int64)
+            members.append(Member(kind.load(file.parent), known))
         ensemble = Ensemble(
             from_dict(found["calibrator"]),
             tuple(each.known for each in members),
             np.array(found["frequencies"], dtype=np.float64),
             found["beta"],
         )
-        return cls(path, found["model"], schema, members, ensemble)
+        return cls(path, found["model"], schema, tuple(members), ensemble)
 
     def predict_proba(
         self, table: pa.Table | pd.DataFrame, first_row: int = 1
@@ -149,12 +153,6 @@ class Run:
 
 
 # ---- reading -----------------------------------------------------------------------------------------------
-
-
-def _load_member(manifest: Manifest, name: str, found: dict[str, Any]) -> Member:
-    kind = get_model(name)
-    file = manifest.verify((Path(found["folder"]) / kind.file_name).as_posix())
-    return Member(kind.load(file.parent), np.array(found["known"], dtype=np.int64))
 
 
 # ---- writing -----------------------------------------------------------------------------------------------

@@ -48,7 +48,11 @@ def write_tables(analysis: Analysis, folder: Path) -> list[Path]:
                 "than_calibration",
                 *SUMMARY,
             ),
-            _questions(analysis),
+            (
+                (method, mode, *one.procedure, *one.reference, *_cells(one.found.summary))
+                for method, mode in analysis.pairs
+                for one in analysis.questions(method, mode)
+            ),
         ),
         "regimes": (("method", "mode", "by", "class", "trainings", *SUMMARY), _regimes(analysis)),
         "timings": (Timing._fields, results.timings),
@@ -71,12 +75,6 @@ def _summary(analysis: Analysis) -> Iterator[tuple[Any, ...]]:
     for each in analysis.compare_all():
         about = each.method, each.mode, each.metric, each.calibration, each.score
         yield (*about, *_cells(each.summary))
-
-
-def _questions(analysis: Analysis) -> Iterator[tuple[Any, ...]]:
-    for method, mode in analysis.pairs:
-        for one in analysis.questions(method, mode):
-            yield (method, mode, *one.procedure, *one.reference, *_cells(one.found.summary))
 
 
 def _regimes(analysis: Analysis) -> Iterator[tuple[Any, ...]]:

@@ -67,7 +67,13 @@ def page(analysis: Analysis) -> Page:
             )
         ],
         sections=sections,
-        facts=_facts(analysis),
+        facts=facts_of(
+            **{
+                "data sets": ", ".join(dict.fromkeys(DATASET_WORDS[d] for d, _ in analysis.groups)),
+                "models": ", ".join(MODEL_WORDS[model] for model in analysis.models),
+                "plan": ", ".join(plan.key for plan in analysis.results.plans),
+            }
+        ),
     )
 
 
@@ -82,14 +88,3 @@ def cards(analysis: Analysis) -> list[Card]:
         change = spaced(percent(analysis.relative_headline(group)))
         made.append(Card("change of test log loss", change, f"by refinement: {group_word(group)}"))
     return made
-
-
-def _facts(analysis: Analysis) -> dict[str, str]:
-    plans = analysis.results.plans
-    return facts_of(
-        **{
-            "data sets": ", ".join(dict.fromkeys(DATASET_WORDS[d] for d, _ in analysis.groups)),
-            "models": ", ".join(MODEL_WORDS[model] for model in analysis.models),
-            "plan": ", ".join(plan.key for plan in plans),
-        }
-    )

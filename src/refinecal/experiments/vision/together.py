@@ -49,7 +49,11 @@ class Ranks:
         self.device = device
         self.is_first: bool = self._state.is_main_process
         self.size: int = self._state.num_processes
-        self._group = _new_group() if self.size > 1 else None
+        self._group: Any = None
+        if self.size > 1:  # with connections of its own, on which no training can be stuck
+            from torch import distributed
+
+            self._group = distributed.new_group(backend="gloo", timeout=BEGINNING)
 
     def open_run(self, path: Path, begin: Callable[[], RunFolder]) -> RunFolder:
         """Return the folder of the run, which the first process begins; the others end if it cannot."""
@@ -160,13 +164,6 @@ class Ranks:
                 checkpoint=checkpoint_of(folder.path, key),
                 progress=progress,
             )
-
-
-def _new_group() -> Any:
-    """Return all processes as a group with connections of its own, on which no training can be stuck."""
-    from torch import distributed
-
-    return distributed.new_group(backend="gloo", timeout=BEGINNING)
 
 
 @dataclass(slots=True)

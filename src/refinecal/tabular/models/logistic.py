@@ -109,7 +109,10 @@ def _solutions(job: Job, encoding: Encoding) -> Any:
     matrix = _matrix(encoding.numbers(job.X), encoding.positions(job.X), encoding.n_codes)
     outputs = 1 if job.n_classes == 2 else job.n_classes
     if matrix.shape[1] == 0:  # no column varies: only the shares of the classes are left to learn
-        yield np.zeros((outputs, 0)), _shares_only(job)
+        counts = np.bincount(job.y, weights=job.weights, minlength=job.n_classes)
+        logs = np.log(np.maximum(counts, np.finfo(np.float64).tiny))
+        shares = logs[1:] - logs[:1] if job.n_classes == 2 else logs - logs.mean()
+        yield np.zeros((outputs, 0)), shares
         return
     total = len(job.y) if job.weights is None else float(np.sum(job.weights))
     model = LogisticRegression(tol=TOLERANCE, max_iter=MOST_ITERATIONS, warm_start=True)
@@ -118,12 +121,6 @@ def _solutions(job: Job, encoding: Encoding) -> Any:
         if model.n_iter_.max() >= MOST_ITERATIONS:
             logger.info("penalty %.3g: stopped after %d iterations", strength, MOST_ITERATIONS)
         yield model.coef_.copy(), model.intercept_.copy()
-
-
-def _shares_only(job: Job) -> NDArray[np.float64]:
-    counts = np.bincount(job.y, weights=job.weights, minlength=job.n_classes)
-    logs = np.log(np.maximum(counts, np.finfo(np.float64).tiny))
-    return logs[1:] - logs[:1] if job.n_classes == 2 else logs - logs.mean()
 
 
 def _matrix(numbers: NDArray[Any], positions: NDArray[Any], n_codes: int) -> Any:
