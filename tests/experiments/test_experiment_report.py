@@ -170,7 +170,7 @@ def test_tables_hold_what_the_page_says(analysis, written):
         if (row["method"], row["mode"], row["metric"], row["calibration"], row["score"])
         == ("xgboost", "default", "refinement", "temperature", "log_loss")
     ]
-    over = analysis.compared("xgboost", "default").summary
+    over = analysis.compare("xgboost", "default").summary
     assert float(found["mean"]) == pytest.approx(over.mean, rel=1e-9)
     assert float(found["wilcoxon_p"]) == pytest.approx(over.p, rel=1e-9)
     assert found["verdict"] == over.verdict

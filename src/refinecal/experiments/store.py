@@ -124,7 +124,7 @@ class RunFolder:
                 raise ValueError(
                     f"{self.path} was begun with another plan:\n  {said}\nA run can get more "
                     f"{plan.MORE}, if all that it has are named too. Resume without these options, which "
-                    f"takes the plan of the run{_all_named(self.plan, plan)}, or name another folder"
+                    f"takes the plan of the run{_suggest_names(self.plan, plan)}, or name another folder"
                 )
             self._write_plan(self.path, plan)
             self.plan = plan
@@ -353,7 +353,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _all_named(old: Plan | VisionPlan, new: Plan | VisionPlan) -> str:
+def _suggest_names(old: Plan | VisionPlan, new: Plan | VisionPlan) -> str:
     """Return how methods, say, are added to those of a run; nothing if none of these is left out."""
     said = ""
     for what, (field, option) in old.NAMED.items():

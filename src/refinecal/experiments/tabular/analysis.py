@@ -137,7 +137,7 @@ class Analysis:
     def __init__(self, results: Results) -> None:
         self.results = results
         self._index = index(results.rows)
-        self.compared = cache(self._compared)
+        self.compare = cache(self._compare)
 
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
@@ -165,7 +165,7 @@ class Analysis:
         there = [one for one in SHOWN if (method, mode, one) in self._index]
         return [one for one in there if score in ("log_loss", "brier") or one[1] == SMOOTH]
 
-    def _compared(
+    def _compare(
         self,
         method: str,
         mode: str,
@@ -178,7 +178,7 @@ class Analysis:
     @cached_property
     def headlines(self) -> list[Comparison]:
         """Stopping by refinement against log loss, both with temperature, for each method and mode."""
-        found = [self.compared(method, mode) for method, mode in self.pairs]
+        found = [self.compare(method, mode) for method, mode in self.pairs]
         return [each for each in found if each.sets]
 
     def compare_all(self) -> Iterator[Comparison]:
@@ -186,12 +186,12 @@ class Analysis:
         for method, mode in self.pairs:
             for score in SCORES:
                 for one in (each for each in SHOWN if (method, mode, each) in self._index):
-                    yield self.compared(method, mode, one, REFERENCE, score)
+                    yield self.compare(method, mode, one, REFERENCE, score)
 
     def questions(self, method: str, mode: str) -> list[Question]:
         """Return the answers to what users ask."""
         found = (
-            Question(ours, theirs, self.compared(method, mode, ours, theirs))
+            Question(ours, theirs, self.compare(method, mode, ours, theirs))
             for ours, theirs in QUESTIONS
         )
         return [each for each in found if each.found.sets]

@@ -61,16 +61,16 @@ def boxes(analysis: Analysis, method: str, score: str) -> Figure:
 
 
 def _sets(analysis: Analysis, method: str, mode: str) -> str:
-    count = len(analysis.compared(method, mode, REFERENCE).sets)
+    count = len(analysis.compare(method, mode, REFERENCE).sets)
     return "1 set" if count == 1 else f"{count} sets"
 
 
 def _box(analysis: Analysis, method: str, mode: str, score: str) -> RelativeDifferencesDisplay:
     found = {
-        one: analysis.compared(method, mode, one, REFERENCE, score)
+        one: analysis.compare(method, mode, one, REFERENCE, score)
         for one in analysis.procedures(method, mode, score)
     }
-    reference = analysis.compared(method, mode, REFERENCE)
+    reference = analysis.compare(method, mode, REFERENCE)
     low = {each.set for each in reference.sets if each.reference < VERY_LOW}
     names = {}
     for one, each in found.items():

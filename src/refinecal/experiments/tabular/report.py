@@ -238,7 +238,7 @@ def _procedures_table(analysis: Analysis, score: str) -> Table:
     rows: list[tuple[Cells, Summary]] = []
     for method, mode in analysis.pairs:
         for one in analysis.procedures(method, mode, score):
-            found = analysis.compared(method, mode, one, REFERENCE, score)
+            found = analysis.compare(method, mode, one, REFERENCE, score)
             rows.append(([method_word(method, mode), procedure_word(one)], found.summary))
     title = f"Relative difference to log loss + TS, %: {SCORE_WORDS[score]}"
     return _table(title, ["method", "procedure"], rows, without=SIGNS)

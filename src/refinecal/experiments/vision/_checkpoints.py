@@ -109,7 +109,7 @@ class CheckpointFile:
             "seconds": state.seconds,
             "peak_memory": state.peak_memory,
         }
-        said, tensors = json.dumps(about), _flat(state)
+        said, tensors = json.dumps(about), _flatten(state)
         metadata = {ABOUT: said, SUM: _sum(said, tensors)}
         with atomic_write(self.path) as part:
             try:
@@ -157,7 +157,7 @@ class CheckpointFile:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             if metadata[SUM] != _sum(metadata[ABOUT], tensors):
                 raise ValueError("its content does not fit its checksum")
-            return Checkpoint(**about, **_parts(tensors))
+            return Checkpoint(**about, **_unflatten(tensors))
         except (OSError, MemoryError):
             raise
         except Exception as error:
@@ -179,7 +179,7 @@ def _sum(said: str, tensors: Tensors) -> str:
     return f"{found:08x}"
 
 
-def _flat(state: Checkpoint) -> Tensors:
+def _flatten(state: Checkpoint) -> Tensors:
     """Return all tensors under one name each."""
     import torch
 
@@ -191,7 +191,7 @@ def _flat(state: Checkpoint) -> Tensors:
     return {name: value.detach().cpu().contiguous() for name, value in found.items()}
 
 
-def _parts(tensors: Tensors) -> dict[str, Any]:
+def _unflatten(tensors: Tensors) -> dict[str, Any]:
     """Return the tensors as the fields that they are of."""
     found: dict[str, Any] = {part: {} for part in PARTS}
     for name, value in tensors.items():

@@ -170,7 +170,7 @@ class Analysis:
 
     # ---- comparisons ---------------------------------------------------------------------------------------
 
-    def compared(
+    def compare(
         self, group: Group, first: Procedure, second: Procedure, score: str = "log_loss"
     ) -> PairedDifference:
         """Return how the first differs from the second over seeds."""
@@ -181,7 +181,7 @@ class Analysis:
         """Refinement against log loss, both followed by temperature scaling: test log loss."""
         wanted = {"log_loss", "refinement"}
         return {
-            group: self.compared(group, Procedure("refinement"), REFERENCE)
+            group: self.compare(group, Procedure("refinement"), REFERENCE)
             for group in self.groups
             if wanted <= set(self.metrics(group))
         }

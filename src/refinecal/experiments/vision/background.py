@@ -106,7 +106,7 @@ def run_section(analysis: Analysis) -> Section:
 def _recipes_table(analysis: Analysis, model: str) -> Table:
     """Return how a model was trained, with a column for each data set, beside the paper's protocol."""
     groups = [group for group in analysis.groups if group[1] == model]
-    about = [_about(analysis.results.of(group)) for group in groups]
+    about = [_shared_settings(analysis.results.of(group)) for group in groups]
     recipe = {name.replace("_", " "): value for name, value in PROTOCOL.items()}
     paper = {"runs": RUNS, **_paper_images([dataset for dataset, _ in groups]), **recipe}
     rows: list[Cells] = [
@@ -131,7 +131,7 @@ def _paper_images(datasets: list[str]) -> dict[str, str]:
     return {name: " or ".join(map(number, dict.fromkeys(each))) for name, each in sizes.items()}
 
 
-def _about(trainings: list[Training]) -> dict[str, Any]:
+def _shared_settings(trainings: list[Training]) -> dict[str, Any]:
     """Return by name what trainings of one group share."""
     first = trainings[0]
     short = count_stopped(trainings)

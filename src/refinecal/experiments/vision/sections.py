@@ -251,7 +251,7 @@ def _pairs_table(analysis: Analysis, group: Group) -> Table:
     ]
     rows: list[Cells] = []
     for first, second in analysis.pairs(group):
-        found = {score: analysis.compared(group, first, second, score) for score in COMPARED}
+        found = {score: analysis.compare(group, first, second, score) for score in COMPARED}
         cells = [
             Written(keep_together(format_gap(each, score)), each.mean)
             for score, each in found.items()

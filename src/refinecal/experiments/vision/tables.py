@@ -76,7 +76,7 @@ def _paired(analysis: Analysis) -> Cells:
     for group in analysis.groups:
         for first, second in analysis.pairs(group):
             for score in SCORES:
-                found = analysis.compared(group, first, second, score)
+                found = analysis.compare(group, first, second, score)
                 yield (
                     *(*group, first.metric, _calibration(first), second.metric),
                     *(_calibration(second), score, found.runs, found.mean, found.half),
