@@ -3,7 +3,7 @@
 import numpy as np
 
 from refinecal.plots import TrainingCurveDisplay
-from refinecal.plots._style import PALETTE
+from refinecal.plots.style import PALETTE
 from refinecal.report import Card, Column, Figure, Page, Section, Table
 
 LETTERS = [chr(ord("A") + i) for i in range(26)]

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.calibrators import summary as rows
 from benchmarks.calibrators.contestants import NONE, OURS, package
 from benchmarks.calibrators.summary import LARGE, Summary, mean
-from refinecal.plots._style import PALETTE, dressed
+from refinecal.plots.style import PALETTE, dress
 
 COLOURS = {
     OURS: PALETTE["refinement"],
@@ -78,7 +78,7 @@ def draw(found: Summary, cases: np.ndarray, title: str) -> Any:
             xlabel="seconds to fit and predict, one thread, mean over large sets",
             ylabel=f"mean {TITLES[loss]} / that of the best constant",
         )
-        dressed(ax)
+        dress(ax)
     note = "marks at the upper edge are above it, at the value in brackets"
     figure.suptitle(f"{title}; {note}", color=PALETTE["text"], fontsize=12)
     figure.legend(

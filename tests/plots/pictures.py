@@ -8,7 +8,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from refinecal.plots._style import PALETTE
+from refinecal.plots.style import PALETTE
 
 SIZES = {"page": (7.2, 4.0), "column": (3.6, 3.4)}
 

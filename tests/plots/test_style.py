@@ -16,8 +16,7 @@ from strategies import drawn
 
 import refinecal as rc
 from refinecal import plots
-from refinecal.plots import _style
-from refinecal.plots._style import PALETTE
+from refinecal.plots.style import PALETTE, dress
 
 STEPS = np.arange(1, 61)
 REFINEMENT = 0.35 + 0.3 * np.exp(-STEPS / 12) + 0.001 * np.maximum(STEPS - 40, 0)
@@ -145,7 +144,7 @@ def test_our_own_figures_are_in_our_colours_whatever_the_settings():
 
 def test_axes_have_no_background():
     ax = blank()
-    _style.dressed(ax)
+    dress(ax)
     assert ax.get_facecolor()[3] == 0
 
 

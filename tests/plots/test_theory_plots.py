@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.testing import assert_allclose
 from pictures import assert_readable, words
 
-from refinecal.plots._style import PALETTE
+from refinecal.plots.style import PALETTE
 from refinecal.plots.theory import PALE, draw_heatmaps, draw_path, strength
 from refinecal.theory.curves import minimise, path, setting
 from refinecal.theory.heatmaps import heatmap

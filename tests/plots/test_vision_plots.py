@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 from pictures import assert_in_palette, assert_readable, blank
 from strategies import examples
 
-from refinecal.plots.experiment import StoppingTimesDisplay, draw_panels
+from refinecal.plots.boxes import RunDifferencesDisplay, StoppingTimesDisplay, group_looks
+from refinecal.plots.display import draw_panels
 from refinecal.plots.run_curves import RunCurvesDisplay
-from refinecal.plots.run_differences import RunDifferencesDisplay, group_looks
 
 EPOCHS = np.arange(1, 61)
 

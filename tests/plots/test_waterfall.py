@@ -13,7 +13,7 @@ from strategies import drawn, examples
 
 import refinecal as rc
 from refinecal.plots import WaterfallDisplay
-from refinecal.plots._style import PALETTE
+from refinecal.plots.style import PALETTE
 
 ORDER = ["uncertainty", "sharpness", "refinement", "calibration", "risk"]
 

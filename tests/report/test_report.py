@@ -18,7 +18,7 @@ from sample_report import HOSTILE, LONG, bars, sample_page
 
 from refinecal._core.format import GAP, MINUS
 from refinecal.evaluation import evaluate
-from refinecal.plots._style import PALETTE
+from refinecal.plots.style import PALETTE
 from refinecal.report import Card, Column, Figure, Page, Section, Table, render, save_figures, write
 from refinecal.report.cells import LONGEST, shorten, show, show_column
 from refinecal.report.figures import to_svg

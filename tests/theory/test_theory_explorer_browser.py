@@ -10,7 +10,7 @@ from browser import WIDTHS, launch, open_page, problems
 from playwright.sync_api import sync_playwright
 from scipy.special import ndtr, ndtri
 
-from refinecal.plots._style import PALETTE
+from refinecal.plots.style import PALETTE
 from refinecal.theory import BetaSpectrum, logistic, minimise
 from refinecal.theory.explorer import RANGES, write_explorer
 

@@ -244,7 +244,7 @@ def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure of a size in inches, white whatever the user's settings."""
     from matplotlib.figure import Figure
 
-    from refinecal.plots._style import PALETTE
+    from refinecal.plots.style import PALETTE
 
     return Figure(figsize=(width, height), facecolor=PALETTE["paper"])
 

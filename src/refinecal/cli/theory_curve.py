@@ -136,7 +136,7 @@ def _strengths(best: Minimisers, low: float | None, high: float | None, points: 
 
 def show_curve(voice: Console, best: Minimisers) -> None:
     """Show the three minimisers with the losses there, and say what is gained."""
-    from refinecal.plots._style import loss_name
+    from refinecal.plots.style import loss_name
     from refinecal.theory.curves import setting
 
     at = best.by_risk
@@ -190,7 +190,7 @@ def percent(part: float, sign: str = "") -> str:
 
 def gain_sentence(best: Minimisers) -> str:
     """Say what choosing by refinement saves."""
-    from refinecal.plots._style import loss_name
+    from refinecal.plots.style import loss_name
 
     name = loss_name(best.by_risk.parts.loss)
     return (

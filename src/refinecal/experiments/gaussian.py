@@ -189,10 +189,10 @@ def draw_curves(found: Experiment, canvas: Canvas) -> None:
     """
     from matplotlib.lines import Line2D
 
-    from refinecal.plots._style import PALETTE, dressed, sizes
+    from refinecal.plots.style import PALETTE, dress, sizes
 
     ax = canvas.add_subplot()
-    dressed(ax)
+    dress(ax)
     handles = []
     for name, values in found.curves.items():
         theory = getattr(found.theory, name)

@@ -4,12 +4,14 @@ Constructors and functions that return data need no matplotlib; ``plot`` and the
 draw at once, on ``ax`` or on a new figure.
 """
 
-from refinecal.plots._map import CalibrationMap, map_probabilities
-from refinecal.plots._reliability_curve import Reliability, reliability_curve
-from refinecal.plots.calibration_map import CalibrationMapDisplay
+from refinecal.plots.calibration_map import (
+    CalibrationMap,
+    CalibrationMapDisplay,
+    map_probabilities,
+)
 from refinecal.plots.class_grid import draw_classes
 from refinecal.plots.early_stopping import EarlyStoppingDisplay
-from refinecal.plots.reliability import ReliabilityDisplay
+from refinecal.plots.reliability import Reliability, ReliabilityDisplay, reliability_curve
 from refinecal.plots.stopping_metrics import StoppingMetricsDisplay
 from refinecal.plots.training_curve import TrainingCurveDisplay
 from refinecal.plots.waterfall import WaterfallDisplay

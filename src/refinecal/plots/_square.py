@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from refinecal.plots._style import PALETTE, inches
+from refinecal.plots.display import Floats
+from refinecal.plots.style import PALETTE, inches
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.patches import StepPatch
 
+SIZE = (4.6, 4.6)  # inches of a new figure
 EDGE = 0.02  # around the square, so that marks on its border are whole
 GAP = 0.05  # between the square and the strip
 STRIP = 0.16  # height of the strip
@@ -42,9 +43,7 @@ def lay_out(ax: Axes, strip: bool, above: float) -> None:
     ax.plot([0, 1], [0, 1], zorder=1, **look)
 
 
-def draw_strip(
-    ax: Axes, histogram: NDArray[np.float64], largest: float, colour: str, filled: bool
-) -> StepPatch:
+def draw_strip(ax: Axes, histogram: Floats, largest: float, colour: str, filled: bool) -> StepPatch:
     """Draw how many scores lie where; ``largest`` fills the height of the strip."""
     floor = -GAP - STRIP
     tops = floor + STRIP * histogram / largest

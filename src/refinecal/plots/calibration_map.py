@@ -1,28 +1,118 @@
-"""A picture of what a calibrator does to probabilities."""
+"""What a calibrator makes of probabilities: in numbers, in words, and as a picture."""
 
 from __future__ import annotations  # so that help() shows types by name
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
+from refinecal._core.checks import check_scores
 from refinecal._core.format import shortened
+from refinecal._core.softmax import log_softmax
+from refinecal.metrics.bins import bin_numbers
 from refinecal.plots import _square
-from refinecal.plots._map import CalibrationMap, map_probabilities
-from refinecal.plots._style import PALETTE, dressed, key, lines_of, new_axes, sizes
+from refinecal.plots.display import Display, Floats
+from refinecal.plots.reliability import histogram
+from refinecal.plots.style import PALETTE, key, lines_of, sizes, write_title
+from refinecal.temperature.search import MAX_BETA
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import FillBetweenPolyCollection
-    from matplotlib.figure import Figure
     from matplotlib.legend import Legend
     from matplotlib.lines import Line2D
     from matplotlib.patches import StepPatch
 
+GRID = 201  # probabilities at which the map is computed
+TOPS = 26  # classes that take their turn as the likeliest
+MOST_BINS = 30  # of actual predictions
+SPREAD = (5.0, 50.0, 95.0)  # percentiles
+SLIGHT = 0.01  # a change of probabilities that nobody sees
+PULLED = "over-confident: probabilities pulled in"
+PUSHED = "under-confident: probabilities pushed out"
 BAND_TINT = 0.2
 
 
-class CalibrationMapDisplay:
+@dataclass(frozen=True, slots=True, eq=False)
+class CalibrationMap:
+    """Probabilities before and after calibration.
+
+    Attributes
+    ----------
+    before, after : ndarray of shape (b,)
+        For two classes the probability of the second; for several that of the likeliest class, and its
+        median after calibration.
+    low, high : ndarray of shape (b,)
+        The range of what becomes of it; equal to ``after`` for two classes.
+    histogram : ndarray or None
+        How many of the predictions that were given lie in each of 20 cells from 0 to 1.
+    n_classes : int
+    label : object
+        The second of two classes.
+    words : str
+        What the calibrator does, in words.
+    spread_of : str
+        What the range is over: "predictions", "classes", or "" if there is none.
+    """
+
+    before: Floats
+    after: Floats
+    low: Floats
+    high: Floats
+    histogram: Floats | None
+    n_classes: int
+    label: Any
+    words: str
+    spread_of: str = ""
+
+
+def map_probabilities(
+    calibrator: Any, probs: Any = None, *, logits: Any = None, n_classes: int | None = None
+) -> CalibrationMap:
+    """Return what a calibrator makes of probabilities.
+
+    Parameters
+    ----------
+    calibrator : object with ``predict_proba``
+        Fitted.
+    probs, logits : array-like, optional
+        Actual predictions. For several classes the map is then that of their likeliest class, in bins of
+        equal weight with the middle 90 %. Without them each class takes its turn as the likeliest, the
+        rest being shared evenly.
+    n_classes : int, optional
+        By default as many as the calibrator or the predictions have, else 2.
+
+    Returns
+    -------
+    CalibrationMap
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> fitted = rc.TemperatureScaling(laplace=False).fit([0.9] * 4, [1, 1, 1, 0])
+    >>> print(map_probabilities(fitted).words)
+    temperature 2.00
+    over-confident: probabilities pulled in
+    """
+    scores = _check_predictions(probs, logits)
+    known = getattr(calibrator, "classes_", None)
+    if not hasattr(calibrator, "predict_proba") or isinstance(calibrator, type):
+        raise TypeError(
+            f"calibrator is {calibrator!r}: pass a fitted object with predict_proba, such as "
+            "rc.TemperatureScaling().fit(probs, y)"
+        )
+    k = _count_classes(n_classes, known, scores)
+    label = 1 if known is None or k != 2 else np.asarray(known)[1]
+    if k == 2:
+        return _map_of_two(calibrator, scores, label)
+    return _map_by_turns(calibrator, k) if scores is None else _map_of_rows(calibrator, scores)
+
+
+class CalibrationMapDisplay(Display):
     """Probabilities after calibration against those before it; on the diagonal nothing changes.
 
     Made by :meth:`from_calibrator`, or from what :func:`map_probabilities` returned.
@@ -47,8 +137,6 @@ class CalibrationMapDisplay:
     >>> rc.plots.CalibrationMapDisplay.from_calibrator(fitted).figure_.savefig("map.png")  # doctest: +SKIP
     """
 
-    figure_: Figure
-    ax_: Axes
     line_: Line2D
     band_: FillBetweenPolyCollection | None
     strip_: StepPatch | None
@@ -93,32 +181,20 @@ class CalibrationMapDisplay:
             found = replace(found, label=class_names[1])
         return cls(found).plot(ax)
 
-    def plot(self, ax: Axes | None = None) -> Self:
-        """Draw the map.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; by default a new figure.
-
-        Returns
-        -------
-        self
-        """
-        self.ax_ = ax = new_axes((4.6, 4.6)) if ax is None else ax
-        self.figure_ = dressed(ax)
-        beside = _square.leaves_room(ax)
-        keyed = bool(self.map.spread_of)
-        strip = self.map.histogram is not None
-        _square.lay_out(ax, strip, lines_of(ax, 2.6) if keyed and not beside else 0)
-        self._draw(ax)
-        if strip:
-            _square.name_strip(ax)
-        self.legend_ = key(ax, self._handles(), beside) if keyed else None
-        self._write(ax)
-        return self
+    def _size(self) -> tuple[float, float]:
+        return _square.SIZE
 
     def _draw(self, ax: Axes) -> None:
+        beside = _square.leaves_room(ax)
+        has_key, has_strip = bool(self.map.spread_of), self.map.histogram is not None
+        _square.lay_out(ax, has_strip, lines_of(ax, 2.6) if has_key and not beside else 0)
+        self._draw_map(ax)
+        if has_strip:
+            _square.name_strip(ax)
+        self.legend_ = key(ax, self._handles(), beside) if has_key else None
+        self._write(ax)
+
+    def _draw_map(self, ax: Axes) -> None:
         found, colour = self.map, PALETTE["after"]
         (self.line_,) = ax.plot(found.before, found.after, color=colour, linewidth=1.8, zorder=3)
         self.band_ = self.strip_ = None
@@ -146,6 +222,118 @@ class CalibrationMapDisplay:
         label = shortened(str(self.map.label), 16)
         what = f"probability of class {label}" if self.map.n_classes == 2 else "confidence"
         ax.set(xlabel=f"{what} before calibration", ylabel="after calibration")
-        ax.set_title(
-            self.map.words, loc="left", fontsize=sizes(ax)[1], color=PALETTE["text"], pad=5
+        write_title(ax, self.map.words, sizes(ax)[1], loc="left", pad=5)
+
+
+# ---- the numbers -------------------------------------------------------------------------------------------
+
+
+def _check_predictions(probs: Any, logits: Any) -> NDArray[Any] | None:
+    if probs is not None and logits is not None:
+        raise TypeError("pass either probs or logits=, found both")
+    if probs is None and logits is None:
+        return None
+    return check_scores(*((probs, "probs") if logits is None else (logits, "logits")))
+
+
+def _count_classes(n_classes: int | None, known: Any, scores: NDArray[Any] | None) -> int:
+    """Return the number of classes, which calibrator and predictions must agree on."""
+    found = [None if known is None else len(known), None if scores is None else scores.shape[1]]
+    counts = [count for count in (n_classes, *found) if count is not None] or [2]
+    if len(set(counts)) > 1:
+        raise ValueError(
+            f"n_classes, the calibrator and the predictions disagree on the number of classes: "
+            f"{', '.join(map(str, counts))}"
         )
+    if counts[0] < 2:
+        raise ValueError(f"there is {counts[0]} class: probabilities need two at least")
+    return counts[0]
+
+
+def _apply(calibrator: Any, logs: NDArray[Any]) -> Floats:
+    """Return calibrated probabilities for log-probabilities, checked."""
+    if hasattr(calibrator, "predict_proba_logits"):
+        found = np.asarray(calibrator.predict_proba_logits(logs), dtype=np.float64)
+    else:
+        found = np.asarray(calibrator.predict_proba(np.exp(logs)), dtype=np.float64)
+    if found.ndim == 1 and logs.shape[1] == 2:
+        found = np.stack([1 - found, found], axis=1)
+    name = f"{type(calibrator).__name__}.predict_proba"
+    if found.shape != logs.shape:
+        raise ValueError(f"{name} returned shape {found.shape}, expected {logs.shape}")
+    if not ((found >= -1e-6) & (found <= 1 + 1e-6)).all():  # not for NaN either
+        raise ValueError(f"{name} returned something else than probabilities, which lie in 0..1")
+    return found
+
+
+def _map_of_two(calibrator: Any, scores: NDArray[Any] | None, label: Any) -> CalibrationMap:
+    before = np.linspace(0, 1, GRID)
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.stack([1 - before, before], axis=1))
+    after = _apply(calibrator, logs)[:, 1]
+    cells, weights = None, np.ones(GRID)
+    if scores is not None:
+        given = np.exp(log_softmax(scores.astype(np.float64, copy=False)))[:, 1]
+        cells = histogram(given)
+        near = np.rint(given * (GRID - 1)).astype(int)
+        weights = np.bincount(near, minlength=GRID).astype(np.float64)
+    side = np.sign(before - 0.5)  # towards the likelier class
+    words = _words(calibrator, side * (after - before), weights, np.abs(after - before))
+    return CalibrationMap(before, after, after, after, cells, 2, label, words)
+
+
+def _map_by_turns(calibrator: Any, k: int) -> CalibrationMap:
+    """Let each class be the likeliest in turn, the rest being shared evenly."""
+    before = np.linspace(1 / k, 1, GRID)
+    tops = np.unique(np.linspace(0, k - 1, TOPS).astype(int))
+    found = np.empty((len(tops), GRID))
+    for row, top in enumerate(tops):
+        probs = np.repeat((1 - before)[:, None] / (k - 1), k, axis=1)
+        probs[:, top] = before
+        with np.errstate(divide="ignore"):
+            found[row] = _apply(calibrator, np.log(probs))[:, top]
+    after, low, high = np.median(found, axis=0), found.min(axis=0), found.max(axis=0)
+    words = _words(calibrator, after - before, np.ones(GRID), np.abs(after - before))
+    of = "classes" if (high - low).max() > SLIGHT else ""
+    return CalibrationMap(before, after, low, high, None, k, None, words, of)
+
+
+def _map_of_rows(calibrator: Any, scores: NDArray[Any]) -> CalibrationMap:
+    """Follow the likeliest class of actual predictions, in bins of equal weight."""
+    logs = log_softmax(scores.astype(np.float64, copy=False))
+    rows, top = np.arange(len(logs)), logs.argmax(axis=1)
+    given, made = np.exp(logs[rows, top]), _apply(calibrator, logs)[rows, top]
+    numbers = bin_numbers(given, min(MOST_BINS, math.isqrt(len(given))), "quantile")
+    order = np.argsort(numbers, kind="stable")
+    bins = np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
+    before = np.array([given[one].mean() for one in bins])
+    low, after, high = np.array([np.percentile(made[one], SPREAD) for one in bins]).T
+    words = _words(calibrator, made - given, np.ones(len(given)), np.abs(made - given))
+    cells, k = histogram(given), logs.shape[1]
+    return CalibrationMap(before, after, low, high, cells, k, None, words, "predictions")
+
+
+def _words(calibrator: Any, outwards: Floats, weights: Floats, changes: Floats) -> str:
+    """Say what happens to probabilities, given by how much each moves, and how much towards certainty."""
+    beta = getattr(calibrator, "beta_", None)
+    if beta is not None and np.ndim(beta) == 0:
+        return _temperature_words(float(beta))
+    mean = float(np.average(outwards, weights=weights))
+    if np.average(changes, weights=weights) < SLIGHT:
+        return "hardly changed"
+    if abs(mean) < SLIGHT:
+        return "probabilities shifted"
+    return PULLED if mean < 0 else PUSHED
+
+
+def _temperature_words(beta: float) -> str:
+    if beta < 1e-12:
+        return "no better than chance:\nall classes equally likely"
+    if beta >= 0.999 * MAX_BETA:
+        return "never wrong: probabilities pushed to 0 and 1"
+    temperature = (
+        f"temperature {1 / beta:.2f}" if 0.01 < beta < 10 else f"temperature {1 / beta:.2g}"
+    )
+    if abs(beta - 1) <= 0.05:
+        return f"{temperature}\nhardly changed"
+    return f"{temperature}\n{PULLED if beta < 1 else PUSHED}"

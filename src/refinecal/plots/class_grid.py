@@ -13,9 +13,14 @@ from refinecal._core.format import shortened
 from refinecal._core.sample import Sample
 from refinecal.metrics.bins import check_bins
 from refinecal.plots import _square
-from refinecal.plots._reliability_curve import Strategy, class_names, curve_of
-from refinecal.plots._style import PALETTE, dressed
-from refinecal.plots.reliability import ReliabilityDisplay, calibrate
+from refinecal.plots.reliability import (
+    ReliabilityDisplay,
+    Strategy,
+    calibrate,
+    class_names,
+    curve_of,
+)
+from refinecal.plots.style import PALETTE, add_legend, dress, write_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,12 +64,12 @@ def draw_classes(
     """
     check_bins(n_bins, strategy)
     sample = check_sample(y_true, probs, logits, sample_weight, classes)
-    shown = [sample] if calibrated is None else [sample, calibrate(sample, calibrated)]
+    states = [sample] if calibrated is None else [sample, calibrate(sample, calibrated)]
     names = class_names(sample)
     frequent = np.argsort(-sample.frequencies, kind="stable")[:MOST]
     chosen = [names[column] for column in sorted(frequent)]
     displays = [
-        ReliabilityDisplay(*(curve_of(each, label, n_bins, strategy) for each in shown))
+        ReliabilityDisplay(*(curve_of(each, label, n_bins, strategy) for each in states))
         for label in chosen
     ]
     for display, ax in zip(displays, _panels(figure, len(chosen)), strict=True):
@@ -90,7 +95,7 @@ def _panels(figure: Figure | SubFigure, count: int) -> list[Axes]:
 
 
 def _draw_panel(display: ReliabilityDisplay, ax: Axes) -> None:
-    display.ax_, display.figure_ = ax, dressed(ax)
+    display.ax_, display.figure_ = ax, dress(ax, (LABEL, SMALL))
     _square.lay_out(ax, True, 0)
     ax.set_aspect("equal", adjustable="box")
     display.draw(ax)
@@ -98,10 +103,9 @@ def _draw_panel(display: ReliabilityDisplay, ax: Axes) -> None:
         points.set_sizes(points.get_sizes() / 3)
     ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
     ax.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
-    ax.tick_params(labelsize=SMALL)
     errors = " → ".join(f"{curve.ece:.3f}" for curve in display.curves.values())
     label = shortened(str(display.curves["before"].label), 14)
-    ax.set_title(f"{label}\n{errors}", fontsize=SMALL, color=PALETTE["text"], pad=2)
+    write_title(ax, f"{label}\n{errors}", SMALL, pad=2)
 
 
 def _write_around(
@@ -111,19 +115,12 @@ def _write_around(
     look: dict[str, Any] = {"fontsize": LABEL, "color": PALETTE["text"]}
     figure.supxlabel("probability of the class", **look)
     figure.supylabel("share of the class", **look)
-    said = "expected calibration error"
+    title = "expected calibration error"
     if sample.k > len(displays):
-        said = f"{len(displays)} most frequent of {sample.k} classes\n{said}"
+        title = f"{len(displays)} most frequent of {sample.k} classes\n{title}"
     if len(displays[0].curves) == 1:
-        figure.suptitle(said, **look)
+        figure.suptitle(title, **look)
         return
-    legend = figure.legend(
-        handles=displays[0].handles(),
-        title=f"{said} before → after",
-        loc="outside upper center",
-        ncols=2,
-        frameon=False,
-        fontsize=SMALL,
-        labelcolor=PALETTE["text"],
-    )
+    title = f"{title} before → after"
+    legend = add_legend(figure, displays[0].handles(), SMALL, title=title, ncols=2)
     legend.get_title().set(**look, horizontalalignment="center")

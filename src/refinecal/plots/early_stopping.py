@@ -2,48 +2,41 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from refinecal.plots._curves import (
-    Floats,
-    Steps,
-    check_curve,
+from refinecal.plots._steps import (
+    LossCurvesDisplay,
     check_step,
-    check_steps,
     cut_above,
     heights,
-    line_look,
     lowest,
     set_heights,
     set_steps,
 )
-from refinecal.plots._style import (
+from refinecal.plots.style import (
     PALETTE,
-    decimals,
-    dressed,
+    format_loss,
     is_narrow,
     key,
     lines_of,
     loss_name,
-    new_axes,
-    sizes,
+    write_line,
 )
-from refinecal.stopping import RefinementMonitor
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from matplotlib.legend import Legend
-    from matplotlib.lines import Line2D
-    from matplotlib.text import Annotation, Text
+    from matplotlib.text import Annotation
+
+    from refinecal.stopping import RefinementMonitor
 
 DOT_SIZE = 6.5
 
 
-class EarlyStoppingDisplay:
+class EarlyStoppingDisplay(LossCurvesDisplay):
     """Two rules of stopping: where each stops, and what calibration makes of the risk there.
 
     At each of the two steps an arrow leads from the risk to the risk after calibration, which is the
@@ -79,11 +72,7 @@ class EarlyStoppingDisplay:
     ((2, 0.5, 0.375), (3, 0.625, 0.25), 0.125)
     """
 
-    figure_: Figure
-    ax_: Axes
-    lines_: dict[str, Line2D]
     arrows_: dict[str, Annotation]
-    texts_: dict[str, Text]
     legend_: Legend
 
     def __init__(
@@ -97,24 +86,26 @@ class EarlyStoppingDisplay:
         loss: str = "log",
         step_name: str = "step",
     ) -> None:
-        self.steps = check_steps(steps)
-        self.curves = {
-            "risk": check_curve("risk", risk, self.steps),
-            "refinement": check_curve("refinement", refinement, self.steps),
-        }
-        self.loss, self.step_name = loss, step_name
+        super().__init__(steps, {"risk": risk, "refinement": refinement}, loss, step_name)
         raw = np.asarray(risk, dtype=np.float64)
-        given = {"loss": ("by_loss", by_loss), "refinement": ("by_refinement", by_refinement)}
         self.chosen = {
-            rule: self._at(rule, _choice(*given[rule], self.curves[name], self.steps), raw)
-            for rule, name in (("loss", "risk"), ("refinement", "refinement"))
+            "loss": self._choose("loss", by_loss, "risk", raw),
+            "refinement": self._choose("refinement", by_refinement, "refinement", raw),
         }
         self.gain = self.chosen["loss"][2] - self.chosen["refinement"][2]
 
-    def _at(self, rule: str, step: int, risk: Floats) -> tuple[int, float, float]:
-        """Return a step with its risk, which may be infinite, and its refinement, which may not."""
-        row = int(np.searchsorted(self.steps, step))
-        before, after = float(risk[row]), float(self.curves["refinement"][row])
+    def _choose(
+        self, rule: str, given: int | None, curve: str, risk: Any
+    ) -> tuple[int, float, float]:
+        """Return the step given, else the best one; its risk, which may be infinite; its refinement."""
+        step = check_step(f"by_{rule}", given, self.steps)
+        row = lowest(self.curves[curve])
+        if step is not None:
+            row = int(np.searchsorted(self.steps, step))
+        elif row is None:
+            raise ValueError(f"no step can be chosen by {rule}: there it is never finite")
+        step, before = int(self.steps[row]), float(risk[row])
+        after = float(self.curves["refinement"][row])
         if np.isnan(before) or np.isnan(after):
             raise ValueError(
                 f"{self.step_name} {step}, chosen by {rule}, has no finite loss after calibration: choose "
@@ -123,65 +114,19 @@ class EarlyStoppingDisplay:
         return step, before, after
 
     @classmethod
-    def from_monitor(
-        cls, monitor: RefinementMonitor, ax: Axes | None = None, *, step_name: str = "step"
-    ) -> Self:
-        """Draw both rules for what a monitor has seen.
-
-        Parameters
-        ----------
-        monitor : RefinementMonitor
-            After one step at least; whatever metric it follows.
-        ax : matplotlib Axes, optional
-            Where to draw; by default a new figure.
-        step_name : str, default "step"
-            What a step is.
-
-        Returns
-        -------
-        EarlyStoppingDisplay
-        """
-        if not monitor.history:
-            raise ValueError("the monitor has seen no step yet: call update before plot")
-        columns = {
-            name: [record[name] for record in monitor.history]
-            for name in ("step", "risk", "refinement")
-        }
+    def _read_choice(cls, monitor: RefinementMonitor) -> dict[str, Any]:
         best = monitor.bests.get("refinement")
-        return cls(
-            columns["step"],
-            risk=columns["risk"],
-            refinement=columns["refinement"],
-            by_refinement=None if best is None else best.step,
-            loss=monitor.loss.name,
-            step_name=step_name,
-        ).plot(ax)
+        return {"by_refinement": None if best is None else best.step}
 
-    def plot(self, ax: Axes | None = None) -> Self:
-        """Draw both curves, and an arrow at each step chosen.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; by default a new figure.
-
-        Returns
-        -------
-        self
-        """
-        self.ax_ = ax = new_axes((7, 4.2)) if ax is None else ax
-        self.figure_ = dressed(ax)
-        self.lines_ = {}
-        for name, values in self.curves.items():
-            look = line_look(self.steps, PALETTE[name])
-            label = "risk" if name == "risk" else "risk after calibration (refinement)"
-            (self.lines_[name],) = ax.plot(self.steps, values, label=label, **look)
+    def _draw(self, ax: Axes) -> None:
+        """Draw both curves, and an arrow at each step chosen."""
+        after = "risk after calibration (refinement)"
+        self._draw_lines(ax, {"risk": "risk", "refinement": after})
         self._set_limits(ax)
         cut_above(ax, self.lines_.values())
         self.arrows_ = {rule: self._draw_arrow(ax, rule) for rule in self.chosen}
         self._draw_gain(ax)
         self._write(ax)
-        return self
 
     def _set_limits(self, ax: Axes) -> None:
         set_steps(ax, self.steps, self.step_name)
@@ -218,29 +163,10 @@ class EarlyStoppingDisplay:
     def _write(self, ax: Axes) -> None:
         """Write above the curves what they are, and beside or below that what each rule chose."""
         self.legend_ = key(ax, [self.lines_["risk"], self.lines_["refinement"]])
-        self.texts_ = {}
         narrow = is_narrow(ax)
-        said = "" if narrow else "stopped "
+        place, first, verb = (0.0, 2.2, "") if narrow else (0.45, 0.0, "stopped ")
+        self.texts_ = {}
         for line, (rule, (step, before, after)) in enumerate(self.chosen.items()):
-            self.texts_[rule] = ax.text(
-                0.0 if narrow else 0.45,
-                1 - lines_of(ax, line + (2.2 if narrow else 0.0)),
-                f"{said}by {rule}: {self.step_name} {step}, {decimals(before)} → {decimals(after)}",
-                transform=ax.transAxes,
-                verticalalignment="top",
-                color=PALETTE["text"],
-                fontsize=sizes(ax)[1],
-            )
-
-
-def _choice(name: str, given: int | None, values: Floats, steps: Steps) -> int:
-    """Return the step that was given, else the one where the curve is lowest."""
-    step = check_step(name, given, steps)
-    if step is not None:
-        return int(step)
-    at = lowest(values)
-    if at is None:
-        raise ValueError(
-            f"no step can be chosen {name.replace('_', ' ')}: there it is never finite"
-        )
-    return int(steps[at])
+            losses = f"{format_loss(before)} → {format_loss(after)}"
+            text = f"{verb}by {rule}: {self.step_name} {step}, {losses}"
+            self.texts_[rule] = write_line(ax, first + line, text, x=place)

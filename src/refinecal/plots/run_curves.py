@@ -3,47 +3,42 @@
 from __future__ import annotations  # so that help() shows types by name
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from refinecal.plots._curves import (
-    apart,
+from refinecal.plots._steps import (
     check_steps,
     cut_above,
     heights,
-    last,
+    label_above,
+    label_ends,
     lowest,
     set_heights,
     set_steps,
 )
-from refinecal.plots._style import (
+from refinecal.plots.display import Display, Floats, check_floats
+from refinecal.plots.style import (
     PALETTE,
+    add_legend,
     check_colour,
-    dressed,
-    inches,
     is_narrow,
     lines_of,
-    new_axes,
     sizes,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.text import Text
 
-Floats = NDArray[np.float64]
-
 FEW = 5  # runs that are drawn one by one; more are a band
 ROOM = 1.75  # inches for the labels, right of the curves
-GAP = 2.3  # lines from label to label: each has two
 
 
-class RunCurvesDisplay:
+class RunCurvesDisplay(Display):
     """Curves of several runs of one training against epochs: each thin, or all as a band; their mean thick.
 
     A dot per run shows where its curve is lowest, or what was chosen in it.
@@ -85,8 +80,6 @@ class RunCurvesDisplay:
     ([2.0, 3.0], [0.7, 0.55, 0.55])
     """
 
-    figure_: Figure
-    ax_: Axes
     lines_: dict[str, Line2D]
     dots_: dict[str, PathCollection]
     texts_: dict[str, Text]
@@ -103,7 +96,7 @@ class RunCurvesDisplay:
     ) -> None:
         self.epochs = check_steps(epochs)
         self.curves = {
-            check_colour(name, "curves"): _runs(name, each, len(self.epochs))
+            check_colour(name, "curves names"): _check_runs(name, each, len(self.epochs))
             for name, each in curves.items()
         }
         if not any(np.isfinite(each).any() for each in self.curves.values()):
@@ -115,51 +108,49 @@ class RunCurvesDisplay:
         self.what, self._choosers = what, choosers or {}
         self._on = {name: name for name in self.curves}
         if chosen is None:
-            self.marks = {name: self._lowest(each) for name, each in self.curves.items()}
+            self.marks = {name: self._find_lowest(each) for name, each in self.curves.items()}
         else:
             if on not in self.curves:
                 raise ValueError(f"on is {on!r}, which is none of {', '.join(self.curves)}")
             self.marks = {
-                check_colour(name, "chosen"): self._chosen(name, each)
+                check_colour(name, "chosen names"): self._check_choice(name, each)
                 for name, each in chosen.items()
             }
             self._on = dict.fromkeys(self.marks, on)
         self._is_chosen = chosen is not None
 
-    def _lowest(self, runs: Floats) -> Floats:
+    def _find_lowest(self, runs: Floats) -> Floats:
         """Return the epoch where each run is lowest, NaN for one without a number."""
         places = [lowest(run) for run in runs]
         return np.array([np.nan if at is None else float(self.epochs[at]) for at in places])
 
-    def _chosen(self, name: str, given: ArrayLike) -> Floats:
-        chosen = np.asarray(given, np.float64)
+    def _check_choice(self, name: str, given: ArrayLike) -> Floats:
         runs = len(next(iter(self.curves.values())))
-        if chosen.shape != (runs,):
-            raise ValueError(
-                f"chosen[{name!r}] has shape {chosen.shape}: pass one epoch for each of {runs} runs"
-            )
+        wanted = f": pass one epoch for each of {runs} runs"
+        chosen = check_floats(f"chosen[{name!r}]", given, (runs,), wanted)
         wrong = ~np.isin(chosen, self.epochs) & ~np.isnan(chosen)
         if wrong.any():
             raise ValueError(f"chosen[{name!r}] holds {chosen[wrong][0]:g}, which is no epoch")
         return chosen
 
-    def plot(self, ax: Axes | None = None) -> Self:
-        """Draw the curves, on ``ax`` or on a new figure; return self."""
-        self.ax_ = ax = new_axes((7, 4.2)) if ax is None else ax
-        self.figure_ = dressed(ax)
-        drawn = [*self._draw_shade(ax), *self._draw_runs(ax)]
+    def _draw(self, ax: Axes) -> None:
+        background = [*self._draw_shade(ax), *self._draw_runs(ax)]
         self.lines_ = {
             name: ax.plot(self.epochs, mean, color=PALETTE[name], linewidth=1.8, zorder=2.5)[0]
             for name, mean in self.means.items()
         }
-        self._set_limits(ax)
+        labels, above = self.describe(), is_narrow(ax) or self._is_chosen
+        self._set_limits(ax, len(labels) if above else 0, 0.0 if above else ROOM)
         self.dots_ = {name: self._draw_dots(ax, name) for name in self.marks}
-        cut_above(ax, [*drawn, *self.lines_.values()])
-        self.texts_ = {}
-        (self._label_above if self._labels_above(ax) else self._label_ends)(ax)
+        cut_above(ax, [*background, *self.lines_.values()])
+        if above:
+            self.texts_ = label_above(ax, labels)
+        else:
+            labels = {name: text.replace(": ", "\n") for name, text in labels.items()}
+            top = ax.spines["left"].get_bounds()[1]
+            self.texts_ = label_ends(ax, self.epochs[-1], self.means, labels, top)
         if self._is_chosen:
             self._name_curves(ax)
-        return self
 
     def _draw_shade(self, ax: Axes) -> list[Any]:
         """Shade what lies between risk and refinement: the calibration error."""
@@ -171,18 +162,15 @@ class RunCurvesDisplay:
 
     def _draw_runs(self, ax: Axes) -> list[Any]:
         """Draw each run as a thin line, or if they are many, all between the lowest and the highest."""
-        drawn: list[Any] = []
+        artists: list[Any] = []
         for name, runs in self.curves.items():
             look: Any = {"color": PALETTE[name], "zorder": 1.5}
             if len(runs) > FEW:
-                known = np.isfinite(runs).any(axis=0)
-                low = np.min(runs, axis=0, where=np.isfinite(runs), initial=np.inf)
-                high = np.max(runs, axis=0, where=np.isfinite(runs), initial=-np.inf)
-                ends = np.where(known, low, np.nan), np.where(known, high, np.nan)
-                drawn.append(ax.fill_between(self.epochs, *ends, alpha=0.2, linewidth=0, **look))
+                ends = np.fmin.reduce(runs), np.fmax.reduce(runs)  # which skip NaN
+                artists.append(ax.fill_between(self.epochs, *ends, alpha=0.2, linewidth=0, **look))
             elif len(runs) > 1:
-                drawn += ax.plot(self.epochs, runs.T, alpha=0.4, linewidth=0.7, **look)
-        return drawn
+                artists += ax.plot(self.epochs, runs.T, alpha=0.4, linewidth=0.7, **look)
+        return artists
 
     def _draw_dots(self, ax: Axes, name: str) -> PathCollection:
         """Draw a dot for each run that has one."""
@@ -200,95 +188,40 @@ class RunCurvesDisplay:
             clip_on=False,
         )
 
-    # ---- limits and labels ---------------------------------------------------------------------------------
-
-    def _set_limits(self, ax: Axes) -> None:
-        above = self._labels_above(ax)
-        width = inches(ax)[0]
-        set_steps(ax, self.epochs, "epoch", 0.0 if above else ROOM / max(width - ROOM, ROOM))
-        main = next(
-            self.means[name]
+    def _set_limits(self, ax: Axes, lines: int, room: float) -> None:
+        """Leave room for so many lines above the curves, and so many inches right of them."""
+        set_steps(ax, self.epochs, "epoch", room)
+        mean, at = next(
+            (self.means[name], at)
             for name in ("risk", *self.means)
-            if name in self.means and lowest(self.means[name]) is not None
+            if name in self.means and (at := lowest(self.means[name])) is not None
         )
-        at = lowest(main)
-        assert at is not None
-        low, high = heights(self.epochs, self._extent(), (int(self.epochs[at]), float(main[at])))
-        self._above = lines_of(ax, len(self.said()) + 0.4 if above else 0.4)
-        set_heights(ax, low, high, self._above)
+        runs = [run for each in self.curves.values() for run in each]
+        low, high = heights(self.epochs, runs, (int(self.epochs[at]), float(mean[at])))
+        set_heights(ax, low, high, lines_of(ax, lines + 0.4))
         ax.set_ylabel(self.what)
 
-    def _extent(self) -> list[Floats]:
-        """Return the curves whose heights decide about the axis: all, in one line each."""
-        return [run for runs in self.curves.values() for run in runs]
-
-    def _labels_above(self, ax: Axes) -> bool:
-        return is_narrow(ax) or self._is_chosen
-
-    def said(self) -> dict[str, str]:
+    def describe(self) -> dict[str, str]:
         """Return what is written, by the name of its colour."""
-        if not self._is_chosen:
-            return {
-                name: f"{self.labels[name]}: min at {_span(epochs)}"
-                for name, epochs in self.marks.items()
-                if not np.isnan(epochs).all()
-            }
         return {
             name: f"{self._choosers.get(name, name)} chose {_span(epochs)}"
+            if self._is_chosen
+            else f"{self.labels[name]}: min at {_span(epochs)}"
             for name, epochs in self.marks.items()
             if not np.isnan(epochs).all()
         }
 
     def _name_curves(self, ax: Axes) -> None:
         """Write below the curves, which begin at 0, what each of them is."""
-        ax.legend(
-            handles=list(self.lines_.values()),
-            labels=[self.labels[name] for name in self.lines_],
-            loc="lower left",
-            ncols=len(self.lines_),
-            frameon=False,
-            borderaxespad=0.2,
-            fontsize=sizes(ax)[1],
-            labelcolor=PALETTE["text"],
-        )
-
-    def _label_ends(self, ax: Axes) -> None:
-        """Write each curve's name beside its end, and where it is lowest."""
-        ends = {name: last(mean) for name, mean in self.means.items() if name in self.said()}
-        low, high = ax.get_ylim()
-        gap = lines_of(ax, GAP) * (high - low)
-        top = ax.spines["left"].get_bounds()[1]
-        for name, height in apart(ends, low, top, gap).items():
-            self.texts_[name] = ax.annotate(
-                self.said()[name].replace(": ", "\n"),
-                (self.epochs[-1], height),
-                xytext=(10, 0),
-                textcoords="offset points",
-                verticalalignment="center",
-                color=PALETTE[name],
-                fontsize=sizes(ax)[1],
-            )
-
-    def _label_above(self, ax: Axes) -> None:
-        """Write the same in lines above the curves."""
-        for line, (name, said) in enumerate(self.said().items()):
-            self.texts_[name] = ax.text(
-                0.03,
-                1 - lines_of(ax, line),
-                said,
-                transform=ax.transAxes,
-                verticalalignment="top",
-                color=PALETTE[name],
-                fontsize=sizes(ax)[1],
-            )
+        for name, line in self.lines_.items():
+            line.set_label(self.labels[name])
+        look: Any = {"loc": "lower left", "ncols": len(self.lines_), "borderaxespad": 0.2}
+        add_legend(ax, list(self.lines_.values()), sizes(ax)[1], **look)
 
 
-def _runs(name: str, given: ArrayLike, epochs: int) -> Floats:
-    runs = np.asarray(given, np.float64)
-    if runs.ndim != 2 or not len(runs) or runs.shape[1] != epochs:
-        raise ValueError(
-            f"curves[{name!r}] has shape {runs.shape}: pass a row of {epochs} epochs for each run"
-        )
+def _check_runs(name: str, given: ArrayLike, epochs: int) -> Floats:
+    wanted = f": pass a row of {epochs} epochs for each run"
+    runs = check_floats(f"curves[{name!r}]", given, (None, epochs), wanted)
     return np.where(np.isfinite(runs), runs, np.nan)
 
 

@@ -3,39 +3,37 @@
 from __future__ import annotations  # so that help() shows types by name
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from refinecal._core.format import shortened
-from refinecal.plots._style import (
+from refinecal.plots.display import Display, check_floats
+from refinecal.plots.style import (
     PALETTE,
-    decimals,
-    dressed,
+    format_loss,
     inches,
     key,
     lines_of,
     loss_name,
-    new_axes,
+    round_ticks,
     sizes,
+    write_near,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from matplotlib.legend import Legend
     from matplotlib.lines import Line2D
     from matplotlib.text import Text
-
-Floats = NDArray[np.float64]
 
 DOT_SIZE = 6.0
 NUMBERS = 0.75  # inches right of the dots, for what is written there
 FAR = 3.0  # losses before calibration leave the picture if so many times further off than half of them
 
 
-class StoppingMetricsDisplay:
+class StoppingMetricsDisplay(Display):
     """A dot plot: hollow before calibration, filled after it; the best metric first.
 
     Parameters
@@ -77,8 +75,6 @@ class StoppingMetricsDisplay:
     ('refinement', ['refinement', 'log loss'])
     """
 
-    figure_: Figure
-    ax_: Axes
     before_: Line2D
     after_: Line2D
     texts_: dict[str, Text]
@@ -99,41 +95,34 @@ class StoppingMetricsDisplay:
             raise ValueError("names is empty: pass one metric at least")
         if len(set(given)) < len(given):
             raise ValueError("names holds a metric twice: each must have one row")
-        after = _check("after", after, len(given))
+        shape = (len(given),)
+        wanted = f", but there are {len(given)} names: pass one value per metric"
+        after = check_floats("after", after, shape, wanted)
         order = np.argsort(np.nan_to_num(after, nan=np.inf), kind="stable")
         self.names = [given[row] for row in order]
-        self.steps = _check("steps", steps, len(given))[order].astype(np.int64)
-        self.before = _check("before", before, len(given))[order]
+        self.steps = check_floats("steps", steps, shape, wanted)[order].astype(np.int64)
+        self.before = check_floats("before", before, shape, wanted)[order]
         self.after = after[order]
-        self.errors = None if errors is None else _check("errors", errors, len(given))[order]
-        if self.errors is not None and (self.errors < 0).any():
-            raise ValueError(
-                f"errors holds {self.errors.min()}: standard errors are never negative"
-            )
+        self.errors = None
+        if errors is not None:
+            self.errors = check_floats("errors", errors, shape, wanted)[order]
+            if (self.errors < 0).any():
+                raise ValueError(
+                    f"errors holds {self.errors.min()}: standard errors are never negative"
+                )
         if not np.isfinite(self.after[0]):
             raise ValueError("after is never finite: there is nothing to compare")
         self.best = self.names[0]
         self.loss, self.step_name = loss, step_name
 
-    def plot(self, ax: Axes | None = None) -> Self:
-        """Draw the dots.
+    def _size(self) -> tuple[float, float]:
+        return 7, 1.3 + 0.42 * len(self.names)
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; by default a new figure.
-
-        Returns
-        -------
-        self
-        """
-        self.ax_ = ax = new_axes((7, 1.3 + 0.42 * len(self.names))) if ax is None else ax
-        self.figure_ = dressed(ax)
+    def _draw(self, ax: Axes) -> None:
         self.texts_ = {}
         self._set_limits(ax)
         self._draw_dots(ax)
         self._write(ax)
-        return self
 
     def _set_limits(self, ax: Axes) -> None:
         """Leave room for numbers right of the dots, and for the key above them."""
@@ -183,19 +172,14 @@ class StoppingMetricsDisplay:
             ends = (min(before, self._right), row), (after, row)
             ax.annotate("", *ends, arrowprops={**look, "linewidth": 1.0}, zorder=1)
             if before > self._right:
-                self._name_far(ax, row)
-
-    def _name_far(self, ax: Axes, row: int) -> None:
-        """Write a loss that is off the picture above its arrow."""
-        self.texts_[f"{self.names[row]} before"] = ax.annotate(
-            decimals(self.before[row]),
-            (self._right, row),
-            xytext=(-2, 3),
-            textcoords="offset points",
-            horizontalalignment="right",
-            color=PALETTE["before"],
-            fontsize=sizes(ax)[1],
-        )
+                self.texts_[f"{self.names[row]} before"] = write_near(
+                    ax,
+                    (self._right, row),
+                    format_loss(before),
+                    (-2, 3),
+                    "before",
+                    horizontalalignment="right",
+                )
 
     def _write(self, ax: Axes) -> None:
         small, right = sizes(ax)[1], ax.get_xlim()[1]
@@ -203,7 +187,7 @@ class StoppingMetricsDisplay:
             self.texts_[name] = ax.text(
                 right,
                 row,
-                decimals(self.after[row]),
+                format_loss(self.after[row]),
                 horizontalalignment="right",
                 verticalalignment="center",
                 color=PALETTE["text"],
@@ -214,7 +198,9 @@ class StoppingMetricsDisplay:
         ax.get_yticklabels()[0].set_fontweight("bold")
         ax.tick_params(axis="y", length=0)
         ax.spines["left"].set_visible(False)
-        self._name_losses(ax)
+        ax.set_xticks(round_ticks(self._left, self._right, 4))
+        ax.spines["bottom"].set_bounds(self._left, self._right)
+        ax.set_xlabel(loss_name(self.loss))
         self.legend_ = key(ax, [self.before_, self.after_])
 
     def _row_names(self, ax: Axes) -> list[str]:
@@ -226,21 +212,3 @@ class StoppingMetricsDisplay:
             f"{shortened(name, 18)}{between}{self.step_name} {step}{end}"
             for name, step in zip(self.names, self.steps, strict=True)
         ]
-
-    def _name_losses(self, ax: Axes) -> None:
-        from matplotlib.ticker import MaxNLocator
-
-        ticks = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]).tick_values(self._left, self._right)
-        ax.set_xticks([tick for tick in ticks if self._left <= tick <= self._right])
-        ax.spines["bottom"].set_bounds(self._left, self._right)
-        ax.set_xlabel(loss_name(self.loss))
-
-
-def _check(name: str, given: ArrayLike, count: int) -> Floats:
-    """Return one number per metric."""
-    values = np.asarray(given, dtype=np.float64)
-    if values.shape != (count,):
-        raise ValueError(
-            f"{name} has shape {values.shape}, but there are {count} names: pass one value per metric"
-        )
-    return values

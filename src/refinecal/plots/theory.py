@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal.plots._style import (
+from refinecal.plots._steps import cut_above
+from refinecal.plots.display import Floats
+from refinecal.plots.style import (
     PALETTE,
-    decimals,
-    dressed,
+    dress,
+    format_loss,
     is_narrow,
     lines_of,
     loss_name,
-    sizes,
+    round_ticks,
+    write_line,
+    write_title,
 )
 from refinecal.theory.curves import METHOD_NAMES, setting
 
@@ -29,14 +33,13 @@ if TYPE_CHECKING:
     from refinecal.theory.heatmaps import HeatMap
     from refinecal.theory.spectrum import Spectrum
 
-Floats = NDArray[np.float64]
-
 NAMES = ("risk", "refinement", "calibration")
 CAPTIONS: dict[Any, str] = {  # the paper's words
     (1.0, 5.0): "many informative features",
     (2.0, 2.0): "balanced",
     (5.0, 1.0): "few informative features",
 }
+TEXT = 0.015  # where lines begin, as a part of the width of the axes
 TALLER = 1.9  # times the height of the lower panel, on the same scale
 FARTHEST = 1.6  # times the smallest risk: larger losses at another minimiser are not made room for
 NARROW_LAW = 1e-3  # a law of smaller relative width is drawn as one eigenvalue
@@ -74,12 +77,13 @@ def draw_path(figure: Figure, curve: Solution, best: Minimisers | None = None) -
             f"curve has shape {curve.lam.shape}: draw one problem at a time, of shape (k,)"
         )
     figure.set_layout_engine("constrained")
+    loss = curve.loss if isinstance(curve.loss, str) else curve.loss.name
     values = {name: np.ravel(getattr(curve, name)) for name in NAMES}
     low, high = _heights(lams, values, best)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[TALLER, 1])
     for ax in (top, bottom):
-        dressed(ax)
-        ax.set_ylabel(loss_name(_named(curve.loss)), fontsize=sizes(ax)[0])
+        dress(ax)
+        ax.set_ylabel(loss_name(loss))
     for name in NAMES:
         ax = bottom if name == "calibration" else top
         ax.plot(lams, values[name], color=PALETTE[name], linewidth=1.8, zorder=3)
@@ -88,8 +92,8 @@ def draw_path(figure: Figure, curve: Solution, best: Minimisers | None = None) -
     _set_losses(bottom, 0.0, (high - low) / TALLER, lines_of(bottom, 1.6))
     for ax, names in ((top, NAMES[:2]), (bottom, NAMES[2:])):
         for place, name in enumerate(names):
-            text = name if best is None else _smallest(best, name, lams)
-            _write(ax, place, text, PALETTE[name])
+            text = name if best is None else _describe_minimum(best, name, lams)
+            write_line(ax, place, text, name, x=TEXT)
     if best is not None:
         _mark(top, bottom, best, values)
     _set_below(figure, setting(curve), is_narrow(top))
@@ -109,11 +113,11 @@ def _heights(
     """Return where the upper panel begins and ends: minima, and risk and calibration at each, are within."""
     risk, least = float(values["risk"].min()), float(values["refinement"].min())
     if best is not None:  # which may be outside, to the left or right
-        risk = min(risk, float(best.by_risk.risk.item()))
-        least = min(least, float(best.by_refinement.refinement.item()))
+        risk = min(risk, best.by_risk.risk.item())
+        least = min(least, best.by_refinement.refinement.item())
     room = max(5 * (risk - least), 0.3 * risk)
     for found in () if best is None else (best.by_risk, best.by_calibration, best.by_refinement):
-        reached, part = float(found.risk.item()), float(found.calibration.item())
+        reached, part = found.risk.item(), found.calibration.item()
         if lams[0] <= found.lam.item() <= lams[-1] and reached <= FARTHEST * risk:
             span = 1.1 * TALLER * part  # of the upper panel, if this is in the lower
             room = max(room, 1.1 * (reached - least), span / 1.15, span - least)
@@ -122,18 +126,11 @@ def _heights(
 
 def _set_losses(ax: Axes, low: float, high: float, above: float) -> None:
     """Lay out the axis of the loss, with room for text above; curves end below the text."""
-    from matplotlib.ticker import MaxNLocator
-    from matplotlib.transforms import Bbox, TransformedBbox
-
     start = low - 0.05 * (high - low)
     ax.set_ylim(start, start + (high - start) / (1 - above))
-    ticks = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
-    ax.set_yticks([tick for tick in ticks if low <= tick <= high])
+    ax.set_yticks(round_ticks(low, high, 5))
     ax.spines["left"].set_bounds(start, high)
-    left, right = ax.get_xlim()
-    box = TransformedBbox(Bbox([[left, start], [right, high]]), ax.transData)
-    for line in ax.lines:
-        line.set_clip_box(box)
+    cut_above(ax, ax.lines, more=0.0)
 
 
 def _set_strengths(ax: Axes, lams: Floats) -> None:
@@ -149,20 +146,7 @@ def _set_strengths(ax: Axes, lams: Floats) -> None:
         nice = nice if len(nice) > 1 else lams[[0, -1]]
         ax.set_xticks(nice, [strength(float(lam)) for lam in nice])
     ax.minorticks_off()
-    ax.set_xlabel("strength of the penalty λ", fontsize=sizes(ax)[0])
-
-
-def _write(ax: Axes, place: int, text: str, colour: str) -> None:
-    """Write a line above the curves."""
-    ax.text(
-        0.015,
-        1 - lines_of(ax, place),
-        text,
-        transform=ax.transAxes,
-        verticalalignment="top",
-        color=colour,
-        fontsize=sizes(ax)[1],
-    )
+    ax.set_xlabel("strength of the penalty λ")
 
 
 def _mark(top: Axes, bottom: Axes, best: Minimisers, values: dict[str, Floats]) -> None:
@@ -171,7 +155,7 @@ def _mark(top: Axes, bottom: Axes, best: Minimisers, values: dict[str, Floats]) 
     for name in NAMES:
         ax = bottom if name == "calibration" else top
         found = getattr(best, f"by_{name}")
-        x, y = float(found.lam.item()), float(getattr(found, name).item())
+        x, y = found.lam.item(), getattr(found, name).item()
         shape = "<" if x < left else ">" if x > right else "o"
         thin: Any = {"color": PALETTE[name], "linewidth": 0.8, "linestyle": (0, (4, 3))}
         if ax is top:
@@ -184,20 +168,22 @@ def _mark(top: Axes, bottom: Axes, best: Minimisers, values: dict[str, Floats]) 
             x, y = (left, values[name][0]) if shape == "<" else (right, values[name][-1])
         ax.plot(x, min(y, _end(ax)), shape, markersize=7, zorder=4, **dot)
     _mark_at_refinement(top, bottom, best)
-    _write(top, 2, _gain(best), PALETTE["text"])
+    gain = round(100 * float(np.asarray(best.gain).item()), 1) + 0.0  # never minus 0
+    text = f"chosen by refinement, then calibrated: {gain:.1f} % below the smallest risk"
+    write_line(top, 2, text, x=TEXT)
 
 
 def _mark_at_refinement(top: Axes, bottom: Axes, best: Minimisers) -> None:
     """Mark risk and calibration where refinement is smallest, if that is in the figure."""
     found = best.by_refinement
-    x, low = float(found.lam.item()), float(found.refinement.item())
+    x, low = found.lam.item(), found.refinement.item()
     left, right = top.get_xlim()
     if not left <= x <= right:
         return
     thin: Any = {"color": PALETTE["refinement"], "linewidth": 0.8, "linestyle": (0, (4, 3))}
-    top.plot([x, x], [low, min(float(found.risk.item()), _end(top))], zorder=1, **thin)
+    top.plot([x, x], [low, min(found.risk.item(), _end(top))], zorder=1, **thin)
     for ax, name in ((top, "risk"), (bottom, "calibration")):
-        y = float(getattr(found, name).item())
+        y = getattr(found, name).item()
         if y <= _end(ax):
             ax.plot(x, y, ".", markersize=8, color=PALETTE[name], zorder=4)
 
@@ -208,25 +194,20 @@ def _end(ax: Axes) -> float:
     return float(bounds[1])
 
 
-def _smallest(best: Minimisers, name: str, lams: Floats) -> str:
+def _describe_minimum(best: Minimisers, name: str, lams: Floats) -> str:
     found, at_refinement = getattr(best, f"by_{name}"), best.by_refinement
-    value, lam = float(getattr(found, name).item()), float(found.lam.item())
+    value, lam = getattr(found, name).item(), found.lam.item()
     where = " at λ = " + strength(lam)
     if getattr(best, f"at_bound_{name}").item():
         where = ", still falling as λ " + ("→ 0" if lam <= best.lam_range[0] else "→ ∞")
     elif not lams[0] <= lam <= lams[-1]:
         where += f", {'left' if lam < lams[0] else 'right'} of this figure"
     if best.at_bound_refinement.item() or name == "risk":
-        return f"{name}: min {decimals(value)}{where}"
-    more = f", where the risk is {decimals(float(at_refinement.risk.item()))}"
+        return f"{name}: min {format_loss(value)}{where}"
+    more = f", where the risk is {format_loss(at_refinement.risk.item())}"
     if name == "calibration":
-        more = f"; {decimals(float(at_refinement.calibration.item()))} where refinement is smallest"
-    return f"{name}: min {decimals(value)}{where}{more}"
-
-
-def _gain(best: Minimisers) -> str:
-    gain = round(100 * float(np.asarray(best.gain).item()), 1) + 0.0  # never minus 0
-    return f"chosen by refinement, then calibrated: {gain:.1f} % below the smallest risk"
+        more = f"; {format_loss(at_refinement.calibration.item())} where refinement is smallest"
+    return f"{name}: min {format_loss(value)}{where}{more}"
 
 
 def strength(lam: float) -> str:
@@ -264,8 +245,7 @@ def draw_heatmaps(figure: Figure, maps: HeatMap) -> dict[str, list[Axes]]:
     grid = figure.subplots(3, count, squeeze=False, height_ratios=[0.55, 1, 1])
     rows = dict(zip(("spectrum", "gap", "gain"), (list(row) for row in grid), strict=True))
     for ax in grid.ravel():
-        dressed(ax)
-        ax.tick_params(labelsize=SMALL)
+        dress(ax, (SMALL, SMALL))
     for place, (ax, law) in enumerate(zip(rows["spectrum"], maps.spectra, strict=True)):
         _draw_spectrum(ax, law, first=place == 0)
     gap, gain = maps.grid("log10_gap"), 100 * maps.grid("gain")
@@ -293,9 +273,6 @@ def draw_heatmaps(figure: Figure, maps: HeatMap) -> dict[str, list[Axes]]:
 
 def _draw_spectrum(ax: Axes, law: Spectrum, first: bool) -> None:
     """Draw the density of a law, or its eigenvalues as bars."""
-    from matplotlib.ticker import MaxNLocator
-
-    look: Any = {"color": PALETTE["before"], "linewidth": 1.5}
     low, high = float(law.nodes[0]), float(law.nodes[-1])
     is_point = high - low < NARROW_LAW * high
     margin = 0.5 * high if is_point else 0.04 * (high - low)
@@ -306,31 +283,23 @@ def _draw_spectrum(ax: Axes, law: Spectrum, first: bool) -> None:
         ax.vlines(nodes, 0, shares, color=PALETTE["before"], linewidth=2)
         top, name = 1.0, "share"
     else:
-        ax.plot(sigma, density, **look)
+        ax.plot(sigma, density, color=PALETTE["before"], linewidth=1.5)
         ax.fill_between(sigma, density, color=PALETTE["before"], alpha=0.18, linewidth=0)
-        top, name = (
-            float(np.quantile(density, 0.99)),
-            "density",
-        )  # some laws have poles at their ends
+        top = float(np.quantile(density, 0.99))  # some laws have poles at their ends
+        name = "density"
     ax.set_xlim(low - margin, high + margin)
     ax.set_ylim(0, 1.12 * top)
     if is_point:
         ax.set_xticks([high], [f"{high:.4g}"])
     else:
-        ticks = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(low, high)
-        ax.set_xticks([tick for tick in ticks if low - margin <= tick <= high + margin])
+        ax.set_xticks(round_ticks(low, high, 5, margin, steps=[1, 2, 5, 10]))
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
-    ax.set_title(_title(law), fontsize=LABEL, color=PALETTE["text"])
-    ax.set_xlabel("eigenvalue of the covariance", fontsize=SMALL, color=PALETTE["text"])
+    caption = CAPTIONS.get((getattr(law, "shape_a", None), getattr(law, "shape_b", None)))
+    write_title(ax, f"{caption}\n{law.label}" if caption else law.label, LABEL)
+    ax.set_xlabel("eigenvalue of the covariance")
     if first:
-        ax.set_ylabel(name, fontsize=LABEL, color=PALETTE["text"])
-
-
-def _title(law: Spectrum) -> str:
-    shapes = (getattr(law, "shape_a", None), getattr(law, "shape_b", None))
-    caption = CAPTIONS.get(shapes, "")
-    return f"{caption}\n{law.label}" if caption else law.label
+        ax.set_ylabel(name, fontsize=LABEL)
 
 
 def _draw_map(ax: Axes, values: Floats, colours: Colormap, norm: Any) -> Any:
@@ -378,24 +347,21 @@ def _label_outside(rows: dict[str, list[Axes]]) -> None:
         for place, ax in enumerate(rows[name]):
             if place:
                 ax.tick_params(labelleft=False)
-        rows[name][0].set_ylabel("Bayes error", fontsize=LABEL, color=PALETTE["text"])
+        rows[name][0].set_ylabel("Bayes error", fontsize=LABEL)
     for ax in rows["gain"]:
-        ax.set_xlabel("features for each row, p / n", fontsize=SMALL, color=PALETTE["text"])
+        ax.set_xlabel("features for each row, p / n")
     for ax in rows["gap"]:
         ax.tick_params(labelbottom=False)
 
 
 def _colour_bars(figure: Figure, rows: dict[str, list[Axes]], meshes: Sequence[Any]) -> None:
     """Explain the colours of both rows, the sign in words."""
-    from matplotlib.ticker import MaxNLocator
-
     gap = figure.colorbar(
         meshes[0], ax=rows["gap"], aspect=13, pad=0.02, extend="both", shrink=0.72
     )
     gap.set_label("log₁₀ of the λ of calibration\nover that of refinement")
     widest = meshes[0].norm.vmax
-    ticks = MaxNLocator(7, steps=[1, 2, 5, 10], symmetric=True).tick_values(-widest, widest)
-    gap.set_ticks([tick for tick in ticks if abs(tick) <= widest])
+    gap.set_ticks(round_ticks(-widest, widest, 7, steps=[1, 2, 5, 10], symmetric=True))
     words: Any = {"xycoords": "axes fraction", "textcoords": "offset points"}
     words |= {"fontsize": SMALL, "color": PALETTE["text"]}
     first = "calibration\nsmallest first,\nas λ falls"
@@ -453,7 +419,3 @@ def _gain_norm(gain: Floats) -> Any:
     from matplotlib.colors import PowerNorm
 
     return PowerNorm(0.5, 0.0, max(float(gain.max()), 1e-3))
-
-
-def _named(loss: Any) -> str:
-    return loss if isinstance(loss, str) else str(loss.name)

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from refinecal.plots._style import PALETTE, dressed, loss_name
+from refinecal.plots.style import (
+    PALETTE,
+    add_legend,
+    dress,
+    loss_name,
+    round_ticks,
+    write_title,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,8 +50,7 @@ def draw_check(figure: Figure, found: Check) -> dict[str, list[Axes]]:
     theory = found.predict(lams)
     for place, name in enumerate(NAMES):
         for row in rows.values():
-            dressed(row[place])
-            row[place].tick_params(labelsize=SMALL)
+            dress(row[place], (SMALL, SMALL))
         _draw_curve(rows["curves"][place], found, name, lams, getattr(theory, name))
         _draw_deviations(rows["deviations"][place], found, name)
     _set_axes(rows, found)
@@ -60,7 +66,7 @@ def _draw_curve(ax: Axes, found: Check, name: str, lams: Any, theory: Any) -> No
     ax.fill_between(found.lam, mean - margin, mean + margin, zorder=1, **band)
     ax.plot(found.lam, mean, "o", color=PALETTE["text"], markersize=3.2, zorder=3)
     title = f"risk ({loss_name(found.theory.parts.loss)})" if name == "risk" else name
-    ax.set_title(title, fontsize=LABEL, color=PALETTE["text"])
+    write_title(ax, title, LABEL)
     if name == "calibration":
         ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
 
@@ -88,23 +94,20 @@ def _set_axes(rows: dict[str, list[Axes]], found: Check) -> None:
         ax.set_ylim(-reach, reach)
         _set_ticks(ax, 4)
         ax.tick_params(labelleft=place == 0)
-        ax.set_xlabel("strength of the penalty λ", fontsize=SMALL, color=PALETTE["text"])
+        ax.set_xlabel("strength of the penalty λ")
     for ax in rows["curves"]:
         ax.set_xscale("log")
         ax.set_xticks(_powers(*found.lam[[0, -1]]))
         ax.minorticks_off()
         _set_ticks(ax, 6)
-    rows["curves"][0].set_ylabel(loss_name(found.theory.parts.loss), fontsize=SMALL)
-    rows["deviations"][0].set_ylabel("deviation\n(standard errors)", fontsize=SMALL)
+    rows["curves"][0].set_ylabel(loss_name(found.theory.parts.loss))
+    rows["deviations"][0].set_ylabel("deviation\n(standard errors)")
 
 
 def _set_ticks(ax: Axes, most: int) -> None:
     """Put ticks at round values that are on the axis."""
-    from matplotlib.ticker import MaxNLocator
-
     low, high = ax.get_ylim()
-    ticks = MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
-    ax.set_yticks([tick for tick in ticks if low <= tick <= high])
+    ax.set_yticks(round_ticks(low, high, most))
     ax.set_ylim(low, high)
 
 
@@ -120,45 +123,16 @@ def _explain(figure: Figure, found: Check) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    neutral = PALETTE["before"]
-    handles = [
+    text, neutral = PALETTE["text"], PALETTE["before"]
+    dots: Any = {"color": text, "marker": "o", "markersize": 3.2, "linestyle": "none"}
+    thin: Any = {"color": neutral, "linewidth": 0.8}
+    handles = [  # by columns: marks of the curves on the first line, of the deviations on the second
         Line2D([], [], color=neutral, linewidth=1.8, label="theory (n → ∞)"),
-        Line2D(
-            [],
-            [],
-            color=PALETTE["text"],
-            marker="o",
-            markersize=3.2,
-            linestyle="none",
-            label=f"measured: mean of {found.seeds} draws",
-        ),
-        Patch(color=PALETTE["text"], alpha=0.18, linewidth=0, label="95 % band of the mean"),
-        Line2D(
-            [],
-            [],
-            color=neutral,
-            linewidth=0.8,
-            label="deviation from the law's theory",
-            **_mark("law"),
-        ),
-        Line2D(
-            [],
-            [],
-            color=neutral,
-            linewidth=0.8,
-            label="deviation from each draw's own theory",
-            **_mark("draws"),
-        ),
+        Line2D([], [], label="deviation from the law's theory", **thin, **_mark("law")),
+        Line2D([], [], label=f"measured: mean of {found.seeds} draws", **dots),
+        Line2D([], [], label="deviation from each draw's own theory", **thin, **_mark("draws")),
+        Patch(color=text, alpha=0.18, linewidth=0, label="95 % band of the mean"),
         Patch(color=PALETTE["grid"], alpha=0.5, linewidth=0, label="± 2 standard errors"),
     ]
-    # by columns: marks of the curves on the first line, of the deviations on the second
-    order = [handles[i] for i in (0, 3, 1, 4, 2, 5)]
-    figure.legend(
-        handles=order,
-        loc="outside upper center",
-        ncols=3,
-        frameon=False,
-        fontsize=SMALL,
-        labelcolor=PALETTE["text"],
-    )
+    add_legend(figure, handles, SMALL, ncols=3)
     figure.supxlabel(found.setting, fontsize=SMALL, color=PALETTE["axis"])

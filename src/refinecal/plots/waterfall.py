@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from refinecal._core.format import shortened
-from refinecal.plots._style import (
+from refinecal.plots.display import Display
+from refinecal.plots.style import (
     PALETTE,
-    decimals,
-    dressed,
+    format_loss,
     inches,
     key,
     lines_of,
     loss_name,
-    new_axes,
+    round_ticks,
     sizes,
+    write_near,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from matplotlib.legend import Legend
     from matplotlib.patches import Rectangle
     from matplotlib.text import Text
@@ -45,7 +45,7 @@ class Terms(NamedTuple):
         return 0.0 if self.risk == self.refinement else self.risk - self.refinement
 
 
-class WaterfallDisplay:
+class WaterfallDisplay(Display):
     """The terms of a decomposition as bars, each beginning where the one before it ends.
 
     Several decompositions are drawn one below the other, each as one bar: refinement, then
@@ -78,8 +78,6 @@ class WaterfallDisplay:
     True
     """
 
-    figure_: Figure
-    ax_: Axes
     bars_: dict[Any, Rectangle]
     texts_: dict[Any, Text]
     legend_: Legend
@@ -87,7 +85,7 @@ class WaterfallDisplay:
     def __init__(self, decompositions: Mapping[str, Any], *, after: float | None = None) -> None:
         if not decompositions:
             raise ValueError("there is no decomposition to draw: pass one at least")
-        self.terms = {str(name): _terms(given) for name, given in decompositions.items()}
+        self.terms = {str(name): _read_terms(given) for name, given in decompositions.items()}
         losses = {_get(given, "loss") or "log" for given in decompositions.values()}
         if len(losses) > 1:
             raise ValueError(
@@ -121,29 +119,17 @@ class WaterfallDisplay:
         WaterfallDisplay
         """
         several = isinstance(decomposition, Mapping) and "risk" not in decomposition
-        risk = after if after is None or isinstance(after, float | int) else _terms(after).risk
+        risk = after if after is None or isinstance(after, float | int) else _read_terms(after).risk
         return cls(decomposition if several else {"": decomposition}, after=risk).plot(ax)
 
-    def plot(self, ax: Axes | None = None) -> Self:
-        """Draw the bars.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; by default a new figure.
-
-        Returns
-        -------
-        self
-        """
+    def _size(self) -> tuple[float, float]:
         several = len(self.terms) > 1
-        height = 1.3 + 0.55 * len(self.terms) if several else 3.0
-        self.ax_ = ax = new_axes((7, height)) if ax is None else ax
-        self.figure_ = dressed(ax)
+        return 7, 1.3 + 0.55 * len(self.terms) if several else 3.0
+
+    def _draw(self, ax: Axes) -> None:
         self.bars_, self.texts_ = {}, {}
-        (self._draw_several if several else self._draw_one)(ax)
+        (self._draw_several if len(self.terms) > 1 else self._draw_one)(ax)
         ax.set_xlabel(loss_name(self.loss))
-        return self
 
     # ---- one decomposition -------------------------------------------------------------------------------
 
@@ -171,15 +157,8 @@ class WaterfallDisplay:
             place, end - start, THICKNESS, left=start, color=PALETTE[row.term], linewidth=0
         )
         self.bars_[row.term] = bar
-        self.texts_[row.term] = ax.annotate(
-            row.text,
-            (max(start, end, 0.0), place),
-            xytext=(4, 0),
-            textcoords="offset points",
-            verticalalignment="center",
-            color=PALETTE["text"],
-            fontsize=sizes(ax)[1],
-        )
+        beside = max(start, end, 0.0), place
+        self.texts_[row.term] = write_near(ax, beside, row.text, (4, 0), verticalalignment="center")
 
     # ---- several -----------------------------------------------------------------------------------------
 
@@ -202,29 +181,17 @@ class WaterfallDisplay:
     def _draw_model(self, ax: Axes, place: int, name: str, terms: Terms, far: float) -> None:
         """Draw refinement and calibration in one bar; a negative calibration as a hollow piece at its end."""
         knot, end = min(terms.refinement, far), min(terms.risk, far)
-        bar: dict[str, Any] = {"y": place, "height": THIN, "zorder": 2}
-        pieces: dict[str, tuple[float, float, dict[str, Any]]] = {
-            "refinement": (0.0, min(knot, end), {"color": PALETTE["refinement"], "linewidth": 0}),
-            "calibration": (knot, end, {"color": PALETTE["calibration"], "linewidth": 0}),
-        }
+        bar: dict[str, Any] = {"y": place, "height": THIN, "zorder": 2, "linewidth": 0}
+        look = bar | {"color": PALETTE["calibration"]}
         if terms.calibration < 0:
-            pieces["calibration"][2].update(
-                facecolor="none", edgecolor=PALETTE["calibration"], linewidth=1.2
-            )
-            pieces["calibration"][2].pop("color")
-        for term, (start, stop, look) in pieces.items():
-            (self.bars_[name, term],) = ax.barh(width=stop - start, left=start, **bar, **look)
-        sure = terms.uncertainty
-        look = {"color": PALETTE["uncertainty"], "linewidth": 2.0, "solid_capstyle": "butt"}
-        ax.plot([sure, sure], [place - THIN, place + THIN], zorder=3, **look)
-        self.texts_[name] = ax.annotate(
-            _sum(name, terms),
-            (0.0, place - THIN / 2),
-            xytext=(0, 2.5),
-            textcoords="offset points",
-            color=PALETTE["text"],
-            fontsize=sizes(ax)[1],
+            look = bar | {"edgecolor": PALETTE["calibration"], "color": "none", "linewidth": 1.2}
+        (self.bars_[name, "refinement"],) = ax.barh(
+            width=min(knot, end), left=0.0, color=PALETTE["refinement"], **bar
         )
+        (self.bars_[name, "calibration"],) = ax.barh(width=end - knot, left=knot, **look)
+        line: Any = {"color": PALETTE["uncertainty"], "linewidth": 2.0, "solid_capstyle": "butt"}
+        ax.plot([terms.uncertainty] * 2, [place - THIN, place + THIN], zorder=3, **line)
+        self.texts_[name] = write_near(ax, (0.0, place - THIN / 2), _sum(name, terms), (0, 2.5))
 
 
 class _Row(NamedTuple):
@@ -242,21 +209,23 @@ def _rows(terms: Terms, after: float | None) -> list[_Row]:
     risk, refinement, uncertainty = terms
     sharpness, calibration = refinement - uncertainty, terms.calibration
     rows = [
-        _Row("uncertainty", "uncertainty", 0.0, uncertainty, decimals(uncertainty)),
-        _Row("sharpness", "− sharpness", uncertainty, refinement, decimals(sharpness, sign=True)),
-        _Row("refinement", "= refinement", 0.0, refinement, decimals(refinement)),
-        _Row("calibration", "+ calibration", refinement, risk, decimals(calibration, sign=True)),
-        _Row("risk", "= risk", 0.0, risk, decimals(risk), joined=False),
+        _Row("uncertainty", "uncertainty", 0.0, uncertainty, format_loss(uncertainty)),
+        _Row(
+            "sharpness", "− sharpness", uncertainty, refinement, format_loss(sharpness, sign=True)
+        ),
+        _Row("refinement", "= refinement", 0.0, refinement, format_loss(refinement)),
+        _Row("calibration", "+ calibration", refinement, risk, format_loss(calibration, sign=True)),
+        _Row("risk", "= risk", 0.0, risk, format_loss(risk), joined=False),
     ]
     if after is not None:
-        rows.append(_Row("after", "after calibration", 0.0, after, decimals(after)))
+        rows.append(_Row("after", "after calibration", 0.0, after, format_loss(after)))
     return rows
 
 
 def _sum(name: str, terms: Terms) -> str:
     sign = "−" if terms.calibration < 0 else "+"
-    parts = f"{decimals(terms.refinement)} {sign} {decimals(abs(terms.calibration))}"
-    return f"{shortened(name, 20)}: {parts} = {decimals(terms.risk)}"
+    parts = f"{format_loss(terms.refinement)} {sign} {format_loss(abs(terms.calibration))}"
+    return f"{shortened(name, 20)}: {parts} = {format_loss(terms.risk)}"
 
 
 def _range(ends: list[float]) -> tuple[float, float, float]:
@@ -268,10 +237,7 @@ def _range(ends: list[float]) -> tuple[float, float, float]:
 
 
 def _tidy(ax: Axes, low: float, high: float) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    ticks = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
-    ax.set_xticks([tick for tick in ticks if low <= tick <= high])
+    ax.set_xticks(round_ticks(low, high, 5))
     ax.spines["bottom"].set_bounds(low, high)
     ax.tick_params(axis="y", length=0)
 
@@ -293,7 +259,7 @@ def _get(given: Any, name: str) -> Any:
     return given.get(name) if isinstance(given, Mapping) else getattr(given, name, None)
 
 
-def _terms(given: Any) -> Terms:
+def _read_terms(given: Any) -> Terms:
     """Return the terms of a decomposition, or of a dict of them."""
     found = [_get(given, name) for name in NEEDED]
     missing = [name for name, value in zip(NEEDED, found, strict=True) if value is None]

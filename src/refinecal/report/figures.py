@@ -52,7 +52,7 @@ def to_svg(
         ``var(--plot-NAME, COLOUR)``, so that the page can show it in another tone.
     """
     if palette is None:
-        from refinecal.plots._style import PALETTE
+        from refinecal.plots.style import PALETTE
 
         palette = PALETTE
     root = ET.fromstring(CONTROL.sub("", _draw_svg(figure, size, palette)))
@@ -90,7 +90,7 @@ def save_figures(page: Page, folder: Path, ending: str = "png") -> list[Path]:
     ...     [path.name for path in save_figures(page, Path(folder))]
     ['a-line-up.png']
     """
-    from refinecal.plots._style import PALETTE
+    from refinecal.plots.style import PALETTE
     from refinecal.report.page import Figure
 
     with needs_extra("cli", package="matplotlib"):

@@ -131,7 +131,7 @@ def _within(name: str, value: float) -> float:
 
 def _style() -> str:
     """Return the looks of a report, with the colours of the figures, and what only this page has."""
-    from refinecal.plots._style import PALETTE
+    from refinecal.plots.style import PALETTE
     from refinecal.report.theme import stylesheet, variables
 
     colours = f":root {{ {variables(PALETTE, 'plot-')} }}\n"  # the page's own tones come after

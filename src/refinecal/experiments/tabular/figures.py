@@ -19,12 +19,9 @@ from refinecal.experiments.tabular.analysis import (
 from refinecal.experiments.tabular.differences import VERY_LOW, Procedure, relative
 from refinecal.experiments.tabular.judging import REFERENCE, SMOOTH, TUNED, Training
 from refinecal.experiments.tabular.words import APART
-from refinecal.plots.experiment import (
-    DependenceDisplay,
-    RelativeDifferencesDisplay,
-    StoppingTimesDisplay,
-    draw_panels,
-)
+from refinecal.plots.boxes import RelativeDifferencesDisplay, StoppingTimesDisplay
+from refinecal.plots.dependence import DependenceDisplay
+from refinecal.plots.display import draw_panels
 from refinecal.report import Figure
 
 __all__ = ["boxes", "by_learning_rate", "by_rise", "by_size", "stopping"]

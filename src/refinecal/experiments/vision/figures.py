@@ -14,10 +14,9 @@ from refinecal.experiments.vision.analysis import (
     procedure_word,
 )
 from refinecal.experiments.vision.results import Group, Training
-from refinecal.plots._boxes import FEW
-from refinecal.plots.experiment import StoppingTimesDisplay, draw_panels
+from refinecal.plots.boxes import FEW, RunDifferencesDisplay, StoppingTimesDisplay, group_looks
+from refinecal.plots.display import draw_panels
 from refinecal.plots.run_curves import RunCurvesDisplay
-from refinecal.plots.run_differences import RunDifferencesDisplay, group_looks
 from refinecal.plots.training_curve import TrainingCurveDisplay
 from refinecal.report import Figure
 
@@ -95,7 +94,7 @@ def over_runs(analysis: Analysis, group: Group) -> Figure:
     each = f"{runs} runs: {many} their mean. " if runs > 1 else ""
     brackets = " Epochs that are named are medians over runs, with the range in brackets."
     said = "; ".join(
-        f"{title}: {', '.join(display.said().values())}" for title, display in panels.items()
+        f"{title}: {', '.join(display.describe().values())}" for title, display in panels.items()
     )
     return Figure(
         lambda canvas: draw_panels(canvas, panels),

@@ -1,0 +1,433 @@
+"""Rows of dots with boxes: differences between ways to stop, and when they stop (paper, section 5)."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from refinecal._core.format import MINUS, shortened
+from refinecal.plots.display import Display, Floats, check_floats
+from refinecal.plots.style import PALETTE, add_legend, check_colour, inches, is_narrow, sizes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
+
+Look = tuple[str, str]  # a colour of ours, and a mark of matplotlib's
+
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+FEW = 5  # runs: fewer have no quartiles worth a box
+LONGEST = 24  # characters of a name
+GOLDEN = 0.6180339887498949  # multiples of it, less whole numbers, are never close together
+SPREAD = 0.56  # of the distance of two boxes, over which the dots of one are spread
+HALF_BOX = 0.32
+LINE: Any = {"color": PALETTE["text"], "zorder": 3, "solid_capstyle": "butt"}
+COLOURS = ("calibration", "refinement", "risk", "after", "sharpness", "uncertainty")
+MARKS = ("o", "^", "s", "D", "v", "P")
+LINEAR = 0.1  # percent: closer to 0 an axis of differences is not logarithmic
+LINSCALE = 0.5  # of matplotlib: how much room that part has
+HEIGHT = 1.3  # of the line of a label, in letters of its size
+NAMES = 0.8  # inches of axes that the names of rows will take
+ROOM = 1.25  # times the largest value, at either end of an axis of differences
+
+
+class BoxesDisplay(Display):
+    """One row per name, the first on top: a dot for each value, and a box over them."""
+
+    dots_: dict[Any, PathCollection]
+
+    def __init__(
+        self,
+        rows: Mapping[str, Floats],
+        colours: Mapping[str, str] | None = None,
+        faint: Mapping[str, NDArray[np.bool_]] | None = None,
+        least: int = 1,
+    ) -> None:
+        given = colours or {}
+        for colour in given.values():
+            check_colour(colour, "colours holds")
+        self.names = [str(name) for name in rows]
+        self.least = least
+        self.quantiles = {
+            name: tuple(np.quantile(values, QUANTILES).tolist())
+            for name, values in rows.items()
+            if values.size
+        }
+        self._rows, self._faint = rows, faint or {}
+        self._colours = {name: given.get(name, "before") for name in rows}
+
+    def _size(self) -> tuple[float, float]:
+        return 7, 1.0 + 0.32 * len(self.names)
+
+    def _draw_rows(self, ax: Axes) -> None:
+        """Draw dots, spread so that neighbours are apart, the boxes above them, and the names."""
+        self.dots_ = {}
+        for row, (name, values) in enumerate(self._rows.items()):
+            if values.size:
+                self._draw_dots(ax, name, row + _spread(values))
+                colour, is_whole = PALETTE[self._colours[name]], values.size >= self.least
+                _draw_box(ax, row, self.quantiles[name], colour, is_whole)
+        ax.set_ylim(len(self.names) - 0.45, -0.55)
+        ax.set_yticks(range(len(self.names)), [shortened(name, LONGEST) for name in self.names])
+        ax.tick_params(axis="y", length=0)
+        ax.spines["left"].set_visible(False)
+
+    def _draw_dots(self, ax: Axes, name: str, heights: Floats) -> None:
+        alpha: Any = np.where(self._faint.get(name, np.zeros(heights.shape, bool)), 0.3, 0.55)
+        look: Any = {"color": PALETTE[self._colours[name]], "alpha": alpha, "linewidths": 0}
+        self.dots_[name] = ax.scatter(self._rows[name], heights, s=9, zorder=2, **look)
+
+    def _set_differences(self, ax: Axes, what: str) -> None:
+        """Lay out the axis of differences, with a line at 0."""
+        reach = max(float(np.abs(each).max()) for each in self._rows.values() if each.size)
+        set_percent(ax, ax.xaxis, reach)
+        ax.axvline(0, color=PALETTE["axis"], linewidth=0.8, zorder=1)
+        narrow = is_narrow(ax)
+        ax.set_xlabel(
+            f"{what}, %\n(← better)" if narrow else f"difference in {what}, %  (← better)"
+        )
+
+
+class RelativeDifferencesDisplay(BoxesDisplay):
+    """Boxes of relative differences, in percent, one row per procedure and one dot per data set.
+
+    A box ends at the quartiles, its line is the median, its whiskers end at the 10 % and 90 % quantiles. The
+    axis is logarithmic beyond 0.1 % either side of 0.
+
+    Parameters
+    ----------
+    values : mapping of str to array-like
+        The differences of each procedure, one per data set; what is not finite is left out.
+    what : str, default "test log loss"
+        What differs, for the axis.
+    colours : mapping of str to str, optional
+        Names of colours in ``refinecal.plots`` for some procedures, such as "refinement".
+    faint : mapping of str to array-like of bool, optional
+        Which dots of a procedure are drawn faintly.
+
+    Attributes
+    ----------
+    names : list of str
+    values : dict
+        The finite differences by name.
+    quantiles : dict
+        At 10, 25, 50, 75 and 90 %, by name; not of procedures without a value.
+    figure_, ax_ : Figure, Axes
+        Where it was drawn.
+    dots_ : dict
+        By name, the dots; not of procedures without a value.
+
+    Examples
+    --------
+    >>> display = RelativeDifferencesDisplay({"refinement": [-2.0, -1.0, 0.0, 0.5, 1.0]})
+    >>> display.quantiles["refinement"][2]
+    0.0
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, ArrayLike],
+        what: str = "test log loss",
+        colours: Mapping[str, str] | None = None,
+        faint: Mapping[str, ArrayLike] | None = None,
+    ) -> None:
+        given = {name: check_line(f"values[{name!r}]", each) for name, each in values.items()}
+        masks = {
+            name: check_mask(f"faint[{name!r}]", (faint or {}).get(name), each)[np.isfinite(each)]
+            for name, each in given.items()
+        }
+        self.values = {name: each[np.isfinite(each)] for name, each in given.items()}
+        _check_any(self.values)
+        self.what = what
+        super().__init__(self.values, colours, masks)
+
+    def _draw(self, ax: Axes) -> None:
+        self._set_differences(ax, self.what)
+        self._draw_rows(ax)
+
+
+class RunDifferencesDisplay(BoxesDisplay):
+    """Boxes of relative differences, in percent, one row per procedure and one dot per run (figure 5).
+
+    A box ends at the quartiles of all runs, its line is the median, its whiskers end at the 10 % and 90 %
+    quantiles; of fewer than 5 runs there is only the line. The axis is logarithmic beyond 0.1 % either side
+    of 0.
+
+    Parameters
+    ----------
+    values : mapping of str to mapping of str to array-like
+        For each procedure and each group of runs, such as a data set, their differences; what is not finite
+        is left out.
+    what : str, default "test log loss"
+        What differs, for the axis.
+    looks : mapping of str to tuple, optional
+        For each group a colour of ``refinecal.plots`` and a mark of matplotlib's.
+    key : mapping of str to tuple, optional
+        What explains the looks, if not the groups one by one: words with a colour and a mark.
+
+    Attributes
+    ----------
+    names, groups : list of str
+    values : dict
+        The finite differences by procedure, all groups together.
+    quantiles : dict
+        At 10, 25, 50, 75 and 90 %, by procedure; not of procedures without a value.
+    figure_, ax_ : Figure, Axes
+        Where it was drawn.
+    dots_ : dict
+        By procedure and group, the dots.
+
+    Examples
+    --------
+    >>> display = RunDifferencesDisplay({"refinement + TS": {"svhn": [-2.0, 1.0], "cifar10": [-1.0]}})
+    >>> display.quantiles["refinement + TS"][2], display.groups
+    (-1.0, ['svhn', 'cifar10'])
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, Mapping[str, ArrayLike]],
+        what: str = "test log loss",
+        looks: Mapping[str, Look] | None = None,
+        key: Mapping[str, Look] | None = None,
+    ) -> None:
+        self.groups = list(dict.fromkeys(group for each in values.values() for group in each))
+        given = {
+            name: {
+                group: check_line(f"values[{name!r}][{group!r}]", part, "run")
+                for group, part in each.items()
+            }
+            for name, each in values.items()
+        }
+        self._parts = {
+            name: {group: part[np.isfinite(part)] for group, part in each.items()}
+            for name, each in given.items()
+        }
+        self.values = {
+            name: np.concatenate([np.empty(0), *each.values()])
+            for name, each in self._parts.items()
+        }
+        _check_any(self.values)
+        self.what = what
+        self.looks = _complete_looks(self.groups, looks or {})
+        self.key = self.looks if key is None else _complete_looks(list(key), key)
+        super().__init__(self.values, least=FEW)
+
+    def _size(self) -> tuple[float, float]:
+        return 7, 1.3 + 0.4 * len(self.names)
+
+    def _draw(self, ax: Axes) -> None:
+        self._set_differences(ax, self.what)
+        self._draw_rows(ax)
+        if len(self.groups) > 1:
+            self._explain(ax)
+
+    def _draw_dots(self, ax: Axes, name: str, heights: Floats) -> None:
+        parts = self._parts[name]
+        ends = np.cumsum([len(part) for part in parts.values()])[:-1]
+        for (group, part), at in zip(parts.items(), np.split(heights, ends), strict=True):
+            colour, mark = self.looks[group]
+            look: Any = {"s": 14, "color": PALETTE[colour], "alpha": 0.75, "linewidths": 0}
+            self.dots_[name, group] = ax.scatter(part, at, marker=mark, zorder=3.5, **look)
+
+    def _explain(self, ax: Axes) -> None:
+        """Explain the dots above the axes."""
+        from matplotlib.lines import Line2D
+
+        dot: Any = {"markersize": 4.5, "linewidth": 0}
+        handles = [
+            Line2D([], [], color=PALETTE[colour], marker=mark, label=name, **dot)
+            for name, (colour, mark) in self.key.items()
+        ]
+        place: Any = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0)}
+        spaces: Any = {"borderaxespad": 0.2, "handletextpad": 0.1, "columnspacing": 1.2}
+        columns = 2 if is_narrow(ax) else 5
+        add_legend(ax, handles, sizes(ax)[1], ncols=columns, **place, **spaces)
+
+
+class StoppingTimesDisplay(BoxesDisplay):
+    """Boxes of the steps that metrics chose, on a logarithmic axis, with a dot per data set.
+
+    Parameters
+    ----------
+    steps : mapping of str to array-like
+        The steps that each metric chose, counted from 1.
+    most : int
+        The last step of the trainings.
+    step_name : str, default "step"
+        What a step is: "round", "epoch" ...
+    colours : mapping of str to str, optional
+        As for :class:`RelativeDifferencesDisplay`.
+    least : int, default 1
+        Of fewer steps there is no box, only their median.
+
+    Attributes
+    ----------
+    names, steps, quantiles, figure_, ax_, dots_
+        As for :class:`RelativeDifferencesDisplay`.
+
+    Examples
+    --------
+    >>> StoppingTimesDisplay({"log loss": [10, 30], "accuracy": [40, 60]}, most=100).quantiles["accuracy"][2]
+    50.0
+    """
+
+    def __init__(
+        self,
+        steps: Mapping[str, ArrayLike],
+        most: float,
+        step_name: str = "step",
+        colours: Mapping[str, str] | None = None,
+        least: int = 1,
+    ) -> None:
+        self.steps = {name: check_line(f"steps[{name!r}]", each) for name, each in steps.items()}
+        for name, each in self.steps.items():
+            if each.size and not (each >= 1).all():
+                raise ValueError(f"steps[{name!r}] holds {each.min():g}: steps are counted from 1")
+            if each.size and each.max() > most:
+                raise ValueError(f"steps[{name!r}] holds {each.max():g}, but most is {most:g}")
+        if not any(each.size for each in self.steps.values()):
+            raise ValueError("steps holds no step: there is nothing to draw")
+        self.most, self.step_name = most, step_name
+        super().__init__(self.steps, colours, least=least)
+
+    def _draw(self, ax: Axes) -> None:
+        ax.set_xscale("log")
+        ax.set_xlim(0.8, max(self.most, 2) * 1.25)
+        ticks = [10.0**power for power in range(7) if 10.0**power < 0.5 * self.most]
+        ticks.append(float(self.most))
+        ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        ax.minorticks_off()
+        self._draw_rows(ax)
+        ax.set_xlabel(f"best {self.step_name}")
+
+
+def group_looks(
+    groups: Sequence[tuple[str, str]],
+) -> tuple[dict[tuple[str, str], Look], dict[str, Look]]:
+    """Return a colour for each first of the pairs and a mark for each second, and what explains them.
+
+    >>> looks, key = group_looks([("svhn", "a"), ("svhn", "b"), ("cifar10", "b")])
+    >>> looks["svhn", "b"], looks["cifar10", "b"]
+    (('calibration', '^'), ('refinement', '^'))
+    >>> key
+    {'svhn': ('calibration', 'o'), 'cifar10': ('refinement', 'o'), 'a': ('before', 'o'), 'b': ('before', '^')}
+    """
+    firsts = list(dict.fromkeys(first for first, _ in groups))
+    seconds = list(dict.fromkeys(second for _, second in groups))
+    colours = {first: COLOURS[place % len(COLOURS)] for place, first in enumerate(firsts)}
+    marks = {second: MARKS[place % len(MARKS)] for place, second in enumerate(seconds)}
+    key: dict[str, Look] = {}
+    if len(firsts) > 1:
+        key |= {first: (colour, MARKS[0]) for first, colour in colours.items()}
+    if len(seconds) > 1:
+        key |= {second: ("before", mark) for second, mark in marks.items()}
+    return {(one, two): (colours[one], marks[two]) for one, two in groups}, key
+
+
+def _complete_looks(groups: Sequence[str], given: Mapping[str, Look]) -> dict[str, Look]:
+    for group, (colour, _) in given.items():
+        check_colour(colour, f"looks[{group!r}] names")
+    own, _ = group_looks([(group, "") for group in groups])
+    return {group: given.get(group, own[group, ""]) for group in groups}
+
+
+def check_line(name: str, given: ArrayLike, of: str = "data set") -> Floats:
+    """Return one number for each data set or run."""
+    return check_floats(name, given, (None,), f": pass one number per {of}")
+
+
+def check_mask(name: str, given: ArrayLike | None, values: Floats) -> NDArray[np.bool_]:
+    """Return which dots are faint, by default none."""
+    mask = np.zeros(values.shape, bool) if given is None else np.asarray(given, bool)
+    if mask.shape != values.shape:
+        raise ValueError(f"{name} has shape {mask.shape}, but there are {values.size} values")
+    return mask
+
+
+def _check_any(values: Mapping[str, Floats]) -> None:
+    if not any(each.size for each in values.values()):
+        raise ValueError("values holds no finite number: there is nothing to draw")
+
+
+# ---- boxes -------------------------------------------------------------------------------------------------
+
+
+def _spread(values: Floats) -> Floats:
+    """Return how far each dot is from the middle of its row, so that neighbours are apart."""
+    shifts = np.empty(len(values))
+    order = np.argsort(values, kind="stable")
+    shifts[order] = SPREAD * ((np.arange(len(values)) * GOLDEN + 0.5) % 1 - 0.5)
+    return shifts
+
+
+def _draw_box(ax: Axes, row: int, at: tuple[float, ...], colour: str, is_whole: bool) -> None:
+    """Draw a box with its median and whiskers at five quantiles; or if it is not whole, the median."""
+    low, first, middle, third, high = at
+    bottom, top = row - HALF_BOX, row + HALF_BOX
+    if is_whole:
+        fill: Any = {"color": colour, "alpha": 0.22, "linewidth": 0, "zorder": 1}
+        ax.fill_between([first, third], bottom, top, **fill)
+        corners = [first, third, third, first, first], [bottom, bottom, top, top, bottom]
+        ax.plot(*corners, **LINE, linewidth=0.8)
+    ax.plot([middle, middle], [bottom, top], **LINE, linewidth=2.0)
+    for end, start in ((low, first), (high, third)) if is_whole else ():
+        ax.plot([start, end], [row, row], **LINE, linewidth=0.8)
+        ax.plot([end, end], [row - HALF_BOX / 2, row + HALF_BOX / 2], **LINE, linewidth=0.8)
+
+
+# ---- the axis of differences -------------------------------------------------------------------------------
+
+
+def set_percent(ax: Axes, axis: Any, reach: float) -> None:
+    """Make an axis logarithmic either side of 0, with few ticks that reach as far as the values do."""
+    end = ROOM * max(reach, 2 * LINEAR)
+    is_across = axis is ax.xaxis
+    scale, limits = (ax.set_xscale, ax.set_xlim) if is_across else (ax.set_yscale, ax.set_ylim)
+    scale("symlog", linthresh=LINEAR, linscale=LINSCALE)
+    limits(-end, end)
+    positive = _choose_ticks(ax, axis, end, is_across)
+    ticks = [*(-tick for tick in reversed(positive)), 0.0, *positive]
+    axis.set_ticks(ticks, labels=[_tick_label(tick) for tick in ticks])
+    axis.set_ticks([], minor=True)
+
+
+def _choose_ticks(ax: Axes, axis: Any, end: float, is_across: bool) -> list[float]:
+    """Return ticks above 0, as far as their labels have room: the outermost, powers of ten, some between."""
+    letter = sizes(ax)[1] / 72  # inches
+    half = (inches(ax)[0] - NAMES if is_across else inches(ax)[1]) / 2
+    chosen = [0.0]
+    for tick in _rank_ticks(end):
+        needed = [letter * (_width(tick, other) if is_across else HEIGHT) for other in chosen]
+        places = axis.get_transform().transform([tick, end, *chosen])
+        apart = half * np.abs(places[0] - places[2:]) / places[1]
+        if tick <= end and tick not in chosen and (apart >= needed).all():
+            chosen.append(tick)
+    return sorted(chosen[1:])
+
+
+def _rank_ticks(end: float) -> list[float]:
+    """Return ticks by how much they are wanted on an axis that goes so far.
+
+    >>> _rank_ticks(0.8), _rank_ticks(8.0)
+    ([0.5, 0.1, 0.2], [5.0, 1.0, 0.1])
+    """
+    powers = [float(f"1e{n}") for n in range(int(np.floor(np.log10(end))), -2, -1)]
+    two, five = (float(f"{times}e{np.log10(powers[0]):.0f}") for times in (2, 5))
+    if len(powers) == 1:  # 0.1 alone says little
+        return [five, *powers, two] if end >= five else [two, *powers]
+    if end >= five:
+        return [five, *powers]
+    return [*powers, two, *([0.5] if len(powers) == 2 else [])]
+
+
+def _width(one: float, other: float) -> float:
+    """Return how far apart the middles of two labels must be, in letters of their size."""
+    return 0.2 + sum(0.64 * len(_tick_label(tick)) + 0.1 for tick in (one, other)) / 2
+
+
+def _tick_label(tick: float) -> str:
+    return f"{tick:+g}".replace("-", MINUS) if tick else "0"

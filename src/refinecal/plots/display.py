@@ -1,0 +1,96 @@
+"""What all displays share: axes to draw on, alone or as panels, and a check of their numbers."""
+
+from __future__ import annotations  # so that help() shows types by name
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from refinecal._core.errors import needs_extra
+from refinecal.plots.style import PALETTE, dress, sizes, write_title
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Floats = NDArray[np.float64]
+
+TWO_COLUMNS = 5.5  # inches of a figure, from where panels are side by side
+
+
+class Display:
+    """Data of a figure, and how they are drawn: ``_draw`` fills axes that have our colours.
+
+    Attributes
+    ----------
+    figure_, ax_ : Figure, Axes
+        Where it was drawn.
+    """
+
+    figure_: Figure
+    ax_: Axes
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw the data.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+
+        Returns
+        -------
+        self
+        """
+        self.ax_ = _new_axes(self._size()) if ax is None else ax
+        self.figure_ = dress(self.ax_)
+        self._draw(self.ax_)
+        return self
+
+    def _size(self) -> tuple[float, float]:
+        """Return width and height of a new figure, in inches."""
+        return 7, 4.2
+
+    def _draw(self, ax: Axes) -> None:
+        raise NotImplementedError
+
+
+def _new_axes(size: tuple[float, float]) -> Axes:
+    """Return the Axes of a new figure, white whatever the user's settings: our letters are dark."""
+    with needs_extra("plot", package="matplotlib"):
+        import matplotlib.pyplot as plt
+    return plt.subplots(figsize=size, layout="constrained", facecolor=PALETTE["paper"])[1]
+
+
+def draw_panels(figure: Figure, panels: Mapping[str, Display]) -> dict[str, Axes]:
+    """Draw displays with their titles, side by side where the figure is wide; return their axes.
+
+    Panels that are side by side and have the same names of rows, or the same axis, show them once.
+    """
+    columns = 2 if figure.get_figwidth() >= TWO_COLUMNS and len(panels) > 1 else 1
+    grid = figure.subplots(-(-len(panels) // columns), columns, squeeze=False)
+    for place, (ax, title) in enumerate(zip(grid.flat, panels, strict=False)):
+        panels[title].plot(ax)
+        write_title(ax, title, sizes(ax)[0], loc="left")
+        if place % columns:
+            left = panels[list(panels)[place - 1]]
+            if getattr(left, "names", 0) == getattr(panels[title], "names", 1):
+                ax.tick_params(labelleft=False)
+            elif left.ax_.get_ylabel() == ax.get_ylabel():
+                ax.set_ylabel("")
+    for ax in grid.flat[len(panels) :]:
+        ax.set_visible(False)
+    return dict(zip(panels, grid.flat, strict=False))
+
+
+def check_floats(name: str, given: ArrayLike, shape: tuple[int | None, ...], wanted: str) -> Floats:
+    """Return an array of a shape, in which ``None`` stands for any length; else say what is wanted."""
+    values = np.asarray(given, dtype=np.float64)
+    fits = values.ndim == len(shape) and all(
+        length in (None, found) for length, found in zip(shape, values.shape, strict=True)
+    )
+    if not fits:
+        raise ValueError(f"{name} has shape {values.shape}{wanted}")
+    return values

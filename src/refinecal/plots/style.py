@@ -1,0 +1,168 @@
+"""What all figures share: colours by meaning, sizes of letters, axes that stay in the background."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from refinecal._core.format import GAP, MINUS, number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.legend import Legend
+    from matplotlib.text import Annotation, Text
+
+# Every colour that is drawn, by meaning; tints are made by transparency. All differ, so that in an SVG
+# each can be replaced by another on a dark page. The bright ones are Okabe and Ito's, which
+# colour-blind people tell apart; risk, refinement and calibration are nearest to those of the paper.
+PALETTE = {
+    "risk": "#009e73",
+    "refinement": "#d55e00",
+    "calibration": "#0072b2",
+    "uncertainty": "#56b4e9",
+    "sharpness": "#e69f00",
+    "after": "#cc79a7",  # calibration, where two states of one model are compared
+    "before": "#737373",
+    "text": "#262626",
+    "axis": "#595959",
+    "grid": "#d9d9d9",
+    "paper": "#ffffff",  # inside of hollow marks, and of figures that we make
+}
+LOSS_NAMES = {"log": "log loss", "brier": "Brier score"}
+NARROW = 4.0  # inches: axes below this hold smaller letters, and nothing beside the curves
+LINE = 1.4  # height of a line of text, in sizes of its letters
+
+
+def dress(ax: Axes, letters: tuple[float, float] | None = None) -> Figure:
+    """Give axes our colours and sizes and no background; return the figure that they are in.
+
+    ``letters`` are their sizes, if not those that fit the width of the axes.
+    """
+    ax.set_facecolor("none")
+    ax.spines[["top", "right"]].set_visible(False)
+    for spine in ax.spines.values():
+        spine.set_color(PALETTE["axis"])
+    label, small = letters or sizes(ax)
+    ax.tick_params(which="both", color=PALETTE["axis"], labelcolor=PALETTE["text"], labelsize=small)
+    for text in (ax.xaxis.label, ax.yaxis.label, ax.title):
+        text.set_color(PALETTE["text"])
+        text.set_fontsize(label)
+    return cast("Figure", ax.get_figure(root=True))
+
+
+# ---- sizes -------------------------------------------------------------------------------------------------
+
+
+def inches(ax: Axes) -> tuple[float, float]:
+    """Return width and height of axes."""
+    box = ax.get_window_extent()
+    return box.width / ax.figure.dpi, box.height / ax.figure.dpi
+
+
+def is_narrow(ax: Axes) -> bool:
+    """Tell whether axes fill a column of a paper or a telephone, rather than a page."""
+    return inches(ax)[0] < NARROW
+
+
+def sizes(ax: Axes) -> tuple[float, float]:
+    """Return the size of letters in points: of names of axes, and of everything else."""
+    return (8.5, 7.5) if is_narrow(ax) else (10.0, 8.5)
+
+
+def lines_of(ax: Axes, count: float) -> float:
+    """Return the height of some lines of small text, as a part of the height of the axes; at most half."""
+    return min(count * LINE * sizes(ax)[1] / 72 / inches(ax)[1], 0.5)
+
+
+def round_ticks(
+    low: float, high: float, most: int, margin: float = 0.0, **options: Any
+) -> list[float]:
+    """Return round numbers between two others or a margin beyond them, about so many at most."""
+    from matplotlib.ticker import MaxNLocator
+
+    ticks = MaxNLocator(most, **({"steps": [1, 2, 2.5, 5, 10]} | options)).tick_values(low, high)
+    return [tick for tick in ticks if low - margin <= tick <= high + margin]
+
+
+# ---- text --------------------------------------------------------------------------------------------------
+
+
+def write_title(ax: Axes, text: str, size: float, **options: Any) -> None:
+    """Write a title; matplotlib's settings would decide about its size and colour."""
+    ax.set_title(text, fontsize=size, color=PALETTE["text"], **options)
+
+
+def write_line(ax: Axes, line: float, text: str, colour: str = "text", x: float = 0.0) -> Text:
+    """Write a line of small text in the upper part of axes, so many lines from the top."""
+    return ax.text(
+        x,
+        1 - lines_of(ax, line),
+        text,
+        transform=ax.transAxes,
+        verticalalignment="top",
+        color=PALETTE[colour],
+        fontsize=sizes(ax)[1],
+    )
+
+
+def write_near(
+    ax: Axes,
+    place: tuple[float, float],
+    text: str,
+    shift: tuple[float, float],
+    colour: str = "text",
+    **options: Any,
+) -> Annotation:
+    """Write small text so many points right of a place, and above it."""
+    options |= {"color": PALETTE[colour], "fontsize": sizes(ax)[1]}
+    return ax.annotate(text, place, xytext=shift, textcoords="offset points", **options)
+
+
+def key(ax: Axes, handles: Sequence[Any], beside: bool = False) -> Legend:
+    """Explain the marks, one per line: in the upper left corner, or to the right of the axes."""
+    place = {"loc": "upper left", "bbox_to_anchor": (1.03 if beside else 0.0, 1.0)}
+    spaces = {"borderaxespad": 0.0, "borderpad": 0.0, "labelspacing": 0.35, "handletextpad": 0.6}
+    return add_legend(ax, handles, sizes(ax)[1], **place, **spaces)
+
+
+def add_legend(
+    owner: Axes | Figure | SubFigure, handles: Sequence[Any], size: float, **options: Any
+) -> Legend:
+    """Explain marks in axes, or above all axes of a figure."""
+    if not hasattr(owner, "plot"):
+        options["loc"] = "outside upper center"
+    look: Any = {"frameon": False, "fontsize": size, "labelcolor": PALETTE["text"]}
+    return owner.legend(handles=list(handles), **look, **options)
+
+
+# ---- words -------------------------------------------------------------------------------------------------
+
+
+def check_colour(name: str, what: str) -> str:
+    """Return the name of a colour; complain of one that is none of ours."""
+    if name not in PALETTE:
+        raise ValueError(f"{what} {name!r}, which is none of {', '.join(PALETTE)}")
+    return name
+
+
+def loss_name(loss: str) -> str:
+    """Return what the axis of a loss is called.
+
+    >>> loss_name("log"), loss_name("my")
+    ('log loss', 'my loss')
+    """
+    return LOSS_NAMES.get(loss, f"{loss} loss")
+
+
+def format_loss(value: float, sign: bool = False) -> str:
+    """Return a number with four decimals; with ``sign``, a plus or a minus before it.
+
+    >>> format_loss(-1e-9), format_loss(0.25, sign=True), format_loss(-0.25)
+    ('0.0000', '+0.2500', '−0.2500')
+    """
+    if value == math.inf:
+        return "infinite"
+    text = number(float(value), 4).replace(GAP, "")
+    return f"+{text}" if sign and not text.startswith(MINUS) else text
