@@ -46,7 +46,13 @@ class LossCurvesDisplay(Display):
         self, steps: ArrayLike, curves: Mapping[str, ArrayLike], loss: str, step_name: str
     ) -> None:
         self.steps = check_steps(steps)
-        self.curves = {name: check_curve(name, curves[name], self.steps) for name in self._terms}
+        wanted = f", but steps has {self.steps.shape}: pass one value per step"
+        given = {
+            name: check_floats(name, curves[name], self.steps.shape, wanted) for name in self._terms
+        }
+        self.curves = {
+            name: np.where(np.isfinite(each), each, np.nan) for name, each in given.items()
+        }
         self.loss, self.step_name = loss, step_name
 
     @classmethod
@@ -106,13 +112,6 @@ def check_steps(given: ArrayLike) -> Steps:
             f"steps[{at}] is {steps[at]}, after {steps[at - 1]}: steps must increase, so sort them"
         )
     return steps
-
-
-def check_curve(name: str, given: ArrayLike, steps: Steps) -> Floats:
-    """Return one value per step, NaN where it is not finite."""
-    wanted = f", but steps has {steps.shape}: pass one value per step"
-    values = check_floats(name, given, steps.shape, wanted)
-    return np.where(np.isfinite(values), values, np.nan)
 
 
 def check_step(name: str, step: int | None, steps: Steps) -> int | None:
@@ -177,24 +176,27 @@ def cut_above(ax: Axes, artists: Iterable[Artist], more: float = 0.01) -> None:
 # ---- labels ------------------------------------------------------------------------------------------------
 
 
-def label_ends(
-    ax: Axes, at: int, curves: Mapping[str, Floats], labels: Mapping[str, str], top: float
+def label_curves(
+    ax: Axes,
+    at: int,
+    curves: Mapping[str, Floats],
+    labels: Mapping[str, str],
+    top: float | None,
 ) -> dict[str, Text]:
-    """Write labels of two lines beside the ends of curves, after the last step and below ``top``."""
+    """Write a label for each curve: in a line above all, or in two beside its end, below ``top``."""
+    if top is None:
+        return {
+            name: write_line(ax, line, text, name, x=0.03)
+            for line, (name, text) in enumerate(labels.items())
+        }
     ends = {name: float(curves[name][~np.isnan(curves[name])][-1]) for name in labels}
     low, high = ax.get_ylim()
     places = _move_apart(ends, low, top, lines_of(ax, GAP) * (high - low))
     return {
-        name: write_near(ax, (at, height), labels[name], (10, 0), name, verticalalignment="center")
+        name: write_near(
+            ax, (at, height), labels[name].replace(": ", "\n"), (10, 0), name, va="center"
+        )
         for name, height in places.items()
-    }
-
-
-def label_above(ax: Axes, labels: Mapping[str, str]) -> dict[str, Text]:
-    """Write labels in lines above the curves."""
-    return {
-        name: write_line(ax, line, text, name, x=0.03)
-        for line, (name, text) in enumerate(labels.items())
     }
 
 

@@ -10,7 +10,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from refinecal._core.format import MINUS, shortened
 from refinecal.plots.display import Display, Floats, check_floats
-from refinecal.plots.style import PALETTE, add_legend, check_colour, inches, is_narrow, sizes
+from refinecal.plots.style import (
+    PALETTE,
+    THIN,
+    add_legend,
+    check_colour,
+    inches,
+    is_narrow,
+    name_rows,
+    sizes,
+    tint,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,12 +78,10 @@ class BoxesDisplay(Display):
         for row, (name, values) in enumerate(self._rows.items()):
             if values.size:
                 self._draw_dots(ax, name, row + _spread(values))
-                colour, is_whole = PALETTE[self._colours[name]], values.size >= self.least
-                _draw_box(ax, row, self.quantiles[name], colour, is_whole)
+                is_whole = values.size >= self.least
+                _draw_box(ax, row, self.quantiles[name], self._colours[name], is_whole)
         ax.set_ylim(len(self.names) - 0.45, -0.55)
-        ax.set_yticks(range(len(self.names)), [shortened(name, LONGEST) for name in self.names])
-        ax.tick_params(axis="y", length=0)
-        ax.spines["left"].set_visible(False)
+        name_rows(ax, [shortened(name, LONGEST) for name in self.names])
 
     def _draw_dots(self, ax: Axes, name: str, heights: Floats) -> None:
         alpha: Any = np.where(self._faint.get(name, np.zeros(heights.shape, bool)), 0.3, 0.55)
@@ -84,7 +92,7 @@ class BoxesDisplay(Display):
         """Lay out the axis of differences, with a line at 0."""
         reach = max(float(np.abs(each).max()) for each in self._rows.values() if each.size)
         set_percent(ax, ax.xaxis, reach)
-        ax.axvline(0, color=PALETTE["axis"], linewidth=0.8, zorder=1)
+        ax.axvline(0, zorder=1, **THIN)
         narrow = is_narrow(ax)
         ax.set_xlabel(
             f"{what}, %\n(← better)" if narrow else f"difference in {what}, %  (← better)"
@@ -369,8 +377,7 @@ def _draw_box(ax: Axes, row: int, at: tuple[float, ...], colour: str, is_whole: 
     low, first, middle, third, high = at
     bottom, top = row - HALF_BOX, row + HALF_BOX
     if is_whole:
-        fill: Any = {"color": colour, "alpha": 0.22, "linewidth": 0, "zorder": 1}
-        ax.fill_between([first, third], bottom, top, **fill)
+        ax.fill_between([first, third], bottom, top, zorder=1, **tint(colour, 0.22))
         corners = [first, third, third, first, first], [bottom, bottom, top, top, bottom]
         ax.plot(*corners, **LINE, linewidth=0.8)
     ax.plot([middle, middle], [bottom, top], **LINE, linewidth=2.0)

@@ -17,7 +17,7 @@ from refinecal.metrics.bins import bin_numbers
 from refinecal.plots import _square
 from refinecal.plots.display import Display, Floats
 from refinecal.plots.reliability import histogram
-from refinecal.plots.style import PALETTE, key, lines_of, sizes, write_title
+from refinecal.plots.style import PALETTE, key, lines_of, sizes, tint, write_title
 from refinecal.temperature.search import MAX_BETA
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ SPREAD = (5.0, 50.0, 95.0)  # percentiles
 SLIGHT = 0.01  # a change of probabilities that nobody sees
 PULLED = "over-confident: probabilities pulled in"
 PUSHED = "under-confident: probabilities pushed out"
-BAND_TINT = 0.2
+BAND = tint("after", 0.2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,10 +189,11 @@ class CalibrationMapDisplay(Display):
         has_key, has_strip = bool(self.map.spread_of), self.map.histogram is not None
         _square.lay_out(ax, has_strip, lines_of(ax, 2.6) if has_key and not beside else 0)
         self._draw_map(ax)
-        if has_strip:
-            _square.name_strip(ax)
         self.legend_ = key(ax, self._handles(), beside) if has_key else None
-        self._write(ax)
+        label = shortened(str(self.map.label), 16)
+        what = f"probability of class {label}" if self.map.n_classes == 2 else "confidence"
+        ax.set(xlabel=f"{what} before calibration", ylabel="after calibration")
+        write_title(ax, self.map.words, sizes(ax)[1], loc="left", pad=5)
 
     def _draw_map(self, ax: Axes) -> None:
         found, colour = self.map, PALETTE["after"]
@@ -201,8 +202,7 @@ class CalibrationMapDisplay(Display):
         if len(found.before) == 1:  # a line through one point is not seen
             self.line_.set_marker("o")
         if found.spread_of:
-            look: dict[str, Any] = {"color": colour, "alpha": BAND_TINT, "linewidth": 0}
-            self.band_ = ax.fill_between(found.before, found.low, found.high, **look)
+            self.band_ = ax.fill_between(found.before, found.low, found.high, **BAND)
         if found.histogram is not None:
             largest, shade = found.histogram.max(), PALETTE["before"]
             self.strip_ = _square.draw_strip(ax, found.histogram, largest, shade, True)
@@ -213,16 +213,7 @@ class CalibrationMapDisplay(Display):
         of = self.map.spread_of
         self.line_.set_label(f"median of {of}")
         label = "middle 90 %" if of == "predictions" else "range over classes"
-        return [
-            self.line_,
-            Patch(color=PALETTE["after"], alpha=BAND_TINT, linewidth=0, label=label),
-        ]
-
-    def _write(self, ax: Axes) -> None:
-        label = shortened(str(self.map.label), 16)
-        what = f"probability of class {label}" if self.map.n_classes == 2 else "confidence"
-        ax.set(xlabel=f"{what} before calibration", ylabel="after calibration")
-        write_title(ax, self.map.words, sizes(ax)[1], loc="left", pad=5)
+        return [self.line_, Patch(label=label, **BAND)]
 
 
 # ---- the numbers -------------------------------------------------------------------------------------------
@@ -271,14 +262,14 @@ def _map_of_two(calibrator: Any, scores: NDArray[Any] | None, label: Any) -> Cal
     with np.errstate(divide="ignore"):
         logs = np.log(np.stack([1 - before, before], axis=1))
     after = _apply(calibrator, logs)[:, 1]
-    cells, weights = None, np.ones(GRID)
+    cells = weights = None
     if scores is not None:
         given = np.exp(log_softmax(scores.astype(np.float64, copy=False)))[:, 1]
         cells = histogram(given)
         near = np.rint(given * (GRID - 1)).astype(int)
         weights = np.bincount(near, minlength=GRID).astype(np.float64)
     side = np.sign(before - 0.5)  # towards the likelier class
-    words = _words(calibrator, side * (after - before), weights, np.abs(after - before))
+    words = _describe(calibrator, after - before, side, weights)
     return CalibrationMap(before, after, after, after, cells, 2, label, words)
 
 
@@ -293,7 +284,7 @@ def _map_by_turns(calibrator: Any, k: int) -> CalibrationMap:
         with np.errstate(divide="ignore"):
             found[row] = _apply(calibrator, np.log(probs))[:, top]
     after, low, high = np.median(found, axis=0), found.min(axis=0), found.max(axis=0)
-    words = _words(calibrator, after - before, np.ones(GRID), np.abs(after - before))
+    words = _describe(calibrator, after - before)
     of = "classes" if (high - low).max() > SLIGHT else ""
     return CalibrationMap(before, after, low, high, None, k, None, words, of)
 
@@ -308,32 +299,32 @@ def _map_of_rows(calibrator: Any, scores: NDArray[Any]) -> CalibrationMap:
     bins = np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
     before = np.array([given[one].mean() for one in bins])
     low, after, high = np.array([np.percentile(made[one], SPREAD) for one in bins]).T
-    words = _words(calibrator, made - given, np.ones(len(given)), np.abs(made - given))
+    words = _describe(calibrator, made - given)
     cells, k = histogram(given), logs.shape[1]
     return CalibrationMap(before, after, low, high, cells, k, None, words, "predictions")
 
 
-def _words(calibrator: Any, outwards: Floats, weights: Floats, changes: Floats) -> str:
-    """Say what happens to probabilities, given by how much each moves, and how much towards certainty."""
+def _describe(
+    calibrator: Any, changes: Floats, side: Floats | float = 1.0, weights: Floats | None = None
+) -> str:
+    """Say what happens to probabilities, by their changes; ``side`` is the sign of those to certainty."""
     beta = getattr(calibrator, "beta_", None)
     if beta is not None and np.ndim(beta) == 0:
-        return _temperature_words(float(beta))
-    mean = float(np.average(outwards, weights=weights))
-    if np.average(changes, weights=weights) < SLIGHT:
+        return _describe_temperature(float(beta))
+    mean = float(np.average(side * changes, weights=weights))
+    if np.average(np.abs(changes), weights=weights) < SLIGHT:
         return "hardly changed"
     if abs(mean) < SLIGHT:
         return "probabilities shifted"
     return PULLED if mean < 0 else PUSHED
 
 
-def _temperature_words(beta: float) -> str:
+def _describe_temperature(beta: float) -> str:
     if beta < 1e-12:
         return "no better than chance:\nall classes equally likely"
     if beta >= 0.999 * MAX_BETA:
         return "never wrong: probabilities pushed to 0 and 1"
-    temperature = (
-        f"temperature {1 / beta:.2f}" if 0.01 < beta < 10 else f"temperature {1 / beta:.2g}"
-    )
+    temperature = f"temperature {1 / beta:{'.2f' if 0.01 < beta < 10 else '.2g'}}"
     if abs(beta - 1) <= 0.05:
         return f"{temperature}\nhardly changed"
     return f"{temperature}\n{PULLED if beta < 1 else PUSHED}"

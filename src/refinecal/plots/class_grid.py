@@ -16,7 +16,7 @@ from refinecal.plots import _square
 from refinecal.plots.reliability import (
     ReliabilityDisplay,
     Strategy,
-    calibrate,
+    add_calibrated,
     class_names,
     curve_of,
 )
@@ -64,7 +64,7 @@ def draw_classes(
     """
     check_bins(n_bins, strategy)
     sample = check_sample(y_true, probs, logits, sample_weight, classes)
-    states = [sample] if calibrated is None else [sample, calibrate(sample, calibrated)]
+    states = add_calibrated(sample, calibrated)
     names = class_names(sample)
     frequent = np.argsort(-sample.frequencies, kind="stable")[:MOST]
     chosen = [names[column] for column in sorted(frequent)]
@@ -96,13 +96,11 @@ def _panels(figure: Figure | SubFigure, count: int) -> list[Axes]:
 
 def _draw_panel(display: ReliabilityDisplay, ax: Axes) -> None:
     display.ax_, display.figure_ = ax, dress(ax, (LABEL, SMALL))
-    _square.lay_out(ax, True, 0)
+    _square.lay_out(ax, True, 0, ticks=(0, 0.5, 1), name="")
     ax.set_aspect("equal", adjustable="box")
     display.draw(ax)
     for points in display.points_.values():
         points.set_sizes(points.get_sizes() / 3)
-    ax.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-    ax.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
     errors = " → ".join(f"{curve.ece:.3f}" for curve in display.curves.values())
     label = shortened(str(display.curves["before"].label), 14)
     write_title(ax, f"{label}\n{errors}", SMALL, pad=2)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from refinecal._core.format import MINUS
 from refinecal.plots.boxes import check_line, check_mask, set_percent
 from refinecal.plots.display import Display, Floats
-from refinecal.plots.style import PALETTE, inches
+from refinecal.plots.style import PALETTE, THIN, inches, log_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,7 +84,7 @@ class DependenceDisplay(Display):
         margin = (high / low) ** 0.06 if high > 1.0001 * low else 2.0
         ax.set_xlim(low / margin, high * margin)
         _set_ticks(ax, low / margin, high * margin)
-        ax.axhline(0, color=PALETTE["axis"], linewidth=0.8, zorder=1)
+        ax.axhline(0, zorder=1, **THIN)
         some = np.argsort(self.x, kind="stable")[:: -(-len(self.x) // MOST)]
         size, faint, clear = (8, 0.22, 0.4) if len(some) >= 200 else (16, 0.35, 0.75)
         alpha: Any = np.where(self._faint[some], faint, clear)
@@ -103,13 +103,10 @@ class DependenceDisplay(Display):
 def _set_ticks(ax: Axes, low: float, high: float) -> None:
     """Put ticks at 1, 2 and 5 times powers of ten, or fewer if there are many."""
     for steps in ((1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
-        powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
-        ticks = [step * 10.0**power for power in powers for step in steps]
-        ticks = [tick for tick in ticks if low <= tick <= high]
+        ticks = log_ticks(low, high, steps)
         if len(ticks) <= max(2, inches(ax)[0] / 0.75):
             break
-    every = max(1, -(-len(ticks) // 6))
-    ticks = ticks[::every]
+    ticks = ticks[:: max(1, -(-len(ticks) // 6))]
     ax.set_xticks(ticks, [_tick_label(tick) for tick in ticks])
     ax.minorticks_off()
 

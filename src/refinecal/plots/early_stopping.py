@@ -18,6 +18,7 @@ from refinecal.plots._steps import (
 )
 from refinecal.plots.style import (
     PALETTE,
+    THIN,
     format_loss,
     is_narrow,
     key,
@@ -125,7 +126,9 @@ class EarlyStoppingDisplay(LossCurvesDisplay):
         self._set_limits(ax)
         cut_above(ax, self.lines_.values())
         self.arrows_ = {rule: self._draw_arrow(ax, rule) for rule in self.chosen}
-        self._draw_gain(ax)
+        (first, _, level), (second, *_) = self.chosen["loss"], self.chosen["refinement"]
+        look: Any = THIN | {"linestyle": ":", "zorder": 0.5}  # below it is the gain
+        (self.lines_["gain"],) = ax.plot([first, second], [level, level], **look)
         self._write(ax)
 
     def _set_limits(self, ax: Axes) -> None:
@@ -134,12 +137,8 @@ class EarlyStoppingDisplay(LossCurvesDisplay):
         _, high = heights(self.steps, self.curves.values(), (step, risk))
         high = max([high, *(before for _, before, _ in self.chosen.values() if before < np.inf)])
         low = float(np.nanmin(list(self.curves.values())))
-        set_heights(
-            ax,
-            low - 0.08 * ((high - low) or 1.0),
-            high,
-            lines_of(ax, 4.8 if is_narrow(ax) else 2.8),
-        )
+        low -= 0.08 * ((high - low) or 1.0)
+        set_heights(ax, low, high, lines_of(ax, 4.8 if is_narrow(ax) else 2.8))
         ax.set_ylabel(loss_name(self.loss))
 
     def _draw_arrow(self, ax: Axes, rule: str) -> Annotation:
@@ -153,12 +152,6 @@ class EarlyStoppingDisplay(LossCurvesDisplay):
         ax.plot(step, after, "o", color=PALETTE["refinement"], **look)
         arrow = {"arrowstyle": "-|>", "color": PALETTE["axis"], "shrinkA": 4, "shrinkB": 4}
         return ax.annotate("", (step, after), xytext=(step, before), arrowprops=arrow)
-
-    def _draw_gain(self, ax: Axes) -> None:
-        """Continue the level that loss-based stopping reaches, down to which the other has come further."""
-        (first, _, level), (second, *_) = self.chosen["loss"], self.chosen["refinement"]
-        look: dict[str, Any] = {"color": PALETTE["axis"], "linewidth": 0.8, "linestyle": ":"}
-        (self.lines_["gain"],) = ax.plot([first, second], [level, level], zorder=0.5, **look)
 
     def _write(self, ax: Axes) -> None:
         """Write above the curves what they are, and beside or below that what each rule chose."""

@@ -18,7 +18,7 @@ from refinecal.metrics.bins import bin_numbers, bin_sums, check_bins, mean_dista
 from refinecal.metrics.events import event_of_class, event_of_likeliest
 from refinecal.plots import _square
 from refinecal.plots.display import Display, Floats
-from refinecal.plots.style import PALETTE, key, lines_of, sizes, write_title
+from refinecal.plots.style import PALETTE, key, lines_of, sizes, tint, write_title
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -197,11 +197,9 @@ class ReliabilityDisplay(Display):
         """
         check_bins(n_bins, strategy)
         sample = check_sample(y_true, probs, logits, sample_weight, classes)
-        curve = curve_of(sample, kind, n_bins, strategy)
-        after = None
-        if calibrated is not None:
-            after = curve_of(calibrate(sample, calibrated), kind, n_bins, strategy)
-        return cls(curve, after, name=name).plot(ax)
+        states = add_calibrated(sample, calibrated)
+        curves = (curve_of(each, kind, n_bins, strategy) for each in states)
+        return cls(*curves, name=name).plot(ax)
 
     def _size(self) -> tuple[float, float]:
         return _square.SIZE
@@ -210,7 +208,6 @@ class ReliabilityDisplay(Display):
         beside = _square.leaves_room(ax)
         _square.lay_out(ax, True, 0 if beside else lines_of(ax, len(self.curves) + 1.6))
         self.draw(ax)
-        _square.name_strip(ax)
         across, up = _axis_names(self.curves["before"])
         ax.set(xlabel=across, ylabel=up)
         self.legend_ = key(ax, self.handles(errors=True), beside)
@@ -261,8 +258,7 @@ class ReliabilityDisplay(Display):
             label = shortened(title, 24) + (f": ECE {curve.ece:.4f}" if errors else "")
             handles.append(Line2D([], [], marker="o", linewidth=1.2, label=label, **look))
         label = "90 % range if they are right"
-        tint: dict[str, Any] = {"color": PALETTE["axis"], "alpha": BAND_TINT, "linewidth": 0}
-        return [*handles, Patch(label=label, **tint)] if errors else handles
+        return [*handles, Patch(label=label, **tint("axis", BAND_TINT))] if errors else handles
 
 
 def _draw_band(ax: Axes, curve: Reliability, colour: str) -> FillBetweenPolyCollection:
@@ -353,8 +349,10 @@ def _quantile(q: float, n: Floats, p: Floats) -> Floats:
     return np.asarray(np.where(p <= 0, 0.0, np.where(p >= 1, n, found)))
 
 
-def calibrate(sample: Sample, calibrated: Any) -> Sample:
-    """Return the sample after calibration: with the probabilities given, or those of a calibrator."""
+def add_calibrated(sample: Sample, calibrated: Any) -> list[Sample]:
+    """Return the sample, and what it is with the probabilities given, if any, or those of a calibrator."""
+    if calibrated is None:
+        return [sample]
     if hasattr(calibrated, "predict_proba_logits"):
         calibrated = calibrated.predict_proba_logits(sample.logits)
     elif hasattr(calibrated, "predict_proba"):
@@ -370,6 +368,5 @@ def calibrate(sample: Sample, calibrated: Any) -> Sample:
         )
     given = to_floats(calibrated, "probs")
     probs = sample.replace(given=given if given.size > sample.n else given.reshape(-1)).probs
-    return sample.replace(
-        given=in_order(probs, column_names(calibrated), class_names(sample), "calibrated")
-    )
+    ordered = in_order(probs, column_names(calibrated), class_names(sample), "calibrated")
+    return [sample, sample.replace(given=ordered)]

@@ -12,8 +12,7 @@ from refinecal.plots._steps import (
     check_steps,
     cut_above,
     heights,
-    label_above,
-    label_ends,
+    label_curves,
     lowest,
     set_heights,
     set_steps,
@@ -26,6 +25,7 @@ from refinecal.plots.style import (
     is_narrow,
     lines_of,
     sizes,
+    tint,
 )
 
 if TYPE_CHECKING:
@@ -143,12 +143,8 @@ class RunCurvesDisplay(Display):
         self._set_limits(ax, len(labels) if above else 0, 0.0 if above else ROOM)
         self.dots_ = {name: self._draw_dots(ax, name) for name in self.marks}
         cut_above(ax, [*background, *self.lines_.values()])
-        if above:
-            self.texts_ = label_above(ax, labels)
-        else:
-            labels = {name: text.replace(": ", "\n") for name, text in labels.items()}
-            top = ax.spines["left"].get_bounds()[1]
-            self.texts_ = label_ends(ax, self.epochs[-1], self.means, labels, top)
+        top = None if above else ax.spines["left"].get_bounds()[1]
+        self.texts_ = label_curves(ax, self.epochs[-1], self.means, labels, top)
         if self._is_chosen:
             self._name_curves(ax)
 
@@ -157,8 +153,7 @@ class RunCurvesDisplay(Display):
         if not {"risk", "refinement"} <= set(self.means):
             return []
         ends = self.means["refinement"], self.means["risk"]
-        look: Any = {"color": PALETTE["calibration"], "alpha": 0.1, "linewidth": 0}
-        return [ax.fill_between(self.epochs, *ends, **look)]
+        return [ax.fill_between(self.epochs, *ends, **tint("calibration", 0.1))]
 
     def _draw_runs(self, ax: Axes) -> list[Any]:
         """Draw each run as a thin line, or if they are many, all between the lowest and the highest."""

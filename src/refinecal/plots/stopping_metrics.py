@@ -12,13 +12,13 @@ from refinecal._core.format import shortened
 from refinecal.plots.display import Display, check_floats
 from refinecal.plots.style import (
     PALETTE,
+    THIN,
     format_loss,
     inches,
     key,
     lines_of,
-    loss_name,
-    round_ticks,
-    sizes,
+    name_rows,
+    set_losses,
     write_near,
 )
 
@@ -149,8 +149,7 @@ class StoppingMetricsDisplay(Display):
 
     def _draw_dots(self, ax: Axes) -> None:
         rows = np.arange(len(self.names))
-        grey: dict[str, Any] = {"color": PALETTE["axis"], "linewidth": 0.8, "zorder": 1}
-        ax.plot([self.after[0]] * 2, [-0.5, rows[-1] + 0.5], linestyle=":", **grey)
+        ax.plot([self.after[0]] * 2, [-0.5, rows[-1] + 0.5], linestyle=":", zorder=1, **THIN)
         self._draw_links(ax)
         if self.errors is not None:
             bars: Any = {"color": PALETTE["after"], "elinewidth": 1.2, "capsize": 2.5}
@@ -172,35 +171,19 @@ class StoppingMetricsDisplay(Display):
             ends = (min(before, self._right), row), (after, row)
             ax.annotate("", *ends, arrowprops={**look, "linewidth": 1.0}, zorder=1)
             if before > self._right:
-                self.texts_[f"{self.names[row]} before"] = write_near(
-                    ax,
-                    (self._right, row),
-                    format_loss(before),
-                    (-2, 3),
-                    "before",
-                    horizontalalignment="right",
+                place, name = (self._right, row), f"{self.names[row]} before"
+                self.texts_[name] = write_near(
+                    ax, place, format_loss(before), (-2, 3), "before", ha="right"
                 )
 
     def _write(self, ax: Axes) -> None:
-        small, right = sizes(ax)[1], ax.get_xlim()[1]
         for row, name in enumerate(self.names):
-            self.texts_[name] = ax.text(
-                right,
-                row,
-                format_loss(self.after[row]),
-                horizontalalignment="right",
-                verticalalignment="center",
-                color=PALETTE["text"],
-                fontsize=small,
-                fontweight="bold" if row == 0 else "normal",
-            )
-        ax.set_yticks(range(len(self.names)), self._row_names(ax))
+            place, text = (ax.get_xlim()[1], row), format_loss(self.after[row])
+            look = {"ha": "right", "va": "center", "fontweight": "normal" if row else "bold"}
+            self.texts_[name] = write_near(ax, place, text, (0, 0), **look)
+        name_rows(ax, self._row_names(ax))
         ax.get_yticklabels()[0].set_fontweight("bold")
-        ax.tick_params(axis="y", length=0)
-        ax.spines["left"].set_visible(False)
-        ax.set_xticks(round_ticks(self._left, self._right, 4))
-        ax.spines["bottom"].set_bounds(self._left, self._right)
-        ax.set_xlabel(loss_name(self.loss))
+        set_losses(ax, self._left, self._right, 4, self.loss)
         self.legend_ = key(ax, [self.before_, self.after_])
 
     def _row_names(self, ax: Axes) -> list[str]:

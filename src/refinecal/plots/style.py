@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from refinecal._core.format import GAP, MINUS, number
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ PALETTE = {
 }
 LOSS_NAMES = {"log": "log loss", "brier": "Brier score"}
 NARROW = 4.0  # inches: axes below this hold smaller letters, and nothing beside the curves
+THIN: Any = {"color": PALETTE["axis"], "linewidth": 0.8}  # lines that guide the eye
 LINE = 1.4  # height of a line of text, in sizes of its letters
 
 
@@ -50,6 +54,11 @@ def dress(ax: Axes, letters: tuple[float, float] | None = None) -> Figure:
         text.set_color(PALETTE["text"])
         text.set_fontsize(label)
     return cast("Figure", ax.get_figure(root=True))
+
+
+def tint(colour: str, alpha: float) -> Any:
+    """Return the look of an area: the colour of this name, partly transparent, without an edge."""
+    return {"color": PALETTE[colour], "alpha": alpha, "linewidth": 0}
 
 
 # ---- sizes -------------------------------------------------------------------------------------------------
@@ -84,6 +93,27 @@ def round_ticks(
 
     ticks = MaxNLocator(most, **({"steps": [1, 2, 2.5, 5, 10]} | options)).tick_values(low, high)
     return [tick for tick in ticks if low - margin <= tick <= high + margin]
+
+
+def log_ticks(low: float, high: float, steps: Sequence[float] = (1, 2, 5)) -> NDArray[np.float64]:
+    """Return the powers of ten between two numbers, and some multiples of them."""
+    powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    ticks = np.outer(powers, steps).ravel()
+    return ticks[(ticks >= low * (1 - 1e-9)) & (ticks <= high * (1 + 1e-9))]
+
+
+def set_losses(ax: Axes, low: float, high: float, most: int, loss: str) -> None:
+    """Lay out a horizontal axis of a loss."""
+    ax.set_xticks(round_ticks(low, high, most))
+    ax.spines["bottom"].set_bounds(low, high)
+    ax.set_xlabel(loss_name(loss))
+
+
+def name_rows(ax: Axes, names: Sequence[str]) -> None:
+    """Write the names of rows beside them, instead of an axis."""
+    ax.set_yticks(range(len(names)), names)
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
 
 
 # ---- text --------------------------------------------------------------------------------------------------

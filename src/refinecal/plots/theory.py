@@ -2,11 +2,9 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from refinecal.plots._steps import cut_above
 from refinecal.plots.display import Floats
@@ -16,8 +14,10 @@ from refinecal.plots.style import (
     format_loss,
     is_narrow,
     lines_of,
+    log_ticks,
     loss_name,
     round_ticks,
+    tint,
     write_line,
     write_title,
 )
@@ -25,7 +25,6 @@ from refinecal.theory.curves import METHOD_NAMES, setting
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
     from refinecal.theory.asymptotics import Solution
@@ -96,15 +95,11 @@ def draw_path(figure: Figure, curve: Solution, best: Minimisers | None = None) -
             write_line(ax, place, text, name, x=TEXT)
     if best is not None:
         _mark(top, bottom, best, values)
-    _set_below(figure, setting(curve), is_narrow(top))
+    about = setting(curve)
+    if is_narrow(top) and len(about) > LONGEST:
+        about = "\n".join(about.rsplit(", spectrum: ", 1))
+    figure.supxlabel(about, fontsize=SMALL, color=PALETTE["axis"])
     return [top, bottom]
-
-
-def _set_below(figure: Figure, text: str, narrow: bool) -> None:
-    """Say below a figure what it is about, in two lines if it is narrow."""
-    if narrow and len(text) > LONGEST:
-        text = "\n".join(text.rsplit(", spectrum: ", 1))
-    figure.supxlabel(text, fontsize=SMALL, color=PALETTE["axis"])
 
 
 def _heights(
@@ -137,12 +132,12 @@ def _set_strengths(ax: Axes, lams: Floats) -> None:
     """Lay out the axis of the strength: a tick at powers of ten, or at round numbers if those are few."""
     ax.set_xscale("log")
     ax.set_xlim(lams[0], lams[-1])
-    powers = np.arange(np.ceil(np.log10(lams[0]) - 1e-9), np.floor(np.log10(lams[-1]) + 1e-9) + 1)
+    powers = log_ticks(lams[0], lams[-1], [1])
     most = 5 if is_narrow(ax) else 9
     if len(powers) > 2:
-        ax.set_xticks(10.0 ** powers[:: max(-(-len(powers) // most), 1)])
+        ax.set_xticks(powers[:: -(-len(powers) // most)])
     else:
-        nice = _round_numbers(float(lams[0]), float(lams[-1]))
+        nice = log_ticks(lams[0], lams[-1])
         nice = nice if len(nice) > 1 else lams[[0, -1]]
         ax.set_xticks(nice, [strength(float(lam)) for lam in nice])
     ax.minorticks_off()
@@ -250,17 +245,22 @@ def draw_heatmaps(figure: Figure, maps: HeatMap) -> dict[str, list[Axes]]:
         _draw_spectrum(ax, law, first=place == 0)
     gap, gain = maps.grid("log10_gap"), 100 * maps.grid("gain")
     bounds = maps.grid("at_bound_refinement") | maps.grid("at_bound_calibration")
-    meshes = []
+    looks = {"gap": _gap_look(gap[~bounds]), "gain": _gain_look(gain)}
+    meshes = {}
     for place in range(count):
-        pair = (rows["gap"][place], rows["gain"][place])
-        meshes = [
-            _draw_map(pair[0], gap[place], _diverging(), _gap_norm(gap[~bounds])),
-            _draw_map(pair[1], gain[place], _sequential(), _gain_norm(gain)),
-        ]
-        _mark_bounds(pair[0], bounds[place])
-        for ax in pair:
+        for name, values in (("gap", gap), ("gain", gain)):
+            ax = rows[name][place]
+            cells: Any = {"edgecolors": PALETTE["paper"], "linewidth": 0.3}
+            meshes[name] = ax.pcolormesh(values[place], **cells, **looks[name])
             _label_cells(ax, maps.ratios, maps.bayes_errors)
-    _label_outside(rows)
+            ax.tick_params(labelleft=place == 0, labelbottom=name == "gain")
+        y, x = np.nonzero(bounds[place])  # cells whose gap has no end
+        dot: Any = {"color": PALETTE["paper"], "markersize": 3.5, "linestyle": "none"}
+        rows["gap"][place].plot(x + 0.5, y + 0.5, ".", **dot)
+    for name in looks:
+        rows[name][0].set_ylabel("Bayes error", fontsize=LABEL)
+    for ax in rows["gain"]:
+        ax.set_xlabel("features for each row, p / n")
     about = f"{METHOD_NAMES[maps.method]}, {loss_name(maps.loss)}"
     if bounds.any():
         about += (
@@ -284,7 +284,7 @@ def _draw_spectrum(ax: Axes, law: Spectrum, first: bool) -> None:
         top, name = 1.0, "share"
     else:
         ax.plot(sigma, density, color=PALETTE["before"], linewidth=1.5)
-        ax.fill_between(sigma, density, color=PALETTE["before"], alpha=0.18, linewidth=0)
+        ax.fill_between(sigma, density, **tint("before", 0.18))
         top = float(np.quantile(density, 0.99))  # some laws have poles at their ends
         name = "density"
     ax.set_xlim(low - margin, high + margin)
@@ -302,30 +302,12 @@ def _draw_spectrum(ax: Axes, law: Spectrum, first: bool) -> None:
         ax.set_ylabel(name, fontsize=LABEL)
 
 
-def _draw_map(ax: Axes, values: Floats, colours: Colormap, norm: Any) -> Any:
-    """Draw cells of equal size, whatever their values on the axes."""
-    return ax.pcolormesh(
-        values,
-        cmap=colours,
-        norm=norm,
-        edgecolors=PALETTE["paper"],
-        linewidth=0.3,
-        rasterized=False,
-    )
-
-
-def _mark_bounds(ax: Axes, bounds: NDArray[np.bool_]) -> None:
-    """Put a dot into cells whose gap has no end."""
-    y, x = np.nonzero(bounds)
-    ax.plot(x + 0.5, y + 0.5, ".", color=PALETTE["paper"], markersize=3.5, linestyle="none")
-
-
 def _label_cells(ax: Axes, ratios: Floats, errors: Floats) -> None:
     """Name the categories: round ratios on their scale, and every error if there is room."""
     ax.spines[["left", "bottom"]].set_visible(False)
     ax.tick_params(length=2)
     if len(ratios) > 8 and (np.diff(ratios) > 0).all():
-        nice = _round_numbers(float(ratios[0]), float(ratios[-1]))
+        nice = log_ticks(ratios[0], ratios[-1])
         places = np.interp(np.log(nice), np.log(ratios), np.arange(len(ratios)))
     else:
         nice, places = ratios, np.arange(len(ratios), dtype=float)
@@ -336,63 +318,51 @@ def _label_cells(ax: Axes, ratios: Floats, errors: Floats) -> None:
     )
 
 
-def _round_numbers(low: float, high: float) -> Floats:
-    powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
-    nice = np.outer(powers, [1, 2, 5]).ravel()
-    return nice[(nice >= low * (1 - 1e-9)) & (nice <= high * (1 + 1e-9))]
-
-
-def _label_outside(rows: dict[str, list[Axes]]) -> None:
-    for name in ("gap", "gain"):
-        for place, ax in enumerate(rows[name]):
-            if place:
-                ax.tick_params(labelleft=False)
-        rows[name][0].set_ylabel("Bayes error", fontsize=LABEL)
-    for ax in rows["gain"]:
-        ax.set_xlabel("features for each row, p / n")
-    for ax in rows["gap"]:
-        ax.tick_params(labelbottom=False)
-
-
-def _colour_bars(figure: Figure, rows: dict[str, list[Axes]], meshes: Sequence[Any]) -> None:
+def _colour_bars(figure: Figure, rows: dict[str, list[Axes]], meshes: dict[str, Any]) -> None:
     """Explain the colours of both rows, the sign in words."""
     gap = figure.colorbar(
-        meshes[0], ax=rows["gap"], aspect=13, pad=0.02, extend="both", shrink=0.72
+        meshes["gap"], ax=rows["gap"], aspect=13, pad=0.02, extend="both", shrink=0.72
     )
     gap.set_label("log₁₀ of the λ of calibration\nover that of refinement")
-    widest = meshes[0].norm.vmax
+    widest = meshes["gap"].norm.vmax
     gap.set_ticks(round_ticks(-widest, widest, 7, steps=[1, 2, 5, 10], symmetric=True))
     words: Any = {"xycoords": "axes fraction", "textcoords": "offset points"}
     words |= {"fontsize": SMALL, "color": PALETTE["text"]}
     first = "calibration\nsmallest first,\nas λ falls"
     gap.ax.annotate(first, (0, 1), xytext=(0, 15), va="bottom", **words)
     gap.ax.annotate("refinement\nsmallest first", (0, 0), xytext=(0, -15), va="top", **words)
-    gain = figure.colorbar(meshes[1], ax=rows["gain"], aspect=17, pad=0.02, shrink=0.94)
+    gain = figure.colorbar(meshes["gain"], ax=rows["gain"], aspect=17, pad=0.02, shrink=0.94)
     gain.set_label("less loss by choosing by refinement,\nthen calibrating (%)")
-    most = meshes[1].norm.vmax
+    most = meshes["gain"].norm.vmax
     gain.set_ticks([0, *(tick for tick in GAINS if 0.01 * most <= tick <= most)])
     gain.minorticks_off()
     for bar in (gap, gain):
         bar.outline.set_visible(False)
-        bar.ax.tick_params(labelsize=SMALL, color=PALETTE["axis"], labelcolor=PALETTE["text"])
-        bar.ax.yaxis.label.set_fontsize(SMALL)
-        bar.ax.yaxis.label.set_color(PALETTE["text"])
+        dress(bar.ax, (SMALL, SMALL))
 
 
-def _diverging() -> Colormap:
-    """Orange where refinement is smallest first, blue where calibration is: told apart by everybody."""
-    from matplotlib.colors import LinearSegmentedColormap
+def _gap_look(gap: Floats) -> dict[str, Any]:
+    """Orange where refinement is smallest first, blue where calibration is: told apart by everybody.
+
+    The colours are symmetric about 0, and reach to the widest gap that has an end.
+    """
+    from matplotlib.colors import LinearSegmentedColormap, Normalize
 
     ends = [PALETTE[name] for name in ("refinement", "calibration")]
     colours = [darker(ends[0], 0.55), ends[0], PALE, ends[1], darker(ends[1], 0.55)]
-    return LinearSegmentedColormap.from_list("gap", colours, N=257)  # one in the middle
+    widest = min(float(np.abs(gap).max()), WIDEST_GAP) if gap.size else WIDEST_GAP
+    widest = float(np.ceil(widest)) if widest > 1 else widest or 1.0
+    scale = LinearSegmentedColormap.from_list("gap", colours, N=257)  # one in the middle
+    return {"cmap": scale, "norm": Normalize(-widest, widest)}
 
 
-def _sequential() -> Colormap:
-    from matplotlib.colors import LinearSegmentedColormap
+def _gain_look(gain: Floats) -> dict[str, Any]:
+    """Return greens by the square root: most gains are far below the largest."""
+    from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 
     green = PALETTE["risk"]
-    return LinearSegmentedColormap.from_list("gain", [PALE, green, darker(green, 0.35)])
+    scale = LinearSegmentedColormap.from_list("gain", [PALE, green, darker(green, 0.35)])
+    return {"cmap": scale, "norm": PowerNorm(0.5, 0.0, max(float(gain.max()), 1e-3))}
 
 
 def darker(colour: str, part: float) -> str:
@@ -403,19 +373,3 @@ def darker(colour: str, part: float) -> str:
     """
     light = (round(part * int(colour[place : place + 2], 16)) for place in (1, 3, 5))
     return "#" + "".join(f"{each:02x}" for each in light)
-
-
-def _gap_norm(gap: Floats) -> Any:
-    """Return colours that are symmetric about 0, and reach to the widest gap that has an end."""
-    from matplotlib.colors import Normalize
-
-    widest = min(float(np.abs(gap).max()), WIDEST_GAP) if gap.size else WIDEST_GAP
-    widest = float(np.ceil(widest)) if widest > 1 else widest or 1.0
-    return Normalize(-widest, widest)
-
-
-def _gain_norm(gain: Floats) -> Any:
-    """Return colours by the square root: most gains are far below the largest."""
-    from matplotlib.colors import PowerNorm
-
-    return PowerNorm(0.5, 0.0, max(float(gain.max()), 1e-3))

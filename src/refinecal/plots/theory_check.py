@@ -8,10 +8,13 @@ import numpy as np
 
 from refinecal.plots.style import (
     PALETTE,
+    THIN,
     add_legend,
     dress,
+    log_ticks,
     loss_name,
     round_ticks,
+    tint,
     write_title,
 )
 
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 NAMES = ("risk", "calibration", "refinement")
 SMALL, LABEL = 8.0, 9.5  # sizes of letters in points: panels are small, the figure is not
+DOTS: Any = {"color": PALETTE["text"], "marker": "o", "markersize": 3.2, "linestyle": "none"}
+BAND, USUAL_BAND = tint("text", 0.18), tint("grid", 0.5)
 POINTS = 201  # of theory's curve
 USUAL = 2.0  # standard errors that 95 % of deviations keep within
 LEAST = 3.0  # standard errors that the axis of deviations has room for
@@ -62,9 +67,8 @@ def _draw_curve(ax: Axes, found: Check, name: str, lams: Any, theory: Any) -> No
     """Draw theory as a line, means as dots and their 95 % band."""
     ax.plot(lams, theory, color=PALETTE[name], linewidth=1.8, zorder=2)
     mean, margin = found.law.measured[name], found.law.margin[name]
-    band: Any = {"color": PALETTE["text"], "alpha": 0.18, "linewidth": 0}
-    ax.fill_between(found.lam, mean - margin, mean + margin, zorder=1, **band)
-    ax.plot(found.lam, mean, "o", color=PALETTE["text"], markersize=3.2, zorder=3)
+    ax.fill_between(found.lam, mean - margin, mean + margin, zorder=1, **BAND)
+    ax.plot(found.lam, mean, zorder=3, **DOTS)
     title = f"risk ({loss_name(found.theory.parts.loss)})" if name == "risk" else name
     write_title(ax, title, LABEL)
     if name == "calibration":
@@ -73,8 +77,8 @@ def _draw_curve(ax: Axes, found: Check, name: str, lams: Any, theory: Any) -> No
 
 def _draw_deviations(ax: Axes, found: Check, name: str) -> None:
     """Draw both kinds of deviations around 0."""
-    ax.axhspan(-USUAL, USUAL, color=PALETTE["grid"], alpha=0.5, linewidth=0, zorder=0)
-    ax.axhline(0, color=PALETTE["axis"], linewidth=0.8, zorder=1)
+    ax.axhspan(-USUAL, USUAL, zorder=0, **USUAL_BAND)
+    ax.axhline(0, zorder=1, **THIN)
     look: Any = {"color": PALETTE[name], "linewidth": 0.8}
     ax.plot(found.lam, found.law.deviation[name], **look, **_mark("law"))
     ax.plot(found.lam, found.draws.deviation[name], **look, **_mark("draws"))
@@ -95,9 +99,10 @@ def _set_axes(rows: dict[str, list[Axes]], found: Check) -> None:
         _set_ticks(ax, 4)
         ax.tick_params(labelleft=place == 0)
         ax.set_xlabel("strength of the penalty λ")
+    powers = log_ticks(found.lam[0], found.lam[-1], [1])
     for ax in rows["curves"]:
         ax.set_xscale("log")
-        ax.set_xticks(_powers(*found.lam[[0, -1]]))
+        ax.set_xticks(powers[:: max((len(powers) - 1) // 5, 1)] if len(powers) else found.lam[:1])
         ax.minorticks_off()
         _set_ticks(ax, 6)
     rows["curves"][0].set_ylabel(loss_name(found.theory.parts.loss))
@@ -111,28 +116,20 @@ def _set_ticks(ax: Axes, most: int) -> None:
     ax.set_ylim(low, high)
 
 
-def _powers(low: float, high: float) -> list[float]:
-    """Return the powers of ten in a range, six at most."""
-    ends = int(np.ceil(np.log10(low) - 1e-9)), int(np.floor(np.log10(high) + 1e-9))
-    powers = range(ends[0], ends[1] + 1, max((ends[1] - ends[0]) // 5, 1))
-    return [10.0**power for power in powers] or [low]
-
-
 def _explain(figure: Figure, found: Check) -> None:
     """Say what was done, and explain the marks."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    text, neutral = PALETTE["text"], PALETTE["before"]
-    dots: Any = {"color": text, "marker": "o", "markersize": 3.2, "linestyle": "none"}
+    neutral = PALETTE["before"]
     thin: Any = {"color": neutral, "linewidth": 0.8}
     handles = [  # by columns: marks of the curves on the first line, of the deviations on the second
         Line2D([], [], color=neutral, linewidth=1.8, label="theory (n → ∞)"),
         Line2D([], [], label="deviation from the law's theory", **thin, **_mark("law")),
-        Line2D([], [], label=f"measured: mean of {found.seeds} draws", **dots),
+        Line2D([], [], label=f"measured: mean of {found.seeds} draws", **DOTS),
         Line2D([], [], label="deviation from each draw's own theory", **thin, **_mark("draws")),
-        Patch(color=text, alpha=0.18, linewidth=0, label="95 % band of the mean"),
-        Patch(color=PALETTE["grid"], alpha=0.5, linewidth=0, label="± 2 standard errors"),
+        Patch(label="95 % band of the mean", **BAND),
+        Patch(label="± 2 standard errors", **USUAL_BAND),
     ]
     add_legend(figure, handles, SMALL, ncols=3)
     figure.supxlabel(found.setting, fontsize=SMALL, color=PALETTE["axis"])

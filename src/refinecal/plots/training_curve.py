@@ -12,18 +12,19 @@ from refinecal.plots._steps import (
     check_step,
     cut_above,
     heights,
-    label_above,
-    label_ends,
+    label_curves,
     lowest,
     set_heights,
     set_steps,
 )
 from refinecal.plots.style import (
     PALETTE,
+    THIN,
     format_loss,
     is_narrow,
     lines_of,
     loss_name,
+    tint,
     write_near,
 )
 
@@ -112,7 +113,6 @@ class TrainingCurveDisplay(LossCurvesDisplay):
         return {"chosen": monitor.best_step, "chosen_by": monitor.metric.name}
 
     def _draw(self, ax: Axes) -> None:
-        """Draw the curves."""
         shade = self._draw_curves(ax)
         self._set_limits(ax)
         cut_above(ax, [shade, *self.lines_.values()])
@@ -120,28 +120,15 @@ class TrainingCurveDisplay(LossCurvesDisplay):
 
     def _draw_curves(self, ax: Axes) -> Artist:
         """Draw the curves and their lowest points; return the shade between two of them."""
-        shade = ax.fill_between(
-            self.steps,
-            self.curves["refinement"],
-            self.curves["risk"],  # above refinement by the calibration error
-            color=PALETTE["calibration"],
-            alpha=0.12,
-            linewidth=0,
-        )
+        ends = self.curves["refinement"], self.curves["risk"]  # apart by the calibration error
+        shade = ax.fill_between(self.steps, *ends, **tint("calibration", 0.12))
         self._draw_lines(ax, {name: name for name in self.curves})
         self.marks_ = {}
         for name, (step, value) in self.smallest.items():
-            look: dict[str, Any] = {
-                "color": PALETTE[name],
-                "markersize": DOT_SIZE,
-                "clip_on": False,
-            }
+            look: Any = {"color": PALETTE[name], "markersize": DOT_SIZE, "markeredgewidth": 0}
             if name == "refinement" and self.smallest.get("risk") == (step, value):
-                look |= {  # a half for each
-                    "fillstyle": "right",
-                    "markerfacecoloralt": PALETTE["risk"],
-                }
-            (self.marks_[name],) = ax.plot(step, value, "o", markeredgewidth=0, **look)
+                look |= {"fillstyle": "right", "markerfacecoloralt": PALETTE["risk"]}  # half each
+            (self.marks_[name],) = ax.plot(step, value, "o", clip_on=False, **look)
         return shade
 
     def _set_limits(self, ax: Axes) -> None:
@@ -156,15 +143,12 @@ class TrainingCurveDisplay(LossCurvesDisplay):
 
     def _write_labels(self, ax: Axes) -> None:
         """Name each curve and the step where it is lowest: beside its end, or in lines above all."""
-        between = ": " if is_narrow(ax) else "\n"
         labels = {
-            name: f"{name}{between}min {format_loss(value)} at {self.step_name} {step}"
+            name: f"{name}: min {format_loss(value)} at {self.step_name} {step}"
             for name, (step, value) in self.smallest.items()
         }
-        if is_narrow(ax):
-            self.texts_ = label_above(ax, labels)
-        else:
-            self.texts_ = label_ends(ax, self.steps[-1], self.curves, labels, self._top(ax))
+        top = None if is_narrow(ax) else self._top(ax)
+        self.texts_ = label_curves(ax, self.steps[-1], self.curves, labels, top)
         if self.chosen is not None:
             self._mark_chosen(ax, self.chosen)
 
@@ -176,11 +160,8 @@ class TrainingCurveDisplay(LossCurvesDisplay):
     def _mark_chosen(self, ax: Axes, step: int) -> None:
         """Draw a thin line at the chosen step, and write above the curves what chose it."""
         low, top = ax.get_ylim()[0], self._top(ax)
-        look: dict[str, Any] = {"color": PALETTE["axis"], "linewidth": 0.8, "zorder": 0.5}
-        (self.lines_["chosen"],) = ax.plot([step, step], [low, top], **look)
+        (self.lines_["chosen"],) = ax.plot([step, step], [low, top], zorder=0.5, **THIN)
         place = (step - self.steps[0]) / max(self.steps[-1] - self.steps[0], 1)
         side = "left" if place < 0.3 else "right" if place > 0.7 else "center"
         text = f"{self.step_name} {step}, chosen by {shortened(self.chosen_by, 20)}"
-        self.texts_["chosen"] = write_near(
-            ax, (step, top), text, (0, 2), "axis", horizontalalignment=side
-        )
+        self.texts_["chosen"] = write_near(ax, (step, top), text, (0, 2), "axis", ha=side)

@@ -10,13 +10,15 @@ from refinecal._core.format import shortened
 from refinecal.plots.display import Display
 from refinecal.plots.style import (
     PALETTE,
+    THIN,
     format_loss,
     inches,
     key,
     lines_of,
-    loss_name,
-    round_ticks,
+    name_rows,
+    set_losses,
     sizes,
+    tint,
     write_near,
 )
 
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
 
 NEEDED = ("risk", "refinement", "uncertainty")
 THICKNESS = 0.62  # of a bar, as a part of the distance between bars
-THIN = 0.34  # of a bar with its text above
+NARROW = 0.34  # of a bar with its text above
+UNCERTAINTY: Any = {"color": PALETTE["uncertainty"], "linewidth": 2.0}
 BEYOND = 1.15  # times the largest finite value: how far an infinite bar goes
 LETTER = 0.62  # width of a letter, in sizes
 
@@ -42,7 +45,7 @@ class Terms(NamedTuple):
 
     @property
     def calibration(self) -> float:
-        return 0.0 if self.risk == self.refinement else self.risk - self.refinement
+        return _subtract(self.risk, self.refinement)
 
 
 class WaterfallDisplay(Display):
@@ -129,27 +132,25 @@ class WaterfallDisplay(Display):
     def _draw(self, ax: Axes) -> None:
         self.bars_, self.texts_ = {}, {}
         (self._draw_several if len(self.terms) > 1 else self._draw_one)(ax)
-        ax.set_xlabel(loss_name(self.loss))
 
     # ---- one decomposition -------------------------------------------------------------------------------
 
     def _draw_one(self, ax: Axes) -> None:
         (terms,) = self.terms.values()
         rows = _rows(terms, self.after)
-        ends = [end for row in rows for end in (row.start, row.end)]
-        low, high, far = _range(ends)
+        low, high = _range([end for row in rows for end in (row.start, row.end)])
         width, small = inches(ax)[0], sizes(ax)[1]
         room = min(9 * LETTER * small / 72 / width, 0.4)  # right of the bars, for numbers
         ax.set_xlim(low, low + (high - low) / (1 - room))
         ax.set_ylim(len(rows) - 0.4, -0.6)
         for place, row in enumerate(rows):
-            self._draw_row(ax, place, row, far)
-        for place, row in enumerate(rows[:-1]):  # where it ends, the next begins
-            if math.isfinite(row.end) and row.joined:
-                look: Any = {"color": PALETTE["axis"], "linewidth": 0.8}
-                ax.plot([row.end] * 2, [place + THICKNESS / 2, place + 1 - THICKNESS / 2], **look)
-        ax.set_yticks(range(len(rows)), [row.name for row in rows])
-        _tidy(ax, low, high)
+            self._draw_row(ax, place, row, high)
+        for place, row in enumerate(rows[:4]):  # where it ends, the next begins
+            if math.isfinite(row.end):
+                ax.plot([row.end] * 2, [place + THICKNESS / 2, place + 1 - THICKNESS / 2], **THIN)
+        name_rows(ax, [row.name for row in rows])
+        ax.spines["left"].set_visible(True)
+        set_losses(ax, low, high, 5, self.loss)
 
     def _draw_row(self, ax: Axes, place: int, row: _Row, far: float) -> None:
         start, end = min(row.start, far), min(row.end, far)
@@ -164,24 +165,34 @@ class WaterfallDisplay(Display):
 
     def _draw_several(self, ax: Axes) -> None:
         ends = [value for terms in self.terms.values() for value in terms]
-        low, high, far = _range([0.0, *ends])
+        low, high = _range([0.0, *ends])
         ax.set_xlim(low, high + 0.02 * (high - low))
         above = lines_of(ax, 4.0)
         rows = len(self.terms)
         ax.set_ylim(rows - 0.3, -0.7 - above / (1 - above) * (rows + 0.4))
         for place, (name, terms) in enumerate(self.terms.items()):
-            self._draw_model(ax, place, name, terms, far)
-        ax.set_yticks([])
-        ax.spines["left"].set_visible(False)
-        _tidy(ax, low, high)
-        self.legend_ = key(
-            ax, _handles(any(terms.calibration < 0 for terms in self.terms.values()))
-        )
+            self._draw_model(ax, place, name, terms, high)
+        name_rows(ax, [])
+        set_losses(ax, low, high, 5, self.loss)
+        self._explain(ax)
+
+    def _explain(self, ax: Axes) -> None:
+        from matplotlib.lines import Line2D
+        from matplotlib.patches import Patch
+
+        is_negative = any(terms.calibration < 0 for terms in self.terms.values())
+        label = f"calibration{' (hollow: negative)' if is_negative else ''}"
+        handles = [
+            Patch(label="refinement", **tint("refinement", 1.0)),
+            Patch(label=label, **tint("calibration", 1.0)),
+            Line2D([], [], label="uncertainty: what guessing would cost", **UNCERTAINTY),
+        ]
+        self.legend_ = key(ax, handles)
 
     def _draw_model(self, ax: Axes, place: int, name: str, terms: Terms, far: float) -> None:
         """Draw refinement and calibration in one bar; a negative calibration as a hollow piece at its end."""
         knot, end = min(terms.refinement, far), min(terms.risk, far)
-        bar: dict[str, Any] = {"y": place, "height": THIN, "zorder": 2, "linewidth": 0}
+        bar: dict[str, Any] = {"y": place, "height": NARROW, "zorder": 2, "linewidth": 0}
         look = bar | {"color": PALETTE["calibration"]}
         if terms.calibration < 0:
             look = bar | {"edgecolor": PALETTE["calibration"], "color": "none", "linewidth": 1.2}
@@ -189,37 +200,36 @@ class WaterfallDisplay(Display):
             width=min(knot, end), left=0.0, color=PALETTE["refinement"], **bar
         )
         (self.bars_[name, "calibration"],) = ax.barh(width=end - knot, left=knot, **look)
-        line: Any = {"color": PALETTE["uncertainty"], "linewidth": 2.0, "solid_capstyle": "butt"}
-        ax.plot([terms.uncertainty] * 2, [place - THIN, place + THIN], zorder=3, **line)
-        self.texts_[name] = write_near(ax, (0.0, place - THIN / 2), _sum(name, terms), (0, 2.5))
+        ends = [place - NARROW, place + NARROW]
+        ax.plot([terms.uncertainty] * 2, ends, zorder=3, solid_capstyle="butt", **UNCERTAINTY)
+        self.texts_[name] = write_near(ax, (0.0, place - NARROW / 2), _sum(name, terms), (0, 2.5))
 
 
 class _Row(NamedTuple):
-    """One bar of a waterfall: where it begins and ends, and what is written beside it."""
+    """One bar of a waterfall: where it begins and ends."""
 
     term: str
     name: str
     start: float
     end: float
-    text: str
-    joined: bool = True  # the next bar begins where this one ends
+
+    @property
+    def text(self) -> str:
+        """What is written beside it: where it ends or, of a difference, its length."""
+        if self.term in ("sharpness", "calibration"):
+            return format_loss(_subtract(self.end, self.start), sign=True)
+        return format_loss(self.end)
 
 
 def _rows(terms: Terms, after: float | None) -> list[_Row]:
-    risk, refinement, uncertainty = terms
-    sharpness, calibration = refinement - uncertainty, terms.calibration
     rows = [
-        _Row("uncertainty", "uncertainty", 0.0, uncertainty, format_loss(uncertainty)),
-        _Row(
-            "sharpness", "− sharpness", uncertainty, refinement, format_loss(sharpness, sign=True)
-        ),
-        _Row("refinement", "= refinement", 0.0, refinement, format_loss(refinement)),
-        _Row("calibration", "+ calibration", refinement, risk, format_loss(calibration, sign=True)),
-        _Row("risk", "= risk", 0.0, risk, format_loss(risk), joined=False),
+        _Row("uncertainty", "uncertainty", 0.0, terms.uncertainty),
+        _Row("sharpness", "− sharpness", terms.uncertainty, terms.refinement),
+        _Row("refinement", "= refinement", 0.0, terms.refinement),
+        _Row("calibration", "+ calibration", terms.refinement, terms.risk),
+        _Row("risk", "= risk", 0.0, terms.risk),
     ]
-    if after is not None:
-        rows.append(_Row("after", "after calibration", 0.0, after, format_loss(after)))
-    return rows
+    return rows if after is None else [*rows, _Row("after", "after calibration", 0.0, after)]
 
 
 def _sum(name: str, terms: Terms) -> str:
@@ -228,31 +238,15 @@ def _sum(name: str, terms: Terms) -> str:
     return f"{shortened(name, 20)}: {parts} = {format_loss(terms.risk)}"
 
 
-def _range(ends: list[float]) -> tuple[float, float, float]:
-    """Return the lowest and highest place to show, and how far an infinite bar goes."""
+def _range(ends: list[float]) -> tuple[float, float]:
+    """Return the lowest and highest place to show; an infinite bar goes as far."""
     finite = [end for end in ends if math.isfinite(end)]
     largest = max(finite) or 1.0
-    far = largest * BEYOND if len(finite) < len(ends) else largest
-    return min(0.0, *finite), far, far
+    return min(0.0, *finite), largest * BEYOND if len(finite) < len(ends) else largest
 
 
-def _tidy(ax: Axes, low: float, high: float) -> None:
-    ax.set_xticks(round_ticks(low, high, 5))
-    ax.spines["bottom"].set_bounds(low, high)
-    ax.tick_params(axis="y", length=0)
-
-
-def _handles(negative: bool) -> list[Any]:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    label = "calibration (hollow: negative)" if negative else "calibration"
-    look: dict[str, Any] = {"color": PALETTE["uncertainty"], "linewidth": 2.0}
-    return [
-        Patch(color=PALETTE["refinement"], linewidth=0, label="refinement"),
-        Patch(color=PALETTE["calibration"], linewidth=0, label=label),
-        Line2D([], [], label="uncertainty: what guessing would cost", **look),
-    ]
+def _subtract(one: float, other: float) -> float:
+    return 0.0 if one == other else one - other  # of infinite ones too
 
 
 def _get(given: Any, name: str) -> Any:
