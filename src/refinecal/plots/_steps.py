@@ -126,12 +126,14 @@ def check_step(name: str, step: int | None, steps: Steps) -> int | None:
 # ---- the axes ----------------------------------------------------------------------------------------------
 
 
-def lowest(values: Floats) -> int | None:
+def find_lowest(values: Floats) -> int | None:
     """Return where the smallest number is, the first of several; ``None`` if all are NaN."""
     return None if np.isnan(values).all() else int(np.nanargmin(values))
 
 
-def heights(steps: Steps, curves: Iterable[Floats], main: tuple[int, float]) -> tuple[float, float]:
+def find_heights(
+    steps: Steps, curves: Iterable[Floats], main: tuple[int, float]
+) -> tuple[float, float]:
     """Return the lowest and highest value to show: 0 at least, and no steep start.
 
     ``main`` is the step where the main curve is lowest, and its value there.

@@ -9,18 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refinecal._core.format import MINUS, shortened
+from refinecal.plots import style
 from refinecal.plots.display import Display, Floats, check_floats
-from refinecal.plots.style import (
-    PALETTE,
-    THIN,
-    add_legend,
-    check_colour,
-    inches,
-    is_narrow,
-    name_rows,
-    sizes,
-    tint,
-)
+from refinecal.plots.style import PALETTE, THIN
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,7 +49,7 @@ class BoxesDisplay(Display):
     ) -> None:
         given = colours or {}
         for colour in given.values():
-            check_colour(colour, "colours holds")
+            style.check_colour(colour, "colours holds")
         self.names = [str(name) for name in rows]
         self.least = least
         self.quantiles = {
@@ -81,7 +72,7 @@ class BoxesDisplay(Display):
                 is_whole = values.size >= self.least
                 _draw_box(ax, row, self.quantiles[name], self._colours[name], is_whole)
         ax.set_ylim(len(self.names) - 0.45, -0.55)
-        name_rows(ax, [shortened(name, LONGEST) for name in self.names])
+        style.name_rows(ax, [shortened(name, LONGEST) for name in self.names])
 
     def _draw_dots(self, ax: Axes, name: str, heights: Floats) -> None:
         alpha: Any = np.where(self._faint.get(name, np.zeros(heights.shape, bool)), 0.3, 0.55)
@@ -93,7 +84,7 @@ class BoxesDisplay(Display):
         reach = max(float(np.abs(each).max()) for each in self._rows.values() if each.size)
         set_percent(ax, ax.xaxis, reach)
         ax.axvline(0, zorder=1, **THIN)
-        narrow = is_narrow(ax)
+        narrow = style.is_narrow(ax)
         ax.set_xlabel(
             f"{what}, %\n(← better)" if narrow else f"difference in {what}, %  (← better)"
         )
@@ -252,8 +243,8 @@ class RunDifferencesDisplay(BoxesDisplay):
         ]
         place: Any = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0)}
         spaces: Any = {"borderaxespad": 0.2, "handletextpad": 0.1, "columnspacing": 1.2}
-        columns = 2 if is_narrow(ax) else 5
-        add_legend(ax, handles, sizes(ax)[1], ncols=columns, **place, **spaces)
+        columns = 2 if style.is_narrow(ax) else 5
+        style.add_legend(ax, handles, style.sizes(ax)[1], ncols=columns, **place, **spaces)
 
 
 class StoppingTimesDisplay(BoxesDisplay):
@@ -338,7 +329,7 @@ def group_looks(
 
 def _complete_looks(groups: Sequence[str], given: Mapping[str, Look]) -> dict[str, Look]:
     for group, (colour, _) in given.items():
-        check_colour(colour, f"looks[{group!r}] names")
+        style.check_colour(colour, f"looks[{group!r}] names")
     own, _ = group_looks([(group, "") for group in groups])
     return {group: given.get(group, own[group, ""]) for group in groups}
 
@@ -377,7 +368,7 @@ def _draw_box(ax: Axes, row: int, at: tuple[float, ...], colour: str, is_whole: 
     low, first, middle, third, high = at
     bottom, top = row - HALF_BOX, row + HALF_BOX
     if is_whole:
-        ax.fill_between([first, third], bottom, top, zorder=1, **tint(colour, 0.22))
+        ax.fill_between([first, third], bottom, top, zorder=1, **style.tint(colour, 0.22))
         corners = [first, third, third, first, first], [bottom, bottom, top, top, bottom]
         ax.plot(*corners, **LINE, linewidth=0.8)
     ax.plot([middle, middle], [bottom, top], **LINE, linewidth=2.0)
@@ -404,8 +395,8 @@ def set_percent(ax: Axes, axis: Any, reach: float) -> None:
 
 def _choose_ticks(ax: Axes, axis: Any, end: float, is_across: bool) -> list[float]:
     """Return ticks above 0, as far as their labels have room: the outermost, powers of ten, some between."""
-    letter = sizes(ax)[1] / 72  # inches
-    half = (inches(ax)[0] - NAMES if is_across else inches(ax)[1]) / 2
+    letter = style.sizes(ax)[1] / 72  # inches
+    half = (style.inches(ax)[0] - NAMES if is_across else style.inches(ax)[1]) / 2
     chosen = [0.0]
     for tick in _rank_ticks(end):
         needed = [letter * (_width(tick, other) if is_across else HEIGHT) for other in chosen]

@@ -16,8 +16,8 @@ from refinecal._core.softmax import log_softmax
 from refinecal.metrics.bins import bin_numbers
 from refinecal.plots import _square
 from refinecal.plots.display import Display, Floats
-from refinecal.plots.reliability import histogram
-from refinecal.plots.style import PALETTE, key, lines_of, sizes, tint, write_title
+from refinecal.plots.reliability import count_scores
+from refinecal.plots.style import PALETTE, add_key, lines_of, sizes, tint, write_title
 from refinecal.temperature.search import MAX_BETA
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ def map_probabilities(
     k = _count_classes(n_classes, known, scores)
     label = 1 if known is None or k != 2 else np.asarray(known)[1]
     if k == 2:
-        return _map_of_two(calibrator, scores, label)
-    return _map_by_turns(calibrator, k) if scores is None else _map_of_rows(calibrator, scores)
+        return _map_two_classes(calibrator, scores, label)
+    return _map_each_class(calibrator, k) if scores is None else _map_rows(calibrator, scores)
 
 
 class CalibrationMapDisplay(Display):
@@ -189,7 +189,7 @@ class CalibrationMapDisplay(Display):
         has_key, has_strip = bool(self.map.spread_of), self.map.histogram is not None
         _square.lay_out(ax, has_strip, lines_of(ax, 2.6) if has_key and not beside else 0)
         self._draw_map(ax)
-        self.legend_ = key(ax, self._handles(), beside) if has_key else None
+        self.legend_ = add_key(ax, self._handles(), beside) if has_key else None
         label = shortened(str(self.map.label), 16)
         what = f"probability of class {label}" if self.map.n_classes == 2 else "confidence"
         ax.set(xlabel=f"{what} before calibration", ylabel="after calibration")
@@ -257,7 +257,7 @@ def _apply(calibrator: Any, logs: NDArray[Any]) -> Floats:
     return found
 
 
-def _map_of_two(calibrator: Any, scores: NDArray[Any] | None, label: Any) -> CalibrationMap:
+def _map_two_classes(calibrator: Any, scores: NDArray[Any] | None, label: Any) -> CalibrationMap:
     before = np.linspace(0, 1, GRID)
     with np.errstate(divide="ignore"):
         logs = np.log(np.stack([1 - before, before], axis=1))
@@ -265,7 +265,7 @@ def _map_of_two(calibrator: Any, scores: NDArray[Any] | None, label: Any) -> Cal
     cells = weights = None
     if scores is not None:
         given = np.exp(log_softmax(scores.astype(np.float64, copy=False)))[:, 1]
-        cells = histogram(given)
+        cells = count_scores(given)
         near = np.rint(given * (GRID - 1)).astype(int)
         weights = np.bincount(near, minlength=GRID).astype(np.float64)
     side = np.sign(before - 0.5)  # towards the likelier class
@@ -273,7 +273,7 @@ def _map_of_two(calibrator: Any, scores: NDArray[Any] | None, label: Any) -> Cal
     return CalibrationMap(before, after, after, after, cells, 2, label, words)
 
 
-def _map_by_turns(calibrator: Any, k: int) -> CalibrationMap:
+def _map_each_class(calibrator: Any, k: int) -> CalibrationMap:
     """Let each class be the likeliest in turn, the rest being shared evenly."""
     before = np.linspace(1 / k, 1, GRID)
     tops = np.unique(np.linspace(0, k - 1, TOPS).astype(int))
@@ -289,7 +289,7 @@ def _map_by_turns(calibrator: Any, k: int) -> CalibrationMap:
     return CalibrationMap(before, after, low, high, None, k, None, words, of)
 
 
-def _map_of_rows(calibrator: Any, scores: NDArray[Any]) -> CalibrationMap:
+def _map_rows(calibrator: Any, scores: NDArray[Any]) -> CalibrationMap:
     """Follow the likeliest class of actual predictions, in bins of equal weight."""
     logs = log_softmax(scores.astype(np.float64, copy=False))
     rows, top = np.arange(len(logs)), logs.argmax(axis=1)
@@ -300,7 +300,7 @@ def _map_of_rows(calibrator: Any, scores: NDArray[Any]) -> CalibrationMap:
     before = np.array([given[one].mean() for one in bins])
     low, after, high = np.array([np.percentile(made[one], SPREAD) for one in bins]).T
     words = _describe(calibrator, made - given)
-    cells, k = histogram(given), logs.shape[1]
+    cells, k = count_scores(given), logs.shape[1]
     return CalibrationMap(before, after, low, high, cells, k, None, words, "predictions")
 
 

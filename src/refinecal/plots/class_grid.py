@@ -18,7 +18,7 @@ from refinecal.plots.reliability import (
     Strategy,
     add_calibrated,
     class_names,
-    curve_of,
+    compute_curve,
 )
 from refinecal.plots.style import PALETTE, add_legend, dress, write_title
 
@@ -69,16 +69,16 @@ def draw_classes(
     frequent = np.argsort(-sample.frequencies, kind="stable")[:MOST]
     chosen = [names[column] for column in sorted(frequent)]
     displays = [
-        ReliabilityDisplay(*(curve_of(each, label, n_bins, strategy) for each in states))
+        ReliabilityDisplay(*(compute_curve(each, label, n_bins, strategy) for each in states))
         for label in chosen
     ]
-    for display, ax in zip(displays, _panels(figure, len(chosen)), strict=True):
+    for display, ax in zip(displays, _make_panels(figure, len(chosen)), strict=True):
         _draw_panel(display, ax)
     _write_around(figure, displays, sample)
     return displays
 
 
-def _panels(figure: Figure | SubFigure, count: int) -> list[Axes]:
+def _make_panels(figure: Figure | SubFigure, count: int) -> list[Axes]:
     """Return axes side by side, as many in a row as the figure is wide; ticks are named on the outer ones."""
     root = figure.get_figure(root=True)
     assert root is not None

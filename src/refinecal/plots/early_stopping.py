@@ -7,25 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from refinecal.plots._steps import (
-    LossCurvesDisplay,
-    check_step,
-    cut_above,
-    heights,
-    lowest,
-    set_heights,
-    set_steps,
-)
-from refinecal.plots.style import (
-    PALETTE,
-    THIN,
-    format_loss,
-    is_narrow,
-    key,
-    lines_of,
-    loss_name,
-    write_line,
-)
+from refinecal.plots import _steps, style
+from refinecal.plots.style import PALETTE, THIN
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +20,7 @@ if TYPE_CHECKING:
 DOT_SIZE = 6.5
 
 
-class EarlyStoppingDisplay(LossCurvesDisplay):
+class EarlyStoppingDisplay(_steps.LossCurvesDisplay):
     """Two rules of stopping: where each stops, and what calibration makes of the risk there.
 
     At each of the two steps an arrow leads from the risk to the risk after calibration, which is the
@@ -99,8 +82,8 @@ class EarlyStoppingDisplay(LossCurvesDisplay):
         self, rule: str, given: int | None, curve: str, risk: Any
     ) -> tuple[int, float, float]:
         """Return the step given, else the best one; its risk, which may be infinite; its refinement."""
-        step = check_step(f"by_{rule}", given, self.steps)
-        row = lowest(self.curves[curve])
+        step = _steps.check_step(f"by_{rule}", given, self.steps)
+        row = _steps.find_lowest(self.curves[curve])
         if step is not None:
             row = int(np.searchsorted(self.steps, step))
         elif row is None:
@@ -124,7 +107,7 @@ class EarlyStoppingDisplay(LossCurvesDisplay):
         after = "risk after calibration (refinement)"
         self._draw_lines(ax, {"risk": "risk", "refinement": after})
         self._set_limits(ax)
-        cut_above(ax, self.lines_.values())
+        _steps.cut_above(ax, self.lines_.values())
         self.arrows_ = {rule: self._draw_arrow(ax, rule) for rule in self.chosen}
         (first, _, level), (second, *_) = self.chosen["loss"], self.chosen["refinement"]
         look: Any = THIN | {"linestyle": ":", "zorder": 0.5}  # below it is the gain
@@ -132,14 +115,14 @@ class EarlyStoppingDisplay(LossCurvesDisplay):
         self._write(ax)
 
     def _set_limits(self, ax: Axes) -> None:
-        set_steps(ax, self.steps, self.step_name)
+        _steps.set_steps(ax, self.steps, self.step_name)
         step, risk, _ = self.chosen["loss"]
-        _, high = heights(self.steps, self.curves.values(), (step, risk))
+        _, high = _steps.find_heights(self.steps, self.curves.values(), (step, risk))
         high = max([high, *(before for _, before, _ in self.chosen.values() if before < np.inf)])
         low = float(np.nanmin(list(self.curves.values())))
         low -= 0.08 * ((high - low) or 1.0)
-        set_heights(ax, low, high, lines_of(ax, 4.8 if is_narrow(ax) else 2.8))
-        ax.set_ylabel(loss_name(self.loss))
+        _steps.set_heights(ax, low, high, style.lines_of(ax, 4.8 if style.is_narrow(ax) else 2.8))
+        ax.set_ylabel(style.loss_name(self.loss))
 
     def _draw_arrow(self, ax: Axes, rule: str) -> Annotation:
         """Draw what calibration does at the step chosen by this rule."""
@@ -155,11 +138,11 @@ class EarlyStoppingDisplay(LossCurvesDisplay):
 
     def _write(self, ax: Axes) -> None:
         """Write above the curves what they are, and beside or below that what each rule chose."""
-        self.legend_ = key(ax, [self.lines_["risk"], self.lines_["refinement"]])
-        narrow = is_narrow(ax)
+        self.legend_ = style.add_key(ax, [self.lines_["risk"], self.lines_["refinement"]])
+        narrow = style.is_narrow(ax)
         place, first, verb = (0.0, 2.2, "") if narrow else (0.45, 0.0, "stopped ")
         self.texts_ = {}
         for line, (rule, (step, before, after)) in enumerate(self.chosen.items()):
-            losses = f"{format_loss(before)} → {format_loss(after)}"
+            losses = f"{style.format_loss(before)} → {style.format_loss(after)}"
             text = f"{verb}by {rule}: {self.step_name} {step}, {losses}"
-            self.texts_[rule] = write_line(ax, first + line, text, x=place)
+            self.texts_[rule] = style.write_line(ax, first + line, text, x=place)

@@ -18,7 +18,7 @@ from refinecal.metrics.bins import bin_numbers, bin_sums, check_bins, mean_dista
 from refinecal.metrics.events import event_of_class, event_of_likeliest
 from refinecal.plots import _square
 from refinecal.plots.display import Display, Floats
-from refinecal.plots.style import PALETTE, key, lines_of, sizes, tint, write_title
+from refinecal.plots.style import PALETTE, add_key, lines_of, sizes, tint, write_title
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -116,7 +116,7 @@ def reliability_curve(
     """
     check_bins(n_bins, strategy)
     sample = check_sample(y_true, probs, logits, sample_weight, classes)
-    return curve_of(sample, kind, n_bins, strategy)
+    return compute_curve(sample, kind, n_bins, strategy)
 
 
 class ReliabilityDisplay(Display):
@@ -198,7 +198,7 @@ class ReliabilityDisplay(Display):
         check_bins(n_bins, strategy)
         sample = check_sample(y_true, probs, logits, sample_weight, classes)
         states = add_calibrated(sample, calibrated)
-        curves = (curve_of(each, kind, n_bins, strategy) for each in states)
+        curves = (compute_curve(each, kind, n_bins, strategy) for each in states)
         return cls(*curves, name=name).plot(ax)
 
     def _size(self) -> tuple[float, float]:
@@ -210,7 +210,7 @@ class ReliabilityDisplay(Display):
         self.draw(ax)
         across, up = _axis_names(self.curves["before"])
         ax.set(xlabel=across, ylabel=up)
-        self.legend_ = key(ax, self.handles(errors=True), beside)
+        self.legend_ = add_key(ax, self.handles(errors=True), beside)
         if self.name is not None and len(self.curves) > 1:
             write_title(ax, shortened(self.name, 40), sizes(ax)[0], loc="left")
 
@@ -280,21 +280,21 @@ def _axis_names(curve: Reliability) -> tuple[str, str]:
 # ---- the numbers -------------------------------------------------------------------------------------------
 
 
-def curve_of(sample: Sample, kind: Any, n_bins: int, strategy: str) -> Reliability:
+def compute_curve(sample: Sample, kind: Any, n_bins: int, strategy: str) -> Reliability:
     """Return the reliability of checked predictions."""
     kind, column = _check_kind(kind, sample)
     event = event_of_likeliest(sample) if column is None else event_of_class(sample, column)
     sums = bin_sums(*event, n_bins, strategy)
     mass, totals, happened = sums[:, sums[0] > 0]
     mean_score = totals / mass
-    bands = _consistency(mass, mean_score)
+    bands = _consistency_band(mass, mean_score)
     label = None if column is None else class_names(sample)[column]
-    cells = histogram(event.scores, sample.weights)
+    cells = count_scores(event.scores, sample.weights)
     ece = mean_distance(sums)
     return Reliability(mean_score, happened / mass, mass, *bands, ece, kind, label, cells)
 
 
-def histogram(scores: Floats, weights: Floats | None = None) -> Floats:
+def count_scores(scores: Floats, weights: Floats | None = None) -> Floats:
     """Return the weight of the scores in cells of equal width."""
     return np.bincount(bin_numbers(scores, CELLS), weights, CELLS).astype(np.float64)
 
@@ -332,7 +332,7 @@ def _some(names: list[Any]) -> str:
     return ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
 
 
-def _consistency(weight: Floats, mean_score: Floats) -> tuple[Floats, Floats]:
+def _consistency_band(weight: Floats, mean_score: Floats) -> tuple[Floats, Floats]:
     """Return the ends of the consistency bands; weights are numbers of rows, to the nearest whole one."""
     n, p = np.maximum(np.round(weight), 1), np.clip(mean_score, 0, 1)
     tail = (1 - BAND) / 2

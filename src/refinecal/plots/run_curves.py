@@ -8,25 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from refinecal.plots._steps import (
-    check_steps,
-    cut_above,
-    heights,
-    label_curves,
-    lowest,
-    set_heights,
-    set_steps,
-)
+from refinecal.plots import _steps, style
 from refinecal.plots.display import Display, Floats, check_floats
-from refinecal.plots.style import (
-    PALETTE,
-    add_legend,
-    check_colour,
-    is_narrow,
-    lines_of,
-    sizes,
-    tint,
-)
+from refinecal.plots.style import PALETTE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,9 +78,9 @@ class RunCurvesDisplay(Display):
         choosers: Mapping[str, str] | None = None,
         what: str = "log loss",
     ) -> None:
-        self.epochs = check_steps(epochs)
+        self.epochs = _steps.check_steps(epochs)
         self.curves = {
-            check_colour(name, "curves names"): _check_runs(name, each, len(self.epochs))
+            style.check_colour(name, "curves names"): _check_runs(name, each, len(self.epochs))
             for name, each in curves.items()
         }
         if not any(np.isfinite(each).any() for each in self.curves.values()):
@@ -113,7 +97,7 @@ class RunCurvesDisplay(Display):
             if on not in self.curves:
                 raise ValueError(f"on is {on!r}, which is none of {', '.join(self.curves)}")
             self.marks = {
-                check_colour(name, "chosen names"): self._check_choice(name, each)
+                style.check_colour(name, "chosen names"): self._check_choice(name, each)
                 for name, each in chosen.items()
             }
             self._on = dict.fromkeys(self.marks, on)
@@ -121,7 +105,7 @@ class RunCurvesDisplay(Display):
 
     def _find_lowest(self, runs: Floats) -> Floats:
         """Return the epoch where each run is lowest, NaN for one without a number."""
-        places = [lowest(run) for run in runs]
+        places = [_steps.find_lowest(run) for run in runs]
         return np.array([np.nan if at is None else float(self.epochs[at]) for at in places])
 
     def _check_choice(self, name: str, given: ArrayLike) -> Floats:
@@ -139,12 +123,12 @@ class RunCurvesDisplay(Display):
             name: ax.plot(self.epochs, mean, color=PALETTE[name], linewidth=1.8, zorder=2.5)[0]
             for name, mean in self.means.items()
         }
-        labels, above = self.describe(), is_narrow(ax) or self._is_chosen
+        labels, above = self.describe(), style.is_narrow(ax) or self._is_chosen
         self._set_limits(ax, len(labels) if above else 0, 0.0 if above else ROOM)
         self.dots_ = {name: self._draw_dots(ax, name) for name in self.marks}
-        cut_above(ax, [*background, *self.lines_.values()])
+        _steps.cut_above(ax, [*background, *self.lines_.values()])
         top = None if above else ax.spines["left"].get_bounds()[1]
-        self.texts_ = label_curves(ax, self.epochs[-1], self.means, labels, top)
+        self.texts_ = _steps.label_curves(ax, self.epochs[-1], self.means, labels, top)
         if self._is_chosen:
             self._name_curves(ax)
 
@@ -153,7 +137,7 @@ class RunCurvesDisplay(Display):
         if not {"risk", "refinement"} <= set(self.means):
             return []
         ends = self.means["refinement"], self.means["risk"]
-        return [ax.fill_between(self.epochs, *ends, **tint("calibration", 0.1))]
+        return [ax.fill_between(self.epochs, *ends, **style.tint("calibration", 0.1))]
 
     def _draw_runs(self, ax: Axes) -> list[Any]:
         """Draw each run as a thin line, or if they are many, all between the lowest and the highest."""
@@ -185,15 +169,15 @@ class RunCurvesDisplay(Display):
 
     def _set_limits(self, ax: Axes, lines: int, room: float) -> None:
         """Leave room for so many lines above the curves, and so many inches right of them."""
-        set_steps(ax, self.epochs, "epoch", room)
+        _steps.set_steps(ax, self.epochs, "epoch", room)
         mean, at = next(
             (self.means[name], at)
             for name in ("risk", *self.means)
-            if name in self.means and (at := lowest(self.means[name])) is not None
+            if name in self.means and (at := _steps.find_lowest(self.means[name])) is not None
         )
         runs = [run for each in self.curves.values() for run in each]
-        low, high = heights(self.epochs, runs, (int(self.epochs[at]), float(mean[at])))
-        set_heights(ax, low, high, lines_of(ax, lines + 0.4))
+        low, high = _steps.find_heights(self.epochs, runs, (int(self.epochs[at]), float(mean[at])))
+        _steps.set_heights(ax, low, high, style.lines_of(ax, lines + 0.4))
         ax.set_ylabel(self.what)
 
     def describe(self) -> dict[str, str]:
@@ -211,7 +195,7 @@ class RunCurvesDisplay(Display):
         for name, line in self.lines_.items():
             line.set_label(self.labels[name])
         look: Any = {"loc": "lower left", "ncols": len(self.lines_), "borderaxespad": 0.2}
-        add_legend(ax, list(self.lines_.values()), sizes(ax)[1], **look)
+        style.add_legend(ax, list(self.lines_.values()), style.sizes(ax)[1], **look)
 
 
 def _check_runs(name: str, given: ArrayLike, epochs: int) -> Floats:

@@ -9,18 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refinecal._core.format import shortened
+from refinecal.plots import style
 from refinecal.plots.display import Display, check_floats
-from refinecal.plots.style import (
-    PALETTE,
-    THIN,
-    format_loss,
-    inches,
-    key,
-    lines_of,
-    name_rows,
-    set_losses,
-    write_near,
-)
+from refinecal.plots.style import PALETTE, THIN
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -129,9 +120,9 @@ class StoppingMetricsDisplay(Display):
         low, high = self._extent()
         margin = 0.05 * ((high - low) or 1.0)
         self._left, self._right = low - margin, high + margin
-        room = min(NUMBERS / inches(ax)[0], 0.4)
+        room = min(NUMBERS / style.inches(ax)[0], 0.4)
         ax.set_xlim(self._left, self._left + (self._right - self._left) / (1 - room))
-        above = lines_of(ax, 2.8)
+        above = style.lines_of(ax, 2.8)
         rows = len(self.names)
         ax.set_ylim(rows - 0.4, -0.6 - above / (1 - above) * rows)
 
@@ -166,30 +157,30 @@ class StoppingMetricsDisplay(Display):
         for row, (before, after) in enumerate(zip(self.before, self.after, strict=True)):
             if not np.isfinite(after) or np.isnan(before):
                 continue
-            style = "-" if before <= self._right else "-|>"
-            look = {"arrowstyle": style, "color": PALETTE["before"], "shrinkA": 0, "shrinkB": 0}
+            ending = "-" if before <= self._right else "-|>"
+            look = {"arrowstyle": ending, "color": PALETTE["before"], "shrinkA": 0, "shrinkB": 0}
             ends = (min(before, self._right), row), (after, row)
             ax.annotate("", *ends, arrowprops={**look, "linewidth": 1.0}, zorder=1)
             if before > self._right:
                 place, name = (self._right, row), f"{self.names[row]} before"
-                self.texts_[name] = write_near(
-                    ax, place, format_loss(before), (-2, 3), "before", ha="right"
+                self.texts_[name] = style.write_near(
+                    ax, place, style.format_loss(before), (-2, 3), "before", ha="right"
                 )
 
     def _write(self, ax: Axes) -> None:
         for row, name in enumerate(self.names):
-            place, text = (ax.get_xlim()[1], row), format_loss(self.after[row])
+            place, text = (ax.get_xlim()[1], row), style.format_loss(self.after[row])
             look = {"ha": "right", "va": "center", "fontweight": "normal" if row else "bold"}
-            self.texts_[name] = write_near(ax, place, text, (0, 0), **look)
-        name_rows(ax, self._row_names(ax))
+            self.texts_[name] = style.write_near(ax, place, text, (0, 0), **look)
+        style.name_rows(ax, self._row_names(ax))
         ax.get_yticklabels()[0].set_fontweight("bold")
-        set_losses(ax, self._left, self._right, 4, self.loss)
-        self.legend_ = key(ax, [self.before_, self.after_])
+        style.set_losses(ax, self._left, self._right, 4, self.loss)
+        self.legend_ = style.add_key(ax, [self.before_, self.after_])
 
     def _row_names(self, ax: Axes) -> list[str]:
         """Return metrics with their steps, in two lines where these fit."""
         low, high = ax.get_ylim()
-        roomy = 1 / (low - high) > lines_of(ax, 2.2)
+        roomy = 1 / (low - high) > style.lines_of(ax, 2.2)
         between, end = ("\n", "") if roomy else (" (", ")")
         return [
             f"{shortened(name, 18)}{between}{self.step_name} {step}{end}"

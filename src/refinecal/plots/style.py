@@ -150,7 +150,7 @@ def write_near(
     return ax.annotate(text, place, xytext=shift, textcoords="offset points", **options)
 
 
-def key(ax: Axes, handles: Sequence[Any], beside: bool = False) -> Legend:
+def add_key(ax: Axes, handles: Sequence[Any], beside: bool = False) -> Legend:
     """Explain the marks, one per line: in the upper left corner, or to the right of the axes."""
     place = {"loc": "upper left", "bbox_to_anchor": (1.03 if beside else 0.0, 1.0)}
     spaces = {"borderaxespad": 0.0, "borderpad": 0.0, "labelspacing": 0.35, "handletextpad": 0.6}

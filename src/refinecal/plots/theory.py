@@ -6,21 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from refinecal.plots import style
 from refinecal.plots._steps import cut_above
 from refinecal.plots.display import Floats
-from refinecal.plots.style import (
-    PALETTE,
-    dress,
-    format_loss,
-    is_narrow,
-    lines_of,
-    log_ticks,
-    loss_name,
-    round_ticks,
-    tint,
-    write_line,
-    write_title,
-)
+from refinecal.plots.style import PALETTE
 from refinecal.theory.curves import METHOD_NAMES, setting
 
 if TYPE_CHECKING:
@@ -81,22 +70,22 @@ def draw_path(figure: Figure, curve: Solution, best: Minimisers | None = None) -
     low, high = _heights(lams, values, best)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[TALLER, 1])
     for ax in (top, bottom):
-        dress(ax)
-        ax.set_ylabel(loss_name(loss))
+        style.dress(ax)
+        ax.set_ylabel(style.loss_name(loss))
     for name in NAMES:
         ax = bottom if name == "calibration" else top
         ax.plot(lams, values[name], color=PALETTE[name], linewidth=1.8, zorder=3)
     _set_strengths(bottom, lams)
-    _set_losses(top, low, high, lines_of(top, 2.8))
-    _set_losses(bottom, 0.0, (high - low) / TALLER, lines_of(bottom, 1.6))
+    _set_losses(top, low, high, style.lines_of(top, 2.8))
+    _set_losses(bottom, 0.0, (high - low) / TALLER, style.lines_of(bottom, 1.6))
     for ax, names in ((top, NAMES[:2]), (bottom, NAMES[2:])):
         for place, name in enumerate(names):
             text = name if best is None else _describe_minimum(best, name, lams)
-            write_line(ax, place, text, name, x=TEXT)
+            style.write_line(ax, place, text, name, x=TEXT)
     if best is not None:
         _mark(top, bottom, best, values)
     about = setting(curve)
-    if is_narrow(top) and len(about) > LONGEST:
+    if style.is_narrow(top) and len(about) > LONGEST:
         about = "\n".join(about.rsplit(", spectrum: ", 1))
     figure.supxlabel(about, fontsize=SMALL, color=PALETTE["axis"])
     return [top, bottom]
@@ -123,7 +112,7 @@ def _set_losses(ax: Axes, low: float, high: float, above: float) -> None:
     """Lay out the axis of the loss, with room for text above; curves end below the text."""
     start = low - 0.05 * (high - low)
     ax.set_ylim(start, start + (high - start) / (1 - above))
-    ax.set_yticks(round_ticks(low, high, 5))
+    ax.set_yticks(style.round_ticks(low, high, 5))
     ax.spines["left"].set_bounds(start, high)
     cut_above(ax, ax.lines, more=0.0)
 
@@ -132,12 +121,12 @@ def _set_strengths(ax: Axes, lams: Floats) -> None:
     """Lay out the axis of the strength: a tick at powers of ten, or at round numbers if those are few."""
     ax.set_xscale("log")
     ax.set_xlim(lams[0], lams[-1])
-    powers = log_ticks(lams[0], lams[-1], [1])
-    most = 5 if is_narrow(ax) else 9
+    powers = style.log_ticks(lams[0], lams[-1], [1])
+    most = 5 if style.is_narrow(ax) else 9
     if len(powers) > 2:
         ax.set_xticks(powers[:: -(-len(powers) // most)])
     else:
-        nice = log_ticks(lams[0], lams[-1])
+        nice = style.log_ticks(lams[0], lams[-1])
         nice = nice if len(nice) > 1 else lams[[0, -1]]
         ax.set_xticks(nice, [strength(float(lam)) for lam in nice])
     ax.minorticks_off()
@@ -156,7 +145,7 @@ def _mark(top: Axes, bottom: Axes, best: Minimisers, values: dict[str, Floats]) 
         if ax is top:
             ax.plot([max(x, left) if x <= right else left, right], [y, y], zorder=1, **thin)
         if ax is top and shape == "o":
-            bottom.axvline(x, ymax=1 - lines_of(bottom, 1.6), zorder=1, **thin)
+            bottom.axvline(x, ymax=1 - style.lines_of(bottom, 1.6), zorder=1, **thin)
         fill = PALETTE["paper" if getattr(best, f"at_bound_{name}").item() else name]
         dot: Any = {"color": PALETTE[name], "markerfacecolor": fill, "clip_on": False}
         if shape != "o":  # where the curve leaves the figure
@@ -165,7 +154,7 @@ def _mark(top: Axes, bottom: Axes, best: Minimisers, values: dict[str, Floats]) 
     _mark_at_refinement(top, bottom, best)
     gain = round(100 * float(np.asarray(best.gain).item()), 1) + 0.0  # never minus 0
     text = f"chosen by refinement, then calibrated: {gain:.1f} % below the smallest risk"
-    write_line(top, 2, text, x=TEXT)
+    style.write_line(top, 2, text, x=TEXT)
 
 
 def _mark_at_refinement(top: Axes, bottom: Axes, best: Minimisers) -> None:
@@ -198,11 +187,13 @@ def _describe_minimum(best: Minimisers, name: str, lams: Floats) -> str:
     elif not lams[0] <= lam <= lams[-1]:
         where += f", {'left' if lam < lams[0] else 'right'} of this figure"
     if best.at_bound_refinement.item() or name == "risk":
-        return f"{name}: min {format_loss(value)}{where}"
-    more = f", where the risk is {format_loss(at_refinement.risk.item())}"
+        return f"{name}: min {style.format_loss(value)}{where}"
+    more = f", where the risk is {style.format_loss(at_refinement.risk.item())}"
     if name == "calibration":
-        more = f"; {format_loss(at_refinement.calibration.item())} where refinement is smallest"
-    return f"{name}: min {format_loss(value)}{where}{more}"
+        more = (
+            f"; {style.format_loss(at_refinement.calibration.item())} where refinement is smallest"
+        )
+    return f"{name}: min {style.format_loss(value)}{where}{more}"
 
 
 def strength(lam: float) -> str:
@@ -240,7 +231,7 @@ def draw_heatmaps(figure: Figure, maps: HeatMap) -> dict[str, list[Axes]]:
     grid = figure.subplots(3, count, squeeze=False, height_ratios=[0.55, 1, 1])
     rows = dict(zip(("spectrum", "gap", "gain"), (list(row) for row in grid), strict=True))
     for ax in grid.ravel():
-        dress(ax, (SMALL, SMALL))
+        style.dress(ax, (SMALL, SMALL))
     for place, (ax, law) in enumerate(zip(rows["spectrum"], maps.spectra, strict=True)):
         _draw_spectrum(ax, law, first=place == 0)
     gap, gain = maps.grid("log10_gap"), 100 * maps.grid("gain")
@@ -261,7 +252,7 @@ def draw_heatmaps(figure: Figure, maps: HeatMap) -> dict[str, list[Axes]]:
         rows[name][0].set_ylabel("Bayes error", fontsize=LABEL)
     for ax in rows["gain"]:
         ax.set_xlabel("features for each row, p / n")
-    about = f"{METHOD_NAMES[maps.method]}, {loss_name(maps.loss)}"
+    about = f"{METHOD_NAMES[maps.method]}, {style.loss_name(maps.loss)}"
     if bounds.any():
         about += (
             "\nWhite dots: refinement still falls at the end of the λ searched; the gap has no end."
@@ -284,7 +275,7 @@ def _draw_spectrum(ax: Axes, law: Spectrum, first: bool) -> None:
         top, name = 1.0, "share"
     else:
         ax.plot(sigma, density, color=PALETTE["before"], linewidth=1.5)
-        ax.fill_between(sigma, density, **tint("before", 0.18))
+        ax.fill_between(sigma, density, **style.tint("before", 0.18))
         top = float(np.quantile(density, 0.99))  # some laws have poles at their ends
         name = "density"
     ax.set_xlim(low - margin, high + margin)
@@ -292,11 +283,11 @@ def _draw_spectrum(ax: Axes, law: Spectrum, first: bool) -> None:
     if is_point:
         ax.set_xticks([high], [f"{high:.4g}"])
     else:
-        ax.set_xticks(round_ticks(low, high, 5, margin, steps=[1, 2, 5, 10]))
+        ax.set_xticks(style.round_ticks(low, high, 5, margin, steps=[1, 2, 5, 10]))
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     caption = CAPTIONS.get((getattr(law, "shape_a", None), getattr(law, "shape_b", None)))
-    write_title(ax, f"{caption}\n{law.label}" if caption else law.label, LABEL)
+    style.write_title(ax, f"{caption}\n{law.label}" if caption else law.label, LABEL)
     ax.set_xlabel("eigenvalue of the covariance")
     if first:
         ax.set_ylabel(name, fontsize=LABEL)
@@ -307,7 +298,7 @@ def _label_cells(ax: Axes, ratios: Floats, errors: Floats) -> None:
     ax.spines[["left", "bottom"]].set_visible(False)
     ax.tick_params(length=2)
     if len(ratios) > 8 and (np.diff(ratios) > 0).all():
-        nice = log_ticks(ratios[0], ratios[-1])
+        nice = style.log_ticks(ratios[0], ratios[-1])
         places = np.interp(np.log(nice), np.log(ratios), np.arange(len(ratios)))
     else:
         nice, places = ratios, np.arange(len(ratios), dtype=float)
@@ -325,7 +316,7 @@ def _colour_bars(figure: Figure, rows: dict[str, list[Axes]], meshes: dict[str, 
     )
     gap.set_label("log₁₀ of the λ of calibration\nover that of refinement")
     widest = meshes["gap"].norm.vmax
-    gap.set_ticks(round_ticks(-widest, widest, 7, steps=[1, 2, 5, 10], symmetric=True))
+    gap.set_ticks(style.round_ticks(-widest, widest, 7, steps=[1, 2, 5, 10], symmetric=True))
     words: Any = {"xycoords": "axes fraction", "textcoords": "offset points"}
     words |= {"fontsize": SMALL, "color": PALETTE["text"]}
     first = "calibration\nsmallest first,\nas λ falls"
@@ -338,7 +329,7 @@ def _colour_bars(figure: Figure, rows: dict[str, list[Axes]], meshes: dict[str, 
     gain.minorticks_off()
     for bar in (gap, gain):
         bar.outline.set_visible(False)
-        dress(bar.ax, (SMALL, SMALL))
+        style.dress(bar.ax, (SMALL, SMALL))
 
 
 def _gap_look(gap: Floats) -> dict[str, Any]:

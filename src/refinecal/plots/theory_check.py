@@ -6,17 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from refinecal.plots.style import (
-    PALETTE,
-    THIN,
-    add_legend,
-    dress,
-    log_ticks,
-    loss_name,
-    round_ticks,
-    tint,
-    write_title,
-)
+from refinecal.plots import style
+from refinecal.plots.style import PALETTE, THIN
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +18,7 @@ if TYPE_CHECKING:
 NAMES = ("risk", "calibration", "refinement")
 SMALL, LABEL = 8.0, 9.5  # sizes of letters in points: panels are small, the figure is not
 DOTS: Any = {"color": PALETTE["text"], "marker": "o", "markersize": 3.2, "linestyle": "none"}
-BAND, USUAL_BAND = tint("text", 0.18), tint("grid", 0.5)
+BAND, USUAL_BAND = style.tint("text", 0.18), style.tint("grid", 0.5)
 POINTS = 201  # of theory's curve
 USUAL = 2.0  # standard errors that 95 % of deviations keep within
 LEAST = 3.0  # standard errors that the axis of deviations has room for
@@ -55,7 +46,7 @@ def draw_check(figure: Figure, found: Check) -> dict[str, list[Axes]]:
     theory = found.predict(lams)
     for place, name in enumerate(NAMES):
         for row in rows.values():
-            dress(row[place], (SMALL, SMALL))
+            style.dress(row[place], (SMALL, SMALL))
         _draw_curve(rows["curves"][place], found, name, lams, getattr(theory, name))
         _draw_deviations(rows["deviations"][place], found, name)
     _set_axes(rows, found)
@@ -69,8 +60,8 @@ def _draw_curve(ax: Axes, found: Check, name: str, lams: Any, theory: Any) -> No
     mean, margin = found.law.measured[name], found.law.margin[name]
     ax.fill_between(found.lam, mean - margin, mean + margin, zorder=1, **BAND)
     ax.plot(found.lam, mean, zorder=3, **DOTS)
-    title = f"risk ({loss_name(found.theory.parts.loss)})" if name == "risk" else name
-    write_title(ax, title, LABEL)
+    title = f"risk ({style.loss_name(found.theory.parts.loss)})" if name == "risk" else name
+    style.write_title(ax, title, LABEL)
     if name == "calibration":
         ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
 
@@ -99,20 +90,20 @@ def _set_axes(rows: dict[str, list[Axes]], found: Check) -> None:
         _set_ticks(ax, 4)
         ax.tick_params(labelleft=place == 0)
         ax.set_xlabel("strength of the penalty λ")
-    powers = log_ticks(found.lam[0], found.lam[-1], [1])
+    powers = style.log_ticks(found.lam[0], found.lam[-1], [1])
     for ax in rows["curves"]:
         ax.set_xscale("log")
         ax.set_xticks(powers[:: max((len(powers) - 1) // 5, 1)] if len(powers) else found.lam[:1])
         ax.minorticks_off()
         _set_ticks(ax, 6)
-    rows["curves"][0].set_ylabel(loss_name(found.theory.parts.loss))
+    rows["curves"][0].set_ylabel(style.loss_name(found.theory.parts.loss))
     rows["deviations"][0].set_ylabel("deviation\n(standard errors)")
 
 
 def _set_ticks(ax: Axes, most: int) -> None:
     """Put ticks at round values that are on the axis."""
     low, high = ax.get_ylim()
-    ax.set_yticks(round_ticks(low, high, most))
+    ax.set_yticks(style.round_ticks(low, high, most))
     ax.set_ylim(low, high)
 
 
@@ -131,5 +122,5 @@ def _explain(figure: Figure, found: Check) -> None:
         Patch(label="95 % band of the mean", **BAND),
         Patch(label="± 2 standard errors", **USUAL_BAND),
     ]
-    add_legend(figure, handles, SMALL, ncols=3)
+    style.add_legend(figure, handles, SMALL, ncols=3)
     figure.supxlabel(found.setting, fontsize=SMALL, color=PALETTE["axis"])

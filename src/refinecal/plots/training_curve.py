@@ -7,26 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from numpy.typing import ArrayLike
 
 from refinecal._core.format import shortened
-from refinecal.plots._steps import (
-    LossCurvesDisplay,
-    check_step,
-    cut_above,
-    heights,
-    label_curves,
-    lowest,
-    set_heights,
-    set_steps,
-)
-from refinecal.plots.style import (
-    PALETTE,
-    THIN,
-    format_loss,
-    is_narrow,
-    lines_of,
-    loss_name,
-    tint,
-    write_near,
-)
+from refinecal.plots import _steps, style
+from refinecal.plots.style import PALETTE, THIN
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -39,7 +21,7 @@ DOT_SIZE = 7
 ROOM = 1.6  # inches for the labels, right of the curves
 
 
-class TrainingCurveDisplay(LossCurvesDisplay):
+class TrainingCurveDisplay(_steps.LossCurvesDisplay):
     """Risk, calibration and refinement against steps.
 
     Made by :meth:`from_monitor` or ``RefinementMonitor.plot()``.
@@ -100,12 +82,12 @@ class TrainingCurveDisplay(LossCurvesDisplay):
     ) -> None:
         curves = {"risk": risk, "refinement": refinement, "calibration": calibration}
         super().__init__(steps, curves, loss, step_name)
-        self.chosen = check_step("chosen", chosen, self.steps)
+        self.chosen = _steps.check_step("chosen", chosen, self.steps)
         self.chosen_by = chosen_by
         self.smallest = {
             name: (int(self.steps[at]), float(self.curves[name][at]))
             for name in self.curves
-            if (at := lowest(self.curves[name])) is not None
+            if (at := _steps.find_lowest(self.curves[name])) is not None
         }
 
     @classmethod
@@ -115,13 +97,13 @@ class TrainingCurveDisplay(LossCurvesDisplay):
     def _draw(self, ax: Axes) -> None:
         shade = self._draw_curves(ax)
         self._set_limits(ax)
-        cut_above(ax, [shade, *self.lines_.values()])
+        _steps.cut_above(ax, [shade, *self.lines_.values()])
         self._write_labels(ax)
 
     def _draw_curves(self, ax: Axes) -> Artist:
         """Draw the curves and their lowest points; return the shade between two of them."""
         ends = self.curves["refinement"], self.curves["risk"]  # apart by the calibration error
-        shade = ax.fill_between(self.steps, *ends, **tint("calibration", 0.12))
+        shade = ax.fill_between(self.steps, *ends, **style.tint("calibration", 0.12))
         self._draw_lines(ax, {name: name for name in self.curves})
         self.marks_ = {}
         for name, (step, value) in self.smallest.items():
@@ -133,29 +115,31 @@ class TrainingCurveDisplay(LossCurvesDisplay):
 
     def _set_limits(self, ax: Axes) -> None:
         """Leave room for the labels right of the last step; on narrow axes above the curves."""
-        set_steps(ax, self.steps, self.step_name, 0.0 if is_narrow(ax) else ROOM)
+        _steps.set_steps(ax, self.steps, self.step_name, 0.0 if style.is_narrow(ax) else ROOM)
         main = self.smallest.get("risk") or self.smallest.get("refinement")
-        low, high = (0.0, 1.0) if main is None else heights(self.steps, self.curves.values(), main)
-        above = 0.4 + (self.chosen is not None) + (len(self.smallest) if is_narrow(ax) else 0)
-        self._above = lines_of(ax, above)
-        set_heights(ax, low, high, self._above)
-        ax.set_ylabel(loss_name(self.loss))
+        low, high = 0.0, 1.0
+        if main is not None:
+            low, high = _steps.find_heights(self.steps, self.curves.values(), main)
+        above = 0.4 + (self.chosen is not None) + (len(self.smallest) if style.is_narrow(ax) else 0)
+        self._above = style.lines_of(ax, above)
+        _steps.set_heights(ax, low, high, self._above)
+        ax.set_ylabel(style.loss_name(self.loss))
 
     def _write_labels(self, ax: Axes) -> None:
         """Name each curve and the step where it is lowest: beside its end, or in lines above all."""
         labels = {
-            name: f"{name}: min {format_loss(value)} at {self.step_name} {step}"
+            name: f"{name}: min {style.format_loss(value)} at {self.step_name} {step}"
             for name, (step, value) in self.smallest.items()
         }
-        top = None if is_narrow(ax) else self._top(ax)
-        self.texts_ = label_curves(ax, self.steps[-1], self.curves, labels, top)
+        top = None if style.is_narrow(ax) else self._top(ax)
+        self.texts_ = _steps.label_curves(ax, self.steps[-1], self.curves, labels, top)
         if self.chosen is not None:
             self._mark_chosen(ax, self.chosen)
 
     def _top(self, ax: Axes) -> float:
         """Return the height above which nothing but text is drawn."""
         low, high = ax.get_ylim()
-        return high - (self._above - lines_of(ax, 0.4)) * (high - low)
+        return high - (self._above - style.lines_of(ax, 0.4)) * (high - low)
 
     def _mark_chosen(self, ax: Axes, step: int) -> None:
         """Draw a thin line at the chosen step, and write above the curves what chose it."""
@@ -164,4 +148,4 @@ class TrainingCurveDisplay(LossCurvesDisplay):
         place = (step - self.steps[0]) / max(self.steps[-1] - self.steps[0], 1)
         side = "left" if place < 0.3 else "right" if place > 0.7 else "center"
         text = f"{self.step_name} {step}, chosen by {shortened(self.chosen_by, 20)}"
-        self.texts_["chosen"] = write_near(ax, (step, top), text, (0, 2), "axis", ha=side)
+        self.texts_["chosen"] = style.write_near(ax, (step, top), text, (0, 2), "axis", ha=side)

@@ -7,20 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from refinecal._core.format import shortened
+from refinecal.plots import style
 from refinecal.plots.display import Display
-from refinecal.plots.style import (
-    PALETTE,
-    THIN,
-    format_loss,
-    inches,
-    key,
-    lines_of,
-    name_rows,
-    set_losses,
-    sizes,
-    tint,
-    write_near,
-)
+from refinecal.plots.style import PALETTE, THIN
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -139,7 +128,7 @@ class WaterfallDisplay(Display):
         (terms,) = self.terms.values()
         rows = _rows(terms, self.after)
         low, high = _range([end for row in rows for end in (row.start, row.end)])
-        width, small = inches(ax)[0], sizes(ax)[1]
+        width, small = style.inches(ax)[0], style.sizes(ax)[1]
         room = min(9 * LETTER * small / 72 / width, 0.4)  # right of the bars, for numbers
         ax.set_xlim(low, low + (high - low) / (1 - room))
         ax.set_ylim(len(rows) - 0.4, -0.6)
@@ -148,9 +137,9 @@ class WaterfallDisplay(Display):
         for place, row in enumerate(rows[:4]):  # where it ends, the next begins
             if math.isfinite(row.end):
                 ax.plot([row.end] * 2, [place + THICKNESS / 2, place + 1 - THICKNESS / 2], **THIN)
-        name_rows(ax, [row.name for row in rows])
+        style.name_rows(ax, [row.name for row in rows])
         ax.spines["left"].set_visible(True)
-        set_losses(ax, low, high, 5, self.loss)
+        style.set_losses(ax, low, high, 5, self.loss)
 
     def _draw_row(self, ax: Axes, place: int, row: _Row, far: float) -> None:
         start, end = min(row.start, far), min(row.end, far)
@@ -159,7 +148,9 @@ class WaterfallDisplay(Display):
         )
         self.bars_[row.term] = bar
         beside = max(start, end, 0.0), place
-        self.texts_[row.term] = write_near(ax, beside, row.text, (4, 0), verticalalignment="center")
+        self.texts_[row.term] = style.write_near(
+            ax, beside, row.text, (4, 0), verticalalignment="center"
+        )
 
     # ---- several -----------------------------------------------------------------------------------------
 
@@ -167,13 +158,13 @@ class WaterfallDisplay(Display):
         ends = [value for terms in self.terms.values() for value in terms]
         low, high = _range([0.0, *ends])
         ax.set_xlim(low, high + 0.02 * (high - low))
-        above = lines_of(ax, 4.0)
+        above = style.lines_of(ax, 4.0)
         rows = len(self.terms)
         ax.set_ylim(rows - 0.3, -0.7 - above / (1 - above) * (rows + 0.4))
         for place, (name, terms) in enumerate(self.terms.items()):
             self._draw_model(ax, place, name, terms, high)
-        name_rows(ax, [])
-        set_losses(ax, low, high, 5, self.loss)
+        style.name_rows(ax, [])
+        style.set_losses(ax, low, high, 5, self.loss)
         self._explain(ax)
 
     def _explain(self, ax: Axes) -> None:
@@ -183,11 +174,11 @@ class WaterfallDisplay(Display):
         is_negative = any(terms.calibration < 0 for terms in self.terms.values())
         label = f"calibration{' (hollow: negative)' if is_negative else ''}"
         handles = [
-            Patch(label="refinement", **tint("refinement", 1.0)),
-            Patch(label=label, **tint("calibration", 1.0)),
+            Patch(label="refinement", **style.tint("refinement", 1.0)),
+            Patch(label=label, **style.tint("calibration", 1.0)),
             Line2D([], [], label="uncertainty: what guessing would cost", **UNCERTAINTY),
         ]
-        self.legend_ = key(ax, handles)
+        self.legend_ = style.add_key(ax, handles)
 
     def _draw_model(self, ax: Axes, place: int, name: str, terms: Terms, far: float) -> None:
         """Draw refinement and calibration in one bar; a negative calibration as a hollow piece at its end."""
@@ -202,7 +193,9 @@ class WaterfallDisplay(Display):
         (self.bars_[name, "calibration"],) = ax.barh(width=end - knot, left=knot, **look)
         ends = [place - NARROW, place + NARROW]
         ax.plot([terms.uncertainty] * 2, ends, zorder=3, solid_capstyle="butt", **UNCERTAINTY)
-        self.texts_[name] = write_near(ax, (0.0, place - NARROW / 2), _sum(name, terms), (0, 2.5))
+        self.texts_[name] = style.write_near(
+            ax, (0.0, place - NARROW / 2), _sum(name, terms), (0, 2.5)
+        )
 
 
 class _Row(NamedTuple):
@@ -217,8 +210,8 @@ class _Row(NamedTuple):
     def text(self) -> str:
         """What is written beside it: where it ends or, of a difference, its length."""
         if self.term in ("sharpness", "calibration"):
-            return format_loss(_subtract(self.end, self.start), sign=True)
-        return format_loss(self.end)
+            return style.format_loss(_subtract(self.end, self.start), sign=True)
+        return style.format_loss(self.end)
 
 
 def _rows(terms: Terms, after: float | None) -> list[_Row]:
@@ -234,8 +227,10 @@ def _rows(terms: Terms, after: float | None) -> list[_Row]:
 
 def _sum(name: str, terms: Terms) -> str:
     sign = "−" if terms.calibration < 0 else "+"
-    parts = f"{format_loss(terms.refinement)} {sign} {format_loss(abs(terms.calibration))}"
-    return f"{shortened(name, 20)}: {parts} = {format_loss(terms.risk)}"
+    parts = (
+        f"{style.format_loss(terms.refinement)} {sign} {style.format_loss(abs(terms.calibration))}"
+    )
+    return f"{shortened(name, 20)}: {parts} = {style.format_loss(terms.risk)}"
 
 
 def _range(ends: list[float]) -> tuple[float, float]:

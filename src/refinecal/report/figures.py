@@ -14,8 +14,6 @@ from refinecal._core.errors import needs_extra
 from refinecal._core.files import atomic_write
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
-
     from refinecal.report.page import Figure, Page
 
 FONT_SIZE = 8.0  # points: 11 to 12 pixels both on a phone and on a screen
@@ -93,10 +91,6 @@ def save_figures(page: Page, folder: Path, ending: str = "png") -> list[Path]:
     from refinecal.plots.style import PALETTE
     from refinecal.report.page import Figure
 
-    with needs_extra("cli", package="matplotlib"):
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure as Canvas
-
     if ending not in PICTURES:
         from refinecal._core.errors import fail_choice
 
@@ -104,7 +98,6 @@ def save_figures(page: Page, folder: Path, ending: str = "png") -> list[Path]:
     blocks = [block for section in page.sections for block in section.blocks]
     figures = [block for block in blocks if isinstance(block, Figure)]
     folder.mkdir(parents=True, exist_ok=True)
-    date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(ending)
     written: dict[str, Path] = {}
     for figure in figures:
         name = stem = _stem(figure.title)
@@ -113,10 +106,9 @@ def save_figures(page: Page, folder: Path, ending: str = "png") -> list[Path]:
             number += 1
             name = f"{stem}-{number}"
         written[name] = folder / f"{name}.{ending}"
-        with atomic_write(written[name]) as part, rc_context(_settings(PALETTE)):
-            canvas = Canvas(figsize=figure.wide, layout="constrained", facecolor=PALETTE["paper"])
-            figure.draw(canvas)
-            canvas.savefig(part, format=ending, dpi=DOTS_PER_INCH, metadata=date)
+        with atomic_write(written[name]) as part:
+            settings = _settings(PALETTE) | {"figure.facecolor": PALETTE["paper"]}
+            _draw(figure, part, ending, settings, figure.wide, dpi=DOTS_PER_INCH)
     return list(written.values())
 
 
@@ -134,24 +126,33 @@ def _stem(title: str) -> str:
 
 def _draw_svg(figure: Figure, size: tuple[float, float], palette: Mapping[str, str]) -> str:
     """Return matplotlib's SVG: letters as paths, or as text if matplotlib's font lacks some of them."""
+    svg = io.StringIO()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", MISSING_GLYPH)
+            _draw(figure, svg, "svg", _settings(palette), size)
+    except UserWarning as warning:
+        if not re.match(MISSING_GLYPH, str(warning)):
+            raise
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", MISSING_GLYPH)  # the browser has a font for them
+            svg = io.StringIO()
+            _draw(figure, svg, "svg", _settings(palette) | {"svg.fonttype": "none"}, size)
+    return svg.getvalue()
+
+
+def _draw(
+    figure: Figure, target: Any, ending: str, settings: Any, size: tuple[float, float], **how: Any
+) -> None:
+    """Draw a figure with these settings of matplotlib, into a file."""
     with needs_extra("cli", package="matplotlib"):
         from matplotlib import rc_context
         from matplotlib.figure import Figure as Canvas
-    with rc_context(_settings(palette)):
+    date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(ending)
+    with rc_context(settings):
         canvas = Canvas(figsize=size, layout="constrained")
-        with warnings.catch_warnings():
-            warnings.filterwarnings("error", MISSING_GLYPH)
-            try:
-                figure.draw(canvas)
-                return _to_text(canvas)
-            except UserWarning as warning:
-                if not re.match(MISSING_GLYPH, str(warning)):
-                    raise
-        with warnings.catch_warnings(), rc_context({"svg.fonttype": "none"}):
-            warnings.filterwarnings("ignore", MISSING_GLYPH)  # the browser has a font for them
-            canvas = Canvas(figsize=size, layout="constrained")
-            figure.draw(canvas)
-            return _to_text(canvas)
+        figure.draw(canvas)
+        canvas.savefig(target, format=ending, metadata=date, **how)
 
 
 def _settings(palette: Mapping[str, str]) -> Any:
@@ -177,12 +178,6 @@ def _settings(palette: Mapping[str, str]) -> Any:
         "savefig.facecolor": "auto",
         "savefig.bbox": "standard",  # a tight box would change the size
     }
-
-
-def _to_text(canvas: Canvas) -> str:
-    buffer = io.StringIO()
-    canvas.savefig(buffer, format="svg", metadata={"Date": None})
-    return buffer.getvalue()
 
 
 # ---- rewriting -------------------------------------------------------------------------------------------
@@ -222,14 +217,9 @@ def _rename_ids(root: ET.Element, prefix: str) -> None:
             element.set("class", "text")
         for attribute in ("href", "clip-path", "style", "mask", "filter"):
             if attribute in element.attrib:
-                text = _prefix_reference(element.attrib[attribute], prefix, attribute)
-                element.set(attribute, text)
-
-
-def _prefix_reference(text: str, prefix: str, attribute: str) -> str:
-    if attribute == "href":
-        return f"#{prefix}{text[1:]}" if text.startswith("#") else text
-    return text.replace("url(#", f"url(#{prefix}")
+                text = element.attrib[attribute]
+                mark = "#" if attribute == "href" and text.startswith("#") else "url(#"
+                element.set(attribute, text.replace(mark, mark + prefix))
 
 
 def _restyle(element: ET.Element, names: Mapping[str, str]) -> None:
@@ -238,10 +228,9 @@ def _restyle(element: ET.Element, names: Mapping[str, str]) -> None:
     for attribute in ("fill", "stroke"):  # which take no var() as attributes
         if COLOUR.fullmatch(element.get(attribute, "")):
             style = f"{attribute}: {element.attrib.pop(attribute)}; {style}".rstrip("; ")
-
-    def variable(found: re.Match[str]) -> str:
-        name = names.get(found[0])
-        return found[0] if name is None else f"var(--plot-{name}, {found[0]})"
-
     if style:
-        element.set("style", COLOUR.sub(variable, style))
+        element.set("style", COLOUR.sub(lambda found: _variable(found[0], names), style))
+
+
+def _variable(colour: str, names: Mapping[str, str]) -> str:
+    return f"var(--plot-{names[colour]}, {colour})" if colour in names else colour
