@@ -157,6 +157,17 @@ def test_an_odd_panel_leaves_its_place_empty():
     assert_readable(figure)
 
 
+def test_neighbours_with_the_same_axis_name_it_once():
+    figure = Figure(figsize=(7.2, 6.0), layout="constrained")
+    panels = {"a": "log loss", "b": "log loss", "c": "log loss", "d": "AUROC"}
+    draw_panels(
+        figure, {name: DependenceDisplay([1], [3], "x", what) for name, what in panels.items()}
+    )
+    said = [ax.get_ylabel() for ax in figure.axes]
+    loss = "difference in log loss, %"
+    assert said == [loss, "", loss, "difference in AUROC, %"]
+
+
 @pytest.mark.parametrize(
     ("make", "match"),
     [

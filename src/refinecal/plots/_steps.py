@@ -72,7 +72,7 @@ class LossCurvesDisplay(Display):
 
         Returns
         -------
-        self
+        TrainingCurveDisplay or EarlyStoppingDisplay
         """
         if not monitor.history:
             raise ValueError("the monitor has seen no step yet: call update before plot")
@@ -196,7 +196,7 @@ def label_curves(
     places = _move_apart(ends, low, top, lines_of(ax, GAP) * (high - low))
     return {
         name: write_near(
-            ax, (at, height), labels[name].replace(": ", "\n"), (10, 0), name, va="center"
+            ax, (at, height), labels[name].replace(": ", "\n", 1), (10, 0), name, va="center"
         )
         for name, height in places.items()
     }

@@ -219,10 +219,9 @@ class ReliabilityDisplay(Display):
         self.lines_, self.points_, self.bands_, self.strips_ = {}, {}, {}, {}
         largest = max(curve.histogram.max() for curve in self.curves.values())
         for name, curve in self.curves.items():
-            colour, hollow = self._look(name)
-            self.strips_[name] = _square.draw_strip(
-                ax, curve.histogram, largest, colour, not hollow
-            )
+            colour, face = self._look(name)
+            is_filled = face == colour
+            self.strips_[name] = _square.draw_strip(ax, curve.histogram, largest, colour, is_filled)
             self.bands_[name] = _draw_band(ax, curve, colour)
             (self.lines_[name],) = ax.plot(
                 curve.mean_score, curve.share, color=colour, linewidth=1.2, zorder=3
@@ -231,18 +230,18 @@ class ReliabilityDisplay(Display):
                 curve.mean_score,
                 curve.share,
                 s=MARK * np.clip(curve.weight / curve.weight.max(), LEAST, 1),
-                facecolors=PALETTE["paper"] if hollow else colour,
+                facecolors=face,
                 edgecolors=colour,
                 linewidths=1.0,
                 clip_on=False,
                 zorder=4,
             )
 
-    def _look(self, name: str) -> tuple[str, bool]:
-        """Return a curve's colour, and whether its marks are hollow: only beside another."""
+    def _look(self, name: str) -> tuple[str, str]:
+        """Return a curve's colour, and that inside its marks: they are hollow beside another's only."""
         if len(self.curves) == 1:
-            return PALETTE["calibration"], False
-        return PALETTE[name], name == "before"
+            return PALETTE["calibration"], PALETTE["calibration"]
+        return PALETTE[name], PALETTE["paper" if name == "before" else name]
 
     def handles(self, errors: bool = False) -> list[Artist]:
         """Return what a key shows of each curve; with ``errors``, and its calibration error and band."""
@@ -251,9 +250,8 @@ class ReliabilityDisplay(Display):
 
         handles: list[Artist] = []
         for name, curve in self.curves.items():
-            colour, hollow = self._look(name)
+            colour, face = self._look(name)
             title = f"{name} calibration" if len(self.curves) > 1 else self.name or "predictions"
-            face = PALETTE["paper"] if hollow else colour
             look: dict[str, Any] = {"color": colour, "markerfacecolor": face, "markersize": 5.0}
             label = shortened(title, 24) + (f": ECE {curve.ece:.4f}" if errors else "")
             handles.append(Line2D([], [], marker="o", linewidth=1.2, label=label, **look))
@@ -316,18 +314,18 @@ def _check_kind(kind: Any, sample: Sample) -> tuple[str, int | None]:
         if sample.k != 2:
             raise ValueError(
                 f"kind is 'binary', but there are {sample.k} classes: pass 'top-label', or one of the "
-                f"classes {_some(names)}"
+                f"classes {_list_some(names)}"
             )
         return kind, 1
     if kind not in names:
         raise ValueError(
             f"kind is {kind!r}: it must be 'auto', 'binary', 'top-label', or one of the classes "
-            f"{_some(names)}"
+            f"{_list_some(names)}"
         )
     return "class", names.index(kind)
 
 
-def _some(names: list[Any]) -> str:
+def _list_some(names: list[Any]) -> str:
     """Return the first names, for a message."""
     return ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
 

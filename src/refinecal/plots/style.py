@@ -109,11 +109,11 @@ def set_losses(ax: Axes, low: float, high: float, most: int, loss: str) -> None:
     ax.set_xlabel(loss_name(loss))
 
 
-def name_rows(ax: Axes, names: Sequence[str]) -> None:
-    """Write the names of rows beside them, instead of an axis."""
+def name_rows(ax: Axes, names: Sequence[str], spine: bool = False) -> None:
+    """Write the names of rows beside them, instead of an axis; only its line may stay."""
     ax.set_yticks(range(len(names)), names)
     ax.tick_params(axis="y", length=0)
-    ax.spines["left"].set_visible(False)
+    ax.spines["left"].set_visible(spine)
 
 
 # ---- text --------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from refinecal._core.format import shortened
+from refinecal._core.format import MINUS, shortened
 from refinecal.plots import style
 from refinecal.plots.display import Display
 from refinecal.plots.style import PALETTE, THIN
@@ -115,8 +115,7 @@ class WaterfallDisplay(Display):
         return cls(decomposition if several else {"": decomposition}, after=risk).plot(ax)
 
     def _size(self) -> tuple[float, float]:
-        several = len(self.terms) > 1
-        return 7, 1.3 + 0.55 * len(self.terms) if several else 3.0
+        return 7, 1.3 + 0.55 * len(self.terms) if len(self.terms) > 1 else 3.0
 
     def _draw(self, ax: Axes) -> None:
         self.bars_, self.texts_ = {}, {}
@@ -137,8 +136,7 @@ class WaterfallDisplay(Display):
         for place, row in enumerate(rows[:4]):  # where it ends, the next begins
             if math.isfinite(row.end):
                 ax.plot([row.end] * 2, [place + THICKNESS / 2, place + 1 - THICKNESS / 2], **THIN)
-        style.name_rows(ax, [row.name for row in rows])
-        ax.spines["left"].set_visible(True)
+        style.name_rows(ax, [row.name for row in rows], spine=True)
         style.set_losses(ax, low, high, 5, self.loss)
 
     def _draw_row(self, ax: Axes, place: int, row: _Row, far: float) -> None:
@@ -148,9 +146,7 @@ class WaterfallDisplay(Display):
         )
         self.bars_[row.term] = bar
         beside = max(start, end, 0.0), place
-        self.texts_[row.term] = style.write_near(
-            ax, beside, row.text, (4, 0), verticalalignment="center"
-        )
+        self.texts_[row.term] = style.write_near(ax, beside, row.text, (4, 0), va="center")
 
     # ---- several -----------------------------------------------------------------------------------------
 
@@ -174,8 +170,8 @@ class WaterfallDisplay(Display):
         is_negative = any(terms.calibration < 0 for terms in self.terms.values())
         label = f"calibration{' (hollow: negative)' if is_negative else ''}"
         handles = [
-            Patch(label="refinement", **style.tint("refinement", 1.0)),
-            Patch(label=label, **style.tint("calibration", 1.0)),
+            Patch(color=PALETTE["refinement"], linewidth=0, label="refinement"),
+            Patch(color=PALETTE["calibration"], linewidth=0, label=label),
             Line2D([], [], label="uncertainty: what guessing would cost", **UNCERTAINTY),
         ]
         self.legend_ = style.add_key(ax, handles)
@@ -193,9 +189,8 @@ class WaterfallDisplay(Display):
         (self.bars_[name, "calibration"],) = ax.barh(width=end - knot, left=knot, **look)
         ends = [place - NARROW, place + NARROW]
         ax.plot([terms.uncertainty] * 2, ends, zorder=3, solid_capstyle="butt", **UNCERTAINTY)
-        self.texts_[name] = style.write_near(
-            ax, (0.0, place - NARROW / 2), _sum(name, terms), (0, 2.5)
-        )
+        corner = 0.0, place - NARROW / 2
+        self.texts_[name] = style.write_near(ax, corner, _describe_sum(name, terms), (0, 2.5))
 
 
 class _Row(NamedTuple):
@@ -225,12 +220,11 @@ def _rows(terms: Terms, after: float | None) -> list[_Row]:
     return rows if after is None else [*rows, _Row("after", "after calibration", 0.0, after)]
 
 
-def _sum(name: str, terms: Terms) -> str:
-    sign = "−" if terms.calibration < 0 else "+"
-    parts = (
-        f"{style.format_loss(terms.refinement)} {sign} {style.format_loss(abs(terms.calibration))}"
-    )
-    return f"{shortened(name, 20)}: {parts} = {style.format_loss(terms.risk)}"
+def _describe_sum(name: str, terms: Terms) -> str:
+    sign = MINUS if terms.calibration < 0 else "+"
+    losses = (terms.refinement, abs(terms.calibration), terms.risk)
+    refinement, calibration, risk = map(style.format_loss, losses)
+    return f"{shortened(name, 20)}: {refinement} {sign} {calibration} = {risk}"
 
 
 def _range(ends: list[float]) -> tuple[float, float]:
