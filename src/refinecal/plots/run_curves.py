@@ -182,13 +182,12 @@ class RunCurvesDisplay(Display):
 
     def describe(self) -> dict[str, str]:
         """Return what is written, by the name of its colour."""
-        return {
-            name: f"{self._choosers.get(name, name)} chose {_span(epochs)}"
-            if self._is_chosen
-            else f"{self.labels[name]}: min at {_span(epochs)}"
-            for name, epochs in self.marks.items()
-            if not np.isnan(epochs).all()
-        }
+        spans = {name: _span(at) for name, at in self.marks.items() if not np.isnan(at).all()}
+        if self._is_chosen:
+            return {
+                name: f"{self._choosers.get(name, name)} chose {at}" for name, at in spans.items()
+            }
+        return {name: f"{self.labels[name]}: min at {at}" for name, at in spans.items()}
 
     def _name_curves(self, ax: Axes) -> None:
         """Write below the curves, which begin at 0, what each of them is."""
