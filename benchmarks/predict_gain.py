@@ -25,7 +25,7 @@ from sklearn.model_selection import train_test_split
 
 import refinecal as rc
 from benchmarks.machine import this_machine
-from refinecal.theory._choices import choose
+from refinecal.theory._strengths import choose
 from refinecal.theory.gain import predict_gain
 from refinecal.theory.model import GaussianModel
 from refinecal.theory.spectrum import BetaSpectrum, QuadratureSpectrum

@@ -11,7 +11,7 @@ import pytest
 import typer
 from command_runs import READY, interrupt, run_command, started, wait_for
 
-from refinecal.cli.theory_check import check
+from refinecal.cli.theory_validation import check
 from refinecal.theory import BetaSpectrum, empirical
 from refinecal.theory import check as run_check
 from refinecal.theory.asymptotics import logistic
@@ -101,7 +101,7 @@ def test_a_theory_that_fails_is_shown_and_ends_with_code_1(monkeypatch):
     def biased(lams, *, ratio, **given):
         return logistic(lams, ratio=3 * ratio, **given)
 
-    monkeypatch.setitem(empirical.THEORIES, "logistic", biased)
+    monkeypatch.setitem(empirical.METHODS, "logistic", biased)
     out, _ = run(*SMALL, "-o", "check.svg", code=1)
     said = " ".join(out.split())
     assert "Not within sampling error" in said

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from refinecal.theory import BetaSpectrum, PointSpectrum, check, logistic
 from refinecal.theory import empirical as module
-from refinecal.theory._deviations import QUANTITIES, compare
+from refinecal.theory.deviations import QUANTITIES, compare
 from refinecal.theory.empirical import fit_path
 from refinecal.theory.model import GaussianModel
 
@@ -207,7 +207,7 @@ def test_a_wrong_theory_is_rejected(monkeypatch, wrong):
             given[name] = factor * given[name]
         return logistic(lams, **given)
 
-    monkeypatch.setitem(module.THEORIES, "logistic", biased)
+    monkeypatch.setitem(module.METHODS, "logistic", biased)
     made = check(FEW, n=300, seeds=20, processes=1)
     assert not made.holds
     assert made.draws.chance < 0.001

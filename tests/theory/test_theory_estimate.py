@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from strategies import examples
 
-from refinecal.theory._signal import SignalFitter
-from refinecal.theory._summary import Fluctuation, Summary, transform
-from refinecal.theory.estimate import EmpiricalSpectrum
+from refinecal.theory._sample_covariance import Fluctuation, Summary, transform
+from refinecal.theory.estimate import EmpiricalSpectrum, SignalFitter
 from refinecal.theory.spectrum import BetaSpectrum, PointSpectrum
 
 
@@ -60,7 +59,7 @@ def test_values_have_the_mean_and_covariance_that_are_claimed(p):
     fitter = SignalFitter(summary(n, sigma, mu), at, sigma, np.full(p, 1 / p))
     claimed = fitter.covariance(mu**2)
     theta = 1 / n
-    mean = fitter.expected(mu**2) + theta * (n - 2) * (1 / (at.z * at.v) - 1)
+    mean = fitter.predict(mu**2) + theta * (n - 2) * (1 / (at.z * at.v) - 1)
     middle = slice(6, None)  # z that is not far below the smallest eigenvalue
     spread = np.cov(np.array(drawn).T)
     error = np.sqrt(np.diag(spread) / 600)

@@ -14,11 +14,10 @@ from sklearn.linear_model import LogisticRegression
 from strategies import examples
 
 from refinecal._core.files import plain
-from refinecal.theory._choices import choose, losses
-from refinecal.theory._doubts import assumptions
-from refinecal.theory._gain_words import headline
+from refinecal.theory._strengths import choose, losses
+from refinecal.theory.assumptions import check_assumptions
 from refinecal.theory.curves import minimise, path
-from refinecal.theory.gain import predict_gain
+from refinecal.theory.gain import describe_gain, predict_gain
 from refinecal.theory.gaussian import gaussian_decomposition
 from refinecal.theory.model import GaussianModel
 from refinecal.theory.spectrum import BetaSpectrum, QuadratureSpectrum
@@ -313,7 +312,7 @@ EQUAL = (0.66671, 0.66674)
     ],
 )
 def test_the_answer_in_words(gain, ends, losses, start, inside):
-    said = headline(gain, ends, 0.9, losses, ())
+    said = describe_gain(gain, ends, 0.9, losses, ())
     assert said.startswith(start)
     assert inside in said
     assert "nan" not in said
@@ -475,7 +474,7 @@ def test_an_end_of_the_range_is_a_serious_doubt_only_if_the_loss_falls_there():
     )
     assert found.trust == "good"
     steep = replace(found.choices, at_bound_risk=True, cut_off=("risk",))
-    doubtful = assumptions(alike, np.arange(600) % 2, found.spectrum, steep, 600)
+    doubtful = check_assumptions(alike, np.arange(600) % 2, found.spectrum, steep, 600)
     assert [each.serious for each in doubtful if each.doubt] == [True]
 
 

@@ -13,9 +13,9 @@ from precision import settled
 from scipy import integrate, stats
 from strategies import examples
 
-from refinecal.theory import _rules
+from refinecal.theory import _quadrature
 from refinecal.theory import spectrum as module
-from refinecal.theory._rules import Law, rule
+from refinecal.theory._quadrature import Law, rule
 from refinecal.theory.spectrum import (
     BetaSpectrum,
     MarchenkoPastur,
@@ -174,7 +174,7 @@ def test_accuracy_is_stated_and_the_rule_short(spectrum):
 
 def test_accuracy_notices_a_poor_rule(monkeypatch):
     monkeypatch.setattr(module, "ORDER", 3)
-    monkeypatch.setattr(_rules, "TOLERANCE", 1.0)
+    monkeypatch.setattr(_quadrature, "TOLERANCE", 1.0)
     poor = BetaSpectrum(1, 5)
     exact = appendix(1, 5, 1e-3, 0.0, 0, 1)
     assert poor.accuracy > 1e-6
@@ -182,14 +182,14 @@ def test_accuracy_notices_a_poor_rule(monkeypatch):
 
 
 def test_a_law_that_cannot_be_resolved_is_an_error(monkeypatch):
-    monkeypatch.setattr(_rules, "MOST_HALVINGS", 1)
+    monkeypatch.setattr(_quadrature, "MOST_HALVINGS", 1)
     with pytest.raises(RuntimeError, match="after 1 halvings"):
         rule(Law(500.0, 500.0, 1e-3))
 
 
 @given(shape=powers(-9, 0.5))
 def test_gauss_rule_is_exact_for_polynomials(shape):
-    t, weights = _rules._gauss(16, shape)
+    t, weights = _quadrature._gauss(16, shape)
     for degree in range(32):
         assert np.sum(weights * t**degree) == pytest.approx(1 / (shape + degree), rel=1e-13)
 

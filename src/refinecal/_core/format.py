@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Sequence
 from numbers import Integral
 from typing import SupportsFloat
 
@@ -54,6 +55,53 @@ def tile(value: float) -> str:
     if math.isnan(value):
         return MISSING
     return "< 0.0001" if 0 < value < 0.00005 else number(float(value), 4)
+
+
+def percent(part: float, digits: int = 1, sign: str = "") -> str:
+    """Return a part in percent, never minus 0; with ``sign`` "+", with a sign unless it is 0.
+
+    >>> percent(-1e-6), percent(-0.0223, sign="+"), percent(0.02234, 2)
+    ('0.0 %', '-2.2 %', '2.23 %')
+    """
+    rounded = round(100 * part, digits) + 0.0
+    return f"{rounded:{sign if rounded else ''}.{digits}f} %"
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """Return a number with its sign, never minus 0.
+
+    >>> signed(-0.04), signed(1.25), signed(-3)
+    ('+0.0', '+1.2', '-3.0')
+    """
+    return f"{round(float(value), digits) + 0.0:+.{digits}f}"
+
+
+def four_digits(value: float) -> str:
+    """Return four significant digits.
+
+    >>> four_digits(0.66666), four_digits(0.05)
+    ('0.6667', '0.05000')
+    """
+    return f"{value:#.4g}"
+
+
+def list_names(names: Sequence[str], most: int = 12) -> str:
+    """Return names as a list for people, cut off if there are many.
+
+    >>> list_names(["a", "b", "c"], most=2)
+    "'a', 'b' and 1 more"
+    """
+    shown = ", ".join(map(repr, names[:most]))
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def list_some(names: Sequence[object], most: int = 5) -> str:
+    """Return the first of some names, quoted.
+
+    >>> list_some(["a", "b", "c"], most=2)
+    "'a', 'b', …"
+    """
+    return ", ".join(map(repr, names[:most])) + ", …" * (len(names) > most)
 
 
 def spaced(text: str) -> str:

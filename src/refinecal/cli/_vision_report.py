@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from refinecal.cli._console import Console, count
-from refinecal.cli._theory import Bar
+from refinecal.cli._theory_options import Bar
 
 if TYPE_CHECKING:
     from refinecal.experiments.vision.analysis import Analysis

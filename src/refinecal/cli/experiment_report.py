@@ -10,7 +10,7 @@ import typer
 
 from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._options import MODEL, Json, Quiet, Verbose, file, flag, number
-from refinecal.cli._theory import Bar
+from refinecal.cli._theory_options import Bar
 
 if TYPE_CHECKING:
     from refinecal.experiments.tabular.analysis import Analysis

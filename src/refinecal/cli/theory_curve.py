@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from refinecal._core.format import spaced
-from refinecal.cli._console import Console, command, show_path
-from refinecal.cli._options import MODEL, Json, NoSeed, Quiet, Verbose, file, number
-from refinecal.cli._theory import (
-    LAWS,
+from refinecal._core.format import percent, spaced
+from refinecal.cli._console import Console, command
+from refinecal.cli._options import Json, NoSeed, Quiet, Verbose, number
+from refinecal.cli._theory_options import (
+    Law,
     Loss,
     Method,
+    Ratio,
     TableKind,
     check_figure,
-    law,
-    new_figure,
+    explain_failures,
+    figure,
+    parse_law,
     positive,
     rate,
-    save,
-    solving,
-    write_table,
+    write_figure,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ BEYOND = 100.0  # how far a curve goes beyond its minimisers
 
 @command("refinecal theory curve --ratio 0.5 --bayes-error 0.1 --spectrum beta:1,1 -o curve.png")
 def curve(
-    ratio: Annotated[float, positive("--ratio", "Features for each training row.")] = 0.5,
+    ratio: Ratio = 0.5,
     bayes_error: Annotated[
         float | None,
         rate(
@@ -45,15 +45,7 @@ def curve(
     signal: Annotated[
         float | None, positive("--signal", "Length of the class mean, in place of --bayes-error.")
     ] = None,
-    spectrum: Annotated[
-        str,
-        typer.Option(
-            "--spectrum",
-            metavar="LAW",
-            help=f"Law of the eigenvalues: {LAWS}.",
-            rich_help_panel=MODEL,
-        ),
-    ] = "beta:1,1",
+    spectrum: Law = "beta:1,1",
     method: Method = "logistic",
     loss: Loss = "log",
     lam_min: Annotated[
@@ -64,14 +56,7 @@ def curve(
     points: Annotated[
         int | None, number("--points", "Strengths on the curve, instead of 200.", min=2)
     ] = None,
-    out: Annotated[
-        Path | None,
-        file(
-            "--out",
-            "-o",
-            help="Draw the curves, which is not done otherwise: a .png, .svg or .pdf file.",
-        ),
-    ] = None,
+    out: Annotated[Path | None, figure("the curves")] = None,
     table: TableKind = "csv",
     seed: NoSeed = 0,
     as_json: Json = False,
@@ -87,9 +72,9 @@ def curve(
         raise typer.BadParameter("give --bayes-error or --signal, not both", param_hint="--signal")
     if signal is None and bayes_error is None:
         bayes_error = 0.1
-    ask: dict[str, Any] = {"ratio": ratio, "spectrum": law(spectrum), "method": method}
+    ask: dict[str, Any] = {"ratio": ratio, "spectrum": parse_law(spectrum), "method": method}
     ask |= {"bayes_error": bayes_error, "signal": signal, "loss": loss}
-    with solving("Give --signal instead, or give"):
+    with explain_failures("Give --signal instead, or give"):
         best = minimise(**ask)
         lams = _strengths(best, lam_min, lam_max, points or POINTS)
         found = path(lams, **ask)
@@ -97,9 +82,7 @@ def curve(
     if out is not None and beside is not None:
         from refinecal.plots.theory import draw_path
 
-        save(canvas := new_figure(7.0, 5.0), out, lambda: draw_path(canvas, found, best))
-        write_table(found.to_dict(), beside)
-        voice.say(f"\nFigure: {show_path(out)}\nTable:  {show_path(beside)}")
+        write_figure(voice, (out, beside), (7.0, 5.0), found.to_dict(), draw_path, found, best)
     else:
         voice.say("\n-o curve.png draws the curves, with their numbers in curve.csv.")
         given = {"--lam-min": lam_min, "--lam-max": lam_max, "--points": points}
@@ -155,12 +138,17 @@ def show_curve(voice: Console, best: Minimisers) -> None:
         voice.tell(
             f"(end): still falls at this end of what was searched, λ from {low:.3g} to {high:.3g}."
         )
-    voice.table(["λ chosen by", loss_name(at.parts.loss), "difference"], choices(best))
-    voice.tell(gain_sentence(best), "bold")
-    voice.tell(order_sentence(best))
+    name = loss_name(at.parts.loss)
+    voice.table(["λ chosen by", name, "difference"], compare_choices(best))
+    voice.tell(
+        f"Chosen by refinement, then calibrated: {percent(float(best.gain))} less {name} than chosen by "
+        f"risk, {percent(float(best.gain_calibrated))} less than chosen by risk, then calibrated.",
+        "bold",
+    )
+    voice.tell(describe_order(best))
 
 
-def choices(best: Minimisers) -> list[list[str]]:
+def compare_choices(best: Minimisers) -> list[list[str]]:
     """Return what is left of the loss in four ways to choose the strength, each against the first."""
     by_risk, by_refinement = best.by_risk, best.by_refinement
     reached = {
@@ -171,35 +159,14 @@ def choices(best: Minimisers) -> list[list[str]]:
     }
     first = float(by_risk.risk)
     rows = [
-        [name, f"{float(loss):.4f}", spaced(percent(float(loss) / first - 1, "+"))]
+        [name, f"{float(loss):.4f}", spaced(percent(float(loss) / first - 1, sign="+"))]
         for name, loss in reached.items()
     ]
     rows[0][-1] = ""
     return rows
 
 
-def percent(part: float, sign: str = "") -> str:
-    """Return a part in percent, never minus 0.
-
-    >>> percent(-1e-6), percent(-0.0223, "+"), percent(0.0223)
-    ('0.0%', '-2.2%', '2.2%')
-    """
-    rounded = round(part, 3) + 0.0
-    return f"{rounded:{sign if rounded else ''}.1%}"
-
-
-def gain_sentence(best: Minimisers) -> str:
-    """Say what choosing by refinement saves."""
-    from refinecal.plots.style import loss_name
-
-    name = loss_name(best.by_risk.parts.loss)
-    return (
-        f"Chosen by refinement, then calibrated: {percent(float(best.gain))} less {name} than chosen by "
-        f"risk, {percent(float(best.gain_calibrated))} less than chosen by risk, then calibrated."
-    )
-
-
-def order_sentence(best: Minimisers) -> str:
+def describe_order(best: Minimisers) -> str:
     """Say which of the two is smallest first as the strength falls."""
     gap = float(best.log10_gap)
     first, then = ("calibration", "refinement") if gap > 0 else ("refinement", "calibration")

@@ -13,7 +13,7 @@ from refinecal.cli._outputs import PAGES, check_output
 from refinecal.theory.explorer import LOSSES, RANGES, write_explorer
 
 
-def begins(name: str, help: str) -> Any:
+def slider(name: str, help: str) -> Any:
     """Return an option that says where a slider begins."""
     low, high = RANGES[name]
     return number(f"--{name.replace('_', '-')}", help, min=low, max=high)
@@ -22,15 +22,15 @@ def begins(name: str, help: str) -> Any:
 @command("refinecal theory explore --ratio 2 --bayes-error 0.05")
 def explore(
     out: Annotated[Path, file("--out", "-o", help="The page to write.")] = Path("explorer.html"),
-    ratio: Annotated[float, begins("ratio", "Features for each training row, at first.")] = 0.5,
+    ratio: Annotated[float, slider("ratio", "Features for each training row, at first.")] = 0.5,
     bayes_error: Annotated[
-        float, begins("bayes_error", "Error rate of the best classifier, at first.")
+        float, slider("bayes_error", "Error rate of the best classifier, at first.")
     ] = 0.1,
     shape_a: Annotated[
-        float, begins("shape_a", "First shape of the Beta law of variances, at first.")
+        float, slider("shape_a", "First shape of the Beta law of variances, at first.")
     ] = 1.0,
-    shape_b: Annotated[float, begins("shape_b", "Its second shape, at first.")] = 1.0,
-    shift: Annotated[float, begins("shift", "Smallest variance, at first.")] = 1e-3,
+    shape_b: Annotated[float, slider("shape_b", "Its second shape, at first.")] = 1.0,
+    shift: Annotated[float, slider("shift", "Smallest variance, at first.")] = 1e-3,
     loss: Annotated[str, choice("--loss", names=LOSSES, help="The loss shown at first.")] = "log",
     show: Annotated[bool, flag("--open", help="Open the page in a browser.")] = False,
     seed: NoSeed = 0,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from refinecal._core.format import list_names, list_some
 from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._options import (
     TABLE,
@@ -24,7 +25,6 @@ from refinecal.cli._options import (
     column,
     number,
 )
-from refinecal.theory._gain_words import CHOSEN, digits, interval, percent, span
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,7 +88,7 @@ def gain(
     """Predict what choosing a penalty by refinement would save; nothing is trained."""
     from refinecal.tabular.files import open_table
     from refinecal.tabular.schema import Schema
-    from refinecal.theory._rows import FEWEST_ROWS
+    from refinecal.theory.feature_rows import FEWEST_ROWS
     from refinecal.theory.gain import predict_gain
 
     voice = Console(as_json, quiet, verbose)
@@ -98,17 +98,21 @@ def gain(
             read, target, drop=drop or (), categorical=categorical or (), numeric=numeric or ()
         )
         _check_two(schema, positive)
-        read = _labelled(voice, read, schema)
+        has_label = schema.has_label(read)
+        if not has_label.all():
+            missing = int((~has_label).sum())
+            voice.note(f"{count(missing, 'row')} without {schema.target!r} left out")
+            read = read.filter(has_label)
         if read.num_rows < FEWEST_ROWS:
             raise ValueError(
                 f"{show_path(table)} has {count(read.num_rows, 'row')} with a label: at least {FEWEST_ROWS} "
                 "are needed, or nothing can be told from noise"
             )
-        made = _features(voice, read, schema, seed)
+        made = _make_features(voice, read, schema, seed)
         n_train = rows or read.num_rows
         with _about_the_table(target):
             found = predict_gain(
-                *made.arrays, positive=positive, n_train=n_train, n_draws=draws, seed=seed
+                made.X, made.labels, positive=positive, n_train=n_train, n_draws=draws, seed=seed
             )
     show_columns(voice, schema, made, found, read.num_rows)
     show(voice, found)
@@ -117,18 +121,16 @@ def gain(
 
 
 def show_columns(
-    voice: Console, schema: Schema, made: Made, found: GainPrediction, n_rows: int
+    voice: Console, schema: Schema, made: Features, found: GainPrediction, n_rows: int
 ) -> None:
     """Say what is predicted from: how many rows, and what became of the columns."""
     rows, features = count(found.n_rows, "training row"), count(found.n_features, "feature")
     if found.n_rows != n_rows:
         rows += f" (the table has {count(n_rows, 'row')})"
     voice.say(f"{rows}, {features}, {found.classes[1]!r} against {found.classes[0]!r}", "bold")
-    new = ""
-    if made.n_features > found.n_features:
-        gone = made.n_features - found.n_features
-        new = f" Of these, {gone} can be computed from others and say nothing new."
-    voice.tell(f"{columns_in_words(schema, made)}{new}")
+    redundant = made.X.shape[1] - found.n_features
+    more = f" Of these, {redundant} can be computed from others and say nothing new."
+    voice.tell(describe_columns(schema, made) + more * (redundant > 0))
     if voice.verbose:
         voice.table(
             ["column", "kind", "missing", "distinct", "note"],
@@ -138,53 +140,43 @@ def show_columns(
         )
 
 
-def columns_in_words(schema: Schema, made: Made) -> str:
+def describe_columns(schema: Schema, made: Features) -> str:
     """Return what became of the columns, in a sentence."""
-    from refinecal.tabular._names import listed
-
     dates = [each for each in schema.features if each.form == "date"]
     numbers = [each for each in schema.features if each.kind == "number" and each not in dates]
     categories = [each for each in schema.features if each.kind == "category"]
     unused = [each.name for each in schema.columns if each.kind == "unused"]
-    parts = [
-        count(len(numbers), "number") if numbers else "",
-        f"{count(len(dates), 'date')} (as days)" if dates else "",
-        f"{count(len(categories), 'category', 'categories')} ({made.one_hot} one-hot)"
-        if categories
-        else "",
-        f"gaps in {count(made.filled, 'column')} (filled with the median, and marked)"
-        if made.filled
-        else "",
-        f"{len(unused)} left out: {listed(unused, MOST_NAMES)}" if unused else "",
-    ]
-    columns = count(len(schema.columns), "column")
-    said = "; ".join(part for part in parts if part)
-    return f"{count(made.n_features, 'feature')} from {columns}: {said}."
+    one_hot = f"{count(len(categories), 'category', 'categories')} ({made.one_hot} one-hot)"
+    gaps = f"gaps in {count(made.filled, 'column')} (filled with the median, and marked)"
+    parts = (
+        (numbers, count(len(numbers), "number")),
+        (dates, f"{count(len(dates), 'date')} (as days)"),
+        (categories, one_hot),
+        (made.filled, gaps),
+        (unused, f"{len(unused)} left out: {list_names(unused, MOST_NAMES)}"),
+    )
+    features, columns = count(made.X.shape[1], "feature"), count(len(schema.columns), "column")
+    return f"{features} from {columns}: {'; '.join(text for some, text in parts if some)}."
 
 
 def show(voice: Console, found: GainPrediction) -> None:
     """Show the two choices, the answer in words, and what it rests on."""
-    by_loss = (found.loss_by_risk, found.loss_by_risk_calibrated)
-    level = f"{100 * found.level:g} %"
-    voice.table(
-        ["chosen by", "lam", "C", f"{level} interval", "log loss", "calibrated"],
-        [
-            ["loss", *_strengths(found, "risk"), *map(digits, by_loss)],
-            ["refinement", *_strengths(found, "refinement"), "", digits(found.loss_by_refinement)],
-        ],
-        spare=("lam",),
-    )
+    from refinecal.theory.gain import describe_interval, show_percent, tabulate_choices
+
+    interval = f"{100 * found.level:g} % interval"
+    header = ["chosen by", "lam", "C", interval, "log loss", "calibrated"]
+    voice.table(header, tabulate_choices(found), spare=("lam",))
     voice.tell(found.sentence, "bold")
     if abs(found.gain_affine - found.gain) > WORTH_SAYING:
         voice.tell(
             "If calibration has an intercept (--calibrator affine), the prediction is "
-            f"{percent(found.gain_affine)} % less log loss."
+            f"{show_percent(found.gain_affine)} % less log loss."
         )
     about = "not determined" if isnan(found.bayes_error) else f"about {found.bayes_error:.1%}"
     voice.tell(
         "C is that of scikit-learn's LogisticRegression on standardised columns; its interval holds what is "
         "as good to 0.1 % of the log loss. Error rate of the best "
-        f"linear classifier: {about}{interval(found.intervals['bayes_error'], found.level)}.",
+        f"linear classifier: {about}{describe_interval(found.intervals['bayes_error'], found.level)}.",
     )
     voice.say()
     show_trust(voice, found)
@@ -192,6 +184,8 @@ def show(voice: Console, found: GainPrediction) -> None:
 
 def show_trust(voice: Console, found: GainPrediction) -> None:
     """Say what speaks against the prediction; with -v, also what does not."""
+    from refinecal.theory.assumptions import CHOSEN
+
     voice.tell(f"Trust: {found.trust}", "bold")
     if voice.verbose:
         voice.tell("It is assumed that (✓ holds, ✗ doubtful, ? not looked at)")
@@ -207,11 +201,6 @@ def show_trust(voice: Console, found: GainPrediction) -> None:
     voice.tell("-v shows all that is assumed, and what was measured.")
 
 
-def _strengths(found: GainPrediction, by: str) -> list[str]:
-    lam, C = getattr(found, f"lam_{by}"), getattr(found, f"C_{by}")
-    return [f"{lam:.3g}", f"{C:.3g}", span(found.intervals[f"C_{by}"])]
-
-
 @contextmanager
 def _about_the_table(target: str) -> Iterator[None]:
     """Let errors speak of the table and its target, not of X and y."""
@@ -224,7 +213,7 @@ def _about_the_table(target: str) -> Iterator[None]:
 
 def _check_two(schema: Schema, positive: str | None) -> None:
     """Refuse a target of more classes, unless one is set against the rest."""
-    names = ", ".join(map(repr, schema.classes[:5])) + ", …" * (len(schema.classes) > 5)
+    names = list_some(schema.classes)
     if positive is not None and positive not in schema.classes:
         raise typer.BadParameter(
             f"{positive!r} is no value of {schema.target!r}, which holds {names}",
@@ -237,30 +226,17 @@ def _check_two(schema: Schema, positive: str | None) -> None:
         )
 
 
-def _labelled(voice: Console, table: pa.Table, schema: Schema) -> pa.Table:
-    """Return the rows that have a label."""
-    has_label = schema.has_label(table)
-    missing = int((~has_label).sum())
-    if missing:
-        voice.note(f"{count(missing, 'row')} without {schema.target!r} left out")
-    return table.filter(has_label)
-
-
 @dataclass(frozen=True)
-class Made:
+class Features:
     """Rows as numbers, and how they were made."""
 
-    arrays: tuple[Any, list[str]]  # X, y
+    X: Any
+    labels: list[str]
     one_hot: int  # features that categories became
     filled: int  # columns with gaps
 
-    @property
-    def n_features(self) -> int:
-        """How many columns the array has."""
-        return int(self.arrays[0].shape[1])
 
-
-def _features(voice: Console, table: pa.Table, schema: Schema, seed: int) -> Made:
+def _make_features(voice: Console, table: pa.Table, schema: Schema, seed: int) -> Features:
     """Return rows as numbers: missing ones filled and marked, categories one-hot."""
     import numpy as np
 
@@ -279,4 +255,4 @@ def _features(voice: Console, table: pa.Table, schema: Schema, seed: int) -> Mad
     np.put_along_axis(one_hot, encoding.positions(X), 1.0, axis=1)
     features = np.concatenate([encoding.numbers(X), one_hot[:, :-1]], axis=1)
     names = [schema.classes[label] for label in labels]
-    return Made((features, names), encoding.n_codes, len(encoding.marked))
+    return Features(features, names, encoding.n_codes, len(encoding.marked))

@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refinecal._core.format import spaced
-from refinecal.cli._console import Console, command, count, show_path
+from refinecal.cli._console import Console, command, count
 from refinecal.cli._options import MODEL, Json, NoSeed, Quiet, Verbose, file, number
-from refinecal.cli._theory import (
+from refinecal.cli._theory_options import (
     LAWS,
     Bar,
     Loss,
     Method,
     TableKind,
     check_figure,
-    law,
-    new_figure,
-    numbers,
-    rates,
-    save,
-    solving,
-    write_table,
+    explain_failures,
+    parse_law,
+    parse_numbers,
+    parse_rates,
+    write_figure,
 )
 
 if TYPE_CHECKING:
@@ -75,32 +73,29 @@ def heatmap(
 
     voice = Console(as_json, quiet, verbose)
     beside = check_figure(out, table)
-    laws = [law(text) for text in spectrum] if spectrum else paper_spectra()
-    axes = (numbers("--ratios", ratios), rates("--bayes-errors", bayes_errors))
-    with voice.show_warnings(), solving(), Bar(voice, "cells") as bar:
+    laws = [parse_law(text) for text in spectrum] if spectrum else paper_spectra()
+    axes = (parse_numbers("--ratios", ratios), parse_rates("--bayes-errors", bayes_errors))
+    with voice.show_warnings(), explain_failures(), Bar(voice, "cells") as bar:
         maps = compute(laws, *axes, method=method, loss=loss, processes=processes, progress=bar)
     show_maps(voice, maps)
 
     from refinecal.plots.theory import draw_heatmaps
 
     assert beside is not None
-    canvas = new_figure(2.6 + 2.5 * len(laws), 8.4)
-    save(canvas, out, lambda: draw_heatmaps(canvas, maps))
-    write_table(maps.columns, beside)
-    voice.say(f"\nFigure: {show_path(out)}\nTable:  {show_path(beside)}")
+    size = (2.6 + 2.5 * len(laws), 8.4)
+    write_figure(voice, (out, beside), size, maps.columns, draw_heatmaps, maps)
     voice.result(
-        {"method": method, "loss": loss, "maps": summary(maps), "figure": out, "table": beside}
+        {"method": method, "loss": loss, "maps": summarise(maps), "figure": out, "table": beside}
     )
 
 
-def summary(maps: HeatMap) -> list[dict[str, Any]]:
+def summarise(maps: HeatMap) -> list[dict[str, Any]]:
     """Return for each spectrum where the gain is largest, its median, and how often calibration is first."""
     import numpy as np
 
     found = []
-    for each, gain, gap in zip(
-        maps.spectra, maps.grid("gain"), maps.grid("log10_gap"), strict=True
-    ):
+    grids = zip(maps.spectra, maps.grid("gain"), maps.grid("log10_gap"), strict=True)
+    for each, gain, gap in grids:
         row, column = np.unravel_index(gain.argmax(), gain.shape)
         found.append(
             {
@@ -127,7 +122,7 @@ def show_maps(voice: Console, maps: HeatMap) -> None:
             spaced(f"{each['median_gain']:.2%}"),
             spaced(f"{each['calibration_first']:.0%}"),
         ]
-        for each in summary(maps)
+        for each in summarise(maps)
     ]
     voice.say(
         f"{count(len(maps.columns['gain']), 'problem')}, {maps.method}, {maps.loss} loss", "bold"

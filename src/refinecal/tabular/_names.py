@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
-MOST_NAMES = 12  # so many are shown in an error
+from refinecal._core.format import list_names
+
 MOST_MESSAGES = 5  # about columns, one each
 DELIMITERS = {",": "','", ";": "';'", "\t": "'tab'", "|": "'|'"}  # and how to pass them
+
+listed = list_names
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
@@ -44,16 +47,6 @@ def suspect_delimiter(names: Sequence[str]) -> str:
         return ""
     what = "a tab" if most == "\t" else repr(most)
     return f"Is {what} between its columns? Then pass delimiter={DELIMITERS[most]}."
-
-
-def listed(names: Sequence[str], most: int = MOST_NAMES) -> str:
-    """Return names as a list for people, cut off if there are many.
-
-    >>> listed(["a", "b", "c"], most=2)
-    "'a', 'b' and 1 more"
-    """
-    shown = ", ".join(map(repr, names[:most]))
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def shorten(messages: Mapping[str, str], most: int = MOST_MESSAGES) -> list[str]:

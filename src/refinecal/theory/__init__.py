@@ -44,45 +44,30 @@ if TYPE_CHECKING:  # so that editors and type checkers see what __getattr__ impo
     from refinecal.theory.spectrum import UniformSpectrum as UniformSpectrum
     from refinecal.theory.spectrum import parse_spectrum as parse_spectrum
 
-_HOME = {
-    "BetaSpectrum": "spectrum",
-    "Check": "empirical",
-    "EmpiricalSpectrum": "estimate",
-    "GainPrediction": "gain",
-    "GaussianDecomposition": "gaussian",
-    "GaussianModel": "model",
-    "HeatMap": "heatmaps",
-    "MarchenkoPastur": "spectrum",
-    "Minimisers": "curves",
-    "PointSpectrum": "spectrum",
-    "QuadratureSpectrum": "spectrum",
-    "Solution": "asymptotics",
-    "Spectrum": "spectrum",
-    "UniformSpectrum": "spectrum",
-    "check": "empirical",
-    "explorer_page": "explorer",
-    "gaussian_decomposition": "gaussian",
-    "heatmap": "heatmaps",
-    "lda": "discriminant",
-    "logistic": "asymptotics",
-    "minimise": "curves",
-    "optimal_rescaling": "gaussian",
-    "parse_spectrum": "spectrum",
-    "path": "curves",
-    "predict_gain": "gain",
-    "ridge": "discriminant",
-    "sample": "model",
-    "write_explorer": "explorer",
+_NAMES = {
+    "asymptotics": ("Solution", "logistic"),
+    "curves": ("Minimisers", "minimise", "path"),
+    "discriminant": ("lda", "ridge"),
+    "empirical": ("Check", "check"),
+    "estimate": ("EmpiricalSpectrum",),
+    "explorer": ("explorer_page", "write_explorer"),
+    "fixed_point": (),
+    "gain": ("GainPrediction", "predict_gain"),
+    "gaussian": ("GaussianDecomposition", "gaussian_decomposition", "optimal_rescaling"),
+    "heatmaps": ("HeatMap", "heatmap"),
+    "model": ("GaussianModel", "sample"),
+    "spectrum": (
+        *("BetaSpectrum", "MarchenkoPastur", "PointSpectrum", "QuadratureSpectrum", "Spectrum"),
+        *("UniformSpectrum", "parse_spectrum"),
+    ),
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(_HOME)  # noqa: PLE0605
-
-
-_MODULES = {*_HOME.values(), "explorer", "fixed_point"}
 
 if not TYPE_CHECKING:  # else every misspelt name would have a type
 
     def __getattr__(name: str) -> Any:
-        if name in _MODULES:
+        if name in _NAMES:
             return import_module(f"refinecal.theory.{name}")
         if name not in _HOME:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

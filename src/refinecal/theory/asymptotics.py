@@ -16,9 +16,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._core.arrays import to_floats
 from refinecal.losses import ProperLoss, get_loss
 from refinecal.theory import fixed_point
+from refinecal.theory._eigenvalues import check_spectrum
+from refinecal.theory._number_checks import check_positive, freeze, read_floats
 from refinecal.theory.gaussian import GaussianDecomposition, gaussian_decomposition
 from refinecal.theory.spectrum import Spectrum
 
@@ -35,25 +36,16 @@ SHOWN, WIDTH = 10, 13
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What is asked: arrays of one shape, and the law of the eigenvalues.
+    """What is asked: arrays of one shape, and the law of the eigenvalues."""
 
-    Attributes
-    ----------
-    lam, ratio, signal, bayes_error : ndarray
-        Strength of the penalty, features for each row, length of the class mean, error rate of the best
-        classifier.
-    spectrum : Spectrum
-        Law of the eigenvalues of the covariance.
-    """
-
-    lam: Floats
-    ratio: Floats
-    signal: Floats
-    bayes_error: Floats
-    spectrum: Spectrum
+    lam: Floats  # strength of the penalty
+    ratio: Floats  # features for each row
+    signal: Floats  # length of the class mean
+    bayes_error: Floats  # error rate of the best classifier
+    spectrum: Spectrum  # law of the eigenvalues of the covariance
 
     @classmethod
-    def checked(
+    def check(
         cls,
         lam: ArrayLike,
         ratio: ArrayLike,
@@ -62,47 +54,54 @@ class Problem:
         signal: ArrayLike | None,
     ) -> Problem:
         """Check the arguments that all methods share, and broadcast them."""
-        if not isinstance(spectrum, Spectrum):
-            raise TypeError(
-                f"spectrum is a {type(spectrum).__name__}, but must be a law of eigenvalues, such as "
-                "BetaSpectrum(1, 1), PointSpectrum([1.0, 2.0]) or parse_spectrum('beta:1,1') of "
-                "refinecal.theory."
-            )
+        laws = "BetaSpectrum(1, 1), PointSpectrum([1.0, 2.0]) or parse_spectrum('beta:1,1')"
+        check_spectrum("spectrum", spectrum, f"{laws} of refinecal.theory.")
         if (bayes_error is None) == (signal is None):
             raise TypeError(
                 "pass one of bayes_error (the error rate of the best classifier) and signal (the length "
                 "of the class mean), not both and not neither."
             )
-        lams, ratios = positive("lam", lam), positive("ratio", ratio)
+        lams, ratios = check_positive("lam", lam), check_positive("ratio", ratio)
         if signal is None:
-            errors = numbers("bayes_error", bayes_error)
+            errors = read_floats("bayes_error", bayes_error)
             signals = np.asarray(spectrum.signal_for(errors), dtype=float)
         else:
-            signals = positive("signal", signal)
+            signals = check_positive("signal", signal)
             errors = np.asarray(spectrum.bayes_error_of(signals), dtype=float)
         try:
-            lams, ratios, signals, errors = np.broadcast_arrays(lams, ratios, signals, errors)
+            return cls._broadcast(lams, ratios, signals, errors, spectrum)
         except ValueError:
             third = "bayes_error" if signal is None else "signal"
             raise ValueError(
                 f"lam, ratio and {third} have shapes {lams.shape}, {ratios.shape} and {signals.shape}, which "
                 "do not broadcast. For a grid of all combinations add axes: lam[:, None], ratio[None, :]."
             ) from None
-        lams, ratios, signals, errors = map(_fixed, (lams, ratios, signals, errors))
-        return cls(lams, ratios, signals, errors, spectrum)
+
+    @classmethod
+    def _broadcast(
+        cls, lam: Floats, ratio: Floats, signal: Floats, error: Floats, spectrum: Spectrum
+    ) -> Problem:
+        arrays = np.broadcast_arrays(lam, ratio, signal, error)
+        lam, ratio, signal, error = map(freeze, arrays)
+        return cls(lam, ratio, signal, error, spectrum)
 
     def at(self, lam: ArrayLike) -> Problem:
         """Return the same problem with other strengths."""
-        lams = positive("lam", lam)
+        lams = check_positive("lam", lam)
+        fixed = (self.ratio, self.signal, self.bayes_error, self.spectrum)
         try:
-            found = np.broadcast_arrays(lams, self.ratio, self.signal, self.bayes_error)
+            return self._broadcast(lams, *fixed)
         except ValueError:
             raise ValueError(
                 f"lam has shape {lams.shape}, but the problem has {self.ratio.shape}: pass one strength, or "
                 "one for each of its points"
             ) from None
-        lams, ratios, signals, errors = map(_fixed, found)
-        return Problem(lams, ratios, signals, errors, self.spectrum)
+
+    def change(self, change: Callable[[Floats], Floats], lam: Floats | None = None) -> Problem:
+        """Return the problem with other arrays, perhaps at other strengths."""
+        lam = change(self.lam) if lam is None else lam
+        ratio, signal, error = map(change, (self.ratio, self.signal, self.bayes_error))
+        return Problem(lam, ratio, signal, error, self.spectrum)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -140,8 +139,8 @@ class Solution:
     def __post_init__(self) -> None:
         """Make arrays read-only, since what is computed of them is kept; without axes they are numbers."""
         for name in ("inner", "norm", "inner_slope", "norm_slope"):
-            object.__setattr__(self, name, _fixed(getattr(self, name))[()])
-        constants = {name: _fixed(each)[()] for name, each in self.constants.items()}
+            object.__setattr__(self, name, freeze(getattr(self, name))[()])
+        constants = {name: freeze(each)[()] for name, each in self.constants.items()}
         object.__setattr__(self, "constants", constants)
 
     @property
@@ -293,13 +292,10 @@ def logistic(
     True
     """
     get_loss(loss)
-    problem = Problem.checked(lam, ratio, spectrum, bayes_error, signal)
-    return _logistic(problem, loss, None)
+    return _solve(Problem.check(lam, ratio, spectrum, bayes_error, signal), loss, None)
 
 
-def _logistic(
-    problem: Problem, loss: str | ProperLoss, start: fixed_point.Track | None
-) -> Solution:
+def _solve(problem: Problem, loss: str | ProperLoss, start: fixed_point.Track | None) -> Solution:
     """Solve a checked problem, from nearby points of the same problems if there are such."""
     shape = problem.lam.shape
     lam, ratio, signal = (np.ravel(each) for each in (problem.lam, problem.ratio, problem.signal))
@@ -309,35 +305,5 @@ def _logistic(
     inner, norm, inner_slope, norm_slope, *rest = (each.reshape(shape) for each in arrays)
     constants = dict(zip(("kappa", "eta", "gamma", "tau"), rest, strict=True))
     return Solution(
-        problem, "logistic", inner, norm, inner_slope, norm_slope, constants, loss, _logistic, track
+        problem, "logistic", inner, norm, inner_slope, norm_slope, constants, loss, _solve, track
     )
-
-
-def numbers(name: str, given: ArrayLike | None) -> Floats:
-    """Return an array of numbers, or say that it is none."""
-    try:
-        return np.asarray(to_floats(given, name), dtype=np.float64)
-    except TypeError:
-        raise TypeError(
-            f"{name} is {given!r}, but must be a number or an array of numbers."
-        ) from None
-
-
-def positive(name: str, given: ArrayLike) -> Floats:
-    """Return an array of positive numbers, or say which is not."""
-    array = numbers(name, given)
-    wrong = ~(np.isfinite(array) & (array > 0))
-    if wrong.any():
-        place = np.unravel_index(int(wrong.argmax()), array.shape)
-        where = f"[{', '.join(map(str, place))}]" if array.ndim else ""
-        raise ValueError(
-            f"{name}{where} is {array[place]:g}, but {name} must be positive and finite."
-        )
-    return array
-
-
-def _fixed(array: Floats) -> Floats:
-    """Return a copy that cannot be written to."""
-    array = np.array(array)
-    array.setflags(write=False)
-    return array

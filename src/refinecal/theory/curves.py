@@ -20,16 +20,19 @@ from __future__ import annotations  # so that help() shows types by name
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import elementwise
 
 from refinecal._core.errors import fail_choice
+from refinecal._core.format import percent
 from refinecal.losses import ProperLoss
-from refinecal.theory._scan import Scan
-from refinecal.theory.asymptotics import Solution, positive
+from refinecal.theory._number_checks import check_axis, check_positive
+from refinecal.theory.asymptotics import Solution, logistic
+from refinecal.theory.discriminant import lda, ridge
+from refinecal.theory.fixed_point import Track
 from refinecal.theory.gaussian import risk_slopes
 from refinecal.theory.spectrum import Spectrum
 
@@ -37,11 +40,16 @@ __all__ = ["METHODS", "Minimisers", "minimise", "path"]
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Places = NDArray[np.intp]
+Measure = Callable[[Solution], Floats]
 
-METHODS = {"logistic": "asymptotics", "lda": "discriminant", "ridge": "discriminant"}
+METHODS: dict[str, Callable[..., Solution]] = {"logistic": logistic, "lda": lda, "ridge": ridge}
 LAM_RANGE = (1e-8, 1e4)  # times the mean eigenvalue, wider if eigenvalues are far apart
 METHOD_NAMES = {"logistic": "logistic regression", "lda": "LDA", "ridge": "ridge classification"}
 PATH_RANGE, PATH_POINTS = (1e-6, 1e3), 181  # the same for a curve
+STEP = 0.6  # of the scan, in log(lam): made of lam / (lam + tau sigma), curves bend over e-folds
+TOLERANCE = 1e-9  # of a root, in log(lam)
+SLACK = 1e-7  # how much lower than its minimum, relatively, rounding may make a curve
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -127,13 +135,29 @@ class Minimisers:
         return {name: np.ravel(values) for name, values in found.items()}
 
     def __repr__(self) -> str:
-        size = self.by_risk.lam.size
-        if not size:
+        at = self.by_risk
+        if not at.lam.size:
             return "Minimisers of 0 problems"
-        if size == 1:
-            return "\n".join([*_lines(self), _sentence(self)])
-        low, high = (_percent(float(bound(self.gain))) for bound in (np.min, np.max))
-        return f"Minimisers of {size} problems: gain {low} to {high}{_of_loss(self)}"
+        gains = [percent(float(bound(self.gain)), 2) for bound in (np.min, np.max)]
+        if at.lam.size > 1:
+            return (
+                f"Minimisers of {at.lam.size} problems: gain {' to '.join(gains)}{_of_loss(self)}"
+            )
+        about = (
+            f"{at.ratio.item():.4g} features for each row, Bayes error {at.bayes_error.item():.3g}"
+        )
+        lines = [
+            f"{METHOD_NAMES[at.method]}, spectrum {at.spectrum.label}, {about}{_of_loss(self)}",
+            f"{'smallest':<12}{'lam':>12}{'risk':>10}{'calibration':>13}{'refinement':>12}",
+        ]
+        for name in ("risk", "calibration", "refinement"):
+            found = getattr(self, f"by_{name}")
+            row = f"{name:<12}{found.lam.item():>12.4g}{found.risk.item():>10.4f}"
+            row += f"{found.calibration.item():>13.4f}{found.refinement.item():>12.4f}"
+            end = "  (end of the range)" if getattr(self, f"at_bound_{name}").item() else ""
+            lines.append(row + end)
+        sentence = f"choosing by refinement, then calibrating: {gains[0]} below the smallest risk"
+        return "\n".join([*lines, sentence])
 
 
 def path(
@@ -175,12 +199,10 @@ def path(
     >>> curve.risk.round(3).tolist(), curve.refinement.round(3).tolist()
     ([0.635, 0.578, 0.651], [0.561, 0.577, 0.596])
     """
-    solve = _solver(method)
+    solve = find_method(method)
     if lams is None:
-        lams = _scaled(PATH_RANGE, spectrum, PATH_POINTS)
-    lams = positive("lams", lams)
-    if lams.ndim != 1 or not lams.size:
-        raise ValueError(f"lams has shape {lams.shape}: it must be (k,), one strength at least")
+        lams = _scale_range(PATH_RANGE, spectrum, PATH_POINTS)
+    lams = check_axis("lams", lams, "strength")
     third = bayes_error if signal is None else signal
     cells = max(np.ndim(ratio), np.ndim(third))  # type: ignore[arg-type]
     lams = lams.reshape(-1, *[1] * cells)
@@ -203,21 +225,14 @@ def minimise(
 
     Parameters
     ----------
-    ratio : array_like
-        Features for each training row.
-    spectrum : Spectrum
-        Law of the eigenvalues of the covariance.
-    bayes_error, signal : array_like
-        Error rate of the best classifier, or length of the class mean: one of the two.
-    method : {"logistic", "lda", "ridge"}, default "logistic"
-        What is trained.
+    ratio, spectrum, bayes_error, signal, method
+        As for :func:`path`.
     loss : str or ProperLoss, default "log"
         The loss whose risk, calibration and refinement are minimised. The minimiser of refinement is the same
         for all, as is that of calibration where it is 0.
     lam_range : pair of float, optional
         Where to seek; by default 1e-8 to 1e4 times the mean eigenvalue, and further if eigenvalues are more
-        than three decades apart. A curve that is lowest at an end is
-        marked as ``at_bound``.
+        than three decades apart. A curve that is lowest at an end is marked as ``at_bound``.
 
     Returns
     -------
@@ -241,20 +256,126 @@ def minimise(
     >>> print(f"{best.gain:.1%}")
     2.2%
     """
-    solve = _solver(method)
+    solve = find_method(method)
     bounds = _check_range(lam_range, spectrum)
     start = solve(
         bounds[1], ratio=ratio, spectrum=spectrum, bayes_error=bayes_error, signal=signal, loss=loss
     )
     scan = Scan.along(start, bounds)
     chosen = [
-        scan.lowest(_expertise_slope, lambda found: -found.expertise),
-        _calibrated(scan),
-        scan.lowest(_risk_slope, lambda found: found.risk),
+        scan.find_lowest(_expertise_slope, lambda found: -found.expertise),
+        _find_calibrated(scan),
+        scan.find_lowest(_risk_slope, lambda found: found.risk),
     ]
-    refinement, calibration, risk = (scan.whole(lam, start.lam.shape) for lam, _ in chosen)
+    refinement, calibration, risk = (scan.solve_at(lam, start.lam.shape) for lam, _ in chosen)
     flags = [flag.reshape(start.lam.shape) for _, flag in chosen]
     return Minimisers(risk, calibration, refinement, flags[2], flags[1], flags[0], bounds)
+
+
+# ---- many problems at once ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Solutions of n flat problems at k increasing strengths."""
+
+    lams: Floats
+    found: list[Solution]
+
+    @classmethod
+    def along(cls, start: Solution, bounds: tuple[float, float]) -> Scan:
+        """Follow problems, solved at the upper bound, down to the lower."""
+        low, high = np.log(bounds)
+        steps = max(int(np.ceil((high - low) / STEP)), 1)
+        lams = np.exp(np.linspace(high, low, steps + 1))
+        lams[[0, -1]] = bounds[::-1]
+        problem = start.problem.change(np.ravel)
+        found = [start.solver(problem, start.loss, start.track)]
+        for lam in lams[1:]:
+            found.append(found[-1].at(np.full(problem.lam.shape, lam)))
+        return cls(lams[::-1], found[::-1])
+
+    @property
+    def n(self) -> int:
+        """The number of problems."""
+        return len(self.found[0].lam)
+
+    def find_lowest(self, slope: Measure, value: Measure) -> tuple[Floats, Flags]:
+        """Return where each problem's curve is lowest, and whether that is an end of the range."""
+        slopes = self._measure(slope)
+        places, cells = np.nonzero((slopes[:-1] < 0) & (slopes[1:] >= 0))
+        inside = self._roots(slope, places, cells)
+        parts = [(cells, inside.lam, value(inside))]
+        for place, those in ((0, slopes[0] >= 0), (-1, slopes[-1] < 0)):
+            end = self.found[place]
+            parts.append((np.flatnonzero(those), end.lam[those], value(end)[those]))
+        which, lam, values = (np.concatenate(each) for each in zip(*parts, strict=True))
+        at_bound = np.arange(len(which)) >= len(cells)
+        order = np.lexsort((-lam, values, which))
+        _, first = np.unique(which[order], return_index=True)
+        best = order[first]  # one for each problem: a curve has a lowest point
+        self._check(value, values[best], lam[best])
+        return lam[best], at_bound[best]
+
+    def _check(self, value: Measure, lowest: Floats, lam: Floats) -> None:
+        """Refuse a curve whose slope does not lead to its lowest point."""
+        seen = self._measure(value)
+        below = seen.min(axis=0) < lowest - SLACK * np.abs(lowest)
+        if below.any():
+            cell = int(below.argmax())
+            raise ValueError(
+                f"by its slope the curve is lowest at lam = {lam[cell]:.4g}, but it is lower at "
+                f"{self.lams[seen[:, cell].argmin()]:.4g}: minimisers need a loss that is smooth in the "
+                "log-odds, such as log, Brier or spherical"
+            )
+
+    def find_crossing(self, measure: Measure) -> tuple[Floats, Places]:
+        """Return the largest strengths at which a measure is 0, and which problems have one."""
+        signs = np.signbit(self._measure(measure))
+        changes = signs[:-1] != signs[1:]
+        cells = np.flatnonzero(changes.any(axis=0))
+        places = len(changes) - 1 - changes[::-1, cells].argmax(axis=0)
+        return self._roots(measure, places, cells).lam, cells
+
+    def solve_at(self, lam: Floats, shape: tuple[int, ...]) -> Solution:
+        """Return all problems, each at its own strength, in the shape that was asked for."""
+        near = np.abs(np.log(lam) - np.log(self.lams)[:, None]).argmin(axis=0)
+        return self._near(near, np.arange(self.n), lam, shape)
+
+    def _measure(self, measure: Measure) -> Floats:
+        """Return something of all solutions, of shape (k, n)."""
+        return np.stack([measure(each) for each in self.found])
+
+    def _roots(self, measure: Measure, places: Places, cells: Places) -> Solution:
+        """Return the solutions at which a measure is 0, each between two neighbours of the scan."""
+        grid = np.log(self.lams)
+
+        def value(x: Floats, which: Places) -> Floats:
+            return measure(self._near(places[which], cells[which], np.exp(x)))
+
+        found = elementwise.find_root(
+            value,
+            (grid[places], grid[places + 1]),
+            args=(np.arange(len(cells)),),
+            tolerances={"xatol": TOLERANCE, "xrtol": 0},
+        )
+        if not np.all(found.success):
+            raise RuntimeError(f"no root to {TOLERANCE:g} in log(lam): a curve may jump there")
+        return self._near(places, cells, np.exp(found.x))
+
+    def _near(
+        self, places: Places, cells: Places, lam: Floats, shape: tuple[int, ...] = (-1,)
+    ) -> Solution:
+        """Return some problems at other strengths, from the solutions of the scan next to them."""
+        first, tracks = self.found[0], [each.track for each in self.found]
+        problem = first.problem.change(lambda each: each[cells].reshape(shape), lam.reshape(shape))
+        track = None
+        if tracks[0] is not None:
+            arrays = [
+                np.stack([getattr(each, name) for each in tracks]) for name in Track.__slots__
+            ]
+            track = Track(*(array[places, cells] for array in arrays))
+        return first.solver(problem, first.loss, track)
 
 
 # ---- what is 0 at a minimiser ------------------------------------------------------------------------------
@@ -283,12 +404,12 @@ def _calibration_slope(found: Solution) -> Floats:
     return np.asarray(_risk_slope(found) + by_inner * a**2 * _expertise_slope(found))
 
 
-def _calibrated(scan: Scan) -> tuple[Floats, Flags]:
+def _find_calibrated(scan: Scan) -> tuple[Floats, Flags]:
     """Return the largest strength at which each problem is calibrated, else where it is nearest to it."""
-    roots, cells = scan.crossing(_excess)
+    roots, cells = scan.find_crossing(_excess)
     lam, at_bound = np.empty(scan.n), np.zeros(scan.n, dtype=bool)
     if len(cells) < scan.n:
-        lam, at_bound = scan.lowest(_calibration_slope, lambda found: found.calibration)
+        lam, at_bound = scan.find_lowest(_calibration_slope, lambda found: found.calibration)
     lam[cells], at_bound[cells] = roots, False
     return lam, at_bound
 
@@ -304,31 +425,6 @@ def setting(at: Solution) -> str:
     )
 
 
-def _lines(best: Minimisers) -> list[str]:
-    at = best.by_risk
-    about = f"{float(at.ratio.item()):.4g} features for each row, Bayes error {at.bayes_error.item():.3g}"
-    lines = [f"{METHOD_NAMES[at.method]}, spectrum {at.spectrum.label}, {about}{_of_loss(best)}"]
-    lines.append(f"{'smallest':<12}{'lam':>12}{'risk':>10}{'calibration':>13}{'refinement':>12}")
-    for name in ("risk", "calibration", "refinement"):
-        found = getattr(best, f"by_{name}")
-        values = (found.risk, found.calibration, found.refinement)
-        risk, calibration, refinement = (float(value.item()) for value in values)
-        end = "  (end of the range)" if getattr(best, f"at_bound_{name}").item() else ""
-        row = f"{name:<12}{found.lam.item():>12.4g}{risk:>10.4f}{calibration:>13.4f}{refinement:>12.4f}"
-        lines.append(row + end)
-    return lines
-
-
-def _sentence(best: Minimisers) -> str:
-    gain = _percent(float(np.asarray(best.gain).item()))
-    return f"choosing by refinement, then calibrating: {gain} below the smallest risk"
-
-
-def _percent(part: float) -> str:
-    """Return a part in percent, never minus 0."""
-    return f"{round(100 * part, 2) + 0.0:.2f} %"
-
-
 def _of_loss(best: Minimisers) -> str:
     """Name the loss, if it is not the usual one."""
     loss = best.by_risk.parts.loss
@@ -338,20 +434,18 @@ def _of_loss(best: Minimisers) -> str:
 # ---- checks ------------------------------------------------------------------------------------------------
 
 
-def _solver(method: str) -> Callable[..., Solution]:
-    if not isinstance(method, str) or method not in METHODS:
-        fail_choice("method", method, list(METHODS), "left out for logistic regression")
-    found: Callable[..., Solution] = getattr(
-        import_module(f"refinecal.theory.{METHODS[method]}"), method
-    )
-    return found
+def find_method(name: str) -> Callable[..., Solution]:
+    """Return the theory of a method."""
+    if not isinstance(name, str) or name not in METHODS:
+        fail_choice("method", name, list(METHODS), "left out for logistic regression")
+    return METHODS[name]
 
 
 def _check_range(given: tuple[float, float] | None, spectrum: Spectrum) -> tuple[float, float]:
     if given is None:
-        low, high = _scaled(LAM_RANGE, spectrum, 2).tolist()
+        low, high = _scale_range(LAM_RANGE, spectrum, 2).tolist()
         return low, high
-    bounds = positive("lam_range", given)
+    bounds = check_positive("lam_range", given)
     if bounds.shape != (2,) or not bounds[0] < bounds[1]:
         raise ValueError(
             f"lam_range is {given!r}: it must be two strengths, the smaller first, such as (1e-8, 1e4)"
@@ -359,7 +453,7 @@ def _check_range(given: tuple[float, float] | None, spectrum: Spectrum) -> tuple
     return float(bounds[0]), float(bounds[1])
 
 
-def _scaled(bounds: tuple[float, float], spectrum: Spectrum, points: int) -> Floats:
+def _scale_range(bounds: tuple[float, float], spectrum: Spectrum, points: int) -> Floats:
     """Return strengths that are small, and large, beside all eigenvalues that matter."""
     if not isinstance(spectrum, Spectrum):
         return np.geomspace(*bounds, points)  # the solver says what is wrong

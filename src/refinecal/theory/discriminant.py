@@ -28,7 +28,7 @@ so that both have the same refinement and error rate (Dobriban & Wager 2018, who
 
 from __future__ import annotations  # so that help() shows types by name
 
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -65,16 +65,8 @@ def lda(
     ----------
     lam : array_like
         What is added to each eigenvalue of the covariance estimate, positive.
-    ratio : array_like
-        Features for each training row, :math:`p/n`.
-    spectrum : Spectrum
-        Law of the eigenvalues of the covariance.
-    bayes_error : array_like, optional
-        Error rate of the best classifier, between 0 and 1/2.
-    signal : array_like, optional
-        Length of the class mean, in place of ``bayes_error``.
-    loss : str or ProperLoss, default "log"
-        The loss that is reported.
+    ratio, spectrum, bayes_error, signal, loss
+        As for :func:`logistic`.
 
     Returns
     -------
@@ -97,7 +89,7 @@ def lda(
     [True, False]
     """
     get_loss(loss)
-    return _lda(Problem.checked(lam, ratio, spectrum, bayes_error, signal), loss, None)
+    return _solve("lda", Problem.check(lam, ratio, spectrum, bayes_error, signal), loss)
 
 
 def ridge(
@@ -121,17 +113,12 @@ def ridge(
     lam : array_like
         Strength of the penalty, positive.
     ratio, spectrum, bayes_error, signal, loss
-        As for :func:`lda`.
+        As for :func:`logistic`.
 
     Returns
     -------
     Solution
-        As for :func:`lda`.
-
-    References
-    ----------
-    Dobriban, Wager, "High-dimensional asymptotics of prediction: ridge regression and classification",
-    Annals of Statistics 46, 2018.
+        As for :func:`lda`, which has the reference.
 
     Examples
     --------
@@ -145,71 +132,35 @@ def ridge(
     True
     """
     get_loss(loss)
-    return _ridge(Problem.checked(lam, ratio, spectrum, bayes_error, signal), loss, None)
+    return _solve("ridge", Problem.check(lam, ratio, spectrum, bayes_error, signal), loss)
 
 
-def _lda(problem: Problem, loss: str | ProperLoss, start: Track | None) -> Solution:
-    """Solve a checked problem; a start is of no use, since the solution takes few steps from anywhere."""
-    found, nothing = _solve(problem), np.zeros(problem.lam.shape)
-    return _shrunk(problem, "lda", found, nothing + 1, nothing, loss)
-
-
-def _ridge(problem: Problem, loss: str | ProperLoss, start: Track | None) -> Solution:
-    """Solve a checked problem: discriminant analysis, shrunk."""
-    found = _solve(problem)
-    fit = found.inner / 4  # c^2 E_G[1 / D]
-    whole = 1 / found.theta + fit
-    slope = (fit * found.inner_slope - found.theta_slope / found.theta) / whole
-    return _shrunk(problem, "ridge", found, 2 * whole, slope, loss)
-
-
-def _shrunk(
-    problem: Problem,
-    method: str,
-    found: _Discriminant,
-    factor: Floats,
-    factor_slope: Floats,
-    loss: str | ProperLoss,
+def _solve(
+    method: str, problem: Problem, loss: str | ProperLoss, start: Track | None = None
 ) -> Solution:
-    """Return discriminant analysis with its weights divided by a factor."""
-    return Solution(
-        problem=problem,
-        method=method,
-        inner=np.asarray(found.inner / factor),  # arithmetic makes numbers of 0-dimensional arrays
-        norm=np.asarray(found.norm / factor),
-        inner_slope=np.asarray(found.inner_slope - factor_slope),
-        norm_slope=np.asarray(found.norm_slope - factor_slope),
-        constants={"kappa": found.delta, "tau": found.theta},
-        loss=loss,
-        solver=_lda if method == "lda" else _ridge,
-    )
+    """Solve a checked problem, some points at a time.
 
-
-@dataclass(frozen=True, slots=True)
-class _Discriminant:
-    """Discriminant analysis; slopes are derivatives of logarithms in the logarithm of lam."""
-
-    theta: Floats
-    delta: Floats
-    inner: Floats
-    norm: Floats
-    theta_slope: Floats
-    inner_slope: Floats
-    norm_slope: Floats
-
-
-def _solve(problem: Problem) -> _Discriminant:
-    """Solve for all points, some at a time, and give the results their shape."""
+    A start is of no use, since the solution takes few steps from anywhere.
+    """
     lam, ratio, signal = map(np.ravel, (problem.lam, problem.ratio, problem.signal))
     found = np.empty((7, len(lam)))
     for first in range(0, len(lam), BLOCK):
         rows = slice(first, first + BLOCK)
         found[:, rows] = _solve_block(lam[rows], ratio[rows], signal[rows], problem.spectrum)
-    return _Discriminant(*(each.reshape(problem.lam.shape) for each in found))
+    theta, kappa, inner, norm, *slopes = (each.reshape(problem.lam.shape) for each in found)
+    theta_slope, inner_slope, norm_slope = slopes
+    if method == "ridge":  # the weights of discriminant analysis, divided by a factor
+        fit = inner / 4  # c^2 E_G[1 / D]
+        whole = 1 / theta + fit
+        inner, norm = inner / (2 * whole), norm / (2 * whole)
+        factor_slope = (fit * inner_slope - theta_slope / theta) / whole
+        inner_slope, norm_slope = inner_slope - factor_slope, norm_slope - factor_slope
+    constants, solver = {"kappa": kappa, "tau": theta}, partial(_solve, method)
+    return Solution(problem, method, inner, norm, inner_slope, norm_slope, constants, loss, solver)
 
 
 def _solve_block(lam: Floats, ratio: Floats, signal: Floats, spectrum: Spectrum) -> Floats:
-    """Return the seven fields of a _Discriminant.
+    """Return theta, kappa, inner and norm; then the slopes of the logarithms of theta, inner and norm.
 
     Squares of 1/D are taken relative to its largest value, so that no strength is too small or too large.
     """

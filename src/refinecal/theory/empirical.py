@@ -18,8 +18,7 @@ nothing is left that 200 draws could tell from chance (0.0 % ± 0.4 %).
 
 from __future__ import annotations  # so that help() shows types by name
 
-import numbers
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from textwrap import fill
@@ -28,12 +27,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._core.errors import fail_choice
 from refinecal.losses import ProperLoss, get_loss
-from refinecal.theory._deviations import QUANTITIES, Comparison, compare
-from refinecal.theory.asymptotics import Solution, logistic, positive
-from refinecal.theory.curves import METHOD_NAMES
-from refinecal.theory.discriminant import lda, ridge
+from refinecal.theory._number_checks import check_positive, check_whole
+from refinecal.theory._parallel import run_tasks
+from refinecal.theory.asymptotics import Solution
+from refinecal.theory.curves import METHOD_NAMES, METHODS, find_method
+from refinecal.theory.deviations import QUANTITIES, Comparison, compare
 from refinecal.theory.model import GaussianModel
 from refinecal.theory.spectrum import BetaSpectrum, QuadratureSpectrum, Spectrum
 
@@ -41,10 +40,7 @@ __all__ = ["Check", "check", "fit_path"]
 
 Floats = NDArray[np.float64]
 
-THEORIES: dict[str, Callable[..., Solution]] = {"logistic": logistic, "lda": lda, "ridge": ridge}
-LAMS = np.logspace(
-    -3, 1, 17
-)  # around the minimisers of the paper's example, which lie within 0.01 … 0.3
+LAMS = np.logspace(-3, 1, 17)  # minimisers of the paper's example lie within 0.01 … 0.3
 TOLERANCE = 1e-10  # of scikit-learn's gradient; how little the loss may change stops it before that
 FLAT = 1e-5  # the gradient must have fallen to this part of its length at zero weights
 MOST_ROUNDS = 20_000
@@ -103,7 +99,7 @@ class Check:
     def predict(self, lams: ArrayLike) -> Solution:
         """Return what the law of the eigenvalues predicts at other strengths."""
         asked = self.theory.problem
-        return THEORIES[self.theory.method](
+        return METHODS[self.theory.method](
             lams,
             ratio=asked.ratio[0],
             bayes_error=asked.bayes_error[0],
@@ -144,11 +140,12 @@ class Check:
 
     def columns(self) -> dict[str, list[Any]]:
         """Return a row for each comparison, quantity and strength, as the columns of a table."""
-        both = {name: each.columns() for name, each in self.comparisons.items()}
-        rows = {name: len(each["lam"]) for name, each in both.items()}
-        found = {"against": [name for name, count in rows.items() for _ in range(count)]}
-        names = next(iter(both.values()))
-        return found | {name: [v for each in both.values() for v in each[name]] for name in names}
+        draws, law = self.draws.columns(), self.law.columns()
+        rows = len(law["lam"])
+        return {
+            "against": ["draws"] * rows + ["law"] * rows,
+            **{name: draws[name] + law[name] for name in law},
+        }
 
     @property
     def setting(self) -> str:
@@ -165,11 +162,9 @@ class Check:
             f"{'largest':<12}{'lam':>10}{'expected':>10}{'measured':>10}{'s.e.':>10}{'deviation':>11}"
         )
         for name in QUANTITIES:
-            of = self.draws.largest_of(name)
-            lines.append(
-                f"{name.replace('_', ' '):<12}{of.lam:>10.3g}{of.expected:>10.4f}{of.measured:>10.4f}"
-                f"{of.standard_error:>10.2g}{round(of.deviation, 1) + 0.0:>+11.1f}"
-            )
+            quantity, lam, _, *means, deviation = self.draws.largest_of(name).to_cells()
+            numbers = "".join(f"{each:>10}" for each in (lam, *means))
+            lines.append(f"{quantity:<12}{numbers}{deviation:>11}")
         return "\n".join([*lines, fill(self.verdict, WIDTH)])
 
 
@@ -233,21 +228,22 @@ def check(
     >>> found.holds, found.law.holds
     (True, True)
     """
-    if not isinstance(method, str) or method not in THEORIES:
-        fail_choice("method", method, list(THEORIES), "left out for logistic regression")
+    from joblib import cpu_count  # type: ignore[import-untyped]
+
+    solve = find_method(method)
     get_loss(loss)
-    n, seeds = _whole("n", n, LEAST_ROWS), _whole("seeds", seeds, 2)
-    seed = _whole("seed", seed, 0)
-    strengths = np.unique(positive("lams", LAMS if lams is None else lams))
+    n, seeds = check_whole("n", n, LEAST_ROWS), check_whole("seeds", seeds, 2)
+    seed = check_whole("seed", seed, 0)
+    strengths = np.unique(check_positive("lams", LAMS if lams is None else lams))
     if not strengths.size:
         raise ValueError("lams is empty: pass one strength at least, or leave it out")
     spectrum = BetaSpectrum(1, 1) if spectrum is None else spectrum
-    p = _features(ratio, n)
-    solve = partial(THEORIES[method], strengths, ratio=p / n)
-    theory = solve(spectrum=spectrum, bayes_error=bayes_error, loss=loss)
+    p = _count_features(ratio, n)
+    theory = solve(strengths, ratio=p / n, spectrum=spectrum, bayes_error=bayes_error, loss=loss)
 
     draw = partial(_draw, spectrum, p, float(bayes_error), n, strengths, method, seed)
-    found = np.stack(list(_drawn(draw, seeds, processes, progress)))
+    workers = cpu_count() if processes is None else check_whole("processes", processes, 1)
+    found = np.stack(run_tasks(draw, [(number,) for number in range(seeds)], workers, progress))
     expertise, confidence, own_expertise, own_confidence = np.moveaxis(found, 1, 0)
     measured = strengths, expertise, confidence
     draws = compare(*measured, own_expertise, own_confidence, loss)
@@ -269,15 +265,13 @@ def fit_path(X: Floats, y: NDArray[np.int64], lams: Floats, method: str = "logis
     method : {"logistic", "lda", "ridge"}
         What is trained.
     """
-    signed = np.where(y, 1.0, -1.0)[:, None] * X  # all that the three methods see
-    return (
-        _fit_logistic(X, y, signed, lams)
-        if method == "logistic"
-        else _fit_linear(signed, lams, method)
-    )
+    oriented = np.where(y, 1.0, -1.0)[:, None] * X  # all that the three methods see
+    if method == "logistic":
+        return _fit_logistic(X, y, oriented, lams)
+    return _fit_linear(oriented, lams, method)
 
 
-def _fit_logistic(X: Floats, y: NDArray[np.int64], signed: Floats, lams: Floats) -> Floats:
+def _fit_logistic(X: Floats, y: NDArray[np.int64], oriented: Floats, lams: Floats) -> Floats:
     """Fit scikit-learn's model, the strongest penalty first, each beginning where the last ended."""
     import warnings
 
@@ -286,22 +280,20 @@ def _fit_logistic(X: Floats, y: NDArray[np.int64], signed: Floats, lams: Floats)
     from sklearn.linear_model import LogisticRegression
 
     n = len(y)
-    if (
-        y.min() == y.max()
-    ):  # scikit-learn wants both; without an intercept (-x, 1 - y) is the same row as (x, y)
+    if y.min() == y.max():
+        # scikit-learn wants both classes; without an intercept (-x, 1 - y) is the same row as (x, y)
         X, y = np.vstack([-X[:1], X[1:]]), np.append(1 - y[:1], y[1:])
     model = LogisticRegression(
         fit_intercept=False, warm_start=True, tol=TOLERANCE, max_iter=MOST_ROUNDS
     )
-    steepest = np.abs(signed.mean(axis=0)).max() / 2  # the gradient at zero weights
+    steepest = np.abs(oriented.mean(axis=0)).max() / 2  # the gradient at zero weights
     found = []
     for lam in lams[::-1]:
-        with (
-            warnings.catch_warnings()
-        ):  # of a tolerance below rounding errors; the gradient is checked below
+        with warnings.catch_warnings():
+            # of a tolerance below rounding errors; the gradient is checked below
             warnings.simplefilter("ignore", ConvergenceWarning)
             weights = model.set_params(C=1 / (lam * n)).fit(X, y).coef_[0].copy()
-        slope = lam * weights - expit(-(signed @ weights)) @ signed / n
+        slope = lam * weights - expit(-(oriented @ weights)) @ oriented / n
         if np.abs(slope).max() > FLAT * steepest:
             raise RuntimeError(
                 f"logistic regression did not converge at lam = {lam:.4g} on {n} rows of {X.shape[1]} "
@@ -311,20 +303,20 @@ def _fit_logistic(X: Floats, y: NDArray[np.int64], signed: Floats, lams: Floats)
     return np.stack(found[::-1])
 
 
-def _fit_linear(signed: Floats, lams: Floats, method: str) -> Floats:
+def _fit_linear(oriented: Floats, lams: Floats, method: str) -> Floats:
     r"""Return :math:`w = (A^\top A / n + \lambda I)^{-1} \hat\mu`, where :math:`\hat\mu` is the mean row.
 
     Discriminant analysis takes :math:`\hat\mu\hat\mu^\top` from the matrix, which makes w longer.
     """
-    n, p = signed.shape
-    mean = signed.mean(axis=0)
+    n, p = oriented.shape
+    mean = oriented.mean(axis=0)
     if p <= n:
-        values, vectors = np.linalg.eigh(signed.T @ signed / n)
+        values, vectors = np.linalg.eigh(oriented.T @ oriented / n)
         weights = (vectors @ ((vectors.T @ mean)[:, None] / (values[:, None] + lams))).T
     else:  # the same by way of a smaller matrix
-        values, vectors = np.linalg.eigh(signed @ signed.T / n)
+        values, vectors = np.linalg.eigh(oriented @ oriented.T / n)
         rows = vectors @ (vectors.sum(axis=0)[:, None] / (values[:, None] + lams))
-        weights = rows.T @ signed / n
+        weights = rows.T @ oriented / n
     factor = 1.0 if method == "ridge" else 2 / (1 - weights @ mean)[:, None]
     return np.asarray(factor * weights)
 
@@ -343,61 +335,21 @@ def _draw(
     number: int,
 ) -> Floats:
     """Return expertise and confidence as measured in one draw, then as its own theory has them."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
     rng = np.random.default_rng([seed, number])
     model = GaussianModel.from_spectrum(spectrum, p, bayes_error=bayes_error, seed=rng, exact=False)
     X, y = model.sample(n, seed=rng)
-    with threadpool_limits(1):  # more would change the last digits, and the processes are many
-        weights = fit_path(X, y, lams, method)
-        own = THEORIES[method](
-            lams,
-            ratio=p / n,
-            signal=np.linalg.norm(model.mu),
-            spectrum=QuadratureSpectrum(model.sigma, np.ones(p), model.mu**2),
-        )
+    weights = fit_path(X, y, lams, method)
+    signal, law = np.linalg.norm(model.mu), QuadratureSpectrum(model.sigma, np.ones(p), model.mu**2)
+    own = METHODS[method](lams, ratio=p / n, signal=signal, spectrum=law)
     measured = model.expertise(weights), model.confidence(weights)
     return np.stack([*measured, own.expertise, own.confidence])
 
 
-def _drawn(
-    draw: Callable[[int], Floats],
-    seeds: int,
-    processes: int | None,
-    progress: Callable[[int, int], None] | None,
-) -> Iterator[Floats]:
-    """Yield what each draw gives, in order."""
-    from joblib import Parallel, cpu_count, delayed  # type: ignore[import-untyped]
-
-    wanted = cpu_count() if processes is None else _whole("processes", processes, 1)
-    jobs = min(wanted, seeds)
-    if jobs == 1:
-        found = map(draw, range(seeds))
-    else:
-        found = Parallel(jobs, return_as="generator")(delayed(draw)(i) for i in range(seeds))
-    for number, each in enumerate(found, 1):
-        if progress is not None:
-            progress(number, seeds)
-        yield each
-
-
-# ---- checks ----------------------------------------------------------------------------------------------
-
-
-def _whole(name: str, given: Any, least: int) -> int:
-    """Return a whole number that is large enough."""
-    if not isinstance(given, numbers.Integral) or isinstance(given, bool):
-        raise TypeError(f"{name} is {given!r}: it must be a whole number")
-    if given < least:
-        raise ValueError(f"{name} is {given}: it must be at least {least}")
-    return int(given)
-
-
-def _features(ratio: float, n: int) -> int:
+def _count_features(ratio: float, n: int) -> int:
     """Return the number of features."""
     if np.ndim(ratio):
         raise TypeError(f"ratio has shape {np.shape(ratio)}: one check has one ratio")
-    p = round(float(positive("ratio", ratio)) * n)
+    p = round(float(check_positive("ratio", ratio)) * n)
     if p < LEAST_FEATURES:
         found = "one feature" if p else "no feature"
         raise ValueError(

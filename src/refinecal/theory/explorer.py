@@ -58,14 +58,8 @@ def explorer_page(
     >>> page.startswith("<!DOCTYPE html>"), '"ratio": 2.0' in page
     (True, True)
     """
-    given = {
-        "ratio": ratio,
-        "bayes_error": bayes_error,
-        "shape_a": shape_a,
-        "shape_b": shape_b,
-        "shift": shift,
-    }
-    start = {name: _within(name, value) for name, value in given.items()}
+    given = zip(RANGES, (ratio, bayes_error, shape_a, shape_b, shift), strict=True)
+    start = {name: _check_range(name, value) for name, value in given}
     if loss not in LOSSES:
         raise ValueError(f"loss is {loss!r}: the page shows 'log' or 'brier'.")
     from refinecal.report.render import policy
@@ -112,7 +106,7 @@ def write_explorer(
     return path
 
 
-def _within(name: str, value: float) -> float:
+def _check_range(name: str, value: float) -> float:
     """Return a number that its slider can show, or say which it can."""
     low, high = RANGES[name]
     try:
@@ -135,12 +129,8 @@ def _style() -> str:
     from refinecal.report.theme import stylesheet, variables
 
     colours = f":root {{ {variables(PALETTE, 'plot-')} }}\n"  # the page's own tones come after
-    return (
-        colours
-        + stylesheet()
-        + _resource("report", "style.css")
-        + _resource("theory", "explorer.css")
-    )
+    pages = _resource("report", "style.css") + _resource("theory", "explorer.css")
+    return colours + stylesheet() + pages
 
 
 def _resource(package: str, name: str) -> str:

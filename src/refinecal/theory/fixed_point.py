@@ -48,24 +48,12 @@ BLOCK = 256  # points that are solved together: their nodes fit in the cache
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """Solved points, and in which direction each moves with its strength.
+    """Solved points, and in which direction each moves with its strength."""
 
-    Attributes
-    ----------
-    lam : ndarray of shape (n,)
-        Strengths.
-    u : ndarray of shape (n, 3)
-        Logarithms of kappa, m and v.
-    slope : ndarray of shape (n, 3)
-        Derivative of ``u`` in the logarithm of ``lam``.
-    constants : ndarray of shape (n, 3)
-        Eta, gamma and tau.
-    """
-
-    lam: Floats
-    u: Floats
-    slope: Floats
-    constants: Floats
+    lam: Floats  # (n,): strengths
+    u: Floats  # (n, 3): logarithms of kappa, m and v
+    slope: Floats  # (n, 3): derivative of u in the logarithm of lam
+    constants: Floats  # (n, 3): eta, gamma and tau
 
     def pick(self, rows: slice | NDArray[np.intp]) -> Track:
         """Return some of the points."""
@@ -212,11 +200,8 @@ def _solve3(matrix: Floats, right: Floats) -> Floats:
 
 def _linear_part(block: _Block, constants: Floats) -> tuple[Floats, Floats, Floats]:
     """Return (kappa, m, v), their derivatives in (eta, gamma, tau), and those in lam."""
-    sigma, by_f, by_g = (
-        block.spectrum.nodes,
-        block.spectrum.weights,
-        block.spectrum.signal_weights,
-    )
+    law = block.spectrum
+    sigma, by_f, by_g = law.nodes, law.weights, law.signal_weights
     eta, gamma, tau = constants.T
     ratio, c2 = block.ratio, block.signal**2
     once = 1 / (block.lam[:, None] + tau[:, None] * sigma)

@@ -7,36 +7,35 @@ refinement, and what each choice costs. Nothing is trained.
 
 from __future__ import annotations  # so that help() shows types by name
 
-import operator
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import isnan
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from refinecal.theory._choices import Choices, choose
-from refinecal.theory._doubts import Assumption, assumptions
-from refinecal.theory._gain_words import digits, headline, span
-from refinecal.theory._rows import check_rows
-from refinecal.theory._summary import Summary
+from refinecal._core.format import four_digits
+from refinecal.theory._number_checks import check_whole
+from refinecal.theory._sample_covariance import Summary
+from refinecal.theory._strengths import Choices, choose
+from refinecal.theory.assumptions import Assumption, check_assumptions
 from refinecal.theory.estimate import EmpiricalSpectrum
+from refinecal.theory.feature_rows import check_rows
 
 NUMBERS = (
     *("n_rows", "n_features", "prevalence", "effective_rows", "ratio", "signal", "bayes_error"),
     *("lam_risk", "lam_calibration", "lam_refinement", "C_risk", "C_calibration", "C_refinement"),
-    *(
-        "log10_gap",
-        "gain",
-        "gain_calibrated",
-        "gain_affine",
-        "loss_by_risk",
-        "loss_by_risk_calibrated",
-    ),
-    *("loss_by_refinement", "level"),
+    *("log10_gap", "gain", "gain_calibrated", "gain_affine"),
+    *("loss_by_risk", "loss_by_risk_calibrated", "loss_by_refinement", "level"),
     *("at_bound_risk", "at_bound_calibration", "at_bound_refinement", "trust"),
 )
 UNCERTAIN = ("gain", "gain_calibrated", "gain_affine", "log10_gap")
 CHANCE = 0.5  # error rate
+WORTHWHILE = 0.01  # of the log loss
+SMALLEST = 5e-5  # of the log loss, which is shown as 0.01 %
+
+Ends = tuple[float, float]
 
 
 @dataclass(frozen=True, repr=False)
@@ -201,7 +200,7 @@ class GainPrediction:
     def sentence(self) -> str:
         """The answer in words; where trust is poor, that it cannot be said, and why."""
         losses = (self.loss_by_refinement, self.loss_by_risk)
-        return headline(self.gain, self.intervals["gain"], self.level, losses, self._reasons)
+        return describe_gain(self.gain, self.intervals["gain"], self.level, losses, self._reasons)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain numbers, texts and lists, for JSON."""
@@ -209,37 +208,23 @@ class GainPrediction:
             **{name: getattr(self, name) for name in NUMBERS},
             "classes": list(self.classes),
             "intervals": {name: list(ends) for name, ends in self.intervals.items()},
-            "assumptions": [
-                {
-                    "text": each.text,
-                    "evidence": each.evidence,
-                    "doubt": each.doubt,
-                    "serious": each.serious,
-                    "measured": each.measured,
-                }
-                for each in self.assumptions
-            ],
+            "assumptions": [asdict(each) for each in self.assumptions],
             "spectrum": self.spectrum.to_dict(),
         }
 
     def __repr__(self) -> str:
         best = "not determined" if np.isnan(self.bayes_error) else f"{self.bayes_error:.3f}"
         width = f"{100 * self.level:g} % interval"
-        calibrated = (self.loss_by_risk_calibrated, self.loss_by_refinement)
         lines = [
             self.sentence,
             f"{'chosen by':<12}{'lam':>11}{'C':>11}{width:>22}{'log loss':>10}{'calibrated':>12}",
-            self._line("risk", digits(self.loss_by_risk), calibrated[0]),
-            self._line("refinement", "", calibrated[1]),
+            *(
+                f"{by:<12}{lam:>11}{C:>11}{ends:>22}{loss:>10}{calibrated:>12}"
+                for by, lam, C, ends, loss, calibrated in tabulate_choices(self)
+            ),
             f"{self.n_features} features, {self.n_rows} rows, Bayes error {best}; trust: {self.trust}",
         ]
         return "\n".join([*lines, *(f"- {doubt}" for doubt in self.doubts)])
-
-    def _line(self, by: str, loss: str, calibrated: float) -> str:
-        name = {"risk": "loss"}.get(by, by)
-        lam, C = getattr(self, f"lam_{by}"), getattr(self, f"C_{by}")
-        wide = span(self.intervals[f"C_{by}"])
-        return f"{name:<12}{lam:>11.3g}{C:>11.3g}{wide:>22}{loss:>10}{digits(calibrated):>12}"
 
 
 def predict_gain(
@@ -284,10 +269,9 @@ def predict_gain(
     -----
     Assumes Gaussian classes of the same covariance, many rows and features, and L2 logistic regression with
     an intercept; ``assumptions`` says how far that is so. Where ``trust`` is "poor", predictions were seen to
-    fail, or there is nothing to predict from. What is predicted is the mean over training
-    sets, with strengths taken as chosen exactly: with few held-out rows, the noise of choosing and of
-    calibrating can eat the gain. How well that works is measured in
-    ``benchmarks/results/predict-gain.md``.
+    fail, or there is nothing to predict from. What is predicted is the mean over training sets, with
+    strengths taken as chosen exactly: with few held-out rows, the noise of choosing and of calibrating can
+    eat the gain. How well that works is measured in ``benchmarks/results/predict-gain.md``.
 
     Examples
     --------
@@ -314,7 +298,7 @@ def predict_gain(
         choices,
         _intervals(spectrum, n, prevalence, n_draws, level, seed),
         level,
-        tuple(assumptions(rows.X, rows.labels, spectrum, choices, n)),
+        tuple(check_assumptions(rows.X, rows.labels, spectrum, choices, n)),
     )
 
 
@@ -330,7 +314,7 @@ def _intervals(
     n_draws: int,
     level: float,
     seed: int,
-) -> dict[str, tuple[float, float]]:
+) -> dict[str, Ends]:
     """Return where predictions from other rows of the same law would lie, widened to hold this one."""
     rng = np.random.default_rng(seed)
     own = _uncertain(spectrum, n, prevalence)
@@ -348,9 +332,7 @@ def _intervals(
     return found
 
 
-def _uncertain(
-    spectrum: EmpiricalSpectrum, n: int, prevalence: float
-) -> dict[str, tuple[float, float]]:
+def _uncertain(spectrum: EmpiricalSpectrum, n: int, prevalence: float) -> dict[str, Ends]:
     """Return the numbers of which intervals are given: from where to where they are as good."""
     found = _choices(spectrum, n, prevalence)
     strengths = {
@@ -369,12 +351,15 @@ def _uncertain(
 def _check_options(
     n_train: Any, n_draws: Any, level: Any, seed: Any
 ) -> tuple[int | None, int, float, int]:
+    def check(name: str, value: Any, least: int, meaning: str) -> int:
+        allowed = f"it must be a whole number, {least} or more: {meaning}"
+        return check_whole(name, value, least, allowed, allowed)
+
     if n_train is not None:
-        n_train = _whole(
-            "n_train", n_train, 1, "a number of rows, such as 1000, or None for those of X"
-        )
-    n_draws = _whole("n_draws", n_draws, 0, "how often to draw, such as 60, or 0 for no intervals")
-    seed = _whole("seed", seed, 0, "any such number, such as 0")
+        meaning = "a number of rows, such as 1000, or None for those of X"
+        n_train = check("n_train", n_train, 1, meaning)
+    n_draws = check("n_draws", n_draws, 0, "how often to draw, such as 60, or 0 for no intervals")
+    seed = check("seed", seed, 0, "any such number, such as 0")
     if not isinstance(level, Real):
         raise TypeError(f"level is {level!r}: it must be a number between 0 and 1, such as 0.9")
     if not 0 < float(level) < 1:
@@ -382,12 +367,73 @@ def _check_options(
     return n_train, n_draws, float(level), seed
 
 
-def _whole(name: str, value: Any, least: int, meaning: str) -> int:
-    allowed = f"it must be a whole number, {least} or more: {meaning}"
-    try:
-        found = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} is {value!r}: {allowed}") from None
-    if found < least:
-        raise ValueError(f"{name} is {found}: {allowed}")
-    return found
+# ---- in words ----------------------------------------------------------------------------------------------
+
+
+def describe_gain(
+    gain: float, ends: Ends, level: float, losses: tuple[float, float], reasons: Sequence[str]
+) -> str:
+    """Return the answer; ``losses`` are by refinement and by loss, ``reasons`` why not to believe it."""
+    ours, usual = map(four_digits, losses)
+    if ours == usual:
+        interval = describe_interval(ends, level, " less")
+        guess = (
+            f"no difference in four digits{interval} between choosing C by refinement, then calibrating, and "
+            f"choosing it by loss: log loss {usual} either way"
+        )
+    else:
+        much = f"about {show_percent(gain)} %" if gain >= SMALLEST else "less than 0.01 %"
+        guess = (
+            f"{much} less log loss{describe_interval(ends, level)} from choosing C by refinement, then "
+            f"calibrating, than from choosing it by loss: {ours} instead of {usual}"
+        )
+    if reasons:
+        why = "; ".join(reasons)
+        return (
+            f"For these data it cannot be said whether it pays: {why}. The theory's guess: {guess}."
+        )
+    low, high = (gain, gain) if isnan(ends[0]) else ends
+    if low >= WORTHWHILE:
+        verdict = "It pays"
+    elif high >= WORTHWHILE:
+        verdict = "It may pay"
+    else:
+        verdict = "It will not matter" if ours == usual else "It hardly pays"
+    return f"{verdict}: expect {guess}."
+
+
+def describe_interval(ends: Ends, level: float, more: str = "") -> str:
+    """Return an interval of parts in brackets, or nothing if it is not known.
+
+    >>> describe_interval((0.00001, 0.002), 0.9)
+    ' (90 % interval: 0 to 0.2 %)'
+    """
+    if isnan(ends[0]):
+        return ""
+    low, high = map(show_percent, ends)
+    between = "below 0.01 %" if high == "0" else f"{low} to {high} %"
+    return f" ({100 * level:g} % interval: {between}{more})"
+
+
+def tabulate_choices(found: GainPrediction) -> list[list[str]]:
+    """Return a row for each choice: its name, lam, C, the interval of C, log loss as it is and calibrated."""
+    risk = ["risk", four_digits(found.loss_by_risk), four_digits(found.loss_by_risk_calibrated)]
+    rows = []
+    for by, *losses in (risk, ["refinement", "", four_digits(found.loss_by_refinement)]):
+        lam, C = getattr(found, f"lam_{by}"), getattr(found, f"C_{by}")
+        low, high = found.intervals[f"C_{by}"]
+        ends = "" if isnan(low) else f"{low:.2g} to {high:.2g}"
+        rows.append([{"risk": "loss"}.get(by, by), f"{lam:.3g}", f"{C:.3g}", ends, *losses])
+    return rows
+
+
+def show_percent(part: float) -> str:
+    """Return a part in percent, with one digit or two.
+
+    >>> show_percent(0.0783), show_percent(0.0004), show_percent(1e-7)
+    ('7.8', '0.04', '0')
+    """
+    if part < SMALLEST:
+        return "0"
+    value = 100 * part
+    return f"{value:.1f}" if value >= 0.1 else f"{value:.2f}"

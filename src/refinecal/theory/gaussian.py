@@ -25,9 +25,9 @@ Their number follows the lengths of the intervals.
 
 from __future__ import annotations  # so that help() shows types by name
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,8 @@ from scipy.special import ndtr, roots_legendre
 
 from refinecal._core.arrays import to_floats
 from refinecal.losses import ProperLoss, get_loss
-from refinecal.theory._binary import BinaryLoss, binary_loss
+from refinecal.theory._binary_losses import BinaryLoss, binary_loss
+from refinecal.theory._number_checks import find_place, show_place
 
 __all__ = ["GaussianDecomposition", "gaussian_decomposition", "optimal_rescaling", "risk_slopes"]
 
@@ -150,12 +151,8 @@ def gaussian_decomposition(
     """
     chosen = get_loss(loss)
     form = binary_loss(chosen)
-    a, s, prior, t = _checked(expertise, confidence, prevalence, shift)
-    flat = [each.ravel() for each in (a, s, prior, t)]
-    found = np.empty((2, a.size))
-    for rows in _blocks(flat[0], flat[1]):
-        found[:, rows] = _terms(form, *(each[rows] for each in flat))
-    calibration, refinement = found.reshape(2, *a.shape)
+    a, s, prior, t = _check_arguments(expertise, confidence, prevalence, shift)
+    calibration, refinement = _compute_blocks(partial(_terms, form), a, s, prior, t)
     errors = error_rate(a, s, prior, t)
     terms = [each[()] for each in (calibration, refinement, errors, a, s, prior, t)]
     return GaussianDecomposition(chosen.name, *terms)
@@ -195,9 +192,9 @@ def optimal_rescaling(
     >>> float(scale), float(intercept)
     (0.5, 0.0)
     """
-    a, s, prior, t = _checked(expertise, confidence, prevalence, shift)
+    a, s, prior, t = _check_arguments(expertise, confidence, prevalence, shift)
     scale = np.divide(a, s, out=np.zeros(a.shape), where=s > 0)
-    return scale[()], (_logit(prior) - scale * t)[()]
+    return scale[()], (logit(prior) - scale * t)[()]
 
 
 def risk_slopes(
@@ -234,29 +231,35 @@ def risk_slopes(
     True
     """
     form = binary_loss(get_loss(loss))
-    a, s, _, _ = _checked(expertise, confidence, 0.5, 0.0)
-    flat = a.ravel(), s.ravel()
-    found = np.empty((2, a.size))
-    for rows in _blocks(*flat):
-        found[:, rows] = _slopes(form, flat[0][rows], flat[1][rows])
-    by_inner, by_norm = found.reshape(2, *a.shape)
+    a, s, _, _ = _check_arguments(expertise, confidence, 0.5, 0.0)
+    by_inner, by_norm = _compute_blocks(partial(_slopes, form), a, s)
     return by_inner[()], by_norm[()]
 
 
 # ---- integrands ------------------------------------------------------------------------------------------
 
 
+def _compute_blocks(compute: Callable[..., Floats], a: Floats, s: Floats, *more: Floats) -> Floats:
+    """Return two terms of all points, computed for as many at once as have nodes that fit in a block."""
+    flat = [each.ravel() for each in (a, s, *more)]
+    found = np.empty((2, a.size))
+    most = 100 + 15 * int(np.arcsinh(s.max(initial=0))) + 6 * int(np.abs(a).max(initial=0))
+    step = max(BLOCK // most, 1)
+    for start in range(0, a.size, step):
+        rows = slice(start, start + step)
+        found[:, rows] = compute(*(each[rows] for each in flat))
+    return found.reshape(2, *a.shape)
+
+
 def _terms(form: BinaryLoss, a: Floats, s: Floats, prior: Floats, t: Floats) -> Floats:
     """Return calibration and refinement of some points."""
-    logit = _logit(prior)
-    u, weights = _nodes(a, s, logit, t, half=form.symmetric)
-    a, s, prior, logit, t = (each[:, None] for each in (a, s, prior, logit, t))
+    log_odds = logit(prior)
+    u, weights = _nodes(a, s, log_odds, t, half=form.symmetric)
+    a, s, prior, log_odds, t = (each[:, None] for each in (a, s, prior, log_odds, t))
     weights *= prior * _normal(u - a / 2) + (1 - prior) * _normal(u + a / 2)
-    posterior = a * u + logit
-    divergences = form.divergence(posterior, (s - a) * u + (t - logit))
-    return np.stack(
-        [np.einsum("ij,ij->i", weights, each) for each in (divergences, form.entropy(posterior))]
-    )
+    posterior = a * u + log_odds
+    terms = form.divergence(posterior, (s - a) * u + (t - log_odds)), form.entropy(posterior)
+    return np.stack([np.einsum("ij,ij->i", weights, each) for each in terms])
 
 
 def _slopes(form: BinaryLoss, a: Floats, s: Floats) -> Floats:
@@ -288,14 +291,14 @@ def error_rate(a: ArrayLike, s: ArrayLike, prior: ArrayLike, t: ArrayLike) -> Fl
 # ---- nodes -----------------------------------------------------------------------------------------------
 
 
-def _nodes(a: Floats, s: Floats, logit: Floats, t: Floats, half: bool) -> tuple[Floats, Floats]:
+def _nodes(a: Floats, s: Floats, log_odds: Floats, t: Floats, half: bool) -> tuple[Floats, Floats]:
     """Return nodes u and their weights, a row for each point: dense where the integrands bend.
 
     With ``half``, points that are all the same on both sides of 0 get twice the weight on the right.
     """
     steep = np.maximum(np.maximum(s, np.abs(a)), 1.0)
     high = np.abs(a) / 2 + TAIL
-    first, second = (_kink(*line, high) for line in ((s, t), (a, logit)))
+    first, second = (_kink(*line, high) for line in ((s, t), (a, log_odds)))
     if not (first.any() or second.any()):
         u, weights = _graded(first, high, steep)
         return (u, 2 * weights) if half else (_both(-u, u), _both(weights, weights))
@@ -338,16 +341,6 @@ def _legendre(order: int) -> tuple[Floats, Floats]:
     return (1 + x) / 2, weights / 2
 
 
-def _blocks(a: Floats, s: Floats) -> Iterator[slice]:
-    """Yield slices of points whose nodes fit in a block."""
-    if not a.size:
-        return
-    most = 100 + 15 * int(np.arcsinh(s.max())) + 6 * int(np.abs(a).max())
-    step = max(BLOCK // most, 1)
-    for start in range(0, a.size, step):
-        yield slice(start, start + step)
-
-
 def _both(*parts: Floats) -> Floats:
     return np.concatenate(parts, axis=1)
 
@@ -356,25 +349,31 @@ def _normal(z: Floats) -> Floats:
     return np.asarray(DENSITY * np.exp(-z * z / 2))
 
 
-def _logit(prior: Floats) -> Floats:
+def logit(prior: float | Floats) -> Floats:
+    """Return the log-odds of a probability."""
     return np.asarray(np.log(prior) - np.log1p(-prior))
 
 
 # ---- checks ----------------------------------------------------------------------------------------------
 
 
-def _checked(
+def _check_arguments(
     expertise: ArrayLike, confidence: ArrayLike, prevalence: ArrayLike, shift: ArrayLike
 ) -> list[Floats]:
     """Return the four arguments as float64 of one shape."""
     given = (expertise, confidence, prevalence, shift)
-    arrays = [_read(name, value) for name, value in zip(_ALLOWED, given, strict=True)]
+    arrays = []
+    for (name, (test, allowed)), value in zip(_ALLOWED.items(), given, strict=True):
+        array = np.asarray(to_floats(value, name), dtype=np.float64)
+        place = find_place(~test(array))
+        if place is not None:
+            raise ValueError(f"{name}{show_place(place)} is {array[place]:.6g}: {allowed}")
+        arrays.append(array)
     try:
         return [each.copy() for each in np.broadcast_arrays(*arrays)]
     except ValueError as error:
-        shapes = ", ".join(
-            f"{name} {array.shape}" for name, array in zip(_ALLOWED, arrays, strict=True)
-        )
+        pairs = zip(_ALLOWED, arrays, strict=True)
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in pairs)
         raise ValueError(f"the arguments do not broadcast to one shape: {shapes}") from error
 
 
@@ -388,20 +387,5 @@ _ALLOWED: dict[str, tuple[Callable[[Floats], NDArray[np.bool_]], str]] = {
         f"as |w|, it must lie in 0..{MAX_CONFIDENCE:g}. A model worse than chance has negative expertise",
     ),
     "prevalence": (lambda prior: (prior > 0) & (prior < 1), "it must lie strictly between 0 and 1"),
-    "shift": (
-        lambda t: np.abs(t) <= MAX_CONFIDENCE,
-        f"it must lie in ±{MAX_CONFIDENCE:g}",
-    ),
+    "shift": (lambda t: np.abs(t) <= MAX_CONFIDENCE, f"it must lie in ±{MAX_CONFIDENCE:g}"),
 }
-
-
-def _read(name: str, given: ArrayLike) -> Floats:
-    """Return one argument as float64, or say what is wrong with it."""
-    array = np.asarray(to_floats(given, name), dtype=np.float64)
-    test, allowed = _ALLOWED[name]
-    bad = np.argwhere(~test(array))
-    if len(bad):
-        place = tuple(bad[0].tolist())
-        where = f"[{', '.join(map(str, place))}]" if place else ""
-        raise ValueError(f"{name}{where} is {array[place]:.6g}: {allowed}")
-    return array

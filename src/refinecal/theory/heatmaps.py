@@ -6,7 +6,7 @@ however many processes there are.
 
 from __future__ import annotations  # so that help() shows types by name
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -15,15 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from refinecal._core.errors import needs_extra
 from refinecal.losses import ProperLoss
-from refinecal.theory.asymptotics import positive
+from refinecal.theory._eigenvalues import check_spectrum
+from refinecal.theory._number_checks import WHOLE, check_axis, check_whole
+from refinecal.theory._parallel import Progress, run_tasks
 from refinecal.theory.curves import minimise
 from refinecal.theory.spectrum import BetaSpectrum, Spectrum
 
 __all__ = ["BAYES_ERRORS", "RATIOS", "HeatMap", "heatmap", "paper_spectra"]
 
 Floats = NDArray[np.float64]
-Progress = Callable[[int, int], None]
 
 RATIOS = np.logspace(-1, 1, 21)  # the paper's
 BAYES_ERRORS = (0.001, 0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45)
@@ -66,9 +68,8 @@ class HeatMap:
         """Return a quantity as an array of shape (spectra, Bayes errors, ratios)."""
         if name not in self.columns:
             raise KeyError(f"there is no column {name!r}: take one of {', '.join(self.columns)}")
-        return self.columns[name].reshape(
-            len(self.spectra), len(self.bayes_errors), len(self.ratios)
-        )
+        shape = len(self.spectra), len(self.bayes_errors), len(self.ratios)
+        return self.columns[name].reshape(shape)
 
     def to_dict(self) -> dict[str, NDArray[Any]]:
         """Return the columns of the table, one row for each cell."""
@@ -76,16 +77,12 @@ class HeatMap:
 
     def to_frame(self) -> Any:
         """Return the table as a pandas frame."""
-        from refinecal._core.errors import needs_extra
-
         with needs_extra("pandas", package="pandas"):
             import pandas as pd
         return pd.DataFrame(self.columns)
 
     def write(self, path: str | Path) -> None:
         """Write the table to a .csv, .parquet or .feather file: whole, or not at all."""
-        from refinecal._core.errors import needs_extra
-
         with needs_extra("parquet", package="pyarrow"):
             import pyarrow as pa
 
@@ -145,23 +142,23 @@ def heatmap(
     True
     """
     laws = _check_spectra(spectra)
-    columns = _check_axis("ratios", ratios)
-    rows = _check_axis("bayes_errors", bayes_errors)
+    columns = check_axis("ratios", ratios, "value", one=True)
+    rows = check_axis("bayes_errors", bayes_errors, "value", one=True)
     options = {"method": method, "loss": loss, "lam_range": lam_range}
     error, ratio = (each.ravel() for each in np.meshgrid(rows, columns, indexing="ij"))
-    tasks = [
-        (law, ratio[part], error[part], options) for law in laws for part in _pieces(len(ratio))
-    ]
+    parts = _cut_pieces(len(ratio))
+    tasks = [(law, ratio[part], error[part], options) for law in laws for part in parts]
     for law in laws:
         law.signal_for(rows)  # before processes start, say what is wrong with the errors
-    found = _dealt(tasks, processes, progress)
+    workers = _check_processes(processes, len(tasks))
+    found = run_tasks(_solve, tasks, workers, progress, [len(part) for _, part, *_ in tasks])
     names = np.repeat([law.label for law in laws], len(ratio))
     table = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
     loss_name = loss if isinstance(loss, str) else loss.name
     return HeatMap(laws, rows, columns, {"spectrum": names, **table}, method, loss_name)
 
 
-def _pieces(size: int) -> list[slice]:
+def _cut_pieces(size: int) -> list[slice]:
     """Return slices of about equal length, PIECE at most."""
     count = -(-size // PIECE)
     edges = np.linspace(0, size, count + 1).round().astype(int).tolist()
@@ -171,40 +168,8 @@ def _pieces(size: int) -> list[slice]:
 def _solve(
     spectrum: Spectrum, ratio: Floats, error: Floats, options: dict[str, Any]
 ) -> dict[str, NDArray[Any]]:
-    """Return the columns of some cells, computed by one thread, whose rounding is always the same."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    with threadpool_limits(1):
-        return minimise(ratio=ratio, bayes_error=error, spectrum=spectrum, **options).to_dict()
-
-
-def _dealt(
-    tasks: Sequence[tuple[Any, ...]], processes: int | None, progress: Progress | None
-) -> list[dict[str, NDArray[Any]]]:
-    """Return the columns of all tasks, in their order."""
-    import joblib  # type: ignore[import-untyped]
-
-    usual = min(joblib.cpu_count(), max(len(tasks) // WORTH, 1))
-    workers = min(_check_processes(processes) or usual, len(tasks))
-    total = sum(len(ratio) for _, ratio, *_ in tasks)
-    if workers == 1:
-        return _watched((_solve(*task) for task in tasks), total, progress)
-    with joblib.parallel_config("loky", n_jobs=workers, inner_max_num_threads=1):
-        made = joblib.Parallel(return_as="generator")(joblib.delayed(_solve)(*t) for t in tasks)
-        return _watched(made, total, progress)
-
-
-def _watched(
-    made: Iterable[dict[str, NDArray[Any]]], total: int, progress: Progress | None
-) -> list[dict[str, NDArray[Any]]]:
-    """Return what is made, and tell how far it is."""
-    found, done = [], 0
-    for each in made:
-        found.append(each)
-        done += len(each["ratio"])
-        if progress is not None:
-            progress(done, total)
-    return found
+    """Return the columns of some cells."""
+    return minimise(ratio=ratio, bayes_error=error, spectrum=spectrum, **options).to_dict()
 
 
 # ---- checks ------------------------------------------------------------------------------------------------
@@ -217,26 +182,15 @@ def _check_spectra(given: Sequence[Spectrum] | Spectrum | None) -> tuple[Spectru
     if not laws:
         raise ValueError("spectra is empty: pass one law of eigenvalues at least")
     for place, law in enumerate(laws):
-        if not isinstance(law, Spectrum):
-            raise TypeError(
-                f"spectra[{place}] is a {type(law).__name__}, but must be a law of eigenvalues, such as "
-                "refinecal.theory.BetaSpectrum(1, 5)."
-            )
+        check_spectrum(f"spectra[{place}]", law, "refinecal.theory.BetaSpectrum(1, 5).")
     return laws
 
 
-def _check_axis(name: str, given: ArrayLike) -> Floats:
-    values = np.atleast_1d(positive(name, given))
-    if values.ndim != 1 or not values.size:
-        raise ValueError(f"{name} has shape {values.shape}: it must be (k,), one value at least")
-    return values
-
-
-def _check_processes(given: int | None) -> int | None:
+def _check_processes(given: int | None, n_tasks: int) -> int:
+    """Return how many processes to use; by default as many as pay."""
     if given is None:
-        return None
-    if isinstance(given, bool) or not isinstance(given, int | np.integer):
-        raise TypeError(f"processes is {given!r}: it must be a whole number, or None for all")
-    if given < 1:
-        raise ValueError(f"processes is {given}: it must be 1 at least, or None for all processors")
-    return int(given)
+        from joblib import cpu_count  # type: ignore[import-untyped]
+
+        return min(int(cpu_count()), max(n_tasks // WORTH, 1))
+    kind, enough = f"{WHOLE}, or None for all", "it must be 1 at least, or None for all processors"
+    return check_whole("processes", given, 1, kind, enough)

@@ -13,7 +13,6 @@ and a linear score :math:`w^\top x + b` has expertise
 
 from __future__ import annotations  # so that help() shows types by name
 
-import operator
 from functools import cached_property
 from typing import Any
 
@@ -23,8 +22,14 @@ from scipy.special import ndtri
 
 from refinecal._core.arrays import to_floats
 from refinecal.losses import ProperLoss
-from refinecal.theory.asymptotics import numbers
-from refinecal.theory.gaussian import GaussianDecomposition, error_rate, gaussian_decomposition
+from refinecal.theory._eigenvalues import check_spectrum
+from refinecal.theory._number_checks import check_whole, find_place, read_floats, show_place
+from refinecal.theory.gaussian import (
+    GaussianDecomposition,
+    error_rate,
+    gaussian_decomposition,
+    logit,
+)
 from refinecal.theory.spectrum import Spectrum
 
 __all__ = ["GaussianModel", "sample"]
@@ -87,15 +92,15 @@ class GaussianModel:
         prevalence: float = 0.5,
         centre: ArrayLike | None = None,
     ) -> None:
-        self.mu = _vector(mu, "mu")
-        self.centre = np.zeros_like(self.mu) if centre is None else _vector(centre, "centre")
+        self.mu = _check_vector(mu, "mu")
+        self.centre = np.zeros_like(self.mu) if centre is None else _check_vector(centre, "centre")
         if self.centre.shape != self.mu.shape:
             raise ValueError(
                 f"centre has {len(self.centre)} entries, but mu has {len(self.mu)}: pass one for each feature"
             )
-        self.sigma = _covariance(sigma, len(self.mu))
+        self.sigma = _check_covariance(sigma, len(self.mu))
         self._root = np.sqrt(self.sigma) if self.sigma.ndim == 1 else _cholesky(self.sigma)
-        self.prevalence = _prevalence(prevalence)
+        self.prevalence = _check_prevalence(prevalence)
         for array in (self.mu, self.centre, self.sigma):  # what is computed of them is kept
             array.setflags(write=False)
 
@@ -141,13 +146,9 @@ class GaussianModel:
         >>> model.n_features, round(model.bayes_error, 12)
         (200, 0.1)
         """
-        n_features = _count(n_features, "n_features")
-        if not isinstance(spectrum, Spectrum):
-            raise TypeError(
-                f"spectrum is a {type(spectrum).__name__}, but must be a law of eigenvalues, such as "
-                "refinecal.theory.BetaSpectrum(1, 1)"
-            )
-        given, is_norm = _one_of(bayes_error, signal)
+        n_features = check_whole("n_features", n_features, 1)
+        check_spectrum("spectrum", spectrum, "refinecal.theory.BetaSpectrum(1, 1)")
+        given, is_norm = _check_one(bayes_error, signal)
         rng = np.random.default_rng(seed)
         sigma = spectrum.draw(n_features, rng)
         mu = rng.standard_normal(n_features) * np.sqrt(spectrum.signal_ratio(sigma))
@@ -181,17 +182,13 @@ class GaussianModel:
     @property
     def intercept(self) -> float:
         """Intercept of the true log-odds."""
-        return float(self._logit - self.weights @ self.centre)
-
-    @property
-    def _logit(self) -> float:
-        return float(np.log(self.prevalence) - np.log1p(-self.prevalence))
+        return float(logit(self.prevalence) - self.weights @ self.centre)
 
     @property
     def bayes_error(self) -> float:
         """Error rate of the best classifier."""
         expertise = self.expertise(self.weights)
-        return float(error_rate(expertise, expertise, self.prevalence, self._logit))
+        return float(error_rate(expertise, expertise, self.prevalence, logit(self.prevalence)))
 
     def log_odds(self, X: ArrayLike) -> Floats:
         """Return the true log-odds of label 1, one for each row of features."""
@@ -260,8 +257,7 @@ class GaussianModel:
                 f"{name} has shape {rows.shape}: it must be ({self.n_features},) or (m, {self.n_features}), "
                 "one number for each feature"
             )
-        _finite(rows, name)
-        return rows
+        return _check_finite(rows, name)
 
     # ---- samples -----------------------------------------------------------------------------------------
 
@@ -293,7 +289,7 @@ class GaussianModel:
         >>> X.shape, y.sum().item()
         ((6, 2), 3)
         """
-        n = _count(n, "n")
+        n = check_whole("n", n, 1)
         rng = np.random.default_rng(seed)
         if balanced:
             y = rng.permutation(np.arange(n) < round(n * self.prevalence)).astype(np.int64)
@@ -338,26 +334,23 @@ def sample(
 # ---- checks ----------------------------------------------------------------------------------------------
 
 
-def _vector(given: ArrayLike, name: str) -> Floats:
+def _check_vector(given: ArrayLike, name: str) -> Floats:
     array = np.array(to_floats(given, name), dtype=np.float64)
     if array.ndim != 1 or not array.size:
         raise ValueError(
             f"{name} has shape {array.shape}: it must be (p,), one number for each feature"
         )
-    _finite(array, name)
+    return _check_finite(array, name)
+
+
+def _check_finite(array: Floats, name: str) -> Floats:
+    place = find_place(~np.isfinite(array))
+    if place is not None:
+        raise ValueError(f"{name}{show_place(place)} is {array[place]}: all entries must be finite")
     return array
 
 
-def _finite(array: Floats, name: str) -> None:
-    bad = np.argwhere(~np.isfinite(array))
-    if len(bad):
-        place = tuple(bad[0].tolist())
-        raise ValueError(
-            f"{name}[{', '.join(map(str, place))}] is {array[place]}: all entries must be finite"
-        )
-
-
-def _covariance(given: ArrayLike, n_features: int) -> Floats:
+def _check_covariance(given: ArrayLike, n_features: int) -> Floats:
     """Return variances or a symmetric matrix."""
     sigma = np.array(to_floats(given, "sigma"), dtype=np.float64)
     if sigma.shape not in ((n_features,), (n_features, n_features)):
@@ -365,7 +358,7 @@ def _covariance(given: ArrayLike, n_features: int) -> Floats:
             f"sigma has shape {sigma.shape}, but mu has {n_features} entries: pass ({n_features},) variances "
             f"or a ({n_features}, {n_features}) covariance matrix"
         )
-    _finite(sigma, "sigma")
+    _check_finite(sigma, "sigma")
     variances = sigma if sigma.ndim == 1 else sigma.diagonal()
     bad = np.flatnonzero(~(variances > 0))
     if bad.size:
@@ -401,24 +394,14 @@ def _cholesky(sigma: Floats) -> Floats:
     return np.asarray(root)
 
 
-def _prevalence(given: float) -> float:
+def _check_prevalence(given: float) -> float:
     value = to_floats(given, "prevalence")
     if value.size != 1 or not 0 < value.item() < 1:
         raise ValueError(f"prevalence is {given}: it must lie strictly between 0 and 1")
     return float(value.item())
 
 
-def _count(given: int, name: str) -> int:
-    try:
-        value = operator.index(given)
-    except TypeError:
-        raise TypeError(f"{name} is {given!r}: it must be a whole number") from None
-    if value < 1:
-        raise ValueError(f"{name} is {value}: it must be at least 1")
-    return value
-
-
-def _one_of(bayes_error: float | None, signal: float | None) -> tuple[float, bool]:
+def _check_one(bayes_error: float | None, signal: float | None) -> tuple[float, bool]:
     """Return the one that is given, and whether it is the signal; refuse none, both, and what cannot be."""
     if (bayes_error is None) == (signal is None):
         found = "neither" if signal is None else "both"
@@ -426,7 +409,7 @@ def _one_of(bayes_error: float | None, signal: float | None) -> tuple[float, boo
             f"pass either bayes_error= or signal=, found {found}: one follows from the other"
         )
     name, given = ("bayes_error", bayes_error) if signal is None else ("signal", signal)
-    value = numbers(name, given)
+    value = read_floats(name, given)
     if value.ndim:
         raise TypeError(f"{name} has shape {value.shape}: pass one number")
     if signal is not None and not 0 < value < np.inf:

@@ -1,6 +1,6 @@
 r"""Spectra: which eigenvalues a covariance has, as theory needs them.
 
-A law with a density becomes a rule of some hundred nodes, made once: :mod:`refinecal.theory._rules` says
+A law with a density becomes a rule of some hundred nodes, made once: :mod:`refinecal.theory._quadrature` says
 how. With it :math:`E[\sigma^j / (x + \sigma)^k]`, :math:`j \le k \le 3`, has a relative error below 1e-12
 for every :math:`x \ge 0`; if the law reaches 0, for every :math:`x` above 1e-12 of its width and, where that
 is finite, for :math:`E[1/\sigma]`. The tests compare it with the hypergeometric functions of the paper's
@@ -17,14 +17,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaln, xlog1py, xlogy
 
 from refinecal._core.errors import fail_choice
-from refinecal.theory._rules import FINEST, ORDER, Law, rule
-from refinecal.theory._spectrum import Spectrum
-from refinecal.theory._spectrum_checks import (
+from refinecal.theory._eigenvalues import Spectrum
+from refinecal.theory._number_checks import (
     SMALLEST,
     check_eigenvalues,
     check_number,
     check_shares,
 )
+from refinecal.theory._quadrature import FINEST, ORDER, Law, rule
 
 __all__ = [
     "BetaSpectrum",
@@ -67,7 +67,7 @@ class PointSpectrum(Spectrum):
             np.ones(len(sigma)) if weights is None else weights, "weights", len(sigma)
         )
         nodes, places = np.unique(sigma, return_inverse=True)
-        merged = _merged(places, shares)
+        merged = _merge_shares(places, shares)
         few = [f"{node:g}" for node in nodes[:4]]
         if not np.allclose(merged, merged[0]):
             few = [f"{node} ({share:.3g})" for node, share in zip(few, merged, strict=False)]
@@ -104,7 +104,7 @@ class QuadratureSpectrum(Spectrum):
         super().__init__(sigma[by_size], shares, signal_weights, label)
 
 
-def _merged(places: NDArray[np.intp], shares: Floats) -> Floats:
+def _merge_shares(places: NDArray[np.intp], shares: Floats) -> Floats:
     return np.bincount(places, shares).astype(np.float64)
 
 
@@ -127,7 +127,7 @@ class _Interval(Spectrum):
     def _rule(self, order: int) -> tuple[Floats, Floats]:
         u, weights = rule(self._law, order)
         nodes, places = np.unique(self._start + self._width * u, return_inverse=True)
-        return nodes, _merged(places, weights)
+        return nodes, _merge_shares(places, weights)
 
     @cached_property
     def accuracy(self) -> float:
@@ -328,10 +328,10 @@ def parse_spectrum(text: str) -> Spectrum:
         ) from None
     if len({len(pair) for pair in pairs}) > 1 or any(len(pair) > 2 for pair in pairs):
         raise ValueError(f"spectrum is {text!r}, and not every value has one share: write {form}")
-    return _made(name, numbers)
+    return _make_law(name, numbers)
 
 
-def _made(name: str, numbers: list[list[float]]) -> Spectrum:
+def _make_law(name: str, numbers: list[list[float]]) -> Spectrum:
     columns = [list(column) for column in zip(*numbers, strict=True)]
     first = columns[0] if columns else []
     if name == "beta":

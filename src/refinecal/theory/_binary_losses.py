@@ -13,7 +13,6 @@ The gap d comes as an argument of its own: a model that is almost calibrated has
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,26 +25,28 @@ Floats = NDArray[np.float64]
 TINY_GAP = 1e-2  # below, series; above, differences lose at most two digits
 WIDE_GAP = 30.0  # above, exp(d) may overflow, and log(1 + e^t) no longer cancels
 SATURATED = 700.0  # log-odds beyond which a probability may round to 0
-STEP = (
-    3e-3  # of first differences of fourth order: their error is about STEP**4 / 30 + 1e-16 / STEP
-)
+STEP = 3e-3  # of first differences of fourth order: their error is STEP**4 / 30 + 1e-16 / STEP
 WIDE_STEP = 1e-2  # of second differences: WIDE_STEP**4 / 90 + 1e-16 / WIDE_STEP**2
 
 
-class BinaryLoss(Protocol):
+class BinaryLoss(ABC):
     """A loss of two classes in terms of log-odds."""
 
     symmetric: bool  # whether exchanging the classes changes nothing
 
+    @abstractmethod
     def entropy(self, p: Floats) -> Floats:
         """Return e(p)."""
 
+    @abstractmethod
     def divergence(self, p: Floats, d: Floats) -> Floats:
         """Return D(p, d)."""
 
+    @abstractmethod
     def slope(self, t: Floats, label: int) -> Floats:
         """Return the derivative of the loss of that label in the score t."""
 
+    @abstractmethod
     def curvature(self, t: Floats, label: int) -> Floats:
         """Return its second derivative."""
 
@@ -58,7 +59,7 @@ def binary_loss(loss: ProperLoss) -> BinaryLoss:
     return _General(loss)
 
 
-class _Symmetric(ABC):
+class _Symmetric(BinaryLoss):
     """A loss for which L(t) is the loss of label 1, and L(-t) that of label 0."""
 
     symmetric = True
@@ -68,12 +69,6 @@ class _Symmetric(ABC):
 
     def curvature(self, t: Floats, label: int) -> Floats:
         return self._curvature(t if label else -t)
-
-    @abstractmethod
-    def entropy(self, p: Floats) -> Floats: ...
-
-    @abstractmethod
-    def divergence(self, p: Floats, d: Floats) -> Floats: ...
 
     @abstractmethod
     def _slope(self, t: Floats) -> Floats: ...
@@ -170,7 +165,7 @@ class _Spherical(_Symmetric):
         return np.asarray(np.sqrt(right) * wrong * (2 * right - wrong))
 
 
-class _General:
+class _General(BinaryLoss):
     """A user's loss, through its methods on rows of two columns."""
 
     symmetric = False

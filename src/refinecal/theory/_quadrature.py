@@ -22,9 +22,7 @@ Floats = NDArray[np.float64]
 
 ORDER = 16  # nodes of a panel: 9^-16 is rounding error
 GROWTH = 4.0
-FINEST = (
-    1e-14  # where grading ends if the law reaches 0: the rule is then for x = 0 and x >= 100 FINEST
-)
+FINEST = 1e-14  # where grading ends if the law reaches 0: the rule is for x = 0 and x >= 100 FINEST
 TOLERANCE = 3e-14  # of a panel against its two halves, relative to the whole
 EPSILON = float(np.finfo(float).eps)
 MOST_HALVINGS = 40
@@ -86,12 +84,12 @@ class Panel(NamedTuple):
 
 def rule(law: Law, order: int = ORDER) -> tuple[Floats, Floats]:
     """Return nodes in [0, 1] and weights that sum to 1: the mean of f(u) is ``weights @ f(nodes)``."""
-    panels = _resolved(law, _first_panels(law), order)
+    panels = _halve_panels(law, _first_panels(law), order)
     parts = [_nodes_of(law, panel, order) for panel in panels]
     nodes, weights = (np.concatenate(each) for each in zip(*parts, strict=True))
     by_size = np.argsort(nodes, kind="stable")
     nodes, weights = nodes[by_size], weights[by_size]
-    kept = _without_tails(law.sigma(nodes), weights)
+    kept = _cut_tails(law.sigma(nodes), weights)
     return nodes[kept], weights[kept] / weights[kept].sum()
 
 
@@ -100,9 +98,7 @@ def _first_panels(law: Law) -> list[Panel]:
     (left, right), total = law.means, law.a + law.b
     spread = np.sqrt(left * right / (total + 1))
     steps = spread * GROWTH ** np.arange(4) if spread < 0.1 else np.empty(0)
-    around = np.concatenate(
-        [-steps, 0 * steps, steps]
-    )  # else nodes of a wide panel could miss the peak
+    around = np.concatenate([-steps, 0 * steps, steps])  # else wide panels could miss the peak
     near, far = (3 * max(shape, 1.0) / total for shape in (law.a, law.b))  # scales of the powers
     starts = min(law.floor or FINEST, near), far
     panels = []
@@ -115,11 +111,10 @@ def _first_panels(law: Law) -> list[Panel]:
     return panels
 
 
-def _resolved(law: Law, panels: list[Panel], order: int) -> list[Panel]:
+def _halve_panels(law: Law, panels: list[Panel], order: int) -> list[Panel]:
     """Return panels that agree with their halves: the given ones, halved where they do not."""
-    tolerance = TOLERANCE + 4 * EPSILON * np.sqrt(
-        law.a + law.b
-    )  # rounding of the density's logarithm
+    rounding = 4 * EPSILON * np.sqrt(law.a + law.b)  # of the density's logarithm
+    tolerance = TOLERANCE + rounding
     done: list[Panel] = []
     whole = np.sum([_integrals(law, panel, order) for panel in panels], axis=0)
     for _ in range(MOST_HALVINGS):
@@ -191,7 +186,7 @@ def _jacobi(n: int, shape: float, beta: float, t: Floats) -> Floats:
     return value
 
 
-def _without_tails(sigma: Floats, weights: Floats) -> slice:
+def _cut_tails(sigma: Floats, weights: Floats) -> slice:
     """Return which nodes to keep: all but tails that show in no mean.
 
     Of the functions in question, the left tail has its largest share in the mean of sigma^-3, and the

@@ -7,27 +7,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from refinecal.cli._console import FAILED, Console, command, show_path
-from refinecal.cli._options import Json, Quiet, Seed, Verbose, file, number
-from refinecal.cli._theory import (
-    LAWS,
+from refinecal._core.format import signed
+from refinecal.cli._console import FAILED, Console, command
+from refinecal.cli._options import Json, Quiet, Seed, Verbose, number
+from refinecal.cli._theory_options import (
     Bar,
+    Law,
     Loss,
     Method,
+    Ratio,
     TableKind,
     check_figure,
-    law,
-    new_figure,
-    numbers,
-    positive,
+    explain_failures,
+    figure,
+    parse_law,
+    parse_numbers,
     rate,
-    save,
-    solving,
-    write_table,
+    write_figure,
 )
 
 if TYPE_CHECKING:
-    from refinecal.theory._deviations import Largest
     from refinecal.theory.empirical import Check
 
 UNDECIDED = 3  # the exit code if there are too few draws
@@ -39,13 +38,11 @@ SHOWN = {"risk": "risk", "calibration": "calibr.", "refinement": "refin."}
 def check(
     n: Annotated[int, number("--n", "Training rows of each draw.", min=10)] = 2000,
     seeds: Annotated[int, number("--seeds", "Draws of the data, 20 or more.", min=2)] = 50,
-    ratio: Annotated[float, positive("--ratio", "Features for each training row.")] = 0.5,
+    ratio: Ratio = 0.5,
     bayes_error: Annotated[
         float, rate("--bayes-error", "Error rate of the best classifier: 0.1 or 10%.")
     ] = 0.1,
-    spectrum: Annotated[
-        str, number("--spectrum", f"Law of the eigenvalues: {LAWS}.", metavar="LAW")
-    ] = "beta:1,1",
+    spectrum: Law = "beta:1,1",
     method: Method = "logistic",
     loss: Loss = "log",
     lams: Annotated[
@@ -56,14 +53,7 @@ def check(
         int | None, number("--processes", "Draws at the same time, instead of all cores.", min=1)
     ] = None,
     seed: Seed = 0,
-    out: Annotated[
-        Path | None,
-        file(
-            "--out",
-            "-o",
-            help="Draw the comparison, which is not done otherwise: a .png, .svg or .pdf file.",
-        ),
-    ] = None,
+    out: Annotated[Path | None, figure("the comparison")] = None,
     table: TableKind = "csv",
     as_json: Json = False,
     quiet: Quiet = False,
@@ -77,8 +67,8 @@ def check(
 
     voice = Console(as_json, quiet, verbose)
     beside = check_figure(out, table)
-    eigenvalues, strengths = law(spectrum), numbers("--lams", lams)
-    with voice.show_warnings(), solving(), Bar(voice, "draws") as bar:
+    eigenvalues, strengths = parse_law(spectrum), parse_numbers("--lams", lams)
+    with voice.show_warnings(), explain_failures(), Bar(voice, "draws") as bar:
         found = run(
             strengths,
             ratio=ratio,
@@ -96,9 +86,7 @@ def check(
     if out is not None and beside is not None:
         from refinecal.plots.theory_check import draw_check
 
-        save(canvas := new_figure(9.0, 5.2), out, lambda: draw_check(canvas, found))
-        write_table(found.columns(), beside)
-        voice.say(f"\nFigure: {show_path(out)}\nTable:  {show_path(beside)}")
+        write_figure(voice, (out, beside), (9.0, 5.2), found.columns(), draw_check, found)
     else:
         voice.say("\n-o check.png draws it, with its numbers in check.csv.")
     voice.result({**found.to_dict(), "figure": out, "table": beside})
@@ -115,13 +103,10 @@ def show(voice: Console, found: Check) -> None:
     header, rows = ["lam"], [[f"{lam:.3g}"] for lam in found.lam]
     for name, short in SHOWN.items():
         header += ["exp.", short, "dev."]
-        for at, row in enumerate(rows):
-            of = found.draws
-            row += [
-                f"{of.expected[name][at]:.4f}",
-                f"{of.measured[name][at]:.4f}",
-                signed(of.deviation[name][at]),
-            ]
+        of = found.draws
+        columns = zip(of.expected[name], of.measured[name], of.deviation[name], strict=True)
+        for row, (expected, measured, deviation) in zip(rows, columns, strict=True):
+            row += [f"{expected:.4f}", f"{measured:.4f}", signed(deviation)]
     voice.table(header, rows)
     voice.tell(
         "exp.: the mean that theory expects, given how the draws scatter; then the mean that was measured; "
@@ -131,33 +116,17 @@ def show(voice: Console, found: Check) -> None:
     for title, of in (("each draw's own theory", found.draws), ("the law's theory", found.law)):
         voice.say(f"Largest deviations from {title}:")
         header = ["", "lam", "theory", "expected", "measured", "± s.e.", "dev."]
-        voice.table(header, [largest(of.largest_of(name)) for name in of.theory])
+        voice.table(header, [of.largest_of(name).to_cells() for name in of.theory])
     voice.tell(found.verdict, "bold red" if found.holds is False else "bold")
     if found.holds is not None:
         said = found.law.verdict
         voice.tell(f"Against the law, as in the paper: {said[0].lower()}{said[1:]}")
-    lifted = lift(found)
-    if lifted:
-        voice.tell(lifted)
+    lift = describe_lift(found)
+    if lift:
+        voice.tell(lift)
 
 
-def largest(of: Largest) -> list[str]:
-    """Return a row about a largest deviation."""
-    about = [of.quantity.replace("_", " "), f"{of.lam:.3g}"]
-    values = [f"{each:.4f}" for each in (of.theory, of.expected, of.measured)]
-    return [*about, *values, f"{of.standard_error:.2g}", signed(of.deviation)]
-
-
-def signed(deviation: float) -> str:
-    """Return a deviation with its sign, never minus 0.
-
-    >>> signed(-0.04), signed(1.25), signed(-3)
-    ('+0.0', '+1.2', '-3.0')
-    """
-    return f"{round(float(deviation), 1) + 0.0:+.1f}"
-
-
-def lift(found: Check) -> str | None:
+def describe_lift(found: Check) -> str | None:
     """Say where scatter alone moves a mean by half a standard error or more."""
     import numpy as np
 

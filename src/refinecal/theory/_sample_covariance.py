@@ -28,28 +28,15 @@ ROUNDING = 1e-24  # of the mean square: the same, if no class varies
 
 @dataclass(frozen=True)
 class Summary:
-    """What the estimates need of the rows.
-
-    Attributes
-    ----------
-    n_rows, n_features, freedom : int
-        Rows; directions in which they vary; degrees of freedom of their covariance.
-    eigenvalues, along : ndarray
-        Positive eigenvalues of the covariance within classes, and the squared length of half the difference
-        of the class means along each eigenvector.
-    beyond : float
-        Its squared length outside of all of them.
-    theta : float
-        What multiplies the covariance in the noise of that half difference; 1 / n if classes are equal.
-    """
+    """What the estimates need of the rows."""
 
     n_rows: int
-    n_features: int
-    freedom: int
-    eigenvalues: Floats
-    along: Floats
-    beyond: float
-    theta: float
+    n_features: int  # directions in which rows vary
+    freedom: int  # degrees of freedom of their covariance
+    eigenvalues: Floats  # positive ones of the covariance within classes
+    along: Floats  # squared length of half the difference of the class means along each eigenvector
+    beyond: float  # its squared length outside of all of them
+    theta: float  # times the covariance: noise of that half difference; 1 / n for equal classes
 
     @classmethod
     def of(cls, X: Floats, labels: NDArray[np.int64]) -> Self:
@@ -125,22 +112,12 @@ class Points:
 
 @dataclass(frozen=True)
 class Fluctuation:
-    """How the measured spectrum differs from one set of rows to the next.
+    """How the measured spectrum differs from one set of rows to the next."""
 
-    Attributes
-    ----------
-    z, v : ndarray of shape (k,)
-        Where it is measured, and what comes out in the limit of many rows.
-    root : ndarray of shape (k, k)
-        The symmetric root of the covariance of v.
-    ratio : float
-        Features for each degree of freedom.
-    """
-
-    z: Floats
-    v: Floats
-    root: Floats
-    ratio: float
+    z: Floats  # (k,): where it is measured
+    v: Floats  # (k,): what comes out in the limit of many rows
+    root: Floats  # (k, k): the symmetric root of the covariance of v
+    ratio: float  # features for each degree of freedom
 
     @classmethod
     def of(cls, z: Floats, nodes: Floats, weights: Floats, summary: Summary) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,12 +12,10 @@ import typer
 
 from refinecal._core.files import atomic_write
 from refinecal.cli._console import Console, show_path
-from refinecal.cli._options import OUTPUT, choice, number
+from refinecal.cli._options import OUTPUT, choice, file, number
 from refinecal.cli._outputs import check_output
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from refinecal.theory.spectrum import Spectrum
 
 FIGURES = (".png", ".svg", ".pdf")
@@ -74,6 +72,12 @@ def check_rate(given: float | None) -> float | None:
     return given
 
 
+def check_table(given: str) -> str:
+    if given not in TABLES:
+        raise typer.BadParameter(f"{given!r} is none of {', '.join(TABLES)}")
+    return given
+
+
 def positive(name: str, help: str, **more: Any) -> Any:
     """Return an option that is a positive number."""
     return number(name, help, parser=to_number, callback=check_positive, **more)
@@ -84,6 +88,14 @@ def rate(name: str, help: str, **more: Any) -> Any:
     return number(name, help, parser=to_rate, callback=check_rate, **more)
 
 
+def figure(what: str) -> Any:
+    """Return an option that is the file of a figure."""
+    text = f"Draw {what}, which is not done otherwise: a .png, .svg or .pdf file."
+    return file("--out", "-o", help=text)
+
+
+Ratio = Annotated[float, positive("--ratio", "Features for each training row.")]
+Law = Annotated[str, number("--spectrum", f"Law of the eigenvalues: {LAWS}.", metavar="LAW")]
 Method = Annotated[str, choice("--method", names=METHODS, help="logistic, lda or ridge.")]
 Loss = Annotated[str, choice("--loss", names=LOSSES, help="log, brier or spherical.")]
 TableKind = Annotated[
@@ -93,15 +105,9 @@ TableKind = Annotated[
         metavar="KIND",
         help="csv or parquet: the numbers, in a file beside the figure.",
         rich_help_panel=OUTPUT,
-        callback=lambda given: _one_of(given, TABLES),
+        callback=check_table,
     ),
 ]
-
-
-def _one_of(given: str, names: tuple[str, ...]) -> str:
-    if given not in names:
-        raise typer.BadParameter(f"{given!r} is none of {', '.join(names)}")
-    return given
 
 
 class Bar:
@@ -136,7 +142,7 @@ class Bar:
 # ---- what is read and written ------------------------------------------------------------------------------
 
 
-def law(text: str) -> Spectrum:
+def parse_law(text: str) -> Spectrum:
     """Return the spectrum that an option names."""
     from refinecal.theory.spectrum import parse_spectrum
 
@@ -149,27 +155,16 @@ def law(text: str) -> Spectrum:
         raise typer.BadParameter(said, param_hint="--spectrum") from None
 
 
-def numbers(option: str, text: str) -> list[float]:
+def parse_numbers(
+    option: str, text: str, read: Callable[[str], Any] = lambda part: check_positive(float(part))
+) -> list[float]:
     """Return the positive numbers of an option: a list, or evenly spread on a logarithmic scale.
 
-    >>> numbers("--ratios", "0.1:10:3")
+    >>> parse_numbers("--ratios", "0.1:10:3")
     [0.1, 1.0, 10.0]
-    >>> numbers("--ratios", "0.5, 2")
+    >>> parse_numbers("--ratios", "0.5, 2")
     [0.5, 2.0]
     """
-    return _listed(option, text, lambda part: check_positive(float(part)))
-
-
-def rates(option: str, text: str) -> list[float]:
-    """Return the error rates of an option, in the same way; they may be in percent.
-
-    >>> rates("--bayes-errors", "1%,0.2")
-    [0.01, 0.2]
-    """
-    return _listed(option, text, lambda part: check_rate(to_rate(part)))
-
-
-def _listed(option: str, text: str, read: Any) -> list[float]:
     import numpy as np
 
     try:
@@ -189,6 +184,15 @@ def _listed(option: str, text: str, read: Any) -> list[float]:
     if not found:
         raise typer.BadParameter(f"{text!r} has no numbers", param_hint=option)
     return [float(f"{each:.12g}") for each in found]
+
+
+def parse_rates(option: str, text: str) -> list[float]:
+    """Return the error rates of an option, in the same way; they may be in percent.
+
+    >>> parse_rates("--bayes-errors", "1%,0.2")
+    [0.01, 0.2]
+    """
+    return parse_numbers(option, text, lambda part: check_rate(to_rate(part)))
 
 
 def check_figure(path: Path | None, table: str) -> Path | None:
@@ -229,7 +233,7 @@ def _is_ours(path: Path) -> bool:
 
 
 @contextmanager
-def solving(cure: str = "Give") -> Iterator[None]:
+def explain_failures(cure: str = "Give") -> Iterator[None]:
     """Say what did not converge, without a traceback, and what is wrong in words of the command line."""
     try:
         yield
@@ -240,31 +244,31 @@ def solving(cure: str = "Give") -> Iterator[None]:
         raise ValueError(said.replace("bayes_error", "--bayes-error")) from error
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of a size in inches, white whatever the user's settings."""
-    from matplotlib.figure import Figure
+def write_figure(
+    voice: Console,
+    paths: tuple[Path, Path],
+    size: tuple[float, float],
+    columns: Mapping[str, Any],
+    draw: Callable[..., object],
+    *content: Any,
+) -> None:
+    """Draw a figure of a size in inches, white whatever the user's settings; write its table; say where.
 
-    from refinecal.plots.style import PALETTE
-
-    return Figure(figsize=(width, height), facecolor=PALETTE["paper"])
-
-
-def save(figure: Figure, path: Path, draw: Any) -> None:
-    """Draw a figure and write it, whole or not at all; the same figure gives the same file."""
-    from matplotlib import rc_context
-
-    kind = path.suffix.lower().removeprefix(".")
-    metadata = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    with atomic_write(os.path.realpath(path)) as part, rc_context({"svg.hashsalt": "refinecal"}):
-        draw()
-        figure.savefig(part, format=kind, dpi=DOTS, metadata=metadata[kind])
-
-
-def write_table(columns: Mapping[str, Any], path: Path) -> None:
-    """Write columns to a table."""
+    Each is written whole or not at all; the same figure gives the same file.
+    """
     import pyarrow as pa
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
 
     from refinecal.tabular.files import create_table
 
-    with create_table(path) as out:
+    path, beside = paths
+    figure = Figure(figsize=size, facecolor="white")
+    kind = path.suffix.lower().removeprefix(".")
+    metadata = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    with atomic_write(os.path.realpath(path)) as part, rc_context({"svg.hashsalt": "refinecal"}):
+        draw(figure, *content)
+        figure.savefig(part, format=kind, dpi=DOTS, metadata=metadata[kind])
+    with create_table(beside) as out:
         out.write(pa.table(dict(columns)))
+    voice.say(f"\nFigure: {show_path(path)}\nTable:  {show_path(beside)}")

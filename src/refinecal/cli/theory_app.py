@@ -4,11 +4,11 @@ from typing import Any
 
 import typer
 
-from refinecal.cli.theory_check import check
 from refinecal.cli.theory_curve import curve
 from refinecal.cli.theory_explore import explore
 from refinecal.cli.theory_gain import gain
 from refinecal.cli.theory_heatmap import heatmap
+from refinecal.cli.theory_validation import check
 
 theory_app = typer.Typer(
     name="theory",

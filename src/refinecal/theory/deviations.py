@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal._core.format import signed
 from refinecal.losses import ProperLoss
 from refinecal.theory.gaussian import gaussian_decomposition
 
@@ -39,8 +40,8 @@ LITTLE = 1e-3  # part of a step that is taken for a derivative
 ROUNDING = 1e-13  # smaller standard errors, relative to the value, are rounding errors
 
 
-class Largest(NamedTuple):
-    """The largest deviation, and where it is."""
+class Deviation(NamedTuple):
+    """How far a measured mean is off at one strength, in standard errors."""
 
     quantity: str
     lam: float
@@ -49,6 +50,12 @@ class Largest(NamedTuple):
     measured: float
     standard_error: float
     deviation: float
+
+    def to_cells(self) -> list[str]:
+        """Return a row of a table."""
+        about = [self.quantity.replace("_", " "), f"{self.lam:.3g}"]
+        values = [f"{each:.4f}" for each in (self.theory, self.expected, self.measured)]
+        return [*about, *values, f"{self.standard_error:.2g}", signed(self.deviation)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +108,16 @@ class Comparison:
         return True if self.draws >= ENOUGH else None
 
     @property
-    def largest(self) -> Largest:
+    def largest(self) -> Deviation:
         """The largest deviation of all."""
-        return max(
-            (self.largest_of(name) for name in QUANTITIES), key=lambda each: abs(each.deviation)
-        )
+        return max(map(self.largest_of, QUANTITIES), key=lambda each: abs(each.deviation))
 
-    def largest_of(self, quantity: str) -> Largest:
+    def largest_of(self, quantity: str) -> Deviation:
         """Return the largest deviation of one quantity."""
         at = int(np.abs(self.deviation[quantity]).argmax())
         arrays = (self.theory, self.expected, self.measured, self.standard_error, self.deviation)
-        return Largest(
-            quantity, float(self.lam[at]), *(float(each[quantity][at]) for each in arrays)
-        )
+        values = [float(each[quantity][at]) for each in arrays]
+        return Deviation(quantity, float(self.lam[at]), *values)
 
     @property
     def verdict(self) -> str:
@@ -138,19 +142,18 @@ class Comparison:
 
     def columns(self) -> dict[str, list[Any]]:
         """Return a row for each quantity and strength, as the columns of a table."""
+
+        def flatten(values: Values) -> Floats:
+            return np.concatenate([values[name] for name in QUANTITIES])
+
         fields = ("theory", "expected", "measured", "standard_error", "deviation")
-        found: dict[str, list[Any]] = {
+        mean, margin = flatten(self.measured), flatten(self.margin)
+        return {
             "quantity": [name for name in QUANTITIES for _ in self.lam],
             "lam": self.lam.tolist() * len(QUANTITIES),
-        }
-        for each in fields:
-            values: Values = getattr(self, each)
-            found[each] = [value for name in QUANTITIES for value in values[name].tolist()]
-        margins = [value for name in QUANTITIES for value in self.margin[name].tolist()]
-        pairs = list(zip(found["measured"], margins, strict=True))
-        return found | {
-            "low": [mean - margin for mean, margin in pairs],
-            "high": [mean + margin for mean, margin in pairs],
+            **{name: flatten(getattr(self, name)).tolist() for name in fields},
+            "low": (mean - margin).tolist(),
+            "high": (mean + margin).tolist(),
         }
 
 
@@ -162,18 +165,9 @@ def compare(
     theory_confidence: Floats,
     loss: str | ProperLoss = "log",
 ) -> Comparison:
-    """Compare what was measured in several draws with what theory predicts.
+    """Compare what was measured in several draws, (draws, m), with what theory predicts at m strengths.
 
-    Parameters
-    ----------
-    lam : ndarray of shape (m,)
-        Strengths of the penalty.
-    expertise, confidence : ndarray of shape (draws, m)
-        Measured.
-    theory_expertise, theory_confidence : ndarray of shape (draws, m) or (m,)
-        Predicted: for each draw, or the same for all.
-    loss : str or ProperLoss
-        Of risk, calibration and refinement.
+    Predictions are for each draw, of shape (draws, m), or the same for all, (m,).
     """
     from scipy.stats import t
 

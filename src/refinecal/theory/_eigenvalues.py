@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
-from refinecal.theory._spectrum_checks import check_count, check_floats, check_shares, fixed, shown
+from refinecal.theory._number_checks import check_floats, check_shares, check_whole, freeze
 
 Floats = NDArray[np.float64]
 Function = Callable[[Floats], ArrayLike]
@@ -47,8 +47,8 @@ class Spectrum:
     def __init__(
         self, nodes: Floats, weights: Floats, signal_weights: Floats | None = None, label: str = ""
     ) -> None:
-        self.nodes, self.weights = fixed(nodes), fixed(weights)
-        self.signal_weights = self.weights if signal_weights is None else fixed(signal_weights)
+        self.nodes, self.weights = freeze(nodes), freeze(weights)
+        self.signal_weights = self.weights if signal_weights is None else freeze(signal_weights)
         self.label = label or f"{len(self.nodes)} eigenvalues"
 
     # ---- means -------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class Spectrum:
         else:
             found = check_floats(signal, name)
         other = copy.copy(self)
-        other.signal_weights = fixed(check_shares(found, name, n))
+        other.signal_weights = freeze(check_shares(found, name, n))
         return other
 
     def signal_ratio(self, sigma: ArrayLike) -> Floats:
@@ -196,7 +196,8 @@ class Spectrum:
 
     def draw(self, n: int, rng: np.random.Generator | int | None = None) -> Floats:
         """Return n independent eigenvalues, from a generator or a seed."""
-        return self._draw(check_count(n), np.random.default_rng(rng))
+        kind, enough = "it must be a whole number of eigenvalues", "it must be 0 or more"
+        return self._draw(check_whole("n", n, 0, kind, enough), np.random.default_rng(rng))
 
     def _draw(self, n: int, rng: np.random.Generator) -> Floats:
         return np.asarray(rng.choice(self.nodes, size=n, p=self.weights))
@@ -223,8 +224,10 @@ class Spectrum:
         return {"kind": self.kind, "label": self.label, **plain}
 
     def __repr__(self) -> str:
-        arguments = ", ".join(f"{key}={shown(value)}" for key, value in self._arguments().items())
-        signal = "" if self.isotropic else f".with_signal({shown(self.signal_weights)})"
+        arguments = ", ".join(
+            f"{key}={_shorten(value)}" for key, value in self._arguments().items()
+        )
+        signal = "" if self.isotropic else f".with_signal({_shorten(self.signal_weights)})"
         return f"{type(self).__name__}({arguments}){signal}"
 
     def _key(self) -> tuple[Any, ...]:
@@ -239,5 +242,20 @@ class Spectrum:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take the state of a copy or a pickle, whose arrays can be written to."""
-        arrays = {name: fixed(state[name]) for name in ("nodes", "weights", "signal_weights")}
+        arrays = {name: freeze(state[name]) for name in ("nodes", "weights", "signal_weights")}
         self.__dict__.update(state | arrays)
+
+
+def check_spectrum(name: str, given: Any, such_as: str) -> None:
+    """Refuse what is not a spectrum."""
+    if not isinstance(given, Spectrum):
+        kind = type(given).__name__
+        raise TypeError(f"{name} is a {kind}, but must be a law of eigenvalues, such as {such_as}")
+
+
+def _shorten(value: Any) -> str:
+    """Return a number or an array in a few characters."""
+    if isinstance(value, float):
+        return f"{value:.12g}"
+    few = ", ".join(f"{each:g}" for each in value[:4])
+    return f"[{few}]" if len(value) <= 4 else f"[{few}, …, {len(value)} in all]"

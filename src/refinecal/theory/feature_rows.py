@@ -9,35 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.arrays import column_names, is_missing, to_floats, to_numpy
+from refinecal._core.format import list_some
 
 FEWEST_ROWS = 20
 FEWEST_OF_A_CLASS = 5
-MOST_SHOWN = 5
-EXTREME = (
-    1e45  # standard deviations, or one part of it: their squares are eigenvalues, which are cubed
-)
+EXTREME = 1e45  # standard deviations, or 1 / EXTREME: eigenvalues are their squares, and are cubed
 
 
 @dataclass(frozen=True)
 class FeatureRows:
-    """Checked rows.
+    """Checked rows."""
 
-    Attributes
-    ----------
-    X : ndarray of shape (n, p)
-        Features as float64; columns that are always the same are gone.
-    labels : ndarray of shape (n,)
-        0 and 1; all 0 if there are no classes.
-    classes : tuple
-        What 0 and 1 were called.
-    constant : int
-        How many columns were always the same.
-    """
-
-    X: NDArray[np.float64]
-    labels: NDArray[np.int64]
-    classes: tuple[Any, ...]
-    constant: int
+    X: NDArray[np.float64]  # (n, p): features; columns that are always the same are gone
+    labels: NDArray[np.int64]  # (n,): 0 and 1; all 0 if there are no classes
+    classes: tuple[Any, ...]  # what 0 and 1 were called
 
 
 def check_rows(
@@ -61,11 +46,13 @@ def check_rows(
     bad = np.argwhere(~np.isfinite(features))
     if bad.size:
         i, j = bad[0].tolist()
+        names = column_names(X)
+        column = j if names is None else repr(names[j])
         raise ValueError(
-            f"X[{i}, {_column(X, j)}] is {features[i, j]}: every value must be a finite number. Fill missing "
+            f"X[{i}, {column}] is {features[i, j]}: every value must be a finite number. Fill missing "
             "ones, with sklearn.impute.SimpleImputer for example, or drop their rows."
         )
-    labels, classes = check_two(y, n, positive)
+    labels, classes = check_two_classes(y, n, positive)
     size = np.abs(features).max(axis=0)
     size[size == 0] = 1.0
     spread = (features / size).std(axis=0)  # squares of what is huge would overflow
@@ -77,20 +64,19 @@ def check_rows(
         features = features / size
         features = (features - features.mean(axis=0)) / spread
     else:
-        _refuse_extremes(spread * size)
-    return FeatureRows(features, labels, classes, int(p - kept.sum()))
+        spread = spread * size
+        bad = spread[(spread > EXTREME) | (spread < 1 / EXTREME)]
+        if bad.size:
+            raise ValueError(
+                f"X has a column with standard deviation {bad[0]:.2g}: it must lie between {1 / EXTREME:g} "
+                f"and {EXTREME:g}. Change its unit, or pass standardize=True."
+            )
+    return FeatureRows(features, labels, classes)
 
 
-def _refuse_extremes(spread: NDArray[np.float64]) -> None:
-    bad = spread[(spread > EXTREME) | (spread < 1 / EXTREME)]
-    if bad.size:
-        raise ValueError(
-            f"X has a column with standard deviation {bad[0]:.2g}: it must lie between {1 / EXTREME:g} and "
-            f"{EXTREME:g}. Change its unit, or pass standardize=True."
-        )
-
-
-def check_two(y: Any, n: int, positive: Any = None) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
+def check_two_classes(
+    y: Any, n: int, positive: Any = None
+) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
     """Return labels as 0 and 1 and their names; zeros and one name if ``y`` is None."""
     if y is None:
         return np.zeros(n, dtype=np.int64), ("all",)
@@ -104,14 +90,19 @@ def check_two(y: Any, n: int, positive: Any = None) -> tuple[NDArray[np.int64], 
     missing = [i for i, value in enumerate(given.tolist()) if is_missing(value)]
     if missing:
         raise ValueError(f"y[{missing[0]}] is missing: drop the rows without a label")
-    names, places = np.unique(
-        given if given.dtype.kind != "O" else given.astype(str), return_inverse=True
-    )
+    values = given.astype(str) if given.dtype.kind == "O" else given
+    names, places = np.unique(values, return_inverse=True)
     labels, classes = np.asarray(places, dtype=np.int64).reshape(-1), tuple(names.tolist())
     if positive is not None:
-        labels, classes = _against_the_rest(labels, classes, positive)
-    if len(classes) != 2:
-        raise ValueError(_not_two(classes))
+        labels, classes = _merge_rest(labels, classes, positive)
+    if len(classes) < 2:
+        raise ValueError(f"y is {classes[0]!r} in every row: two classes are needed")
+    if len(classes) > 2:
+        first, second = classes[:2]
+        raise ValueError(
+            f"y has {len(classes)} different labels, but the theory is about two classes: keep the rows of "
+            f"two, such as {first!r} and {second!r}, or set one against the rest with positive={second!r}"
+        )
     counts = np.bincount(labels, minlength=2)
     if counts.min() < FEWEST_OF_A_CLASS:
         raise ValueError(
@@ -121,25 +112,16 @@ def check_two(y: Any, n: int, positive: Any = None) -> tuple[NDArray[np.int64], 
     return labels, classes
 
 
-def _against_the_rest(
+def _merge_rest(
     labels: NDArray[np.int64], classes: tuple[Any, ...], positive: Any
 ) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
     found = [k for k, name in enumerate(classes) if name == positive or str(name) == str(positive)]
     if not found:
-        known = ", ".join(map(repr, classes[:MOST_SHOWN])) + ", …" * (len(classes) > MOST_SHOWN)
-        raise ValueError(f"positive is {positive!r}, which is no label: y holds {known}")
+        raise ValueError(
+            f"positive is {positive!r}, which is no label: y holds {list_some(classes)}"
+        )
     rest = "the rest" if len(classes) != 2 else classes[1 - found[0]]
     return (labels == found[0]).astype(np.int64), (rest, classes[found[0]])
-
-
-def _not_two(classes: tuple[Any, ...]) -> str:
-    if len(classes) < 2:
-        return f"y is {classes[0]!r} in every row: two classes are needed"
-    first, second = classes[:2]
-    return (
-        f"y has {len(classes)} different labels, but the theory is about two classes: keep the rows of two, "
-        f"such as {first!r} and {second!r}, or set one against the rest with positive={second!r}"
-    )
 
 
 def _refuse_texts(X: Any) -> None:
@@ -149,10 +131,9 @@ def _refuse_texts(X: Any) -> None:
     kinds = list(zip(list(X.columns), list(X.dtypes), strict=False))
     texts = [str(name) for name, kind in kinds if not _is_number(kind)]
     if texts:
-        some = ", ".join(map(repr, texts[:MOST_SHOWN])) + ", …" * (len(texts) > MOST_SHOWN)
         raise TypeError(
-            f"X has columns that are not numbers: {some}. Encode them first, with pandas.get_dummies(X) or "
-            "sklearn.preprocessing.OneHotEncoder."
+            f"X has columns that are not numbers: {list_some(texts)}. Encode them first, with "
+            "pandas.get_dummies(X) or sklearn.preprocessing.OneHotEncoder."
         )
 
 
@@ -162,8 +143,3 @@ def _is_number(kind: Any) -> bool:
     if callable(is_numeric):
         return bool(is_numeric()) or str(kind) == "Boolean"
     return getattr(kind, "kind", "O") in "iufb"
-
-
-def _column(X: Any, j: int) -> str:
-    names = column_names(X)
-    return repr(names[j]) if names is not None else str(j)

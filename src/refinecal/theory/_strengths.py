@@ -26,10 +26,8 @@ from refinecal.theory.spectrum import Spectrum
 
 Floats = NDArray[np.float64]
 
-LAM_RANGE, PER_DECADE = (
-    (1e-6, 1e3),
-    10,
-)  # times the mean eigenvalue, wider if eigenvalues are far apart
+LAM_RANGE = (1e-6, 1e3)  # times the mean eigenvalue, wider if eigenvalues are far apart
+PER_DECADE = 10
 MOST_POINTS = 161
 N_NODES = 100
 NEWTON = 15  # steps at most for an intercept or a temperature: both losses are smooth and convex
@@ -79,17 +77,17 @@ class Choices:
     @property
     def gain(self) -> float:
         """What choosing by refinement, then calibrating saves of the loss if chosen by loss."""
-        return _saved(self.refinement, self.risk)
+        return _compute_gain(self.refinement, self.risk)
 
     @property
     def gain_calibrated(self) -> float:
         """The same if what is chosen by loss is calibrated as well."""
-        return _saved(self.refinement, self.risk_calibrated)
+        return _compute_gain(self.refinement, self.risk_calibrated)
 
     @property
     def gain_affine(self) -> float:
         """What is saved if calibration has an intercept."""
-        return _saved(self.refinement_affine, self.risk)
+        return _compute_gain(self.refinement_affine, self.risk)
 
     @property
     def log10_gap(self) -> float:
@@ -97,7 +95,7 @@ class Choices:
         return float(np.log10(self.lam_calibration / self.lam_refinement))
 
 
-def _saved(loss: float, other: float) -> float:
+def _compute_gain(loss: float, other: float) -> float:
     """Return the part of the other loss that is saved, which is nothing if there was nothing to save."""
     return max(1 - loss / other, 0.0) if other > NOTHING else 0.0  # below 0 is rounding
 
@@ -119,7 +117,7 @@ def choose(
     by_refinement, least = _lowest(x, tempered)
     least = min(least, least_risk)  # it is more only by rounding
     calibrated = float(CubicSpline(x, tempered)(by_risk))
-    unit, ends = scale * share, (x[0], x[-1])
+    unit, ends, curves = scale * share, (x[0], x[-1]), {"risk": risk, "refinement": tempered}
     return Choices(
         lam_risk=10**by_risk * unit,
         lam_calibration=10**by_calibration * unit,
@@ -131,9 +129,7 @@ def choose(
         at_bound_risk=by_risk in ends,
         at_bound_calibration=by_calibration in ends,
         at_bound_refinement=by_refinement in ends,
-        cut_off=tuple(
-            name for name, curve in (("risk", risk), ("refinement", tempered)) if _falls(x, curve)
-        ),
+        cut_off=tuple(name for name, curve in curves.items() if _falls(x, curve)),
         as_good_for_risk=_as_good(x, risk, unit),
         as_good_for_refinement=_as_good(x, tempered, unit),
     )
@@ -157,16 +153,14 @@ def losses(
 ) -> tuple[Floats, Floats, Floats]:
     """Return the expected log loss as it is, after temperature scaling, and after affine calibration."""
     if prevalence == 0.5:
-        risk, refinement = (
-            Margins.of(expertise, s, 0.0, prevalence).loss for s in (confidence, expertise)
-        )
-        return risk, refinement, refinement
-    own = Margins.of(
-        expertise, confidence, _intercept(expertise, confidence, prevalence), prevalence
+        own, affine = (Margins.of(expertise, s, 0.0, 0.5) for s in (confidence, expertise))
+        return own.loss, affine.loss, affine.loss
+    own, affine = (
+        Margins.of(expertise, s, _fit_intercept(expertise, s, prevalence), prevalence)
+        for s in (confidence, expertise)
     )
-    calibrated = _intercept(expertise, expertise, prevalence)
-    affine = Margins.of(expertise, expertise, calibrated, prevalence)
-    return own.loss, own.scaled(_temperature(own, expertise / confidence)).loss, affine.loss
+    beta = _fit_temperature(own, expertise / confidence)
+    return own.loss, own.scale(beta).loss, affine.loss
 
 
 @dataclass(frozen=True)
@@ -188,7 +182,7 @@ class Margins:
         both = np.concatenate([prevalence * weights, (1 - prevalence) * weights])
         return cls(np.concatenate([score + t, score - t], axis=1), both)
 
-    def scaled(self, beta: Floats) -> Margins:
+    def scale(self, beta: Floats) -> Margins:
         """Return the margins after temperature scaling."""
         return Margins(beta[:, None] * self.margins, self.weights)
 
@@ -205,7 +199,7 @@ class Margins:
         return np.asarray(-slope / np.maximum(bend, 1e-300))
 
 
-def _intercept(expertise: Floats, confidence: Floats, prevalence: float) -> Floats:
+def _fit_intercept(expertise: Floats, confidence: Floats, prevalence: float) -> Floats:
     """Return the intercept with the smallest loss."""
     t = np.full(expertise.shape, np.log(prevalence / (1 - prevalence)))
     direction = np.repeat([[1.0, -1.0]], N_NODES, axis=1)
@@ -217,11 +211,11 @@ def _intercept(expertise: Floats, confidence: Floats, prevalence: float) -> Floa
     return t
 
 
-def _temperature(own: Margins, start: Floats) -> Floats:
+def _fit_temperature(own: Margins, start: Floats) -> Floats:
     """Return the inverse temperature with the smallest loss."""
     beta = start
     for _ in range(NEWTON):
-        step = own.scaled(beta).newton(own.margins)
+        step = own.scale(beta).newton(own.margins)
         beta = np.clip(beta + step, beta / 3, 3 * beta)
         if np.abs(step / beta).max() < EXACT:
             break
