@@ -12,7 +12,8 @@ from scipy.special import expit, log_softmax, softmax
 import refinecal as rc
 from refinecal._core.checks import check_sample
 from refinecal.calibrators import auto as module
-from refinecal.calibrators._left_out import deal, left_out
+from refinecal.calibrators.auto import cross_validate
+from refinecal.resampling import deal_by_label
 
 
 def binary(n, seed=0, shift=0.0, scale=1.0):
@@ -110,7 +111,7 @@ def test_many_classes_are_not_given_a_matrix():
 def test_losses_are_those_of_other_folds():
     labels, odds = binary(120, scale=1.5)
     weights = np.random.default_rng(3).uniform(0.2, 2, size=120)
-    rows, parts = deal(check_sample(labels, None, odds, weights), 4, 1000)
+    rows, parts = deal_by_label(check_sample(labels, None, odds, weights), 4, 1000)
     auto = rc.make_calibrator("auto", cv=4).fit_logits(odds, labels, sample_weight=weights)
     for name, found in zip(auto.names_, auto.losses_, strict=True):
         sums = 0.0
@@ -125,7 +126,7 @@ def test_losses_are_those_of_other_folds():
 @given(st.lists(st.tuples(st.integers(-3, 3), st.booleans(), st.integers(1, 9)), min_size=2))
 def test_every_copy_is_dealt_once(packs):
     odds, labels, counts = (np.array(column) for column in zip(*packs, strict=True))
-    rows, parts = deal(check_sample(labels, None, odds.astype(float), counts), 4, 1000)
+    rows, parts = deal_by_label(check_sample(labels, None, odds.astype(float), counts), 4, 1000)
     for row, part in zip(range(rows.n), parts, strict=True):
         given = rows.logits[row, 1] - rows.logits[row, 0]
         own = (odds == given) & (labels == rows.labels[row])
@@ -135,14 +136,14 @@ def test_every_copy_is_dealt_once(packs):
         if single[rows.labels == label].all():
             assert np.ptp(parts[rows.labels == label].sum(axis=0)) <= 1
     repeated = check_sample(np.repeat(labels, counts), None, np.repeat(odds, counts).astype(float))
-    again, others = deal(repeated, 4, 1000)
+    again, others = deal_by_label(repeated, 4, 1000)
     np.testing.assert_array_equal(again.logits, rows.logits)
     np.testing.assert_array_equal(others, parts)
 
 
 def test_fractions_and_few_rows_of_many():
     labels, odds = binary(100)
-    rows, parts = deal(check_sample(labels, None, odds, np.full(100, 2.25)), 5, 60)
+    rows, parts = deal_by_label(check_sample(labels, None, odds, np.full(100, 2.25)), 5, 60)
     assert rows.n == len(np.unique(rows.logits, axis=0)) == 60
     np.testing.assert_allclose(parts.sum(axis=1), 2.25)
     np.testing.assert_array_equal(np.sum(parts % 1, axis=1), 0.25)
@@ -158,7 +159,7 @@ def test_overfitting_shows_even_where_scores_are_tied():
         gaps.append(auto.losses_[-1] - auto.losses_[0])  # steps, against temperature
         assert "temperature" in auto.chosen_
     assert np.mean(gaps) > 0
-    parts = deal(check_sample(labels, probs), 5, 1000)[1]
+    parts = deal_by_label(check_sample(labels, probs), 5, 1000)[1]
     variances = parts.var(axis=1, ddof=1) / (parts.sum(axis=1) / 5)  # of a multinomial, 1
     assert 0.8 < variances.mean() < 1.2
 
@@ -187,7 +188,7 @@ def test_weights_are_the_most_likely_given_what_was_thought_before():
     sample = check_sample(labels, None, odds)
     auto = rc.make_calibrator("auto").fit_logits(odds, labels)
     families = [rc.make_calibrator(name) for name in auto.names_]
-    losses, _ = left_out(families, sample, 5, 10_000, 1)
+    losses, _ = cross_validate(families, sample, 5, 1)
     assert len(auto.chosen_) == 4
     share = 300 / (300 + 100)
     prior = np.full(4, share / 4) + (1 - share) * np.array([1, 0, 0, 0])
@@ -229,7 +230,7 @@ def test_without_blending_the_simplest_within_noise_is_picked():
 
 def test_standard_errors_by_hand():
     losses = np.array([[1.0, 2.0], [3.0, 3.0], [2.0, 5.0]])
-    above, errors = module._above_best(losses, np.array([1.0, 1.0, 2.0]))
+    above, errors = module._compare_losses(losses, np.array([1.0, 1.0, 2.0]))
     gaps = np.array([1.0, 0.0, 3.0, 3.0])  # the last row twice
     np.testing.assert_allclose(above, [0, gaps.mean()])
     np.testing.assert_allclose(errors, [0, gaps.std() / 2])
@@ -268,10 +269,10 @@ def test_soft_labels_are_never_half_known():
     logits = rng.normal(size=(80, 3))
     soft = softmax(2 * logits + rng.normal(size=(80, 3)), axis=1)
     sample = check_sample(soft, None, logits)
-    rows, parts = deal(sample, 5, 1000)
+    rows, parts = deal_by_label(sample, 5, 1000)
     assert ((parts > 0).sum(axis=1) == 1).all()
     family = rc.TemperatureScaling()
-    losses, counts = left_out([family], sample, 5, 1000, 1)
+    losses, counts = cross_validate([family], sample, 5, 1)
     sums = 0.0
     for part in parts.T:
         there = part > 0

@@ -9,9 +9,10 @@ from scipy.special import expit, log_expit
 from sklearn.linear_model import LogisticRegression
 
 import refinecal as rc
-from refinecal.calibrators import _logistic
-from refinecal.calibrators._features import settled
-from refinecal.calibrators._logistic import fit_logistic
+from refinecal._core.sample import Sample
+from refinecal.calibrators import _logistic_regression
+from refinecal.calibrators._features import merge_ties
+from refinecal.calibrators._logistic_regression import fit_logistic
 from refinecal.calibrators._newton import Advice, Solution, minimise
 
 
@@ -154,32 +155,38 @@ def test_a_zero_that_was_wrong_means_half_the_smallest_probability_seen():
 # ---- the solver ------------------------------------------------------------------------------------------
 
 
-def test_logistic_takes_offset_and_a_full_penalty():
+def fit(features, shares, **options):
+    """Fit columns of features to hard or soft labels."""
+    soft = np.stack([1 - shares, shares], axis=1)
+    sample = Sample(soft.argmax(axis=1), np.zeros_like(soft), soft=soft)
+    return fit_logistic(sample, list(features.T), Advice("a test", "try again"), **options)
+
+
+def test_logistic_takes_offset_penalty_and_centre():
     rng = np.random.default_rng(5)
     features, offset, shares = rng.normal(size=(200, 3)), rng.normal(size=200), rng.random(200)
-    half = rng.normal(size=(3, 3))
-    ridge = half @ half.T
+    ridge, centre = rng.random(3), rng.normal(size=3)
 
     def objective(theta):
-        return mean_loss(features @ theta + offset, shares) + 0.5 * theta @ ridge @ theta
+        return mean_loss(features @ theta + offset, shares) + 0.5 * ridge @ (theta - centre) ** 2
 
     best = minimize(objective, np.zeros(3), method="BFGS", options={"gtol": 1e-8})
-    found = fit_logistic(features, shares, ridge=ridge, offset=offset)
+    found = fit(features, shares, ridge=ridge, centre=centre, offset=offset)
     np.testing.assert_allclose(found, best.x, atol=1e-6)
 
 
 def test_logistic_with_columns_of_any_size():
     labels, odds = scores()
     features = np.stack([np.ones_like(odds), odds], axis=1)
-    plain = fit_logistic(features, labels)
-    sized = fit_logistic(features * [1e-100, 1e100], labels)
+    plain = fit(features, labels)
+    sized = fit(features * [1e-100, 1e100], labels)
     np.testing.assert_allclose(sized, plain * [1e100, 1e-100], rtol=1e-9)
 
 
 def test_logistic_with_the_same_column_twice_shares_the_coefficient():
     labels, odds = scores()
-    once = fit_logistic(odds[:, None], labels)
-    twice = fit_logistic(np.stack([odds, odds], axis=1), labels)
+    once = fit(odds[:, None], labels)
+    twice = fit(np.stack([odds, odds], axis=1), labels)
     np.testing.assert_allclose(twice, [once[0] / 2] * 2, rtol=1e-5)
 
 
@@ -205,11 +212,11 @@ def test_rounding_makes_no_new_scores(name, seed):
 
 
 @given(st.lists(st.integers(-30, 30), min_size=1, max_size=40), st.floats(1e-3, 1e3))
-def test_settled_scores(steps, size):
+def test_scores_that_rounding_tells_apart_are_merged(steps, size):
     """Against the rule itself, applied to one score after the other."""
     scores = size * (np.array(steps) // 6) * (1 + 3e-14 * (np.array(steps) % 6))
     unit, lowest = min(1.0, np.abs(scores).max()), np.nan
-    found = settled(scores)
+    found = merge_ties(scores)
     for i in np.argsort(scores):
         if not scores[i] <= lowest + 1e-13 * max(unit, abs(lowest)):
             lowest = scores[i]
@@ -218,7 +225,9 @@ def test_settled_scores(steps, size):
 
 @pytest.mark.parametrize("name", ["affine", "quadratic", "beta", "vector", "matrix", "dirichlet"])
 def test_a_fit_that_does_not_converge_says_whose_and_what_to_do(name, monkeypatch):
-    monkeypatch.setattr(_logistic, "minimise", lambda _, x0: Solution(x0, 1.0, 1.0, 3, False))
+    monkeypatch.setattr(
+        _logistic_regression, "minimise", lambda _, x0: Solution(x0, 1.0, 1.0, 3, False)
+    )
     made = rc.make_calibrator(name)
     with pytest.warns(RuntimeWarning, match=rf"(?i)the fit of {name} \w+ stopped") as caught:
         made.fit_logits([0.0, 1.0, 2.0], [0, 1, 0])
@@ -236,4 +245,4 @@ def test_newton_warns_when_it_does_not_converge():
     with pytest.warns(
         RuntimeWarning, match="the fit of a test .* could still fall by .*: try again"
     ):
-        found.said(Advice("a test", "try again"))
+        found.accept(Advice("a test", "try again"))

@@ -8,7 +8,7 @@ from scipy.special import expit, logit
 
 import refinecal as rc
 from refinecal._core.checks import check_sample
-from refinecal.calibrators.binning import _bins, _halves, quantile_edges
+from refinecal.calibrators.binning import _bins, _split_halves, quantile_edges
 
 
 def scores(n=200, seed=0):
@@ -179,14 +179,14 @@ def test_scaling_binning_takes_each_end_from_its_own_half():
 def test_halves_share_the_copies_of_rows(rows):
     odds, labels, weights = np.array(rows).T
     logits = np.stack([np.zeros(len(odds)), odds], axis=1)
-    first, second = _halves(check_sample(labels, None, logits, weights))
+    first, second = _split_halves(check_sample(labels, None, logits, weights))
     if weights.sum() == 1:
         assert first is second
         return
     assert first.total + second.total == weights.sum()
     assert abs(first.total - second.total) <= 2
     repeat = [np.repeat(part, weights, axis=0) for part in (labels, logits)]
-    again, _ = _halves(check_sample(repeat[0], None, repeat[1]))
+    again, _ = _split_halves(check_sample(repeat[0], None, repeat[1]))
     mass = np.zeros((2, 7, 2))
     for half, part in zip(mass, (first, again), strict=True):
         places = (part.logits[:, 1].astype(int) + 3, part.labels)

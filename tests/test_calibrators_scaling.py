@@ -9,7 +9,7 @@ from scipy.special import log_softmax, softmax
 from strategies import drawn
 
 import refinecal as rc
-from refinecal.calibrators._serial import in_one_thread, libraries
+from refinecal.calibrators._softmax_fits import blas, in_one_thread
 from refinecal.calibrators.ensemble import mixture_weights
 
 
@@ -277,20 +277,24 @@ def test_many_classes_end_in_time():
         np.testing.assert_allclose(probs.sum(axis=1), 1)
 
 
+def blas_threads():
+    return [library.num_threads for library in blas().lib_controllers]
+
+
 def test_small_products_are_left_to_one_thread_and_the_setting_comes_back():
-    before = [library.num_threads for library in libraries()]
+    before = blas_threads()
     with in_one_thread(1000):
-        assert [library.num_threads for library in libraries()] == [1] * len(before)
+        assert blas_threads() == [1] * len(before)
         with in_one_thread(1000), in_one_thread(10**12):
             pass
-        assert [library.num_threads for library in libraries()] == [1] * len(before)
+        assert blas_threads() == [1] * len(before)
     with pytest.raises(KeyError), in_one_thread(1000):
         raise KeyError
     labels, logits = skewed(200, 4)
     with ThreadPoolExecutor(4) as pool:  # fits that overlap
         made = [rc.make_calibrator("matrix") for _ in range(8)]
         fitted = list(pool.map(lambda one: one.fit_logits(logits, labels), made))
-    assert [library.num_threads for library in libraries()] == before
+    assert blas_threads() == before
     for one in fitted:
         np.testing.assert_array_equal(one.matrix_, fitted[0].matrix_)
 

@@ -21,8 +21,7 @@ from refinecal.calibrators import (
     OneVsRest,
     from_json,
 )
-from refinecal.calibrators._coupling import couple
-from refinecal.calibrators._curves import evaluate
+from refinecal.calibrators._pairs import couple, evaluate
 
 BOTH = pytest.mark.parametrize("kind", [OneVsRest, OneVsOne])
 

@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 LARGE_CHANGE = 0.1  # change of beta, beside itself and 1 / logit, up to which the model is trusted
 SMALL_BETA = 1e-30  # the compiled loops multiply -inf by beta
 COMPILED = (BrierLoss, LogLoss)  # by the loops of _kernels.rows
+COUNTABLE = 2.0**53  # copies that are dealt one by one
 SMALL_CHANGE = 0.02  # relative: the first term left out of the series is below 0.02**5
 
 
@@ -140,9 +141,8 @@ def folds(
                 f"cv is {cv}: the number of folds must lie in 2..{sample.n}, the number of rows"
             )
         order = np.lexsort(row_keys(sample))
-        order = order[np.random.default_rng(seed).permutation(sample.n)]
-        pairs = [(np.delete(order, np.s_[fold::cv]), order[fold::cv]) for fold in range(cv)]
-        return [(np.sort(train), np.sort(test)) for train, test in pairs]
+        tests = [np.sort(order[places]) for places in deal_shuffled(sample.n, cv, seed)]
+        return [(np.delete(np.arange(sample.n), test), test) for test in tests]
     if hasattr(cv, "split"):
         if groups is not None:
             groups = to_numpy(groups, "groups").reshape(-1)
@@ -197,3 +197,72 @@ def _checked(pairs: Any, n: int) -> list[tuple[NDArray[np.int64], NDArray[np.int
             f"cv tests row {row} {seen[row]} times: every row must be in exactly one test fold"
         )
     return found
+
+
+# ---- how rows are dealt to folds ---------------------------------------------------------------------------
+
+
+def deal_shuffled(n: int, n_folds: int, seed: int = 0) -> list[NDArray[np.int64]]:
+    """Return the places of the rows of each fold, dealt in turn in random order."""
+    order = np.random.default_rng(seed).permutation(n)
+    return [order[fold::n_folds] for fold in range(n_folds)]
+
+
+def deal_in_turn(
+    copies: Floats, period: int, firsts: Iterable[int], width: int = 1
+) -> list[Floats]:
+    """Return how many copies of each row are in each fold: ``width`` of every period, from its first on.
+
+    A row of weight 3 is three copies, a row of weight 0.5 half of one, so weights mean repetition.
+    """
+    rounds, rest = np.divmod(np.concatenate([[0.0], np.cumsum(copies)]), period)
+    dealt = (np.diff(width * rounds + np.clip(rest - first, 0, width)) for first in firsts)
+    return [np.minimum(part, copies) for part in dealt]
+
+
+def deal_at_random(copies: Floats, n_folds: int) -> Floats:
+    """Return how many copies of each row, which has at least one, are in each fold, (n, n_folds).
+
+    Dealt in turn, equal rows would be as many in each fold, and with them the share of a label at a score:
+    what was learned in some folds would be true in the others by design, and overfitting could not show.
+    """
+    rng = np.random.default_rng(0)
+    dealt = np.minimum(copies, COUNTABLE)
+    whole = np.floor(dealt)
+    parts = rng.multinomial(whole.astype(np.int64), np.full(n_folds, 1 / n_folds)).astype(float)
+    parts[np.arange(len(copies)), rng.integers(n_folds, size=len(copies))] += dealt - whole
+    return np.asarray(parts * (copies / dealt)[:, None])
+
+
+def deal_by_label(sample: Sample, n_folds: int, most: int) -> tuple[Sample, Floats]:
+    """Return different rows, at most so many, and how often each counts in each fold.
+
+    Rows are dealt to the folds in turn, each label by itself, and copies of a row at random. A weight of 2
+    is a row twice. The order of rows and the numbers of labels decide nothing.
+    """
+    rows, copies = _merge_equal_rows(sample)
+    pack = np.random.default_rng(0).permutation(rows.n)[:most]
+    rows, copies = rows.take(np.sort(pack)), copies[np.sort(pack)]
+    pack = np.argsort(np.argsort(pack))  # the place of each row in the pack
+    first = np.empty(rows.n, dtype=np.int64)  # the fold of a single copy
+    for label in np.unique(rows.labels):
+        own = np.flatnonzero(rows.labels == label)
+        own = own[np.argsort(pack[own])]
+        first[own] = pack[own[0]] + np.arange(len(own))
+    turn = (np.arange(n_folds) - first[:, None]) % n_folds
+    parts = np.where(turn == 0, copies[:, None], 0.0)
+    several = copies >= 2
+    parts[several] = deal_at_random(copies[several], n_folds)
+    return rows, parts
+
+
+def _merge_equal_rows(sample: Sample) -> tuple[Sample, Floats]:
+    """Return every row once, ordered by content, and how often it counts."""
+    plain = sample.replace(weights=None)
+    keys = np.stack(row_keys(plain))
+    order = np.lexsort(keys)
+    new = np.ones(sample.n, dtype=bool)
+    new[1:] = (np.diff(keys[:, order]) != 0).any(axis=0)
+    weights = np.ones(sample.n) if sample.weights is None else sample.weights
+    copies: Floats = np.bincount(np.cumsum(new) - 1, weights[order]).astype(np.float64)
+    return plain.take(order[new]), copies

@@ -152,7 +152,7 @@ class RefinementMonitor:
         self.followed = self._check_stop_on(stop_on)
         self.loss = get_loss(loss)
         given = as_calibrator(calibrator)
-        self.family = given._followed_by()  # what steps are compared by
+        self.family = given._step_calibrator()  # what steps are compared by
         self.calibration = (
             given if final is None else as_calibrator(final)
         )  # what is fitted at the best
@@ -252,7 +252,7 @@ class RefinementMonitor:
         return chosen
 
     def _new_calibrator(self) -> Calibrator:
-        return self.family._unfitted()
+        return self.family._copy_unfitted()
 
     def _check_step(self, step: Any) -> int:
         last = self.last_step

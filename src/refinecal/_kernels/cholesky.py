@@ -9,7 +9,7 @@ DAMPING = 1e-11  # relative to the diagonal: keeps moves along flat directions s
 
 @jit(fastmath=FAST)
 def solve_newton(gradient, hessian):  # type: ignore[no-untyped-def]
-    """Return the same for a few parameters, by Cholesky's method."""
+    """Return minus the inverse Hessian times the gradient; a short step downhill if it is indefinite."""
     d = len(gradient)
     inverse, step, root = np.ones(d), np.empty(d), np.empty((d, d))
     for i in range(d):

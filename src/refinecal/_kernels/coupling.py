@@ -26,10 +26,7 @@ def couple_rows(up, down, probs):  # type: ignore[no-untyped-def]
         _eliminate(shared, own, fixed, slope)
         _substitute(shared, own, fixed, slope)
         fixed[top] = 1.0
-        rest, rise = (
-            least,
-            1.0,
-        )  # the equation of the top class itself gives lambda, but for rounding
+        rest, rise = least, 1.0  # the top class's own equation gives lambda, but for rounding
         for i in range(k):
             if i != top:
                 rest -= with_top[i] * fixed[i]

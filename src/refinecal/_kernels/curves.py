@@ -3,6 +3,7 @@
 import numpy as np
 
 from refinecal._kernels.jit import FAST, LOG2_E, inline, jit
+from refinecal._kernels.pav import count_knots
 from refinecal._kernels.vector import exp2
 
 TERMS = 16  # of a series in powers of 1/9: the next is below rounding
@@ -12,14 +13,13 @@ TERMS = 16  # of a series in powers of 1/9: the next is below rounding
 def evaluate_curves(columns, begin, knots, pieces, powers, is_odds, limit, bend, mix, up, down):  # type: ignore[no-untyped-def]
     k, n = columns.shape
     x, place, value, rest = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    at = np.empty(n, np.int64)
     pair = 0
     for j in range(k):
         for i in range(j):
             own = knots[begin[pair] : begin[pair + 1]]
             table = pieces[begin[pair] + pair : begin[pair + 1] + pair + 1]
             _log_odds(columns[i], columns[j], limit[pair], x)
-            _find_pieces(x, own, at)
+            at = count_knots(x, own)
             _polynomials(x, own, table, powers[pair], at, place, value)
             if bend[pair] != 0.0:
                 _add_bend(x, bend[pair], place, rest, value)
@@ -71,19 +71,6 @@ def _log_odds(first, second, limit, x):  # type: ignore[no-untyped-def]
         gap = 0.0 if np.isnan(gap) else gap
         gap = gap if gap < limit else limit
         x[r] = gap if gap > -limit else -limit
-
-
-@inline()
-def _find_pieces(x, knots, at):  # type: ignore[no-untyped-def]
-    """Fill how many knots are not above each score: all take the same steps of the binary search."""
-    at[:] = 0
-    size = len(knots)
-    while size > 0:
-        half = (size + 1) >> 1
-        for r in range(len(x)):
-            further = at[r] + half
-            at[r] = further if knots[further - 1] <= x[r] else at[r]
-        size -= half
 
 
 @inline(fastmath=FAST)

@@ -18,7 +18,9 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     def decorate(function: Callable[..., Any]) -> Any:
         try:
-            return _apart(njit(cache=True, nogil=True, error_model="numpy", **options)(function))
+            return _separate_files(
+                njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+            )
         except RuntimeError as error:
             if "cannot cache" not in str(error):
                 raise
@@ -27,7 +29,7 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
-def _apart(kernel: Any) -> Any:
+def _separate_files(kernel: Any) -> Any:
     """Give whatever is compiled a file of its own in the cache.
 
     Numba numbers these files. Of two processes that compile the same kernel at once for other types, each

@@ -7,9 +7,7 @@ import numpy as np
 from refinecal._kernels.jit import FAST, LOG2_E, inline, jit
 from refinecal._kernels.vector import exp2
 
-BLOCK = (
-    256  # rows at a time: 2**256 does not overflow, and a block of a few features stays in cache
-)
+BLOCK = 256  # rows at a time: 2**256 does not overflow, and a few features stay in cache
 
 
 @jit(fastmath=FAST)

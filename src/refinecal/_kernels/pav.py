@@ -10,7 +10,7 @@ from refinecal._kernels.jit import jit
 
 
 @jit()
-def tied(odds, order, shares, weights, rounding):  # type: ignore[no-untyped-def]
+def sum_ties(odds, order, shares, weights, rounding):  # type: ignore[no-untyped-def]
     """Return the different scores, in order, with the mass of each and that of class 1.
 
     ``weights`` may be empty; scores closer than ``rounding``, relative to their size, to the first are one.
@@ -51,23 +51,21 @@ def pool(mass, hits):  # type: ignore[no-untyped-def]
 
 # ---- looking up ------------------------------------------------------------------------------------------
 
-BLOCK = (
-    256  # rows looked up together, in vector lanes: all take the same steps of the binary search
-)
+BLOCK = 256  # rows looked up together, in vector lanes: all take the same steps of the search
 
 
 @jit()
-def places(odds, corners):  # type: ignore[no-untyped-def]
-    """Return, for each of the log-odds, the last corner that is not above it, or the first corner."""
+def count_knots(odds, knots):  # type: ignore[no-untyped-def]
+    """Return, for each of the log-odds, how many knots are not above it."""
     found = np.zeros(len(odds), np.int64)
     for start in range(0, len(odds), BLOCK):
         part, at = odds[start : start + BLOCK], found[start : start + BLOCK]
-        size = len(corners)
-        while size > 1:
-            half = size >> 1
+        size = len(knots)
+        while size > 0:
+            half = (size + 1) >> 1
             for r in range(len(part)):
                 further = at[r] + half
-                at[r] = further if corners[further] <= part[r] else at[r]
+                at[r] = further if knots[further - 1] <= part[r] else at[r]
             size -= half
     return found
 
@@ -76,9 +74,9 @@ def places(odds, corners):  # type: ignore[no-untyped-def]
 def interpolate(odds, corners, shares):  # type: ignore[no-untyped-def]
     """Return the shares at the given log-odds, linear between corners and constant beyond them."""
     found, last = np.empty(len(odds)), len(corners) - 1
-    at = places(odds, corners)
+    at = count_knots(odds, corners)
     for i in range(len(odds)):
-        a = at[i]
+        a = max(at[i] - 1, 0)
         b = min(a + 1, last)
         part = (odds[i] - corners[a]) / (corners[b] - corners[a]) if b > a else 0.0
         found[i] = shares[a] + max(part, 0.0) * (shares[b] - shares[a])
@@ -123,7 +121,7 @@ def _hulls(x, y):  # type: ignore[no-untyped-def]
 
 
 @jit()
-def with_test_object(mass, hits, weight, label):  # type: ignore[no-untyped-def]
+def add_test_object(mass, hits, weight, label):  # type: ignore[no-untyped-def]
     r"""Return the isotonic regression at each score, once an object with that score and label has joined.
 
     Joining score j moves the points :math:`P_j, P_{j+1}, \dots` of the diagram by (weight, weight * label).

@@ -21,15 +21,13 @@ TABLE_BITS = 18  # at most this many bits of it choose a cell of the table: 1 MB
 CROWD = 24  # more scores than this in one cell are sorted with the others, not among themselves
 NEAR_ONE = 2.0**-20  # closer to 1, the other classes' probabilities tell more than 1 - p
 HALF = int(np.float64(0.5).view(np.int64))
-LIMIT = (
-    31 << 52
-)  # the table ends at this key and its negative: for probabilities, 2**-32 from 0 and 1
+LIMIT = 31 << 52  # key, or its negative, at which the table ends: 2**-32 from 0 and 1
 LOWEST = -708.0  # its exponential is next to nothing, but a normal number
 SERIES = tuple(1.0 / n for n in range(31, 0, -2))  # of artanh(s) / s in s**2, to 1e-16 for s <= 1/3
 
 
 @jit()
-def by_class(labels, k):  # type: ignore[no-untyped-def]
+def group_rows(labels, k):  # type: ignore[no-untyped-def]
     """Return the rows of each class, one class after the other, and where each begins."""
     begin = np.zeros(k + 1, np.int64)
     for i in range(len(labels)):
@@ -52,11 +50,11 @@ def twice_below(scores, rest, unit, farthest, labels, hidden, own, share, others
     ``rest`` is then how far apart rounding may put equal ones, and ``farthest`` the largest of these.
     """
     keys, rows, frame = _sort(scores, rest, unit, own)
-    bounds = _distinct(keys, rows, share, scores, rest, unit, farthest)
+    bounds = _merge_equal(keys, rows, share, scores, rest, unit, farthest)
     twice, near = _count(scores, rest, unit, labels, hidden, others, bounds, frame)
     if len(near):
         near_keys, near, _ = _sort(scores, rest, unit, near)
-        twice += _tied(keys, rows, share, near_keys, near, others, scores, rest)
+        twice += _count_ties(keys, rows, share, near_keys, near, others, scores, rest)
     return twice
 
 
@@ -136,7 +134,7 @@ def _sort(scores, rest, unit, rows):  # type: ignore[no-untyped-def]
 
 
 @jit()
-def _distinct(keys, rows, share, scores, rest, unit, farthest):  # type: ignore[no-untyped-def]
+def _merge_equal(keys, rows, share, scores, rest, unit, farthest):  # type: ignore[no-untyped-def]
     """Return sorted keys that differ, the mass of the first t of them, or nothing if that is t, and bounds.
 
     A row between keys t - 1 and t that lies above ``low[t]`` or below ``high[t]`` may take part in a tie.
@@ -216,7 +214,7 @@ def _places(keys, labels, hidden, cut, starts, frame, at, place):  # type: ignor
 
 
 @jit()
-def _tied(keys, rows, share, near_keys, near, others, odds, rounding):  # type: ignore[no-untyped-def]
+def _count_ties(keys, rows, share, near_keys, near, others, odds, rounding):  # type: ignore[no-untyped-def]
     """Return what ties by rounding add to twice the mass below, of the class's rows and those near them.
 
     Neighbors tie if rounding alone tells them apart. A run of them that is wider than rounding is not a tie:
@@ -287,7 +285,9 @@ def fill_log_odds(z, begin, end, odds, rounding):  # type: ignore[no-untyped-def
         for r in range(len(part)):
             rest[r] += total[r] - 1.0
             total[r] = 1.0 + rest[r]
-            rest[r] = -math.log(rest[r]) if rest[r] > 1e-250 else _surest(tile[:, r], top[r])
+            rest[r] = (
+                -math.log(rest[r]) if rest[r] > 1e-250 else _log_odds_of_top(tile[:, r], top[r])
+            )
             log_total[r] = math.log(total[r])
         for j in range(k):
             x = odds[j, start : start + TILE]
@@ -307,7 +307,7 @@ def _artanh(u):  # type: ignore[no-untyped-def]
 
 
 @jit()
-def _surest(row, top):  # type: ignore[no-untyped-def]
+def _log_odds_of_top(row, top):  # type: ignore[no-untyped-def]
     """Return the log-odds of the only likely class: the others next to the second."""
     second, rest = -np.inf, 0.0
     for j in range(len(row)):
@@ -330,4 +330,4 @@ def log_odds_rows(z, out):  # type: ignore[no-untyped-def]
             rest += out[i, j] if j != best else 0.0
         for j in range(z.shape[1]):
             out[i, j] = z[i, j] - top - math.log(1.0 + (rest - out[i, j]))
-        out[i, best] = -math.log(rest) if rest > 1e-250 else _surest(z[i], top)
+        out[i, best] = -math.log(rest) if rest > 1e-250 else _log_odds_of_top(z[i], top)

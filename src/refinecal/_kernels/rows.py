@@ -13,9 +13,7 @@ from refinecal._kernels.bins import bin_of, uniform_bins
 from refinecal._kernels.jit import FAST, LOG2_E, jit
 from refinecal._kernels.vector import PAD, TILE, column_maxima, exp2, transpose
 
-COPIES = (
-    4  # of each histogram: neighbouring rows mostly hit the same bin, and would wait for each other
-)
+COPIES = 4  # of each histogram: neighbouring rows mostly hit one bin, and would wait for each other
 SMALL = 1e-30  # probabilities below are not multiplied
 
 # Sums over the rows of each class: their mass, that of the right ones, losses.

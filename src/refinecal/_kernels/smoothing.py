@@ -21,14 +21,7 @@ def gather(places, values, weights, shift, out):  # type: ignore[no-untyped-def]
             mass *= weights[i]
         total += mass
         size += abs(mass)
-        out[c, 0] += mass
-        mass *= d
-        out[c, 1] += mass
-        mass *= d
-        out[c, 2] += mass
-        mass *= d
-        out[c, 3] += mass
-        mass *= d
-        out[c, 4] += mass
-        out[c, 5] += mass * d
+        for power in range(ORDER):
+            out[c, power] += mass
+            mass *= d
     return total, size

@@ -11,11 +11,8 @@ from refinecal._kernels.logistic import BLOCK, add_losses, spread_margins
 @jit(fastmath=FAST)
 def read_splines(first, places, shares, weights, total, maps, ridge, theta):  # type: ignore[no-untyped-def]
     n_pieces, _, m = maps.shape
-    pieces, slopes, bends = (
-        np.zeros((n_pieces, 4)),
-        np.zeros((n_pieces, 4)),
-        np.zeros((n_pieces, 7)),
-    )
+    pieces, slopes = np.zeros((n_pieces, 4)), np.zeros((n_pieces, 4))
+    bends = np.zeros((n_pieces, 7))
     for piece in range(n_pieces):
         for power in range(4):
             for i in range(m):

@@ -11,9 +11,6 @@ from refinecal.calibrators.registry import KINDS, from_dict, from_json, make_cal
 
 if TYPE_CHECKING:  # so that editors and type checkers see what __getattr__ imports
     from refinecal.calibrators.auto import AutoCalibrator as AutoCalibrator
-    from refinecal.calibrators.binary import AffineScaling as AffineScaling
-    from refinecal.calibrators.binary import BetaCalibration as BetaCalibration
-    from refinecal.calibrators.binary import QuadraticScaling as QuadraticScaling
     from refinecal.calibrators.binning import HistogramBinning as HistogramBinning
     from refinecal.calibrators.binning import ScalingBinning as ScalingBinning
     from refinecal.calibrators.ensemble import (
@@ -26,6 +23,9 @@ if TYPE_CHECKING:  # so that editors and type checkers see what __getattr__ impo
     from refinecal.calibrators.scaling import DirichletCalibration as DirichletCalibration
     from refinecal.calibrators.scaling import MatrixScaling as MatrixScaling
     from refinecal.calibrators.scaling import VectorScaling as VectorScaling
+    from refinecal.calibrators.sigmoid import AffineScaling as AffineScaling
+    from refinecal.calibrators.sigmoid import BetaCalibration as BetaCalibration
+    from refinecal.calibrators.sigmoid import QuadraticScaling as QuadraticScaling
     from refinecal.calibrators.spline import SplineCalibration as SplineCalibration
     from refinecal.calibrators.structured import StructuredMatrixScaling as StructuredMatrixScaling
     from refinecal.calibrators.structured import StructuredVectorScaling as StructuredVectorScaling

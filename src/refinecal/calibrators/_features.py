@@ -1,4 +1,7 @@
-"""What a linear map of logits starts from: finite gaps, whatever the logits."""
+"""What calibrators start from and end with: finite gaps and log-odds, labels, scores, log-probabilities.
+
+Columns (k, n) have the classes first: every loop then runs over samples.
+"""
 
 import numbers
 from typing import Any
@@ -6,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal import _kernels
 from refinecal._core.arrays import Array
-from refinecal._core.sample import Sample, row_slices
+from refinecal._core.sample import Sample, on_cpu, row_slices
 from refinecal.temperature.fit import fit_sample
 
 ROUNDED = -float(np.log(np.finfo(np.float64).eps))  # 36.04: beyond, probabilities round to 0 and 1
@@ -15,22 +19,24 @@ ROUNDING = 1e-13  # scores closer than this, relative to their size, are one sco
 LARGEST = 1e100  # so that squares do not overflow
 NOTHING = np.empty(0)
 
+Floats = NDArray[np.float64]
 
-def finite_gaps(logits: Array, limit: float = ROUNDED) -> NDArray[np.float64]:
+
+def finite_gaps(logits: Array, limit: float = ROUNDED) -> Floats:
     """Return each logit minus the largest of its row, but no less than -limit."""
     with np.errstate(over="ignore"):
         gaps = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=np.float64)
     return np.asarray(np.maximum(gaps, -limit, out=gaps))
 
 
-def log_odds(logits: Array, limit: float = ROUNDED) -> NDArray[np.float64]:
+def log_odds(logits: Array, limit: float = ROUNDED) -> Floats:
     """Return the log-odds of class 1 of two, within -limit..limit."""
     with np.errstate(over="ignore"):
         odds = np.subtract(logits[:, 1], logits[:, 0], dtype=np.float64)
     return np.asarray(np.clip(odds, -limit, limit, out=odds))
 
 
-def settled(odds: NDArray[np.float64]) -> NDArray[np.float64]:
+def merge_ties(odds: Floats) -> Floats:
     """Return scores of which those that rounding alone tells apart are equal: to the lowest of them.
 
     The rule is that of isotonic regression: a score is the same as the lowest of its like if it is no
@@ -69,25 +75,16 @@ def gap_limit(sample: Sample) -> float:
         gaps = finite_gaps(part, np.inf)
         finite = np.isfinite(gaps)
         largest = max(largest, -float(gaps.min(where=finite, initial=0.0)))
-        wrong = wrong or _blames(sample.labels[rows], _rows_of(sample.soft, rows), ~finite)
+        if sample.soft is None:
+            possible = finite[np.arange(len(part)), sample.labels[rows]]
+        else:
+            possible = finite | (sample.soft[rows] <= 0)
+        wrong = wrong or not possible.all()
     limit = largest + np.log(2) if wrong else max(largest, ROUNDED)
     return float(min(limit, LARGEST))
 
 
-def _blames(
-    labels: NDArray[np.int64], soft: NDArray[np.float64] | None, impossible: NDArray[np.bool_]
-) -> bool:
-    """Tell whether a label is in an impossible class."""
-    if soft is not None:
-        return bool((impossible & (soft > 0)).any())
-    return bool(impossible[np.arange(len(labels)), labels].any())
-
-
-def _rows_of(array: NDArray[Any] | None, rows: slice) -> NDArray[Any] | None:
-    return None if array is None else array[rows]
-
-
-def even_weights(weights: NDArray[np.float64] | None) -> NDArray[np.float64]:
+def even_weights(weights: Floats | None) -> Floats:
     """Return weights with the mean 1, so that no sum overflows; nothing if there are none."""
     if weights is None:
         return NOTHING
@@ -102,8 +99,80 @@ def best_beta(sample: Sample, limit: float, threads: int, start: float) -> float
     return fit_sample(sample.replace(logits=gaps, weights=weights), start, threads).beta
 
 
-def check_strength(name: str, value: Any) -> float:
+def check_strength(name: str, value: Any, otherwise: str = "") -> float:
     """Return the strength of a penalty."""
     if not (isinstance(value, numbers.Real) and 0 <= float(value) < np.inf):
-        raise ValueError(f"{name} is {value!r}: it must be a finite number of at least 0")
+        raise ValueError(
+            f"{name} is {value!r}: it must be a finite number of at least 0{otherwise}"
+        )
     return float(value)
+
+
+def check_whole(name: str, value: Any, least: int, otherwise: str = "") -> int:
+    """Return a number of things, or a seed."""
+    is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not is_whole or value < least:
+        raise ValueError(
+            f"{name} is {value!r}: it must be a whole number of at least {least}{otherwise}"
+        )
+    return int(value)
+
+
+# ---- two classes -------------------------------------------------------------------------------------------
+
+
+def check_two_classes(sample: Sample, what: str, name: str, other: str = "temperature") -> Sample:
+    """Return the rows that count, in NumPy; refuse more classes than two."""
+    if sample.k != 2:
+        raise ValueError(
+            f"{what} is for 2 classes, found {sample.k}: use calibrator='{name}-ovr' for one class against "
+            f"the rest, or calibrator='{other}'"
+        )
+    return on_cpu(sample).counted()
+
+
+def shares_of(sample: Sample) -> Floats:
+    """Return the share of class 1 in each row's label."""
+    return sample.labels.astype(np.float64) if sample.soft is None else sample.soft[:, 1]
+
+
+def rank_rows(scores: Floats, labels: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the rows in order of their scores and, where those are equal, of their labels."""
+    order = np.argsort(scores)
+    ranked = scores[order]
+    return np.lexsort((labels, scores)) if (ranked[1:] == ranked[:-1]).any() else order
+
+
+def log_rows(shares: Floats) -> Floats:
+    """Return the log-probabilities of both classes, given the probability of class 1."""
+    logs = np.empty((len(shares), 2))
+    with np.errstate(divide="ignore"):
+        np.log1p(-shares, out=logs[:, 0])
+        np.log(shares, out=logs[:, 1])
+    return logs
+
+
+def log_rows_of_odds(odds: NDArray[Any]) -> Floats:
+    """Return the log-probabilities of both classes, given the log-odds of class 1."""
+    logs = np.empty((len(odds), 2))
+    rest = np.log(1 + np.exp(-np.abs(odds)))
+    np.subtract(-np.maximum(odds, 0), rest, out=logs[:, 0])
+    np.subtract(np.minimum(odds, 0), rest, out=logs[:, 1])
+    return logs
+
+
+# ---- columns -----------------------------------------------------------------------------------------------
+
+
+def gap_columns(logits: NDArray[Any], limit: float) -> Floats:
+    """Return finite gaps, as :func:`finite_gaps` does, but as (k, n)."""
+    columns = np.empty(logits.shape[::-1])
+    _kernels.softmax_linear.fill_gaps(logits, limit, columns)
+    return columns
+
+
+def log_softmax_rows(scores: Floats) -> Floats:
+    """Return the logarithms of softmax of scores (k, n), as (n, k)."""
+    logs = np.empty(scores.shape[::-1])
+    _kernels.softmax_linear.fill_logs(scores, logs)
+    return logs

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal import _kernels
 from refinecal._core.sample import Sample
-from refinecal._kernels.softmax_linear import curve_columns, softmax_columns
 from refinecal.calibrators._features import even_weights
 
 FEW = 300  # parameters up to which products are done in blocks
@@ -69,7 +69,7 @@ class SoftmaxMap(ABC):
     def value(self, theta: Array) -> float:
         """Return the loss with its penalty; leave the weighted probabilities in ``probs``."""
         self.scores(theta.astype(self.features.dtype, copy=False), self.probs)
-        loss = softmax_columns(self.probs, self.labels, self.weights)
+        loss = _kernels.softmax_linear.softmax_columns(self.probs, self.labels, self.weights)
         if not len(self.labels):
             loss -= float(self.target @ theta)
         away = theta - self.centre
@@ -83,7 +83,7 @@ class SoftmaxMap(ABC):
     def product(self, direction: Array) -> Array:
         """Return the Hessian times a direction, after ``value``."""
         self.scores(direction.astype(self.features.dtype, copy=False), self.work)
-        curve_columns(self.probs, self.weights, self.work)
+        _kernels.softmax_linear.curve_columns(self.probs, self.weights, self.work)
         return np.asarray(self.adjoint(self.work) / self.total + self.ridge * direction)
 
     def all(self, theta: Array) -> tuple[float, Array, Array]:

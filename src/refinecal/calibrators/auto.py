@@ -4,7 +4,9 @@ from __future__ import annotations  # so that help() shows types by name
 
 import logging
 import textwrap
-from collections.abc import Sequence
+import warnings
+from collections.abc import Collection, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.sample import Sample, on_cpu
-from refinecal.calibrators._left_out import left_out
 from refinecal.calibrators.base import Calibrator
 from refinecal.calibrators.ensemble import mixture_weights
-from refinecal.calibrators.registry import UserCalibrator, as_calibrator, make_calibrator
+from refinecal.calibrators.registry import as_calibrator, check_storable, make_calibrator
 from refinecal.calibrators.temperature import TemperatureScaling
+from refinecal.losses import get_loss
+from refinecal.resampling import deal_by_label
 
 Floats = NDArray[np.float64]
 log = logging.getLogger(__name__)
@@ -29,6 +32,8 @@ WITHIN_NOISE = 1.0  # standard errors within which the one of fewest parameters 
 PRIOR_ROWS = 10.0  # how many rows the weights before any row was seen are worth
 TRUST = 100.0  # rows for each class but one, from where families other than the first weigh half
 LEAST_WEIGHT = 0.02
+FEW_ROWS = 20  # below which there is nothing to compare
+LARGEST = 700.0  # of a loss: the probability is then the smallest that float64 holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,7 @@ class AutoCalibrator(Calibrator):
     """
 
     laplace = False  # the families smooth by themselves
+    _weighs_rows = True
     names_: list[str]
     losses_: Floats
     differences_: Floats
@@ -163,37 +169,24 @@ class AutoCalibrator(Calibrator):
             lines.append(f"  {one.name:<24}{one.loss:>10.5f}{above:>22}{weight:>9}")
         return "\n".join(lines)
 
-    def _summary(self) -> str:
-        return self._shares()
-
     # ---- choosing ----------------------------------------------------------------------------------------
 
-    def _followed_by(self) -> Calibrator:
+    def _step_calibrator(self) -> Calibrator:
         return TemperatureScaling()
-
-    def _counts_rows(self) -> bool:
-        return True
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         sample = on_cpu(sample).counted()
         families = self._families(sample)
-        compared = None
-        if self.weights is None:
-            compared = left_out(families.values(), sample, _check_cv(self.cv), MOST_ROWS, threads)
+        m = len(families)
+        self.names_ = list(families)
+        self.losses_, self.differences_, self.errors_ = np.zeros((3, m))
         if self.weights is not None:
-            self._keep(families, np.zeros(len(families)), np.zeros(len(families)))
-            self.weights_ = _check_weights(self.weights, len(families))
-            self.reason_ = f"{self._shares()}: weights as given"
-        elif compared is None or len(families) == 1:
-            why = "the only candidate" if len(families) == 1 else "too few rows to compare"
-            self._keep(families, np.zeros(len(families)), np.zeros(len(families)))
-            self.weights_ = np.eye(len(families))[0]
-            self.reason_ = f"{next(iter(families))}: {why}"
+            self.weights_ = _check_weights(self.weights, m)
+            self.reason_ = f"{self._summary()}: weights as given"
         else:
-            losses, counts = compared
-            self._keep(families, *_above_best(losses, counts))
-            self.losses_ = counts @ losses / counts.sum()
-            self._weigh(families, losses, counts, sample)
+            cv = _check_cv(self.cv)
+            compared = cross_validate(families.values(), sample, cv, threads) if m > 1 else None
+            self._weigh(compared, sample)
         self.calibrators_ = [
             family._fit_sample(sample, threads, start)
             for family, weight in zip(families.values(), self.weights_, strict=True)
@@ -203,7 +196,7 @@ class AutoCalibrator(Calibrator):
 
     def _families(self, sample: Sample) -> dict[str, Calibrator]:
         if self.candidates is None:
-            return _usual(sample.k)
+            return _default_families(sample.k)
         given = self.candidates
         if isinstance(given, str) or not len(given):
             raise ValueError(
@@ -219,38 +212,36 @@ class AutoCalibrator(Calibrator):
             families[name] = family
         return families
 
-    def _keep(self, families: dict[str, Calibrator], above: Floats, errors: Floats) -> None:
-        self.names_ = list(families)
-        self.losses_ = np.zeros(len(families))
-        self.differences_, self.errors_ = above, errors
-
-    def _weigh(
-        self, families: dict[str, Calibrator], losses: Floats, counts: Floats, sample: Sample
-    ) -> None:
+    def _weigh(self, compared: tuple[Floats, Floats] | None, sample: Sample) -> None:
         """Set the weights, and the reason for them."""
+        if compared is None:
+            self.weights_ = np.eye(len(self.names_))[0]
+            why = "too few rows to compare" if len(self.names_) > 1 else "the only candidate"
+            self.reason_ = f"{self.names_[0]}: {why}"
+            return
+        losses, counts = compared
+        self.differences_, self.errors_ = _compare_losses(losses, counts)
+        self.losses_ = counts @ losses / counts.sum()
         best = self.names_[int(self.losses_.argmin())]
         if self.blend:
             near = self.differences_ <= CLEARLY * self.errors_
             near[0] |= sample.total < TRUST * (sample.k - 1)  # few rows may look clear by chance
-            lean = _lean(len(families), sample)
-            self.weights_ = _blended(np.exp(-losses), counts, near, lean)
+            self.weights_ = _blend(np.exp(-losses), counts, near, _prior_weights(len(near), sample))
             how = "blended" if np.count_nonzero(self.weights_) > 1 else "left"
-            self.reason_ = f"{self._shares()}: {how} by {self.cv}-fold cross-validation"
+            self.reason_ = f"{self._summary()}: {how} by {self.cv}-fold cross-validation"
             if not near.all():
                 worse = [n for n, is_near in zip(self.names_, near, strict=True) if not is_near]
                 self.reason_ += f"; clearly worse than {best}: {', '.join(worse)}"
             return
         near = self.differences_ <= WITHIN_NOISE * self.errors_
         picked = int(np.flatnonzero(near)[0])
-        self.weights_ = np.eye(len(families))[picked]
-        self.reason_ = f"{self.names_[picked]}: smallest loss in {self.cv}-fold cross-validation"
-        if self.names_[picked] != best:
-            self.reason_ = (
-                f"{self.names_[picked]}: simplest within noise of the best in {self.cv}-fold "
-                f"cross-validation, which is {best}"
-            )
+        name, how = self.names_[picked], f"{self.cv}-fold cross-validation"
+        self.weights_ = np.eye(len(near))[picked]
+        self.reason_ = f"{name}: smallest loss in {how}"
+        if name != best:
+            self.reason_ = f"{name}: simplest within noise of the best in {how}, which is {best}"
 
-    def _shares(self) -> str:
+    def _summary(self) -> str:
         if len(self.chosen_) == 1:
             return self.chosen_[0]
         pairs = zip(self.names_, self.weights_, strict=True)
@@ -274,15 +265,11 @@ class AutoCalibrator(Calibrator):
     def to_dict(self) -> dict[str, Any]:
         """Return everything learned, as every calibrator does; refuse objects from elsewhere."""
         held = [*(self.candidates or ()), *getattr(self, "calibrators_", ())]
-        if any(not isinstance(h, str | Calibrator) or isinstance(h, UserCalibrator) for h in held):
-            raise TypeError(
-                "candidates holds an object that is not of this package: only those that are can be "
-                "written as JSON"
-            )
+        check_storable(held, "candidates holds an object that")
         return super().to_dict()
 
 
-def _usual(k: int) -> dict[str, Calibrator]:
+def _default_families(k: int) -> dict[str, Calibrator]:
     """Return the families to compare, from few parameters to many."""
     names = ["temperature", "affine-ovr", "structured-matrix"]
     if k == 2:
@@ -312,7 +299,31 @@ def _check_cv(cv: Any) -> int:
     return int(cv)
 
 
-def _above_best(losses: Floats, counts: Floats) -> tuple[Floats, Floats]:
+def cross_validate(
+    families: Collection[Calibrator], sample: Sample, cv: int, threads: int
+) -> tuple[Floats, Floats] | None:
+    """Return the loss of each row under each family fitted on other folds, and how often each row counts.
+
+    ``None`` if there are too few rows, or not two labels.
+    """
+    rows, parts = deal_by_label(sample, cv, MOST_ROWS)
+    total = parts.sum(axis=1)
+    if total.sum() < max(FEW_ROWS, 2 * cv) or np.count_nonzero(rows.frequencies) < 2:
+        return None
+    losses: list[Floats] = []
+    counts: list[Floats] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # the fit to all rows says it once
+        for part in parts.T:
+            known = rows.replace(weights=total - part).counted()
+            new = rows.replace(weights=part).counted().expanded()
+            fitted = [deepcopy(one)._fit_sample(known, threads) for one in families]
+            losses.append(np.stack([one._losses(new, get_loss("log")) for one in fitted], axis=1))
+            counts.append(np.asarray(new.weights))
+    return np.minimum(np.concatenate(losses), LARGEST), np.concatenate(counts)
+
+
+def _compare_losses(losses: Floats, counts: Floats) -> tuple[Floats, Floats]:
     """Return by how much each family's mean loss is above the smallest, and the standard errors."""
     total = counts.sum()
     means = counts @ losses / total
@@ -321,7 +332,7 @@ def _above_best(losses: Floats, counts: Floats) -> tuple[Floats, Floats]:
     return above, np.sqrt(counts @ (gaps - above) ** 2) / total
 
 
-def _lean(m: int, sample: Sample) -> Floats:
+def _prior_weights(m: int, sample: Sample) -> Floats:
     """Return the weights before any row was seen: equal if rows are many, else leaning to the first."""
     share = sample.total / (sample.total + TRUST * (sample.k - 1))
     weights = np.full(m, share / m)
@@ -329,7 +340,7 @@ def _lean(m: int, sample: Sample) -> Floats:
     return weights
 
 
-def _blended(probs: Floats, counts: Floats, near: NDArray[np.bool_], lean: Floats) -> Floats:
+def _blend(probs: Floats, counts: Floats, near: NDArray[np.bool_], lean: Floats) -> Floats:
     """Return the weights of a blend; those that hardly count are 0."""
     weights = np.zeros(len(near))
     while True:

@@ -7,7 +7,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,12 +17,10 @@ from refinecal._core.checks import HARD, check_sample, check_scores, is_hard, wa
 from refinecal._core.errors import check_keywords, warn
 from refinecal._core.sample import Sample, on_cpu
 from refinecal._core.threads import check_threads
+from refinecal.calibrators._pairs import Curve
 from refinecal.losses import ProperLoss
 from refinecal.resampling import row_losses
 from refinecal.temperature.fit import risk_of
-
-if TYPE_CHECKING:
-    from refinecal.calibrators._curves import Curve
 
 
 class Calibrator(ABC):
@@ -126,6 +124,7 @@ class Calibrator(ABC):
 
     leaves_one_out = False  # whether leave-one-out needs no refitting
     is_smooth = False  # whether predictions may be rounded to float32
+    _weighs_rows = False  # whether the number of rows matters beyond smoothing
 
     def _fit_with_risk(self, sample: Sample, threads: int | None, start: float) -> float:
         """Learn from checked data, and return their mean log loss as it is."""
@@ -159,17 +158,17 @@ class Calibrator(ABC):
         """Return their mean: the refinement error, as long as calibrating does not hurt."""
         return sample.mean(self._losses_in_sample(sample, loss, threads))
 
-    def _unfitted(self) -> Self:
+    def _copy_unfitted(self) -> Self:
         """Return a new calibrator of the same parameters."""
         return deepcopy(self)
 
-    def _followed_by(self) -> Calibrator:
+    def _step_calibrator(self) -> Calibrator:
         """Return what the steps of a training are compared by: itself, unless that would be slow."""
         return self
 
     def _counts_rows(self) -> bool:
         """Tell whether the number of rows, the sum of the weights, makes a difference to it."""
-        return self.laplace
+        return self.laplace or self._weighs_rows
 
     def _warn_if_light(self, sample: Sample) -> None:
         """Warn of weights that sum to 1, which smoothing would take for a single sample."""
@@ -177,18 +176,18 @@ class Calibrator(ABC):
             warn_if_light(sample.weights, "smoothing")
 
     def _log_proba(self, logits: NDArray[Any]) -> NDArray[Any]:
-        return self._smoothed(self._map(logits))
+        return self._smooth_logs(self._map(logits))
 
     def _proba(self, logits: NDArray[Any]) -> NDArray[Any]:
-        return self._mixed(np.asarray(np.exp(self._map(logits))))
+        return self._smooth_probs(np.asarray(np.exp(self._map(logits))))
 
-    def _smoothed(self, logs: NDArray[Any]) -> NDArray[Any]:
+    def _smooth_logs(self, logs: NDArray[Any]) -> NDArray[Any]:
         if not self.laplace:
             return logs
-        probs = self._mixed(np.exp(logs))
+        probs = self._smooth_probs(np.exp(logs))
         return np.asarray(np.log(probs, out=probs))
 
-    def _mixed(self, probs: NDArray[Any]) -> NDArray[Any]:
+    def _smooth_probs(self, probs: NDArray[Any]) -> NDArray[Any]:
         """Smooth probabilities, in place."""
         if self.laplace:
             factor, added = self._mixture()
@@ -308,9 +307,11 @@ class Calibrator(ABC):
             setattr(self, name, value)
         return self
 
+    _main: tuple[str, ...] = ()  # the few numbers that were learned, if they are few
+
     def _summary(self) -> str:
         """Return what was learned in a few words, for people; nothing if there is no short way to say it."""
-        return ""
+        return ", ".join(f"{name}={getattr(self, name):.4g}" for name in self._main)
 
     def __repr__(self) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in self.get_params(False).items())

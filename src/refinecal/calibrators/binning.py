@@ -1,29 +1,36 @@
 """Histogram binning: one probability per bin of scores, and binning after a scaling."""
 
-import numbers
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.sample import Sample
 from refinecal._kernels import BORDER
-from refinecal.calibrators._features import ROUNDED, log_odds, settled
-from refinecal.calibrators._two_classes import shares_of, two_classes
+from refinecal.calibrators._features import (
+    ROUNDED,
+    check_two_classes,
+    check_whole,
+    log_odds,
+    log_rows,
+    merge_ties,
+    rank_rows,
+    shares_of,
+)
+from refinecal.calibrators._pairs import Curve, steps
 from refinecal.calibrators.base import Calibrator
 from refinecal.calibrators.registry import make_calibrator
-
-if TYPE_CHECKING:
-    from refinecal.calibrators._curves import Curve
+from refinecal.calibrators.sigmoid import AffineScaling
+from refinecal.resampling import deal_in_turn
 
 Floats = NDArray[np.float64]
-STRATEGIES = ("quantile", "uniform")
+STRATEGIES = {"quantile": "uniform-mass", "uniform": "uniform-width"}  # and how they are named
 LARGEST = 1 - 2.0**-53  # float below 1
 FEW = 32  # edges
 
 
-class _Binned(Calibrator):
+class _BinCalibrator(Calibrator):
     """A calibrator that gives one probability per bin, so that little is left to do for each row."""
 
     edges_: Floats
@@ -36,22 +43,30 @@ class _Binned(Calibrator):
     def _summary(self) -> str:
         return f"{len(self.shares_)} bins"
 
+    def _learn_quantiles(
+        self, odds: Floats, values: Floats, weights: Floats | None, n_bins: int
+    ) -> None:
+        """Learn the mean of the values in bins of equal mass."""
+        self.edges_ = quantile_edges(odds, weights, n_bins)
+        nothing = np.zeros(len(self.edges_) + 1)  # no bin is empty
+        self.shares_ = _bin_means(_bins(odds, self.edges_), values, weights, nothing)
+
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        return self._of_bins(_log_rows(self.shares_), logits)
+        return self._look_up(log_rows(self.shares_), logits)
 
     def _log_proba(self, logits: NDArray[Any]) -> NDArray[Any]:
-        return self._of_bins(self._smoothed(_log_rows(self.shares_)), logits)
+        return self._look_up(self._smooth_logs(log_rows(self.shares_)), logits)
 
     def _proba(self, logits: NDArray[Any]) -> NDArray[Any]:
-        return self._of_bins(self._mixed(np.exp(_log_rows(self.shares_))), logits)
+        return self._look_up(self._smooth_probs(np.exp(log_rows(self.shares_))), logits)
 
-    def _of_bins(self, rows: NDArray[Any], logits: NDArray[Any]) -> NDArray[Any]:
+    def _look_up(self, rows: NDArray[Any], logits: NDArray[Any]) -> NDArray[Any]:
         if len(rows) != len(self.edges_) + 1:  # in a damaged file
             raise ValueError("shares_ must have one entry more than edges_")
         return rows.take(_bins(self._scores(logits), self.edges_), axis=0)
 
 
-class HistogramBinning(_Binned):
+class HistogramBinning(_BinCalibrator):
     r"""Calibrate two classes by the share of class 1 in each bin of scores.
 
     .. math:: g(p) = \frac{\sum_i w_i y_i 1[p_i \in B(p)]}{\sum_i w_i 1[p_i \in B(p)]},
@@ -104,33 +119,26 @@ class HistogramBinning(_Binned):
         return len(self.shares_)
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = two_classes(sample, "histogram binning", f"uniform-{self._kind()}")
-        n_bins = _count(self.n_bins, sample.total)
-        odds = settled(self._scores(sample.logits))
-        if self.strategy == "uniform":
-            centres = (np.arange(n_bins) + 0.5) / n_bins
-            self.edges_ = _uniform_edges(n_bins)
-        else:
-            self.edges_ = quantile_edges(odds, sample.weights, n_bins)
-            centres = np.zeros(len(self.edges_) + 1)  # no bin is empty
-        bins = _bins(odds, self.edges_)
-        self.shares_ = _bin_means(bins, shares_of(sample), sample.weights, centres)
-
-    def _kind(self) -> str:
-        if self.strategy not in STRATEGIES:
+        if self.strategy not in list(STRATEGIES):
             raise ValueError(
                 f"strategy is {self.strategy!r}: it must be 'quantile' (bins of equal mass) or 'uniform' "
                 "(bins of equal width)"
             )
-        return "mass" if self.strategy == "quantile" else "width"
+        sample = check_two_classes(sample, "histogram binning", STRATEGIES[self.strategy])
+        n_bins = _count_bins(self.n_bins, sample.total)
+        odds, shares = merge_ties(self._scores(sample.logits)), shares_of(sample)
+        if self.strategy == "quantile":
+            self._learn_quantiles(odds, shares, sample.weights, n_bins)
+            return
+        self.edges_ = _uniform_edges(n_bins)
+        centres = (np.arange(n_bins) + 0.5) / n_bins
+        self.shares_ = _bin_means(_bins(odds, self.edges_), shares, sample.weights, centres)
 
-    def _curve(self) -> "Curve":
-        from refinecal.calibrators._curves import steps
-
+    def _curve(self) -> Curve:
         return steps(np.nextafter(self.edges_, np.inf), self.shares_)  # an edge is of the bin below
 
 
-class ScalingBinning(_Binned):
+class ScalingBinning(_BinCalibrator):
     r"""Calibrate two classes by a scaling whose values are averaged in bins.
 
     A scaling g, fitted on half of the samples, needs few of them; its mean in bins of equal mass, taken
@@ -193,28 +201,21 @@ class ScalingBinning(_Binned):
         return self.scaling_.n_parameters + len(self.shares_)
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = two_classes(sample, "scaling-binning", "scaling-binning")
-        first, second = _halves(sample) if self.split else (sample, sample)
-        self.scaling_ = self._make_scaling()._fit_sample(first, threads, start)
-        odds = settled(self._scores(second.logits))
-        self.edges_ = quantile_edges(odds, second.weights, _count(self.n_bins, second.total))
-        centres = np.zeros(len(self.edges_) + 1)  # no bin is empty
-        values = np.exp(-np.logaddexp(0, -odds))
-        self.shares_ = _bin_means(_bins(odds, self.edges_), values, second.weights, centres)
-
-    def _make_scaling(self) -> Calibrator:
-        if isinstance(self.scaling, Calibrator):
-            return deepcopy(self.scaling)
-        return make_calibrator(self.scaling, laplace=False)
+        sample = check_two_classes(sample, "scaling-binning", "scaling-binning")
+        first, second = _split_halves(sample) if self.split else (sample, sample)
+        scaling = self.scaling
+        if not isinstance(scaling, Calibrator):
+            scaling = make_calibrator(scaling, laplace=False)
+        self.scaling_ = deepcopy(scaling)._fit_sample(first, threads, start)
+        odds = merge_ties(self._scores(second.logits))
+        values, n_bins = np.exp(-np.logaddexp(0, -odds)), _count_bins(self.n_bins, second.total)
+        self._learn_quantiles(odds, values, second.weights, n_bins)
 
     def _scores(self, logits: NDArray[Any]) -> Floats:
         return log_odds(self.scaling_._log_proba(logits), np.inf)
 
-    def _curve(self) -> "Curve | None":
+    def _curve(self) -> Curve | None:
         """Return the edges before scaling, if that is a rising line."""
-        from refinecal.calibrators._curves import steps
-        from refinecal.calibrators.binary import AffineScaling
-
         line = self.scaling_
         if not isinstance(line, AffineScaling) or line.laplace or not line.slope_ > 0:
             return None
@@ -272,50 +273,27 @@ def _bin_means(
     return np.clip(means, 0, 1)  # rounding must not pass 1
 
 
-def _log_rows(shares: Floats) -> Floats:
-    with np.errstate(divide="ignore"):
-        return np.stack([np.log1p(-shares), np.log(shares)], axis=1)
-
-
-def _halves(sample: Sample) -> tuple[Sample, Sample]:
-    """Split the sample in two: by rank of the scores, copies go to the first, second, second, first ...
-
-    A row of weight 3 is three copies, a row of weight 0.5 half of one, so weights mean repetition here too.
-    """
-    hits = sample.labels if sample.soft is None else sample.soft[:, 1]
-    order = rank(settled(log_odds(sample.logits, np.inf)), hits)
+def _split_halves(sample: Sample) -> tuple[Sample, Sample]:
+    """Split the sample in two: by rank of the scores, copies go to the first, second, second, first ..."""
+    order = rank_rows(merge_ties(log_odds(sample.logits, np.inf)), shares_of(sample))
     mass = np.ones(sample.n) if sample.weights is None else sample.weights
-    ends = np.concatenate([[0.0], np.cumsum(mass[order])])
-    rounds, rest = np.divmod(ends, 4)
-    given = np.diff(2 * rounds + np.clip(rest - 1, 0, 2))  # copies 1 and 2 of each four
     second = np.empty(sample.n)
-    second[order] = np.minimum(given, mass[order])
+    (second[order],) = deal_in_turn(mass[order], 4, [1], width=2)
     first = mass - second
     if not (first.any() and second.any()):  # a single copy cannot be shared
         return sample, sample
-    return _weighted(sample, first), _weighted(sample, second)
+    return _set_weights(sample, first), _set_weights(sample, second)
 
 
-def _weighted(sample: Sample, weights: Floats) -> Sample:
+def _set_weights(sample: Sample, weights: Floats) -> Sample:
     """Return the rows of positive weight; weights of 1 go without saying."""
     part = sample.replace(weights=weights).counted()
     once = part.weights is not None and bool((part.weights == 1).all())
     return part.replace(weights=None) if once else part
 
 
-def rank(scores: Floats, labels: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the rows in order of their scores and, where those are equal, of their labels."""
-    order = np.argsort(scores)
-    ranked = scores[order]
-    return np.lexsort((labels, scores)) if (ranked[1:] == ranked[:-1]).any() else order
-
-
-def _count(n_bins: Any, total: float) -> int:
+def _count_bins(n_bins: Any, total: float) -> int:
     """Return the number of bins that was asked for."""
     if n_bins == "auto":
         return max(1, round(float(total ** (1 / 3))))
-    if not isinstance(n_bins, numbers.Integral) or isinstance(n_bins, bool) or n_bins < 1:
-        raise ValueError(
-            f"n_bins is {n_bins!r}: it must be a whole number of at least 1, or 'auto'"
-        )
-    return int(n_bins)
+    return check_whole("n_bins", n_bins, 1, ", or 'auto'")

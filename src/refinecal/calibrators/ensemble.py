@@ -10,8 +10,14 @@ from numpy.typing import NDArray
 from refinecal._core.errors import warn
 from refinecal._core.sample import Sample, on_cpu
 from refinecal._core.softmax import log_softmax
-from refinecal.calibrators._columns import gap_columns
-from refinecal.calibrators._features import best_beta, even_weights, finite_gaps, gap_limit
+from refinecal.calibrators._features import (
+    best_beta,
+    even_weights,
+    finite_gaps,
+    gap_columns,
+    gap_limit,
+)
+from refinecal.calibrators._newton import newton_step
 from refinecal.calibrators.base import Calibrator
 
 Array = NDArray[np.float64]
@@ -76,7 +82,7 @@ class EnsembleTemperatureScaling(Calibrator):
         self.first_beta_ = best_beta(sample, self.limit_, threads, start)
         tempered = self.first_beta_ * finite_gaps(sample.logits, self.limit_)
         parts = [log_softmax(tempered), log_softmax(finite_gaps(sample.logits, np.inf))]
-        self.weights_ = mixture_weights(*_at_labels(sample, parts))
+        self.weights_ = mixture_weights(*_find_probs(sample, parts))
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         tempered, given, uniform = self.weights_
@@ -92,7 +98,7 @@ class EnsembleTemperatureScaling(Calibrator):
             return np.ascontiguousarray(np.log(mixed, out=mixed).T)
 
 
-def _at_labels(sample: Sample, parts: list[Array]) -> tuple[Array, Array]:
+def _find_probs(sample: Sample, parts: list[Array]) -> tuple[Array, Array]:
     """Return the probability that each part, and a uniform one, gives each label, and how much it counts."""
     if sample.soft is None:
         rows, labels = np.arange(sample.n), sample.labels
@@ -113,10 +119,8 @@ def mixture_weights(parts: Array, shares: Array) -> Array:
     Minimises :math:`\sum_j w_j - \sum_i s_i \log (w \cdot q_i)` over :math:`w \ge 0`, whose solution sums
     to 1 by itself, by Newton steps among the weights that are not 0. A weight that a step would make
     negative becomes 0, and comes back by a step of its own if its slope is negative once the others are
-    settled.
+    found.
     """
-    from refinecal.calibrators._newton import newton_step
-
     weights = np.full(len(parts), 1 / len(parts))
     free = np.ones(len(parts), dtype=bool)
     mixed = weights @ parts

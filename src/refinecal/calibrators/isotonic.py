@@ -1,6 +1,6 @@
 """Isotonic regression: the best increasing map of a binary classifier's scores."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,11 +8,9 @@ from numpy.typing import NDArray
 from refinecal import _kernels
 from refinecal._core.sample import NOTHING, Sample, readonly
 from refinecal.calibrators import _features
-from refinecal.calibrators._two_classes import shares_of, two_classes
+from refinecal.calibrators._features import check_two_classes, log_rows, shares_of
+from refinecal.calibrators._pairs import Curve
 from refinecal.calibrators.base import Calibrator
-
-if TYPE_CHECKING:
-    from refinecal.calibrators._curves import Curve
 
 Floats = NDArray[np.float64]
 ROUNDING = _features.ROUNDING
@@ -45,11 +43,9 @@ class _Corners(Calibrator):
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         self._check_corners()
         corners = readonly(self.log_odds_), readonly(self.shares_)
-        return logs_of(_kernels.pav.interpolate(log_odds(logits), *corners))
+        return log_rows(_kernels.pav.interpolate(log_odds(logits), *corners))
 
-    def _curve(self) -> "Curve":
-        from refinecal.calibrators._curves import Curve
-
+    def _curve(self) -> Curve:
         self._check_corners()
         pieces = np.zeros((len(self.shares_) + 1, 2))
         pieces[0, 0], pieces[1:, 0] = self.shares_[0], self.shares_
@@ -92,9 +88,10 @@ class IsotonicCalibration(_Corners):
     """
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        scores, mass, hits = scores_of(two_classes(sample, "isotonic calibration", "isotonic"))
+        sample = check_two_classes(sample, "isotonic calibration", "isotonic")
+        scores, mass, hits = sum_scores(sample)
         first, levels = _kernels.pav.pool(mass, hits)
-        self._keep(scores[first], scores[_last(first, len(scores))], levels)
+        self._keep(scores[first], scores[_find_ends(first, len(scores))], levels)
 
 
 class CentredIsotonicCalibration(_Corners):
@@ -134,23 +131,22 @@ class CentredIsotonicCalibration(_Corners):
     """
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        scores, mass, hits = scores_of(
-            two_classes(sample, "centred isotonic calibration", "centred-isotonic")
-        )
+        sample = check_two_classes(sample, "centred isotonic calibration", "centred-isotonic")
+        scores, mass, hits = sum_scores(sample)
         first, levels = _kernels.pav.pool(mass, hits)
-        last = _last(first, len(scores))
+        last = _find_ends(first, len(scores))
         whole = (levels <= 0) | (levels >= 1)
-        centres = _centres(scores, mass, first, last)
+        centres = _mean_scores(scores, mass, first, last)
         low = np.where(whole, scores[first], centres)
         self._keep(low, np.where(whole, scores[last], centres), levels)
 
 
-def _last(first: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+def _find_ends(first: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     """Return where each step ends, of those that begin at ``first``."""
     return np.append(first[1:], n) - 1
 
 
-def _centres(
+def _mean_scores(
     scores: Floats, mass: Floats, first: NDArray[np.int64], last: NDArray[np.int64]
 ) -> Floats:
     """Return the mean score of each step."""
@@ -164,12 +160,12 @@ def _centres(
 # ---- shared with Venn-Abers --------------------------------------------------------------------------------
 
 
-def scores_of(sample: Sample) -> tuple[Floats, Floats, Floats]:
+def sum_scores(sample: Sample) -> tuple[Floats, Floats, Floats]:
     """Return the different log-odds in order, the mass of each, and the mass of class 1 there."""
     odds = log_odds(sample.logits)
     shares = shares_of(sample)
     weights = NOTHING if sample.weights is None else readonly(sample.weights)
-    scores, mass, hits = _kernels.pav.tied(
+    scores, mass, hits = _kernels.pav.sum_ties(
         odds, np.argsort(odds), np.ascontiguousarray(shares), weights, ROUNDING
     )
     return scores, mass, hits
@@ -178,12 +174,3 @@ def scores_of(sample: Sample) -> tuple[Floats, Floats, Floats]:
 def log_odds(logits: NDArray[Any]) -> Floats:
     """Return the log-odds of class 1, finite."""
     return _features.log_odds(logits, LARGEST)
-
-
-def logs_of(share: Floats) -> Floats:
-    """Return the logarithms of the probabilities of both classes."""
-    logs = np.empty((len(share), 2))
-    with np.errstate(divide="ignore"):
-        np.log1p(-share, out=logs[:, 0])
-        np.log(share, out=logs[:, 1])
-    return logs

@@ -3,9 +3,10 @@
 from __future__ import annotations  # so that help() shows types by name
 
 import re
+from collections.abc import Iterable
 from copy import deepcopy
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +18,18 @@ from refinecal.calibrators.base import Calibrator
 
 LEARNED = re.compile(r"[a-z][a-z0-9_]*[a-z0-9]_")  # scikit-learn's names for what was learned
 STATE = {"kind", "params", "learned"}
+PROBES = (-1e3, -30.0, -1.0, 0.0, 1.0, 30.0, 1e3)  # log-odds at which a restored map is tried
+MOST_BYTES = 4096  # of one name of a class
+LARGEST = 1e301  # of a number that was learned
 
 _HERE = "refinecal.calibrators"
 
 # The name: where its class is, and what it is made with.
 KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "temperature": (f"{_HERE}.temperature", "TemperatureScaling", {}),
-    "affine": (f"{_HERE}.binary", "AffineScaling", {}),
-    "quadratic": (f"{_HERE}.binary", "QuadraticScaling", {}),
-    "beta": (f"{_HERE}.binary", "BetaCalibration", {}),
+    "affine": (f"{_HERE}.sigmoid", "AffineScaling", {}),
+    "quadratic": (f"{_HERE}.sigmoid", "QuadraticScaling", {}),
+    "beta": (f"{_HERE}.sigmoid", "BetaCalibration", {}),
     "vector": (f"{_HERE}.scaling", "VectorScaling", {}),
     "matrix": (f"{_HERE}.scaling", "MatrixScaling", {}),
     "dirichlet": (f"{_HERE}.scaling", "DirichletCalibration", {}),
@@ -134,6 +138,10 @@ class _Refused(Exception):
     """What is wrong with a state, in our own words."""
 
 
+def _refuse(name: str, why: str) -> NoReturn:
+    raise _Refused(f"{name} of the state of a calibrator {why}")
+
+
 def from_dict(state: dict[str, Any]) -> Calibrator:
     """Return the calibrator that ``to_dict`` described.
 
@@ -172,18 +180,14 @@ def _check_restored(fitted: Calibrator) -> None:
     """Refuse a state that does not fit together now, not in some later prediction."""
     classes = getattr(fitted, "classes_", None)
     if not isinstance(classes, np.ndarray):
-        raise _Refused(
-            "classes_ of the state of a calibrator is no array: pass what to_dict() returned"
-        )
+        _refuse("classes_", "is no array: pass what to_dict() returned")
     k = len(classes)
     if classes.ndim != 1 or k < 2 or len(set(classes.tolist())) != k:
-        raise _Refused(
-            "classes_ of the state of a calibrator must name two classes or more, each once"
-        )
+        _refuse("classes_", "must name two classes or more, each once")
     if not (isinstance(fitted.n_samples_, int | float) and fitted.n_samples_ > 0):
-        raise _Refused("n_samples_ of the state of a calibrator must be a number above 0")
+        _refuse("n_samples_", "must be a number above 0")
     if getattr(fitted, "beta_", 0.0) < 0:
-        raise _Refused("beta_ of the state of a calibrator is below 0: it was never fitted so")
+        _refuse("beta_", "is below 0: it was never fitted so")
     repr(fitted), fitted.n_parameters
     with np.errstate(all="ignore"):
         probs = np.exp(fitted._log_proba(np.outer(PROBES, np.arange(k) % 2)))
@@ -191,11 +195,6 @@ def _check_restored(fitted: Calibrator) -> None:
         raise _Refused(
             "the state of a calibrator does not give probabilities: pass what to_dict() returned"
         )
-
-
-PROBES = (-1e3, -30.0, -1.0, 0.0, 1.0, 30.0, 1e3)  # log-odds at which a restored map is tried
-MOST_BYTES = 4096  # of one name of a class
-LARGEST = 1e301  # of a number that was learned
 
 
 def _restore(state: Any) -> Calibrator:
@@ -208,9 +207,9 @@ def _restore(state: Any) -> Calibrator:
         )
     if state["kind"] not in kinds:
         fail_choice("kind", state["kind"], list(kinds), "the name of a calibrator of this package")
-    params = {name: _restored(value) for name, value in state["params"].items()}
+    params = {name: _from_plain(value) for name, value in state["params"].items()}
     if not isinstance(params.get("laplace", True), bool):
-        raise _Refused("laplace of the state of a calibrator must be true or false")
+        _refuse("laplace", "must be true or false")
     fitted = _make(kinds[state["kind"]], params)
     for name, value in state["learned"].items():
         is_computed = isinstance(getattr(type(fitted), name, None), property)
@@ -218,15 +217,14 @@ def _restore(state: Any) -> Calibrator:
             raise _Refused(
                 f"the state of a calibrator has no {name!r}: pass what to_dict() returned"
             )
-        setattr(fitted, name, _restored(value))
-        if not _is_sane(getattr(fitted, name), name):
-            raise _Refused(
-                f"{name} of the state of a calibrator is not finite, or out of range: it was never fitted so"
-            )
+        learned = _from_plain(value)
+        if not _is_in_range(learned, name):
+            _refuse(name, "is not finite, or out of range: it was never fitted so")
+        setattr(fitted, name, learned)
     return fitted
 
 
-def _restored(value: Any) -> Any:
+def _from_plain(value: Any) -> Any:
     """Return an attribute as it was before it became JSON."""
     if isinstance(value, dict) and set(value) >= STATE:
         return _restore(value)
@@ -236,21 +234,18 @@ def _restored(value: Any) -> Any:
             raise _Refused(f"the state of a calibrator holds {dtype}: it was never written so")
         return np.array(value["values"], dtype=dtype)
     if isinstance(value, list):
-        return [_restored(part) for part in value]
+        return [_from_plain(part) for part in value]
     return value
 
 
-def _is_sane(value: Any, name: str) -> bool:
+def _is_in_range(value: Any, name: str) -> bool:
     """Tell numbers that may have been learned, and what is no number, from NaN and out of range."""
     if isinstance(value, list):
-        return all(_is_sane(part, name) for part in value)
-    if not isinstance(value, np.ndarray | float):
-        return True
-    values = np.asarray(value)
-    if values.dtype.kind != "f":
+        return all(_is_in_range(part, name) for part in value)
+    if not isinstance(value, np.ndarray | float) or np.asarray(value).dtype.kind != "f":
         return True
     low, high = (0.0, 1.0) if name.endswith("shares_") else (-LARGEST, LARGEST)
-    return bool(((values >= low) & (values <= high)).all())
+    return bool(np.all((value >= low) & (value <= high)))
 
 
 # ---- calibrators of the user's own -------------------------------------------------------------------------
@@ -270,6 +265,15 @@ def as_calibrator(calibrator: Any) -> Calibrator:
     if isinstance(calibrator, Calibrator):
         return deepcopy(calibrator)
     return UserCalibrator(deepcopy(calibrator))
+
+
+def check_storable(calibrators: Iterable[Any], subject: str) -> None:
+    """Refuse to write calibrators as JSON if one of them is neither a name nor of this package."""
+    for one in calibrators:
+        if not isinstance(one, str | Calibrator) or isinstance(one, UserCalibrator):
+            raise TypeError(
+                f"{subject} is not of this package: only those that are can be written as JSON"
+            )
 
 
 class UserCalibrator(Calibrator):

@@ -9,30 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.sample import Sample, on_cpu
-from refinecal.calibrators._columns import (
-    centred_columns,
-    gap_columns,
-    log_softmax_rows,
-    normalise,
-)
 from refinecal.calibrators._features import (
     LARGEST,
     best_beta,
     check_strength,
+    gap_columns,
     gap_limit,
     log_odds,
+    log_softmax_rows,
 )
+from refinecal.calibrators._logistic_regression import fit_two
 from refinecal.calibrators._newton import Advice
-from refinecal.calibrators._serial import in_one_thread
-from refinecal.calibrators._softmax_linear import MatrixMap, VectorMap
-from refinecal.calibrators._solve import (
-    linear_start,
-    penalties,
-    solve_matrix,
-    solve_vector,
-    with_ones,
-)
-from refinecal.calibrators._two import fit_two
+from refinecal.calibrators._softmax_fits import fit_matrix, fit_vector
 from refinecal.calibrators.base import Calibrator
 
 Array = NDArray[np.float64]
@@ -41,7 +29,57 @@ SMALLEST = 1e-300  # of features that are not 0: what is learned stays finite
 VECTOR = Advice("vector scaling", "use calibrator='structured-vector', which has penalties")
 
 
-class VectorScaling(Calibrator):
+class LinearCalibrator(Calibrator):
+    """Softmax of a linear map of features, of which ``_features`` says what they are."""
+
+    intercepts_: Array
+    limit_: float
+
+    @abstractmethod
+    def _features(self, logits: NDArray[Any]) -> Array:
+        """Return what is multiplied by scales or a matrix, (k, n)."""
+
+    @abstractmethod
+    def _multiply(self, features: Array) -> Array:
+        """Return the scores (k, n), but for the intercepts; the features may be lost."""
+
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        scores = self._multiply(self._features(logits))
+        scores += self.intercepts_[:, None]
+        return log_softmax_rows(scores)
+
+
+class DiagonalCalibrator(LinearCalibrator):
+    """A linear map by one scale for each class."""
+
+    scales_: Array
+
+    @property
+    def n_parameters(self) -> int:
+        """Two for each class."""
+        return 2 * len(self.scales_)
+
+    def _multiply(self, features: Array) -> Array:
+        features *= self.scales_[:, None]
+        return features
+
+
+class MatrixCalibrator(LinearCalibrator):
+    """A linear map by a matrix."""
+
+    matrix_: Array
+    _weighs_rows = True  # against penalties
+
+    @property
+    def n_parameters(self) -> int:
+        """The entries of the matrix and the intercepts: k² + k."""
+        return self.matrix_.size + len(self.matrix_)
+
+    def _multiply(self, features: Array) -> Array:
+        return np.asarray(self.matrix_ @ features)
+
+
+class VectorScaling(DiagonalCalibrator):
     r"""Calibrate by a scale and an intercept for each class: ``softmax(w * z + b)``.
 
     The logits z are centred, each row to the sum 0, so that a constant added to a row changes nothing and
@@ -73,17 +111,11 @@ class VectorScaling(Calibrator):
     array([[0.5 , 0.25, 0.25]])
     """
 
-    scales_: Array
-    intercepts_: Array
-    limit_: float
-
     def __init__(self, laplace: bool = True) -> None:
         self.laplace = laplace
 
-    @property
-    def n_parameters(self) -> int:
-        """Two for each class."""
-        return 2 * len(self.scales_)
+    def _features(self, logits: NDArray[Any]) -> Array:
+        return _centre_columns(logits, self.limit_)
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         sample = on_cpu(sample).counted()
@@ -92,30 +124,21 @@ class VectorScaling(Calibrator):
             slope, self.intercepts_ = _fit_affine(sample, self.limit_, 0.0, VECTOR)
             self.scales_ = np.full(2, slope)
             return
-        features, unit = _unit_logits(sample, self.limit_, threads, start)
+        features = self._features(sample.logits)
+        unit = _unit(sample, self.limit_, features, threads, start)
+        features *= unit
         middle = features.mean(axis=1)
         features -= middle[:, None]
         begin = np.concatenate([np.ones(sample.k), middle])
-        softmax = VectorMap(features, sample, np.zeros(len(begin)), begin)
-        with in_one_thread(sample.k * features.size):
-            slopes, shifts = np.split(solve_vector(softmax, begin, VECTOR), 2)
+        slopes, shifts = fit_vector(features, sample, np.zeros(len(begin)), begin, VECTOR)
         shifts -= slopes * middle
         self.scales_, self.intercepts_ = slopes * unit, shifts - shifts.mean()
 
-    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        scores = centred_columns(logits, self.limit_)
-        scores *= self.scales_[:, None]
-        scores += self.intercepts_[:, None]
-        return log_softmax_rows(scores)
 
-
-class _Matrix(Calibrator):
+class _PenalizedMatrix(MatrixCalibrator):
     """What matrix scaling and Dirichlet calibration share: a matrix, an intercept and their penalties."""
 
-    matrix_: Array
-    intercepts_: Array
-    limit_: float
-    _centred: bool  # whether the features sum to 0 over the classes
+    _sums_to_zero: bool  # whether the features sum to 0 over the classes
     _advice: Advice
 
     def __init__(
@@ -124,18 +147,6 @@ class _Matrix(Calibrator):
         self.laplace = laplace
         self.off_diagonal = off_diagonal
         self.intercept = intercept
-
-    @property
-    def n_parameters(self) -> int:
-        """The entries of the matrix and the intercepts: k² + k."""
-        return self.matrix_.size + len(self.matrix_)
-
-    def _counts_rows(self) -> bool:
-        return True  # the penalties do
-
-    @abstractmethod
-    def _features(self, logits: NDArray[Any]) -> Array:
-        """Return what the matrix is multiplied by, (k, n)."""
 
     @abstractmethod
     def _learn_two(self, sample: Sample) -> None:
@@ -152,27 +163,14 @@ class _Matrix(Calibrator):
         features = self._features(sample.logits)
         unit = _unit(sample, self.limit_, features, threads, start)
         features *= unit
-        matrix, self.intercepts_ = self._fit_matrix(sample, features, unit)
-        self.matrix_ = _least_off_diagonal(matrix, self._centred)
-
-    def _fit_matrix(self, sample: Sample, features: Array, unit: float) -> tuple[Array, Array]:
-        """Return matrix and intercepts; the features are ``unit`` times what they stand for."""
-        k, strength = sample.k, sample.k / sample.total
+        strength = sample.k / sample.total
         off = strength * self.off_diagonal * min(unit, LARGEST) ** 2
-        ridge, begin = penalties(k, off, 0.0, strength * self.intercept), linear_start(k)
-        full = with_ones(features, self.off_diagonal)
-        with in_one_thread(k * full.size):
-            softmax = MatrixMap(full, sample, ridge, np.zeros(len(begin)))
-            found = solve_matrix(softmax, begin, self._advice).reshape(k, k + 1)
-        return found[:, :k] * unit, found[:, k] - found[:, k].mean()
-
-    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        scores = self.matrix_ @ self._features(logits)
-        scores += self.intercepts_[:, None]
-        return log_softmax_rows(scores)
+        penalties = off, 0.0, strength * self.intercept
+        matrix, self.intercepts_ = fit_matrix(features, sample, penalties, 0.0, self._advice)
+        self.matrix_ = _least_off_diagonal(matrix * unit, self._sums_to_zero)
 
 
-class MatrixScaling(_Matrix):
+class MatrixScaling(_PenalizedMatrix):
     r"""Calibrate by a matrix and an intercept: ``softmax(W @ z + b)``.
 
     The logits z are centred, each row to the sum 0. The loss is the mean log loss plus
@@ -213,18 +211,18 @@ class MatrixScaling(_Matrix):
            [0. , 0.5]])
     """
 
-    _centred = True
+    _sums_to_zero = True
     _advice = Advice("matrix scaling", "raise off_diagonal and intercept")
 
     def _features(self, logits: NDArray[Any]) -> Array:
-        return centred_columns(logits, self.limit_)
+        return _centre_columns(logits, self.limit_)
 
     def _learn_two(self, sample: Sample) -> None:
         slope, self.intercepts_ = _fit_affine(sample, self.limit_, self.intercept, self._advice)
         self.matrix_ = slope * np.eye(2)
 
 
-class DirichletCalibration(_Matrix):
+class DirichletCalibration(_PenalizedMatrix):
     r"""Calibrate by the map that is right when predictions follow a Dirichlet law in each class.
 
     That is ``softmax(W @ log(p) + b)``: matrix scaling of log-probabilities, and for two classes beta
@@ -264,11 +262,13 @@ class DirichletCalibration(_Matrix):
     array([[0.75, 0.25]])
     """
 
-    _centred = False
+    _sums_to_zero = False
     _advice = Advice("Dirichlet calibration", "raise off_diagonal and intercept")
 
     def _features(self, logits: NDArray[Any]) -> Array:
-        return normalise(gap_columns(logits, self.limit_))
+        gaps = gap_columns(logits, self.limit_)
+        gaps -= np.log(np.exp(gaps).sum(axis=0))
+        return gaps
 
     def _learn_two(self, sample: Sample) -> None:
         logs = self._features(sample.logits)
@@ -277,12 +277,11 @@ class DirichletCalibration(_Matrix):
         self.matrix_ = np.diag(found)
 
 
-def _unit_logits(sample: Sample, limit: float, threads: int, start: float) -> tuple[Array, float]:
-    """Return centred logits (k, n) at their best temperature, and what they were multiplied by."""
-    features = centred_columns(sample.logits, limit)
-    unit = _unit(sample, limit, features, threads, start)
-    features *= unit
-    return features, unit
+def _centre_columns(logits: NDArray[Any], limit: float) -> Array:
+    """Return finite logits (k, n) that sum to 0 over the classes."""
+    gaps = gap_columns(logits, limit)
+    gaps -= gaps.mean(axis=0)
+    return gaps
 
 
 def _unit(sample: Sample, limit: float, features: Array, threads: int, start: float) -> float:

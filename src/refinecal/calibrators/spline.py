@@ -1,23 +1,34 @@
-"""Spline calibration: a smooth curve on the log-odds, as stiff as unseen rows ask for."""
+r"""Spline calibration: a smooth curve on the log-odds, as stiff as unseen rows ask for.
 
-import numbers
+With knots :math:`t_1 < \dots < t_m`, the piece of x is one of the m - 1 intervals or of the two tails, and
+:math:`f(x) = c_0 + c_1 u + c_2 u^2 + c_3 u^3` with u the place within the piece; tails are straight. The
+coefficients c of a piece are linear in the m parameters of the spline, ``c = maps[piece] @ theta``, so that
+gradient and Hessian need only sums of powers of u in each piece, whatever the number of knots.
+"""
+
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal import _kernels
 from refinecal._core.sample import Sample
-from refinecal.calibrators._dealing import at_random
-from refinecal.calibrators._features import gap_limit, log_odds, settled
-from refinecal.calibrators._two_classes import shares_of, two_classes
+from refinecal.calibrators._features import (
+    check_strength,
+    check_two_classes,
+    check_whole,
+    gap_limit,
+    log_odds,
+    merge_ties,
+    rank_rows,
+    shares_of,
+)
+from refinecal.calibrators._newton import Advice, minimise
+from refinecal.calibrators._pairs import Curve
 from refinecal.calibrators.base import Calibrator
-from refinecal.calibrators.binning import rank
-
-if TYPE_CHECKING:
-    from refinecal.calibrators._curves import Curve
-    from refinecal.calibrators._pieces import Rows
+from refinecal.resampling import deal_at_random, deal_in_turn
 
 Floats = NDArray[np.float64]
 PENALTIES = 10.0 ** np.arange(
@@ -30,6 +41,17 @@ MARGIN = (
     0.5  # standard errors that a looser curve must gain: fewer did worse in simulations, and more
 )
 CLOSEST = 1e-9  # of the range: knots that are closer have no piece of curve between them
+ADVICE = Advice("spline calibration", "set penalty, say to 1e-3, or lower n_knots")
+
+
+class Rows(NamedTuple):
+    """Rows in order of their scores: ``first[j]`` to ``first[j + 1]`` are in piece j."""
+
+    first: NDArray[np.int64]
+    places: Floats  # u of each row
+    shares: Floats  # of class 1
+    weights: Floats  # empty if every row counts once
+    total: float
 
 
 class SplineCalibration(Calibrator):
@@ -94,45 +116,26 @@ class SplineCalibration(Calibrator):
         return f"{len(self.knots_)} knots, penalty_={self.penalty_:.3g}"
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = two_classes(sample, "spline calibration", "spline")
-        n_knots, penalties = self._checked()
+        sample = check_two_classes(sample, "spline calibration", "spline")
+        n_knots = check_whole("n_knots", self.n_knots, 2, ", which makes a line")
+        penalties = PENALTIES
+        if self.penalty is not None:
+            otherwise = ", or None to let the data choose"
+            penalties = np.array([check_strength("penalty", self.penalty, otherwise)])
         self.limit_ = gap_limit(sample)
-        odds = settled(log_odds(sample.logits, self.limit_))
+        odds = merge_ties(log_odds(sample.logits, self.limit_))
         shares = shares_of(sample)
-        order = rank(odds, shares)  # which decides the folds
+        order = rank_rows(odds, shares)  # which decides the folds
         self.knots_ = _choose_knots(odds[order], min(n_knots, 2 + int(sample.total / PER_KNOT)))
         copies = np.ones(sample.n) if sample.weights is None else sample.weights[order]
-        rows = _in_order(odds[order], shares[order], copies, self.knots_)
-        self._search(rows, copies, penalties if len(self.knots_) > 2 else penalties[:1])
-
-    def _search(self, rows: "Rows", copies: Floats, penalties: Floats) -> None:
-        """Fit with each penalty, and keep the one that rows left out ask for."""
-        from refinecal.calibrators._pieces import spline_maps
-
+        rows = _make_rows(odds[order], shares[order], copies, self.knots_)
+        penalties = penalties if len(self.knots_) > 2 else penalties[:1]
         maps = spline_maps(self.knots_)
-        fits = _path(rows, maps, penalties, [np.zeros(len(self.knots_))], EXACT)
-        best = _stiffest(rows, copies, maps, penalties, fits) if len(penalties) > 1 else 0
+        fits = _fit_path(rows, maps, penalties, [np.zeros(len(self.knots_))], EXACT)
+        best = _choose_penalty(rows, copies, maps, penalties, fits) if len(penalties) > 1 else 0
         self.penalty_, self.pieces_ = float(penalties[best]), maps @ fits[best]
 
-    def _checked(self) -> tuple[int, Floats]:
-        """Return the number of knots, and the penalties to try."""
-        whole = isinstance(self.n_knots, numbers.Integral) and not isinstance(self.n_knots, bool)
-        if not whole or self.n_knots < 2:
-            raise ValueError(
-                f"n_knots is {self.n_knots!r}: it must be a whole number of at least 2, which makes a line"
-            )
-        if self.penalty is None:
-            return int(self.n_knots), PENALTIES
-        if not (isinstance(self.penalty, numbers.Real) and 0 <= float(self.penalty) < np.inf):
-            raise ValueError(
-                f"penalty is {self.penalty!r}: it must be a finite number of at least 0, or None to let "
-                "the data choose"
-            )
-        return int(self.n_knots), np.array([float(self.penalty)])
-
-    def _curve(self) -> "Curve":
-        from refinecal.calibrators._curves import Curve
-
+    def _curve(self) -> Curve:
         return Curve(self.knots_, self.pieces_, limit=self.limit_)
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
@@ -145,6 +148,40 @@ class SplineCalibration(Calibrator):
         return np.stack([-np.logaddexp(0, odds), -np.logaddexp(0, -odds)], axis=1)
 
 
+def spline_maps(knots: Floats) -> Floats:
+    r"""Return the matrices (m + 1, 4, m) from the parameters of a spline to the pieces.
+
+    The first two parameters are the height and the rise of a line over the knots. The others bend it:
+    the second derivatives inside are :math:`\gamma = L^{-\top} \theta`, where :math:`R = L L^\top` and
+    :math:`\gamma^\top R \gamma = \int f''^2`, so that the squares of these parameters sum to that integral
+    (x running from 0 to 1 between the outer knots). They leave f at the outer knots as it is.
+    """
+    m = len(knots)
+    maps = np.zeros((m + 1, 4, m))
+    maps[:, 0, 0] = 1
+    if m == 1:  # one score: a constant
+        return maps
+    span = knots[-1] - knots[0]
+    t, h = (knots - knots[0]) / span, (np.diff(knots) / span)[:, None]
+    bend = np.zeros((m, m))
+    if m > 2:
+        r = np.diag((h[:-1, 0] + h[1:, 0]) / 3)
+        r += np.diag(h[1:-1, 0] / 6, 1) + np.diag(h[1:-1, 0] / 6, -1)
+        bend[1:-1, 2:] = np.linalg.inv(np.linalg.cholesky(r)).T
+    slope, value = np.zeros((m, m)), np.zeros((m, m))
+    slope[1:] = np.cumsum(h * (bend[:-1] + bend[1:]) / 2, axis=0)
+    value[1:] = np.cumsum(h * slope[:-1] + h**2 * (2 * bend[:-1] + bend[1:]) / 6, axis=0)
+    slope -= value[-1]
+    value -= t[:, None] * value[-1]
+    slope[:, 1] += 1
+    value[:, 0] += 1
+    value[:, 1] += t - 0.5
+    maps[1:-1, 0], maps[1:-1, 1] = value[:-1], h * slope[:-1]
+    maps[1:-1, 2], maps[1:-1, 3] = h**2 * bend[:-1] / 2, h**2 * np.diff(bend, axis=0) / 6
+    maps[0, :2], maps[-1, :2] = (value[0], slope[0]), (value[-1], slope[-1])
+    return maps
+
+
 def _choose_knots(odds: Floats, n_knots: int) -> Floats:
     """Return scores in the middle of equally many distinct ones each; so tails have half as many."""
     apart = np.diff(odds) > CLOSEST * (odds[-1] - odds[0])
@@ -153,47 +190,39 @@ def _choose_knots(odds: Floats, n_knots: int) -> Floats:
     return np.asarray(distinct[((np.arange(m) + 0.5) * len(distinct) / m).astype(np.int64)])
 
 
-def _in_order(odds: Floats, shares: NDArray[Any], copies: Floats, knots: Floats) -> "Rows":
+def _make_rows(odds: Floats, shares: NDArray[Any], copies: Floats, knots: Floats) -> Rows:
     """Return what the kernels read, from rows in order of their scores; the weights have the mean 1."""
-    from refinecal.calibrators._pieces import Rows
-
     pieces, places = _place(odds, knots)
     first = np.searchsorted(pieces, np.arange(len(knots) + 2), "left")
     weights = np.empty(0) if (copies == 1).all() else copies * (len(odds) / copies.sum())
     return Rows(first, places, shares.astype(np.float64), weights, float(len(odds)))
 
 
-def _path(
-    rows: "Rows", maps: Floats, penalties: Floats, starts: list[Floats], tolerance: float
+def _fit_path(
+    rows: Rows, maps: Floats, penalties: Floats, starts: list[Floats], tolerance: float
 ) -> list[Floats]:
     """Return the parameters for each penalty, from stiff to loose, found from the last or from its start."""
-    from refinecal.calibrators._newton import Advice, minimise
-    from refinecal.calibrators._pieces import mean_loss
-
-    advice = Advice("spline calibration", "set penalty, say to 1e-3, or lower n_knots")
     fits = starts[:1]
     for i, penalty in enumerate(penalties):
         ridge = np.where(np.arange(maps.shape[2]) < 2, 0.0, penalty)  # a line costs nothing
         start = starts[i] if len(starts) > 1 else fits[-1]
-        found = minimise(partial(mean_loss, rows, maps, ridge), start, tolerance=tolerance)
-        fits.append(found.said(advice))
+        read = partial(_kernels.splines.read_splines, *rows, maps, ridge)
+        fits.append(minimise(read, start, tolerance=tolerance).accept(ADVICE))
     return fits[1:]
 
 
-def _stiffest(
-    rows: "Rows", copies: Floats, maps: Floats, penalties: Floats, fits: list[Floats]
+def _choose_penalty(
+    rows: Rows, copies: Floats, maps: Floats, penalties: Floats, fits: list[Floats]
 ) -> int:
     """Return which penalty is the largest that does as well as the best on rows left out, within noise."""
-    from refinecal.calibrators._pieces import row_losses, take
-
     sums, squares = np.zeros(len(penalties)), np.zeros((len(penalties), len(penalties)))
     unit = rows.total / copies.sum()
-    for out in _folds(copies, rows):
+    for out in _deal_folds(copies, rows):
         if not (out.any() and (copies - out).any()):
             continue
-        test = take(rows, out * unit)
-        fitted = _path(take(rows, (copies - out) * unit), maps, penalties, fits, CLOSE)
-        losses = np.array([row_losses(test, maps @ theta) for theta in fitted])
+        test = _take(rows, out * unit)
+        fitted = _fit_path(_take(rows, (copies - out) * unit), maps, penalties, fits, CLOSE)
+        losses = np.array([_row_losses(test, maps @ theta) for theta in fitted])
         losses -= losses[0]  # in pairs: what each gains over the stiffest
         mass = out[out > 0] * unit
         sums += losses @ mass
@@ -201,29 +230,40 @@ def _stiffest(
     means = sums / rows.total
     best = int(means.argmin())
     spread = np.diagonal(squares) - 2 * squares[best] + squares[best, best]
-    errors = (
-        np.sqrt(np.maximum(spread * unit, 0)) / rows.total
-    )  # of as many samples as there are copies
+    errors = np.sqrt(np.maximum(spread * unit, 0)) / rows.total  # of as many samples as copies
     return int(np.flatnonzero(means - means[best] <= MARGIN * errors)[0])
 
 
-def _folds(copies: Floats, rows: "Rows") -> Iterator[Floats]:
+def _deal_folds(copies: Floats, rows: Rows) -> Iterator[Floats]:
     """Deal ranked rows to the folds in turn, copies at random: how many of each row are in each fold."""
-    ends = np.concatenate([[0.0], np.cumsum(copies)])
-    rounds, rest = np.divmod(ends, N_FOLDS)
     new = np.ones(len(copies), dtype=bool)  # where another score, or another label, begins
     new[1:] = (np.diff(rows.places) != 0) | (np.diff(rows.shares) != 0)
     new[rows.first[rows.first < len(new)]] = True
     pack = np.cumsum(new) - 1
     masses: Floats = np.bincount(pack, copies).astype(np.float64)
     several = masses >= 2
-    shares = at_random(masses[several], N_FOLDS) / masses[several, None]
+    shares = np.zeros((len(masses), N_FOLDS))
+    shares[several] = deal_at_random(masses[several], N_FOLDS) / masses[several, None]
     row = several[pack]
-    for fold in range(N_FOLDS):
-        out = np.minimum(np.diff(rounds + np.clip(rest - fold, 0, 1)), copies)
-        of_pack = np.zeros(len(masses))
-        of_pack[several] = shares[:, fold]
-        yield np.where(row, copies * of_pack[pack], out)
+    for share, in_turn in zip(shares.T, deal_in_turn(copies, N_FOLDS, range(N_FOLDS)), strict=True):
+        yield np.where(row, copies * share[pack], in_turn)
+
+
+def _take(rows: Rows, weights: Floats) -> Rows:
+    """Return the rows of positive weight, each counted as often as that says."""
+    kept = np.flatnonzero(weights)
+    first = np.searchsorted(kept, rows.first)
+    heavy = weights[kept]
+    once = bool((heavy == 1).all())
+    total = float(heavy.sum())
+    return Rows(first, rows.places[kept], rows.shares[kept], heavy[:0] if once else heavy, total)
+
+
+def _row_losses(rows: Rows, pieces: Floats) -> Floats:
+    """Return the log loss of each row."""
+    losses = np.empty(len(rows.places))
+    _kernels.splines.read_losses(rows.first, rows.places, rows.shares, pieces, losses)
+    return losses
 
 
 def _place(odds: Floats, knots: Floats) -> tuple[NDArray[Any], Floats]:

@@ -8,21 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.sample import Sample, on_cpu
-from refinecal.calibrators._columns import gap_columns, log_softmax_rows, smooth
-from refinecal.calibrators._features import best_beta, check_strength, gap_limit
-from refinecal.calibrators._logistic import STRONGEST
+from refinecal.calibrators._features import best_beta, check_strength, gap_columns, gap_limit
+from refinecal.calibrators._logistic_regression import STRONGEST, fit_two
 from refinecal.calibrators._newton import Advice
-from refinecal.calibrators._serial import in_one_thread
-from refinecal.calibrators._softmax_linear import MatrixMap, VectorMap
-from refinecal.calibrators._solve import (
-    linear_start,
-    penalties,
-    solve_matrix,
-    solve_vector,
-    with_ones,
-)
-from refinecal.calibrators._two import fit_two
-from refinecal.calibrators.base import Calibrator
+from refinecal.calibrators._softmax_fits import fit_matrix, fit_vector
+from refinecal.calibrators.scaling import DiagonalCalibrator, LinearCalibrator, MatrixCalibrator
 
 Array = NDArray[np.float64]
 
@@ -30,7 +20,30 @@ VECTOR = Advice("structured vector scaling", "raise diagonal and intercept")
 MATRIX = Advice("structured matrix scaling", "raise diagonal, off_diagonal and intercept")
 
 
-class StructuredVectorScaling(Calibrator):
+class _Structured(LinearCalibrator):
+    """A first step by temperature scaling with smoothing, whose log-probabilities are the features."""
+
+    first_beta_: float
+    _weighs_rows = True  # against penalties
+
+    def _features(self, logits: NDArray[Any]) -> Array:
+        """Return log(n / (n + 1) * softmax(beta * logits) + 1 / (n + 1) / k)."""
+        gaps, n = gap_columns(logits, self.limit_), self.n_samples_
+        gaps *= self.first_beta_
+        probs = np.exp(gaps, out=gaps)
+        probs *= (n / (n + 1)) / probs.sum(axis=0)
+        probs += 1 / ((n + 1) * len(gaps))
+        return np.asarray(np.log(probs, out=probs))
+
+    def _first_step(self, sample: Sample, threads: int, start: float) -> tuple[Sample, Array]:
+        """Learn the temperature; return the rows that count, and their features."""
+        sample = on_cpu(sample).counted()
+        self.limit_, self.n_samples_ = gap_limit(sample), sample.total
+        self.first_beta_ = best_beta(sample, self.limit_, threads, start)
+        return sample, self._features(sample.logits)
+
+
+class StructuredVectorScaling(_Structured, DiagonalCalibrator):
     r"""Calibrate by temperature, then by a scale and an intercept for each class, shrunk to 1 and 0.
 
     Temperature scaling with Laplace smoothing gives :math:`z' = \log g(p)`. Then
@@ -68,56 +81,27 @@ class StructuredVectorScaling(Calibrator):
     array([[0.7, 0.3]])
     """
 
-    first_beta_: float
-    scales_: Array
-    intercepts_: Array
-    limit_: float
-
     def __init__(self, laplace: bool = True, diagonal: float = 1.0, intercept: float = 1.0) -> None:
         self.laplace = laplace
         self.diagonal = diagonal
         self.intercept = intercept
 
-    @property
-    def n_parameters(self) -> int:
-        """Two for each class."""
-        return 2 * len(self.scales_)
-
-    def _counts_rows(self) -> bool:
-        return True  # the penalties do
-
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         k, strength = sample.k, sample.k / sample.total
         on_scale = strength * check_strength("diagonal", self.diagonal)
         on_shift = strength * check_strength("intercept", self.intercept)
-        sample = on_cpu(sample).counted()
-        self.limit_ = gap_limit(sample)
-        self.first_beta_, logs = _first_step(sample, self.limit_, threads, start)
+        sample, logs = self._first_step(sample, threads, start)
         if k == 2:
-            away, self.intercepts_ = fit_two(
-                sample,
-                [-logs[0], logs[1]],
-                [on_scale, on_scale, on_shift / 2],
-                VECTOR,
-                logs[1] - logs[0],
-            )
+            away, self.intercepts_ = _fit_two(sample, logs, on_scale, on_shift, VECTOR)
             self.scales_ = 1 + away
             return
         begin = np.repeat([1.0, 0.0], k)
         ridge = np.minimum(np.repeat([2 * on_scale, 2 * on_shift], k), STRONGEST)
-        softmax = VectorMap(logs, sample, ridge, begin)
-        with in_one_thread(k * logs.size):
-            self.scales_, shifts = np.split(solve_vector(softmax, begin, VECTOR), 2)
+        self.scales_, shifts = fit_vector(logs, sample, ridge, begin, VECTOR)
         self.intercepts_ = shifts - shifts.mean()
 
-    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        scores = smooth(gap_columns(logits, self.limit_), self.first_beta_, self.n_samples_)
-        scores *= self.scales_[:, None]
-        scores += self.intercepts_[:, None]
-        return log_softmax_rows(scores)
 
-
-class StructuredMatrixScaling(Calibrator):
+class StructuredMatrixScaling(_Structured, MatrixCalibrator):
     r"""Calibrate by temperature, then by a matrix and an intercept, shrunk to the identity and 0.
 
     Temperature scaling with Laplace smoothing gives :math:`z' = \log g(p)`. Then
@@ -163,11 +147,6 @@ class StructuredMatrixScaling(Calibrator):
     array([[0.7, 0.3]])
     """
 
-    first_beta_: float
-    matrix_: Array
-    intercepts_: Array
-    limit_: float
-
     def __init__(
         self,
         laplace: bool = True,
@@ -180,46 +159,19 @@ class StructuredMatrixScaling(Calibrator):
         self.off_diagonal = off_diagonal
         self.intercept = intercept
 
-    @property
-    def n_parameters(self) -> int:
-        """The entries of the matrix and the intercepts: k² + k."""
-        return self.matrix_.size + len(self.matrix_)
-
-    def _counts_rows(self) -> bool:
-        return True  # the penalties do
-
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         k, strength = sample.k, sample.k / sample.total
         on_diagonal = strength * check_strength("diagonal", self.diagonal)
         off_diagonal = strength * (k - 1) * check_strength("off_diagonal", self.off_diagonal)
         on_shift = strength * check_strength("intercept", self.intercept)
-        sample = on_cpu(sample).counted()
-        self.limit_ = gap_limit(sample)
-        self.first_beta_, logs = _first_step(sample, self.limit_, threads, start)
+        sample, logs = self._first_step(sample, threads, start)
         if k == 2:
             found = _fit_two_by_two(sample, logs, on_diagonal, off_diagonal, on_shift)
             self.matrix_, self.intercepts_ = found
             return
-        begin = linear_start(k)
-        ridge = penalties(k, off_diagonal, on_diagonal, on_shift)
-        full = with_ones(logs, off_diagonal)
-        with in_one_thread(k * full.size):
-            softmax = MatrixMap(full, sample, ridge, begin)
-            best = solve_matrix(softmax, begin, MATRIX).reshape(k, k + 1)
-        self.matrix_ = _least_penalty(best[:, :k], on_diagonal, off_diagonal)
-        self.intercepts_ = best[:, k] - best[:, k].mean()
-
-    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        logs = smooth(gap_columns(logits, self.limit_), self.first_beta_, self.n_samples_)
-        scores = self.matrix_ @ logs
-        scores += self.intercepts_[:, None]
-        return log_softmax_rows(scores)
-
-
-def _first_step(sample: Sample, limit: float, threads: int, start: float) -> tuple[float, Array]:
-    """Return the best inverse temperature, and the logarithms (k, n) of what it predicts with smoothing."""
-    beta = best_beta(sample, limit, threads, start)
-    return beta, smooth(gap_columns(sample.logits, limit), beta, sample.total)
+        penalties = off_diagonal, on_diagonal, on_shift
+        matrix, self.intercepts_ = fit_matrix(logs, sample, penalties, 1.0, MATRIX)
+        self.matrix_ = _least_penalty(matrix, on_diagonal, off_diagonal)
 
 
 def _least_penalty(matrix: Array, on_diagonal: float, off_diagonal: float) -> Array:
@@ -235,6 +187,14 @@ def _least_penalty(matrix: Array, on_diagonal: float, off_diagonal: float) -> Ar
     return np.asarray(matrix - pull / (off_diagonal * (k - 1) + on_diagonal))
 
 
+def _fit_two(
+    sample: Sample, logs: Array, on_scale: float, on_shift: float, advice: Advice
+) -> tuple[Array, Array]:
+    """Return by how much the scales of two classes differ from 1, and the intercepts."""
+    columns, ridge = [-logs[0], logs[1]], [on_scale, on_scale, on_shift / 2]
+    return fit_two(sample, columns, ridge, advice, logs[1] - logs[0])
+
+
 def _fit_two_by_two(
     sample: Sample, logs: Array, on_diagonal: float, off_diagonal: float, on_shift: float
 ) -> tuple[Array, Array]:
@@ -246,12 +206,6 @@ def _fit_two_by_two(
     both = on_diagonal + off_diagonal
     share = off_diagonal / both if both > 0 else 0.5  # that the diagonal takes
     cost = on_diagonal * share if both > 0 else 0.0
-    away, intercepts = fit_two(
-        sample,
-        [-logs[0], logs[1]],
-        [cost, cost, on_shift / 2],
-        MATRIX,
-        logs[1] - logs[0],
-    )
+    away, intercepts = _fit_two(sample, logs, cost, on_shift, MATRIX)
     own, other = share * away, (share - 1) * away
     return np.array([[1 + own[0], other[1]], [other[0], 1 + own[1]]]), intercepts

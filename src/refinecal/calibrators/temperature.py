@@ -3,20 +3,18 @@
 from __future__ import annotations  # so that help() shows types by name
 
 import math
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.sample import Sample
 from refinecal._core.softmax import log_softmax, scaled
+from refinecal.calibrators._pairs import Curve, polynomial
 from refinecal.calibrators.base import Calibrator
 from refinecal.losses import LogLoss, ProperLoss
 from refinecal.resampling import losses_at
 from refinecal.temperature.fit import fit_sample, fit_with_risk
-
-if TYPE_CHECKING:
-    from refinecal.calibrators._curves import Curve
 
 
 class TemperatureScaling(Calibrator):
@@ -79,9 +77,9 @@ class TemperatureScaling(Calibrator):
 
     leaves_one_out = is_smooth = True
 
-    def _unfitted(self) -> Self:
+    def _copy_unfitted(self) -> Self:
         if type(self) is not TemperatureScaling:
-            return super()._unfitted()
+            return super()._copy_unfitted()
         new = object.__new__(type(self))  # at every step of a training: deepcopy takes its time
         new.laplace = self.laplace
         return new
@@ -112,11 +110,9 @@ class TemperatureScaling(Calibrator):
         return log_softmax(scaled(logits, self.beta_))
 
     def _curve(self) -> Curve:
-        from refinecal.calibrators._curves import polynomial
-
         return polynomial(0.0, self.beta_)
 
     def _proba(self, logits: NDArray[Any]) -> NDArray[Any]:
         probs = np.exp(scaled(logits, self.beta_))
         probs /= probs.sum(axis=1, keepdims=True)
-        return self._mixed(probs)
+        return self._smooth_probs(probs)

@@ -1,8 +1,7 @@
 """Venn-Abers prediction: isotonic regression that says how sure it is of the probability itself."""
 
-import numbers
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,23 +9,19 @@ from numpy.typing import NDArray
 from refinecal import _kernels
 from refinecal._core.sample import Sample, readonly
 from refinecal._core.softmax import log_softmax
-from refinecal.calibrators._two_classes import two_classes
+from refinecal.calibrators._features import check_two_classes, check_whole
+from refinecal.calibrators._pairs import Curve, steps
 from refinecal.calibrators.base import Calibrator
-from refinecal.calibrators.isotonic import (
-    ROUNDING,
-    Floats,
-    log_odds,
-    scores_of,
-)
-
-if TYPE_CHECKING:
-    from refinecal.calibrators._curves import Curve
+from refinecal.calibrators.isotonic import ROUNDING, Floats, log_odds, sum_scores
+from refinecal.resampling import folds
 
 MOST = 2.0**200  # total mass up to which products of masses are far from overflow
 
 
 class _Intervals(Calibrator):
     """What the two predictors share: the public methods that return intervals."""
+
+    _weighs_rows = True  # against a new one, which weighs 1
 
     def predict_interval(self, probs: Any) -> NDArray[np.float64]:
         """Return the two probabilities of class 1, p0 and p1, of each row.
@@ -106,17 +101,15 @@ class VennAbers(_Intervals):
     def _summary(self) -> str:
         return f"{len(self.lower_shares_)} and {len(self.upper_shares_)} steps"
 
-    def _counts_rows(self) -> bool:
-        return True  # a new row weighs 1
-
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        scores, mass, hits = scores_of(two_classes(sample, "Venn-Abers calibration", "venn-abers"))
+        sample = check_two_classes(sample, "Venn-Abers calibration", "venn-abers")
+        scores, mass, hits = sum_scores(sample)
         unit = 1.0
         if mass.sum() > MOST:
             unit = float(2.0 ** -np.frexp(mass.sum())[1])
             mass, hits = mass * unit, hits * unit
         lower, upper = (
-            _kernels.pav.with_test_object(mass, hits, unit, label) for label in (0.0, 1.0)
+            _kernels.pav.add_test_object(mass, hits, unit, label) for label in (0.0, 1.0)
         )
         # But for rounding they are so already; p0 < 1, if only by so much.
         lower = np.maximum.accumulate(np.clip(lower, 0, np.nextafter(1, 0)))
@@ -128,17 +121,14 @@ class VennAbers(_Intervals):
 
     def _interval(self, logits: NDArray[Any]) -> Floats:
         """Look up: p0 is that of the next score below, p1 that of the next above."""
-        odds, below = log_odds(logits), np.array([-np.inf])
+        odds = log_odds(logits)
         margin = ROUNDING * np.maximum(1, np.abs(odds))
-        ends = self.lower_log_odds_, self.upper_log_odds_
-        first, last = (readonly(np.append(below, x)) for x in ends)
-        lower = self.lower_shares_[_kernels.pav.places(odds + margin, first)]
-        upper = self.upper_shares_[_kernels.pav.places(odds - margin, last)]
+        first, last = readonly(self.lower_log_odds_), readonly(self.upper_log_odds_)
+        lower = self.lower_shares_[_kernels.pav.count_knots(odds + margin, first)]
+        upper = self.upper_shares_[_kernels.pav.count_knots(odds - margin, last)]
         return np.stack([lower, upper], axis=1)
 
-    def _curve(self) -> "Curve":
-        from refinecal.calibrators._curves import steps
-
+    def _curve(self) -> Curve:
         low, high = self.lower_log_odds_, self.upper_log_odds_
         if len(low) + 1 != len(self.lower_shares_) or len(high) + 1 != len(self.upper_shares_):
             raise ValueError("shares must have one entry more than log_odds")  # in a damaged file
@@ -207,25 +197,13 @@ class CrossVennAbers(_Intervals):
     def _summary(self) -> str:
         return f"{len(self.calibrators_)} parts"
 
-    def _counts_rows(self) -> bool:
-        return True  # a new row weighs 1
-
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        from refinecal.resampling import folds
-
-        if not isinstance(self.n_folds, numbers.Integral) or self.n_folds < 2:
-            raise ValueError(
-                f"n_folds is {self.n_folds!r}: it must be a whole number of at least 2"
-            )
-        if not isinstance(self.random_state, numbers.Integral) or self.random_state < 0:
-            raise ValueError(
-                f"random_state is {self.random_state!r}: it must be a whole number of at least 0"
-            )
-        sample = two_classes(sample, "cross Venn-Abers calibration", "cross-venn-abers")
+        n_folds = check_whole("n_folds", self.n_folds, 2)
+        seed = check_whole("random_state", self.random_state, 0)
+        sample = check_two_classes(sample, "cross Venn-Abers calibration", "cross-venn-abers")
         parts: list[Any] = [slice(None)]
         if sample.n > 1:
-            pairs = folds(sample, min(int(self.n_folds), sample.n), None, int(self.random_state))
-            parts = [test for _, test in pairs]
+            parts = [test for _, test in folds(sample, min(n_folds, sample.n), None, seed)]
         self.calibrators_ = [VennAbers()._fit_sample(sample.take(rows), threads) for rows in parts]
 
     def _interval(self, logits: NDArray[Any]) -> Floats:
@@ -236,9 +214,7 @@ class CrossVennAbers(_Intervals):
             zeros = np.mean([np.log1p(-part) for part in found], axis=0)
         return np.asarray(np.exp(ones - np.logaddexp(ones, zeros)))
 
-    def _curve(self) -> "Curve":
-        from refinecal.calibrators._curves import steps
-
+    def _curve(self) -> Curve:
         parts = [member._curve() for member in self.calibrators_]
         knots, levels = parts[0].knots, parts[0].pieces[:, 0]
         for part in parts[1:]:

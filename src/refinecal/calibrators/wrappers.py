@@ -5,18 +5,16 @@ from __future__ import annotations  # so that help() shows types by name
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.sample import Sample, on_cpu
 from refinecal._core.softmax import log_odds, log_softmax
+from refinecal.calibrators._pairs import Curves, couple, evaluate, pack, polynomial
 from refinecal.calibrators.base import Calibrator
-from refinecal.calibrators.registry import UserCalibrator, as_calibrator
-
-if TYPE_CHECKING:
-    from refinecal.calibrators._curves import Curves
+from refinecal.calibrators.registry import as_calibrator, check_storable
 
 Floats = NDArray[np.float64]
 NUMBERS = 2**22  # worked on together: 32 MB
@@ -27,8 +25,10 @@ SEVERAL = 16  # rows that are worth a look at the curves of all pairs
 class _Wrapper(Calibrator):
     """A calibrator with another as its parameter, whose parameters are ``calibrator__name``."""
 
-    calibrator: Any
     laplace = False
+
+    def __init__(self, calibrator: Any = "isotonic") -> None:
+        self.calibrator = calibrator
 
     @abstractmethod
     def _parts(self) -> list[Calibrator]:
@@ -66,13 +66,8 @@ class _Wrapper(Calibrator):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything learned, as every calibrator does; refuse objects from elsewhere."""
-        held = self.calibrator, *(self._parts() if self.__sklearn_is_fitted__() else ())
-        for one in held:
-            if not isinstance(one, str | Calibrator) or isinstance(one, UserCalibrator):
-                raise TypeError(
-                    f"calibrator is {self.calibrator!r}, which is not of this package: only those that "
-                    "are can be written as JSON"
-                )
+        held = [self.calibrator, *(self._parts() if self.__sklearn_is_fitted__() else ())]
+        check_storable(held, f"calibrator is {self.calibrator!r}, which")
         return super().to_dict()
 
 
@@ -109,9 +104,6 @@ class LaplaceSmoothing(_Wrapper):
     laplace = True
     calibrator_: Calibrator
 
-    def __init__(self, calibrator: Any = "isotonic") -> None:
-        self.calibrator = calibrator
-
     def _parts(self) -> list[Calibrator]:
         return [self.calibrator_]
 
@@ -130,7 +122,7 @@ class LaplaceSmoothing(_Wrapper):
         return self.calibrator_._map(logits)
 
 
-class _Binary(_Wrapper):
+class _BinaryProblems(_Wrapper):
     """Several binary problems, each with a calibrator if both of its labels occur.
 
     Where one label does not, there is nothing to fit. Then its probability is the given one, divided by 1
@@ -140,12 +132,7 @@ class _Binary(_Wrapper):
 
     calibrators_: list[Calibrator]
     members_: NDArray[np.int64]  # for each problem, which of the calibrators is its own, or -1
-    expected_: (
-        Floats  # for each problem without one, the expected rows of the labels that do not occur
-    )
-
-    def __init__(self, calibrator: Any = "isotonic") -> None:
-        self.calibrator = calibrator
+    expected_: Floats  # for each problem without one, the expected rows of labels that do not occur
 
     def _parts(self) -> list[Calibrator]:
         return self.calibrators_
@@ -158,7 +145,7 @@ class _Binary(_Wrapper):
         """Return the binary problems that the rows make."""
 
     @abstractmethod
-    def _joint(self) -> tuple[Callable[[Floats], Floats], int]:
+    def _make_joint(self) -> tuple[Callable[[Floats], Floats], int]:
         """Return what gives the logarithms of the probabilities of some rows, and of how many at once."""
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
@@ -181,7 +168,7 @@ class _Binary(_Wrapper):
         if logits.shape[1] == 2:
             return self.calibrators_[0]._log_proba(logits)
         logs = np.empty(logits.shape)
-        join, step = self._joint()
+        join, step = self._make_joint()
         for start in range(0, len(logits), step):
             rows = slice(start, start + step)
             logs[rows] = join(logits[rows].astype(np.float64))
@@ -203,7 +190,7 @@ class _Binary(_Wrapper):
         return logs
 
 
-class OneVsRest(_Binary):
+class OneVsRest(_BinaryProblems):
     r"""Calibrate many classes, each against the rest, by a binary calibrator.
 
     The score of class j is its log-odds :math:`\log p_j - \log (1 - p_j)`, computed from the logits. The
@@ -243,22 +230,26 @@ class OneVsRest(_Binary):
     def _problems(self, sample: Sample) -> Iterator[Sample]:
         odds = log_odds(sample.logits.astype(np.float64))
         for j in range(sample.k):
-            logits = _columns(odds[:, j])
+            logits = _split_odds(odds[:, j])
             if sample.soft is None:
                 yield Sample((sample.labels == j).astype(np.int64), logits, sample.weights)
             else:
-                yield _soft(logits, sample.soft[:, j], sample.weights)
+                yield _make_soft(logits, sample.soft[:, j], sample.weights)
 
-    def _joint(self) -> tuple[Callable[[Floats], Floats], int]:
+    def _make_joint(self) -> tuple[Callable[[Floats], Floats], int]:
         return self._join, max(1, NUMBERS // len(self.members_))
 
     def _join(self, logits: Floats) -> Floats:
         odds = log_odds(logits)
-        logs = [self._solve(j, _columns(odds[:, j]))[:, 1] for j in range(odds.shape[1])]
-        return _normalised(np.stack(logs, axis=1))
+        columns = [self._solve(j, _split_odds(odds[:, j]))[:, 1] for j in range(odds.shape[1])]
+        logs = np.stack(columns, axis=1)
+        impossible = np.isneginf(logs).all(
+            axis=1, keepdims=True
+        )  # all classes: they are equally so
+        return np.asarray(log_softmax(np.where(impossible, 0, logs)))
 
 
-class OneVsOne(_Binary):
+class OneVsOne(_BinaryProblems):
     r"""Calibrate many classes, each against each other, by a binary calibrator.
 
     For classes i and j, the calibrator learns :math:`r_{ij}`, the probability of i if it is one of the two,
@@ -303,17 +294,14 @@ class OneVsOne(_Binary):
         own = np.split(order, np.cumsum(np.bincount(sample.labels, minlength=sample.k))[:-1])
         for i, j in _pairs(sample.k):
             if sample.soft is not None:
-                yield _soft_pair(sample, sample.soft, i, j)
+                yield _make_soft_pair(sample, sample.soft, i, j)
                 continue
             rows = np.concatenate([own[i], own[j]])
             labels = np.repeat([0, 1], [len(own[i]), len(own[j])])
             weights = None if sample.weights is None else sample.weights[rows]
-            yield Sample(labels, _two(sample.logits, i, j, rows), weights)
+            yield Sample(labels, _take_pair(sample.logits, i, j, rows), weights)
 
-    def _joint(self) -> tuple[Callable[[Floats], Floats], int]:
-        from refinecal.calibrators._coupling import couple
-        from refinecal.calibrators._curves import evaluate
-
+    def _make_joint(self) -> tuple[Callable[[Floats], Floats], int]:
         curves, n_pairs = self._curves(), len(self.members_)
         ratios = self._ratios if curves is None else partial(evaluate, curves)
 
@@ -325,8 +313,6 @@ class OneVsOne(_Binary):
 
     def _curves(self) -> Curves | None:
         """Return the curves of all pairs; nothing if a calibrator has none."""
-        from refinecal.calibrators._curves import pack, polynomial
-
         curves, mix, given = [], [], polynomial(0.0, 1.0)
         for member, (first, second) in zip(self.members_, self.expected_, strict=True):
             curve = self.calibrators_[member]._curve() if member >= 0 else given
@@ -345,7 +331,7 @@ class OneVsOne(_Binary):
         """Return the probabilities of the second and of the first class of each pair, one pair at a time."""
         up, down = np.empty((2, len(logits), len(self.members_)))
         for problem, (i, j) in enumerate(_pairs(logits.shape[1])):
-            logs = self._solve(problem, _two(logits, i, j))
+            logs = self._solve(problem, _take_pair(logits, i, j))
             down[:, problem], up[:, problem] = np.exp(logs).T
         return up, down
 
@@ -354,12 +340,12 @@ def _pairs(k: int) -> list[tuple[int, int]]:
     return [(i, j) for j in range(k) for i in range(j)]
 
 
-def _columns(odds: Floats) -> Floats:
+def _split_odds(odds: Floats) -> Floats:
     """Return log-odds as two columns, in which infinities are -inf."""
     return np.stack([-np.maximum(odds, 0), np.minimum(odds, 0)], axis=1)
 
 
-def _two(logits: NDArray[Any], i: int, j: int, rows: Any = slice(None)) -> Floats:
+def _take_pair(logits: NDArray[Any], i: int, j: int, rows: Any = slice(None)) -> Floats:
     """Return the logits of two classes, i < j; where both are impossible, they are equally so."""
     pair = np.array(logits[:, i : j + 1 : j - i][rows], dtype=np.float64, order="C")
     if pair.min(initial=0) == -np.inf:
@@ -367,18 +353,18 @@ def _two(logits: NDArray[Any], i: int, j: int, rows: Any = slice(None)) -> Float
     return pair
 
 
-def _soft(logits: Floats, share: Floats, weights: Floats | None) -> Sample:
+def _make_soft(logits: Floats, share: Floats, weights: Floats | None) -> Sample:
     """Return a binary problem with soft labels."""
     soft = np.stack([1 - share, share], axis=1)
     return Sample(soft.argmax(axis=1), logits, weights, soft)
 
 
-def _soft_pair(sample: Sample, soft: Floats, i: int, j: int) -> Sample:
+def _make_soft_pair(sample: Sample, soft: Floats, i: int, j: int) -> Sample:
     """Return the rows that may be one of two classes, as often as they are."""
     mass = soft[:, i] + soft[:, j]
     rows = np.flatnonzero(mass)
     weights = mass[rows] * (1 if sample.weights is None else sample.weights[rows])
-    return _soft(_two(sample.logits, i, j, rows), soft[rows, j] / mass[rows], weights)
+    return _make_soft(_take_pair(sample.logits, i, j, rows), soft[rows, j] / mass[rows], weights)
 
 
 def _masses(problem: Sample) -> Floats:
@@ -387,9 +373,3 @@ def _masses(problem: Sample) -> Floats:
     if problem.soft is not None:
         return np.asarray(weights @ problem.soft)
     return np.bincount(problem.labels, weights, minlength=2).astype(np.float64)
-
-
-def _normalised(logs: Floats) -> Floats:
-    """Return the logarithms of probabilities divided by their sum; of zeros alone, those of equal ones."""
-    logs = np.where(np.isneginf(logs).all(axis=1, keepdims=True), 0, logs)
-    return np.asarray(log_softmax(logs))

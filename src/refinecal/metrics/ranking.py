@@ -62,7 +62,7 @@ def _areas(columns: Floats, rest: Floats, unit: float, sample: Sample, threads: 
     r"""Return :math:`1 - \sum_{i \in -} w_i (\text{mass of + below i} + \frac12 \text{equal}) / W_+ W_-`."""
     labels, weights, soft = readonly(sample.labels), sample.weights, sample.soft
     farthest = float(rest.max()) if unit else 0.0
-    rows, begin = _kernels.ranking.by_class(labels, sample.k)
+    rows, begin = _kernels.ranking.group_rows(labels, sample.k)
 
     def area(j: int) -> float:
         own, share, others, hidden = rows[begin[j] : begin[j + 1]], NOTHING, NOTHING, j

@@ -25,7 +25,7 @@ from refinecal.experiments.tabular.plan import METRIC_NAMES
 from refinecal.losses import get_loss
 from refinecal.metrics import BUILT_IN, Metric, get_metric
 from refinecal.metrics.ranking import areas_of_logits, mean_area
-from refinecal.resampling import SMALL_CHANGE, leave_one_out, losses_at
+from refinecal.resampling import SMALL_CHANGE, deal_shuffled, leave_one_out, losses_at
 from refinecal.stopping import RefinementMonitor
 from refinecal.temperature.fit import KernelReader, fit_sample
 from refinecal.temperature.search import MAX_BETA
@@ -269,10 +269,8 @@ def _no_calibrator() -> None:
 
 def _fold_order(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the rows one random fold behind the other, and where each begins; the same for the same n."""
-    folds = min(FOLDS, n)
-    order = np.random.default_rng(0).permutation(n)
-    starts = np.cumsum([0, *(len(order[fold::folds]) for fold in range(folds))])
-    return np.concatenate([order[fold::folds] for fold in range(folds)]), starts
+    folds = deal_shuffled(n, min(FOLDS, n))
+    return np.concatenate(folds), np.cumsum([0, *map(len, folds)])
 
 
 def _two_columns(labels: NDArray[np.int64], z: NDArray[np.float32]) -> Sample:

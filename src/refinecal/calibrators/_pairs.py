@@ -1,11 +1,14 @@
-"""Maps of two classes as curves in their log-odds: many at once, in one compiled loop."""
+"""Pairs of classes: their maps as curves in the log-odds, and the probabilities that agree with all pairs.
+
+Pairs are in the order of a lower triangle: row j has the pairs of class j with those before it.
+"""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._kernels.curves import evaluate_curves
+from refinecal import _kernels
 
 Floats = NDArray[np.float64]
 NO_KNOTS = np.empty(0)
@@ -81,5 +84,28 @@ def evaluate(curves: Curves, logits: NDArray[Any]) -> tuple[Floats, Floats]:
         raise ValueError(f"{k} classes have {k * (k - 1) // 2} pairs, found {len(curves.mix)}")
     columns = np.ascontiguousarray(logits.T, dtype=np.float64)
     up, down = np.empty((2, n, len(curves.mix)))
-    evaluate_curves(columns, *curves, up, down)
+    _kernels.curves.evaluate_curves(columns, *curves, up, down)
     return up, down
+
+
+def couple(up: Floats, down: Floats) -> Floats:
+    r"""Return the probabilities that agree best with the probabilities of pairs.
+
+    With :math:`r_{ij}` the probability of class i if it is i or j, they minimize
+    :math:`\sum_{i<j} (r_{ji} p_i - r_{ij} p_j)^2 = p^T Q p` with :math:`\sum_i p_i = 1`: they solve the
+    linear system :math:`Q p = \lambda e, e^T p = 1`. It is never singular, since
+    :math:`r_{ij} + r_{ji} = 1`, and its solution has no negative entries.
+
+    The class t that loses to others least is set to 1, which leaves
+    :math:`Q_{BB} p_B = -Q_{Bt} + \lambda e` for the others. Everything in it but the diagonal of Q has one
+    sign, and so has everything that elimination adds up: nothing cancels.
+
+    ``up`` and ``down`` (n, pairs) have, for each pair of classes i < j, the probability of j and that of i.
+    The method is the second of Wu, Lin, Weng, "Probability estimates for multi-class classification by
+    pairwise coupling", 2004.
+    """
+    n, n_pairs = up.shape
+    k = (1 + int((1 + 8 * n_pairs) ** 0.5)) // 2
+    probs = np.empty((n, k))
+    _kernels.coupling.couple_rows(up, down, probs)
+    return probs

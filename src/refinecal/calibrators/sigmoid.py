@@ -1,30 +1,75 @@
-"""Two classes: a logistic curve in a few features of the log-odds."""
+"""Two classes: a sigmoid of a few features of the log-odds."""
 
 from __future__ import annotations  # so that help() shows types by name
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable
+from functools import reduce
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import fail_choice
 from refinecal._core.sample import Sample
-from refinecal.calibrators._features import check_strength, gap_limit, log_odds
-from refinecal.calibrators._logistic import fit_logistic
+from refinecal.calibrators._features import (
+    check_strength,
+    check_two_classes,
+    gap_limit,
+    log_odds,
+    log_rows_of_odds,
+    shares_of,
+)
+from refinecal.calibrators._logistic_regression import fit_logistic
 from refinecal.calibrators._newton import Advice
-from refinecal.calibrators._two import log_shares
-from refinecal.calibrators._two_classes import shares_of, two_classes
+from refinecal.calibrators._pairs import Curve, polynomial
 from refinecal.calibrators.base import Calibrator
 
-if TYPE_CHECKING:
-    from refinecal.calibrators._curves import Curve
-
 LOG2 = float(np.log(2))
-POWERS = [Advice(f"{name} scaling", "raise ridge, say to 1") for name in ("affine", "quadratic")]
 BETA = Advice("beta calibration", "use parameters='am', or calibrator='affine' with ridge=1")
 
 
-class AffineScaling(Calibrator):
+class _PolynomialScaling(Calibrator):
+    """A sigmoid of a polynomial in the log-odds; ``_main`` names its coefficients, the lowest power first."""
+
+    limit_: float
+    _kind: str
+
+    def __init__(self, laplace: bool = True, ridge: float = 0.0) -> None:
+        self.laplace = laplace
+        self.ridge = ridge
+
+    @property
+    def n_parameters(self) -> int:
+        """The number of its coefficients."""
+        return len(self._main)
+
+    def _coefficients(self) -> list[Any]:
+        return [getattr(self, name) for name in self._main]
+
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        sample = check_two_classes(sample, f"{self._kind} scaling", self._kind, "vector")
+        self.limit_ = gap_limit(sample)
+        strength, d = check_strength("ridge", self.ridge), len(self._main)
+        x = log_odds(sample.logits, self.limit_)
+        found = fit_logistic(
+            sample,
+            [x**power for power in range(d)],
+            Advice(f"{self._kind} scaling", "raise ridge, say to 1"),
+            ridge=2 * strength / sample.total,
+            centre=np.eye(d)[1],  # which leaves x as it is
+        )
+        for name, value in zip(self._main, found.tolist(), strict=True):
+            setattr(self, name, value)
+
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        x = log_odds(logits, self.limit_)
+        return log_rows_of_odds(reduce(lambda high, c: c + high * x, self._coefficients()[::-1]))
+
+    def _curve(self) -> Curve:
+        return polynomial(*self._coefficients(), limit=self.limit_)
+
+
+class AffineScaling(_PolynomialScaling):
     r"""Calibrate two classes by an intercept and a slope: Platt scaling of the log-odds x.
 
     The probability of class 1 is :math:`\sigma(a + b x)`, with the smallest mean log loss plus
@@ -63,35 +108,10 @@ class AffineScaling(Calibrator):
 
     intercept_: float
     slope_: float
-    limit_: float
-
-    def __init__(self, laplace: bool = True, ridge: float = 0.0) -> None:
-        self.laplace = laplace
-        self.ridge = ridge
-
-    @property
-    def n_parameters(self) -> int:
-        """Two: intercept and slope."""
-        return 2
-
-    def _summary(self) -> str:
-        return f"intercept_={self.intercept_:.4g}, slope_={self.slope_:.4g}"
-
-    def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = two_classes(sample, "affine scaling", "affine", "vector")
-        self.limit_ = gap_limit(sample)
-        self.intercept_, self.slope_ = _fit_powers(sample, self.limit_, 1, self.ridge)
-
-    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        return log_shares(self.intercept_ + self.slope_ * log_odds(logits, self.limit_))
-
-    def _curve(self) -> Curve:
-        from refinecal.calibrators._curves import polynomial
-
-        return polynomial(self.intercept_, self.slope_, limit=self.limit_)
+    _kind, _main = "affine", ("intercept_", "slope_")
 
 
-class QuadraticScaling(Calibrator):
+class QuadraticScaling(_PolynomialScaling):
     r"""Calibrate two classes by a parabola in the log-odds x.
 
     The probability of class 1 is :math:`\sigma(a + b x + c x^2)`, with the smallest mean log loss plus
@@ -131,36 +151,7 @@ class QuadraticScaling(Calibrator):
     intercept_: float
     slope_: float
     curve_: float
-    limit_: float
-
-    def __init__(self, laplace: bool = True, ridge: float = 0.0) -> None:
-        self.laplace = laplace
-        self.ridge = ridge
-
-    @property
-    def n_parameters(self) -> int:
-        """Three: intercept, slope and curve."""
-        return 3
-
-    def _summary(self) -> str:
-        return (
-            f"intercept_={self.intercept_:.4g}, slope_={self.slope_:.4g}, curve_={self.curve_:.4g}"
-        )
-
-    def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = two_classes(sample, "quadratic scaling", "quadratic", "vector")
-        self.limit_ = gap_limit(sample)
-        found = _fit_powers(sample, self.limit_, 2, self.ridge)
-        self.intercept_, self.slope_, self.curve_ = found
-
-    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        x = log_odds(logits, self.limit_)
-        return log_shares(self.intercept_ + (self.slope_ + self.curve_ * x) * x)
-
-    def _curve(self) -> Curve:
-        from refinecal.calibrators._curves import polynomial
-
-        return polynomial(self.intercept_, self.slope_, self.curve_, limit=self.limit_)
+    _kind, _main = "quadratic", ("intercept_", "slope_", "curve_")
 
 
 class BetaCalibration(Calibrator):
@@ -201,6 +192,7 @@ class BetaCalibration(Calibrator):
     shape_b_: float
     intercept_: float
     limit_: float
+    _main = ("shape_a_", "shape_b_", "intercept_")
 
     def __init__(
         self, parameters: Literal["abm", "ab", "am", "a"] = "abm", laplace: bool = True
@@ -213,85 +205,54 @@ class BetaCalibration(Calibrator):
         """One for each letter of ``parameters``."""
         return len(self.parameters)
 
-    def _summary(self) -> str:
-        return (
-            f"shape_a_={self.shape_a_:.4g}, shape_b_={self.shape_b_:.4g}, "
-            f"intercept_={self.intercept_:.4g}"
-        )
-
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         if self.parameters not in ("abm", "ab", "am", "a"):
             fail_choice("parameters", self.parameters, ["abm", "ab", "am", "a"], "one of them")
-        sample = two_classes(sample, "beta calibration", "beta", "vector")
+        sample = check_two_classes(sample, "beta calibration", "beta", "vector")
         self.limit_ = gap_limit(sample)
-        down, up = log_shares(log_odds(sample.logits, self.limit_)).T
+        down, up = log_rows_of_odds(log_odds(sample.logits, self.limit_)).T
         middle = 0.0 if self.parameters.endswith("m") else LOG2
         slopes = [up + middle, -down - middle]
         if "b" not in self.parameters:
             slopes = [slopes[0] + slopes[1]]
-        found, intercept = _fit_rising(sample, slopes, self.parameters.endswith("m"))
+        *found, intercept = _fit_rising(sample, slopes, self.parameters.endswith("m")).tolist()
         self.shape_a_, self.shape_b_ = found[0], found[-1]
         self.intercept_ = intercept + middle * (self.shape_a_ - self.shape_b_)
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        down, up = log_shares(log_odds(logits, self.limit_)).T
-        return log_shares(self.shape_a_ * up - self.shape_b_ * down + self.intercept_)
+        down, up = log_rows_of_odds(log_odds(logits, self.limit_)).T
+        return log_rows_of_odds(self.shape_a_ * up - self.shape_b_ * down + self.intercept_)
 
     def _curve(self) -> Curve:
         """Return log p as min(x, 0) and log(1 - p) as -max(x, 0), less what bends them at 0."""
-        from refinecal.calibrators._curves import Curve
-
         a, b = self.shape_a_, self.shape_b_
         lines = np.array([[self.intercept_, a], [self.intercept_, b]])
         return Curve(np.zeros(1), lines, limit=self.limit_, bend=b - a)
 
 
-def _fit_powers(sample: Sample, limit: float, degree: int, ridge: Any) -> list[float]:
-    """Return the coefficients of 1, x, ..., x**degree; a ridge pulls them towards x itself."""
-    strength = check_strength("ridge", ridge)
-    x = log_odds(sample.logits, limit)
-    features = np.stack([x**power for power in range(degree + 1)]).T
-    found = fit_logistic(
-        features,
-        shares_of(sample),
-        sample.weights,
-        ridge=np.full(degree + 1, 2 * strength / sample.total),
-        centre=np.eye(degree + 1)[1],
-        advice=POWERS[degree - 1],
-    )
-    return [float(v) for v in found]
-
-
 def _fit_rising(
     sample: Sample, slopes: list[NDArray[np.float64]], with_intercept: bool
-) -> tuple[list[float], float]:
+) -> NDArray[np.float64]:
     """Return coefficients of at least 0 of increasing features, and the intercept.
 
     One that would be negative is 0. If both would be, either alone may still be positive: the better.
     """
-    shares, n = shares_of(sample), len(slopes)
+    n, shares, features = len(slopes), shares_of(sample), [*slopes, np.ones(sample.n)]
 
-    def fit(kept: list[int]) -> tuple[list[float], float]:
-        columns = [slopes[i] for i in kept] + [np.ones(sample.n)] * with_intercept
-        if not columns:
-            return [0.0] * n, 0.0
-        found = fit_logistic(np.stack(columns).T, shares, sample.weights, advice=BETA)
-        full = [0.0] * n
-        for place, value in zip(kept, found, strict=False):
-            full[place] = float(value)
-        return full, float(found[-1]) if with_intercept else 0.0
+    def fit(kept: Iterable[int]) -> NDArray[np.float64]:
+        places, found = [*kept, *[n] * with_intercept], np.zeros(n + 1)
+        if places:
+            found[places] = fit_logistic(sample, [features[i] for i in places], BETA)
+        return found
 
-    def loss(found: tuple[list[float], float]) -> float:
-        odds = sum(
-            (c * s for c, s in zip(found[0], slopes, strict=True)), np.full(sample.n, found[1])
-        )
-        logs = log_shares(odds)
+    def loss(found: NDArray[np.float64]) -> float:
+        logs = log_rows_of_odds(found @ np.stack(features))
         return -sample.mean(shares * logs[:, 1] + (1 - shares) * logs[:, 0])
 
-    found = fit(list(range(n)))
-    negative = [i for i, value in enumerate(found[0]) if value < 0]
-    if not negative:
+    found = fit(range(n))
+    negative = np.flatnonzero(found[:n] < 0)
+    if not negative.size:
         return found
-    trials = [fit([i for i in range(n) if i != gone]) for gone in negative]
-    legal = [trial for trial in trials if min(trial[0]) >= 0]
+    trials = [fit(i for i in range(n) if i != gone) for gone in negative]
+    legal = [trial for trial in trials if trial[:n].min() >= 0]
     return min(legal, key=loss) if legal else fit([])

@@ -1,0 +1,340 @@
+"""Fits of softmax maps: which solver, from where, and about what the inverse Hessian is."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from refinecal._core.sample import Sample
+from refinecal.calibrators._logistic_regression import STRONGEST, scale_directions
+from refinecal.calibrators._newton import Advice, Solution, Vector, minimise, minimise_cg
+from refinecal.calibrators._softmax_linear import MatrixMap, SoftmaxMap, VectorMap
+
+Array = NDArray[np.float64]
+
+FEW = 40  # parameters up to which the Hessian itself is cheaper than many products with it
+MANY = 32  # classes from which on a penalised matrix is fitted in float32
+SEVERAL = 300  # parameters up to which the Hessian of a subsample is a cheap preconditioner
+SAMPLED = 600  # about its size
+SMALL = 1e-8  # of the mean curvature, where there is no penalty
+SAMPLING_ERROR = 1e-5  # of its diagonal, added so that flat directions do no harm
+NEARLY = 0.1  # of the largest: what features that hardly differ from a constant differ by
+SOME = 64  # samples, most often enough to see that they differ
+LARGE = (
+    2**27
+)  # multiplications, about 10 ms: from here on a product is worth sharing between threads
+CHUNK = 2**21  # numbers of a block of samples: 16 MB
+LOOSE = 1e-9  # a squared decrement after which another solver is tried
+TINY = 1e-30  # where there is no curvature at all
+
+
+def fit_vector(
+    features: Array, sample: Sample, ridge: Vector, start: Vector, advice: Advice
+) -> tuple[Array, Array]:
+    """Return the scales and intercepts of the smallest loss; the penalty pulls them to the start."""
+    softmax = VectorMap(features, sample, ridge, start)
+    with in_one_thread(sample.k * features.size):
+        if len(start) <= FEW:
+            found = minimise(softmax.all, start)
+        else:
+            found = minimise_cg(softmax, start, lambda: _invert_pairs(softmax))
+    scales, shifts = np.split(found.accept(advice), 2)
+    return scales, shifts
+
+
+def fit_matrix(
+    features: Array,
+    sample: Sample,
+    penalties: tuple[float, float, float],
+    centre: float,
+    advice: Advice,
+) -> tuple[Array, Array]:
+    """Return the matrix and the intercepts of the smallest loss; these sum to 0.
+
+    ``penalties`` are the strengths of ``strength * (parameter - centre)**2`` off the diagonal, on it and for
+    the intercepts, whose centre is 0 as it is off the diagonal.
+    """
+    k = sample.k
+    ridge = np.full((k, k + 1), 2 * penalties[0])
+    ridge[np.arange(k), np.arange(k)] = 2 * penalties[1]
+    ridge[:, k] = 2 * penalties[2]
+    start = np.eye(k, k + 1).ravel()
+    full = _add_ones(features, penalties[0])
+    with in_one_thread(k * full.size):
+        softmax = MatrixMap(full, sample, np.minimum(ridge.ravel(), STRONGEST), centre * start)
+        found = _solve_matrix(softmax, start).accept(advice).reshape(k, k + 1)
+    return found[:, :k], found[:, k] - found[:, k].mean()
+
+
+def _add_ones(features: Array, off_diagonal: float) -> NDArray[Any]:
+    """Return the features (k, n) with one more for the intercepts, in float32 if that is good enough."""
+    k, n = features.shape
+    coarse = k >= MANY and off_diagonal > 0 and not _are_nearly_constant(features)
+    full = np.ones((k + 1, n), np.float32 if coarse else np.float64)
+    full[:k] = features
+    return full
+
+
+def _solve_matrix(softmax: MatrixMap, start: Vector) -> Solution:
+    several = len(start) <= SEVERAL
+    nearly_constant = _are_nearly_constant(softmax.features[:-1])
+    if several and nearly_constant:
+        return _solve_dense(softmax)
+    found = _solve_by_products(softmax, start, nearly_constant)
+    if several and found.decrement > LOOSE:
+        dense = _solve_dense(softmax)
+        return dense if dense.value <= found.value else found
+    return found
+
+
+def _solve_by_products(softmax: MatrixMap, start: Vector, nearly_constant: bool) -> Solution:
+    if len(start) <= SEVERAL and softmax.n > 2 * SAMPLED:
+        return minimise_cg(softmax, start, lambda: _invert_sample(softmax))
+    x = softmax.features
+    weighted = x * softmax.weights if len(softmax.weights) else x
+    second = (weighted @ x.T).astype(np.float64) / softmax.total
+    ridge = softmax.ridge.reshape(softmax.k, -1)
+    strong = min(ridge[0, 1], ridge[0, -1]) > SMALL * np.trace(second) / len(second)
+    basis = _basis(second, ridge, 0.0) if strong else None
+
+    def preconditioner() -> Callable[[Vector], Vector]:
+        of_rows = _invert_rows(softmax, second, basis)
+        return _add_scale(softmax, of_rows) if nearly_constant else of_rows
+
+    return minimise_cg(softmax, start, preconditioner)
+
+
+def _are_nearly_constant(features: NDArray[Any]) -> bool:
+    """Tell whether features differ little from what they are in the first sample."""
+
+    def differ_little(x: NDArray[Any]) -> bool:
+        return bool(np.abs(x - x[:, :1]).max() < NEARLY * np.abs(x).max())
+
+    return differ_little(features[:, :SOME]) and differ_little(features)
+
+
+def _invert_sample(softmax: MatrixMap) -> Callable[[Vector], Vector]:
+    """Return the inverse of the Hessian of about every so many samples."""
+    stride = softmax.n // SAMPLED
+    hessian = softmax.outer(stride) * (stride / softmax.total)
+    diagonal = np.diagonal(hessian) + softmax.ridge
+    hessian.flat[:: len(hessian) + 1] += softmax.ridge + SAMPLING_ERROR * diagonal + TINY
+    try:
+        factor = cho_factor(hessian, overwrite_a=True, check_finite=False)
+    except LinAlgError:  # rounding made it indefinite, where hardly anything is uncertain
+        return lambda vector: np.asarray(vector / (diagonal + TINY))
+
+    def apply(vector: Vector) -> Vector:
+        return np.asarray(cho_solve(factor, vector, check_finite=False))
+
+    return apply
+
+
+def _variances(softmax: SoftmaxMap) -> NDArray[Any]:
+    """Return w p (1 - p) of each class and sample, in ``work``."""
+    probs, work = softmax.probs, softmax.work
+    np.multiply(probs, probs, out=work)
+    if len(softmax.weights):
+        work /= softmax.weights
+    return np.asarray(np.subtract(probs, work, out=work))
+
+
+def _invert_pairs(softmax: VectorMap) -> Callable[[Vector], Vector]:
+    """Return the inverse of the 2 by 2 blocks of the Hessian, one for slope and intercept of each class."""
+    k = softmax.k
+    aa, ab, bb = (block / softmax.total for block in softmax.blocks(_variances(softmax)))
+    aa, bb = aa + softmax.ridge[:k], bb + softmax.ridge[k:]
+    aa, bb = aa * (1 + SMALL) + SMALL * aa.mean(), bb * (1 + SMALL) + SMALL * bb.mean()
+    aa, bb = aa + TINY, bb + TINY
+    determinant = aa * bb - ab**2
+
+    def apply(vector: Vector) -> Vector:
+        a, b = vector[:k], vector[k:]
+        return np.concatenate([(bb * a - ab * b) / determinant, (aa * b - ab * a) / determinant])
+
+    return apply
+
+
+def _invert_rows(
+    softmax: MatrixMap, second: Array, basis: tuple[Array, Array] | None
+) -> Callable[[Vector], Vector]:
+    r"""Return about the inverse of the block of the Hessian that belongs to each row j of the matrix.
+
+    The block is taken for :math:`a_j C + R`, with :math:`a_j` the mean of :math:`p_j (1 - p_j)`, C that of
+    :math:`x x^\top` and R the penalties off the diagonal: one eigendecomposition inverts all of them.
+    But row and column j of the block are exact, since where class j is likely its own logit is special.
+    """
+    k, d, own = softmax.k, len(second), np.arange(softmax.k)
+    features, work = softmax.features, _variances(softmax)
+    spread = work.sum(axis=1).astype(np.float64) / softmax.total
+    spread = np.maximum(spread, SMALL * spread.max() + TINY)[:, None]
+    work *= features[:k]
+    cross = (work @ features.T).astype(np.float64) / softmax.total
+    ridge = softmax.ridge.reshape(k, d)
+    pivot = np.maximum(cross[own, own], 0) + np.diagonal(ridge)
+    cross[own, own] = 0
+
+    if basis is None:
+        basis = _basis(second, ridge, SMALL * float(spread.mean() * np.trace(second)) / d)
+    values, turned = basis
+    inverse = 1 / (1 + spread * np.maximum(values, 0))
+
+    def solve(matrix: Array) -> Array:
+        return np.asarray(((matrix @ turned) * inverse) @ turned.T)
+
+    corner = solve(np.eye(k, d))
+    corner /= corner[own, own][:, None]
+
+    def rest(matrix: Array) -> Array:  # of a matrix with zeros on the diagonal
+        found = solve(matrix)
+        found -= found[own, own][:, None] * corner
+        return found
+
+    back = rest(cross)
+    pivot = np.maximum(pivot - (cross * back).sum(axis=1), 0.1 * pivot + SMALL * pivot.max() + TINY)
+
+    def apply(vector: Vector) -> Vector:
+        matrix = vector.reshape(k, d).copy()
+        first = matrix[own, own]
+        matrix[own, own] = 0
+        found = rest(matrix)
+        top = (first - (cross * found).sum(axis=1)) / pivot
+        found -= top[:, None] * back
+        found[own, own] = top
+        return found.ravel()
+
+    return apply
+
+
+def _add_scale(
+    softmax: MatrixMap, of_rows: Callable[[Vector], Vector]
+) -> Callable[[Vector], Vector]:
+    """Return the inverse with a diagonal matrix as a direction of its own.
+
+    It is the one that makes the same of all features that they have in common, to which softmax is blind:
+    multiples of the identity where predictions are nearly uniform. In each row alone it is an intercept, so
+    the rows take it for far too steep.
+    """
+    k = softmax.k
+    middle = softmax.features[:-1].mean(axis=1, dtype=np.float64)
+    large = np.abs(middle) > SMALL * np.abs(middle).max()
+    entries = np.divide(1.0, middle, out=np.zeros(k), where=large)
+    scale = np.eye(k, k + 1).ravel()
+    scale[scale > 0] = entries / max(np.abs(entries).max(), TINY)
+    curvature = float(scale @ softmax.product(scale)) + TINY
+
+    def apply(vector: Vector) -> Vector:
+        return of_rows(vector) + scale * (float(scale @ vector) / curvature)
+
+    return apply
+
+
+def _basis(second: Array, ridge: Array, least: float) -> tuple[Array, Array]:
+    """Return eigenvalues of C relative to R, and vectors V with V' R V = 1 (R as off the diagonal)."""
+    k = len(ridge)
+    common = np.concatenate([ridge[[1] + [0] * (k - 1), np.arange(k)], ridge[0, k:]])
+    root = 1 / np.sqrt(common + least)
+    values, vectors = np.linalg.eigh(second * root[:, None] * root)
+    return values, vectors * root[:, None]
+
+
+# ---- features that hardly differ from a constant -----------------------------------------------------------
+
+
+def _solve_dense(softmax: MatrixMap) -> Solution:
+    r"""Return the minimum by Newton's method in coordinates of the data's own.
+
+    Predictions close to uniform have logarithms that are all about -log k: a matrix then does the same as the
+    intercepts, but for one part in a million, and the Hessian loses that part. The singular vectors of
+    :math:`(J \otimes X, R^{1/2})`, with J the differences of classes, X the features and R the penalties,
+    divided by their singular values, are parameters in which curvatures are about 1, wherever rounding leaves
+    any.
+    """
+    k, n = softmax.k, softmax.n
+    weighted = softmax.features * np.sqrt(softmax.weights if len(softmax.weights) else 1.0)
+    spread = np.linalg.qr(weighted.T / (2 * n**0.5), mode="r")
+    basis = scale_directions(np.kron(np.eye(k) - 1 / k, spread), np.diag(softmax.ridge))
+    roots = np.sqrt(softmax.ridge)[:, None] * basis
+    penalty = roots.T @ roots
+    target = softmax.label_weights()
+
+    def read(theta: Vector) -> tuple[float, Vector, Array]:
+        value, gradient, hessian = _mean_loss(softmax, target, basis, theta)
+        pull = penalty @ theta
+        return value + 0.5 * float(theta @ pull), gradient + pull, hessian + penalty
+
+    found = minimise(read, np.zeros(basis.shape[1]))
+    return found._replace(x=softmax.centre + basis @ found.x)
+
+
+def _mean_loss(
+    softmax: MatrixMap, target: Array, basis: Array, theta: Vector
+) -> tuple[float, Vector, Array]:
+    """Return the mean loss, its gradient and its Hessian, from scores that sum to 0 over the classes."""
+    k, n, m = softmax.k, softmax.n, len(theta)
+    centre = softmax.centre.reshape(k, -1)
+    value, gradient, hessian = 0.0, np.zeros(m), np.zeros((m, m))
+    maps = basis.reshape(k, -1, m)
+    maps = maps - maps.mean(axis=0)
+    step = max(1, CHUNK // (k * m))
+    for start in range(0, n, step):
+        rows = slice(start, min(start + step, n))
+        x: NDArray[Any] = softmax.features[:, rows]
+        design = np.matmul(x.T, maps)  # (k, rows, m)
+        scores = design @ theta + centre @ x
+        top = scores.max(axis=0)
+        probs = np.exp(scores - top)
+        sums = probs.sum(axis=0)
+        probs /= sums
+        own = target[:, rows]
+        weights = own.sum(axis=0)
+        value += float((weights * (top + np.log(sums)) - (own * scores).sum(axis=0)).sum())
+        gradient += (probs * weights - own).ravel() @ design.reshape(-1, m)
+        mean = (design * probs[:, :, None]).sum(axis=0)
+        hessian -= mean.T @ (mean * weights[:, None])
+        bent = design * (probs * weights)[:, :, None]
+        hessian += design.reshape(-1, m).T @ bent.reshape(-1, m)
+    return value / n, gradient / n, hessian / n
+
+
+# ---- one thread for small products: BLAS wakes all for each, and waits where a core is busy ---------------
+
+
+class _BlasLimit:
+    """How many threads BLAS uses, for the whole process: the first fit limits it, the last restores it."""
+
+    lock = Lock()
+    n_fits = 0
+    limit: Any = None
+
+
+@contextmanager
+def in_one_thread(size: int) -> Iterator[None]:
+    """Let BLAS use one thread for products of that many multiplications, unless they are large."""
+    if size >= LARGE:
+        yield
+        return
+    with _BlasLimit.lock:
+        if _BlasLimit.n_fits == 0:
+            _BlasLimit.limit = blas().limit(limits=1)
+        _BlasLimit.n_fits += 1
+    try:
+        yield
+    finally:
+        with _BlasLimit.lock:
+            _BlasLimit.n_fits -= 1
+            if _BlasLimit.n_fits == 0:
+                _BlasLimit.limit.restore_original_limits()
+
+
+@cache
+def blas() -> Any:
+    """Return a handle of the BLAS libraries of NumPy and SciPy, which are loaded by now."""
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # of scikit-learn
+
+    return ThreadpoolController().select(user_api="blas")
