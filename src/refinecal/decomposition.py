@@ -10,8 +10,8 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._core.checks import check_sample, check_scores
-from refinecal._core.errors import check_keywords, warn
+from refinecal._core.checks import check_keywords, check_sample, check_scores
+from refinecal._core.errors import warn
 from refinecal._core.sample import Sample, on_cpu
 from refinecal._core.threads import check_threads
 from refinecal.calibrators import Calibrator

@@ -17,7 +17,8 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from refinecal._core.errors import check_keywords, warn
+from refinecal._core.checks import check_keywords
+from refinecal._core.errors import warn
 from refinecal.calibrators.registry import UserCalibrator
 from refinecal.integrations.sklearn import is_iterative, train
 from refinecal.integrations.sklearn import refit as train_again

@@ -8,7 +8,8 @@ from typing import Any, Self, Unpack
 import numpy as np
 
 from refinecal._core.arrays import to_numpy
-from refinecal._core.errors import check_keywords, warn
+from refinecal._core.checks import check_keywords
+from refinecal._core.errors import warn
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 from refinecal.training.predictions import predictions_of, smooth_zeros
 

@@ -5,7 +5,7 @@ from __future__ import annotations  # so that help() shows types by name
 from collections.abc import Iterable, Mapping, Sized
 from typing import Any
 
-from refinecal._core.errors import check_keywords
+from refinecal._core.checks import check_keywords
 from refinecal.stopping import RefinementMonitor
 
 __all__ = ["select"]

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refinecal._core.arrays import to_floats
-from refinecal._core.checks import KnownLabels, check_sample
-from refinecal._core.errors import check_keywords, fail_choice, needs_extra, warn
+from refinecal._core.checks import KnownLabels, check_keywords, check_sample
+from refinecal._core.errors import fail_choice, needs_extra, warn
 from refinecal._core.format import fixed, shortened
 from refinecal._core.sample import Sample, on_cpu
 from refinecal._core.threads import check_threads

@@ -13,8 +13,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refinecal._core.arrays import column_names, in_order
-from refinecal._core.checks import HARD, check_sample, check_scores, is_hard, warn_if_light
-from refinecal._core.errors import check_keywords, warn
+from refinecal._core.checks import (
+    HARD,
+    check_keywords,
+    check_sample,
+    check_scores,
+    is_hard,
+    warn_if_light,
+)
+from refinecal._core.errors import warn
 from refinecal._core.sample import Sample, on_cpu
 from refinecal._core.threads import check_threads
 from refinecal.calibrators._pairs import Curve

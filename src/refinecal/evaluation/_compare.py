@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refinecal._core.arrays import category_order, to_numpy
-from refinecal._core.checks import check_sample
-from refinecal._core.errors import check_keywords
+from refinecal._core.checks import check_keywords, check_sample
 from refinecal._core.format import fixed, shortened
 from refinecal._core.sample import Sample
 from refinecal._core.threads import check_threads

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refinecal._core.arrays import to_floats
-from refinecal._core.checks import check_sample, check_weights
-from refinecal._core.errors import check_keywords
+from refinecal._core.checks import check_keywords, check_sample, check_weights
 from refinecal._core.files import plain
 from refinecal._core.threads import check_threads
 from refinecal.losses import ProperLoss, get_loss

@@ -24,7 +24,8 @@ from typing import Any, Self, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.errors import check_keywords, needs_extra, warn
+from refinecal._core.checks import check_keywords
+from refinecal._core.errors import needs_extra, warn
 from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
 from refinecal.decomposition import decompose

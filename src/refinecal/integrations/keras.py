@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.arrays import to_numpy
-from refinecal._core.errors import check_keywords, needs_extra
+from refinecal._core.checks import check_keywords
+from refinecal._core.errors import needs_extra
 from refinecal.calibrators.temperature import TemperatureScaling
 from refinecal.integrations._adapter import Stopping
 from refinecal.stopping import MonitorOptions, RefinementMonitor

@@ -9,7 +9,8 @@ from importlib.util import find_spec
 from typing import Any, Unpack
 from weakref import ref
 
-from refinecal._core.errors import check_keywords, needs_extra
+from refinecal._core.checks import check_keywords
+from refinecal._core.errors import needs_extra
 from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
 from refinecal.integrations._adapter import Stopping

@@ -5,7 +5,8 @@ from __future__ import annotations  # so that help() shows types by name
 import math
 from typing import Any, Unpack
 
-from refinecal._core.errors import check_keywords, needs_extra
+from refinecal._core.checks import check_keywords
+from refinecal._core.errors import needs_extra
 from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
 from refinecal.stopping import MonitorOptions, RefinementMonitor

@@ -16,7 +16,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.errors import check_keywords
+from refinecal._core.checks import check_keywords
 from refinecal.integrations._adapter import Stopping
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 from refinecal.training.kinds import kind_of, last_of, new_model

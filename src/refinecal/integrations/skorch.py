@@ -6,7 +6,8 @@ from typing import Any, Literal, Self, Unpack
 
 from numpy.typing import NDArray
 
-from refinecal._core.errors import check_keywords, fail_choice, needs_extra, warn
+from refinecal._core.checks import check_keywords
+from refinecal._core.errors import fail_choice, needs_extra, warn
 from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
 from refinecal.stopping import MonitorOptions, RefinementMonitor

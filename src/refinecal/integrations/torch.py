@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any, Unpack
 
-from refinecal._core.errors import check_keywords, needs_extra, warn
+from refinecal._core.checks import check_keywords
+from refinecal._core.errors import needs_extra, warn
 from refinecal.integrations._adapter import Stopping
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 

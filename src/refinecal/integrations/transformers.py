@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.arrays import to_numpy
-from refinecal._core.errors import check_keywords, needs_extra
+from refinecal._core.checks import check_keywords
+from refinecal._core.errors import needs_extra
 from refinecal._core.files import atomic_write
 from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator

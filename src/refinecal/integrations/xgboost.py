@@ -13,7 +13,8 @@ from typing import Any, Unpack
 
 from numpy.typing import NDArray
 
-from refinecal._core.errors import check_keywords, needs_extra
+from refinecal._core.checks import check_keywords
+from refinecal._core.errors import needs_extra
 from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
 from refinecal.integrations._adapter import BoosterStopping, check_booster, to_integers

@@ -7,8 +7,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from refinecal._core.checks import warn_if_light
-from refinecal._core.errors import check_keywords, fail_choice
+from refinecal._core.checks import check_keywords, warn_if_light
+from refinecal._core.errors import fail_choice
 from refinecal.metrics.bins import bin_sums, check_bins, mean_distance
 from refinecal.metrics.events import Floats, Inputs, events, read
 from refinecal.metrics.tally import N_BINS

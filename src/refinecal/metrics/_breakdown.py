@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from refinecal._core.errors import check_keywords
+from refinecal._core.checks import check_keywords
 from refinecal._core.files import plain
 from refinecal._core.format import shortened
 from refinecal.metrics.events import Inputs

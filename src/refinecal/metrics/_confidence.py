@@ -4,7 +4,8 @@ from __future__ import annotations  # so that help() shows types by name
 
 from typing import Any, Unpack
 
-from refinecal._core.errors import check_keywords, fail_choice
+from refinecal._core.checks import check_keywords
+from refinecal._core.errors import fail_choice
 from refinecal.metrics.bins import bin_sums, check_bins, confidence_parts
 from refinecal.metrics.events import Inputs, events, read
 from refinecal.metrics.tally import N_BINS

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from refinecal._core.errors import check_keywords
+from refinecal._core.checks import check_keywords
 from refinecal.metrics.events import Inputs, events, read
 from refinecal.metrics.smoothing import smooth_ece_of
 

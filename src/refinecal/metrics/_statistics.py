@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.checks import warn_if_light
-from refinecal._core.errors import check_keywords, fail_choice
+from refinecal._core.checks import check_keywords, warn_if_light
+from refinecal._core.errors import fail_choice
 from refinecal._core.sample import Sample, row_slices
 from refinecal.metrics.events import Event, Inputs, events, read
 

@@ -10,7 +10,8 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.errors import check_keywords, fail_choice
+from refinecal._core.checks import check_keywords
+from refinecal._core.errors import fail_choice
 from refinecal._core.sample import Sample
 from refinecal._core.softmax import log_odds, log_softmax
 from refinecal._core.threads import check_threads

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refinecal._core.arrays import to_numpy
-from refinecal._core.errors import check_keywords, fail_choice
+from refinecal._core.checks import check_keywords
+from refinecal._core.errors import fail_choice
 from refinecal._core.format import fixed, shortened
 from refinecal.losses import ProperLoss
 from refinecal.postmortem.step_files import LABELS, Layout, Stage, read_stages

@@ -15,13 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 from refinecal import _kernels
 from refinecal._core.checks import (
     HARD,
+    check_keywords,
     check_sample,
     doubt_logits,
     is_hard,
     plain_sample,
     warn_if_features,
 )
-from refinecal._core.errors import check_keywords, warn
+from refinecal._core.errors import warn
 from refinecal._core.sample import NOTHING, Sample, on_cpu, readonly
 from refinecal._core.threads import THREAD_ELEMENTS, check_threads
 from refinecal.temperature import reference
