@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 
 from refinecal.tabular._drift import CHANCE, NewRows, Profile, is_odd
-from refinecal.tabular._names import shorten
+from refinecal.tabular.names import shorten
 from refinecal.tabular.schema import Schema
 
 N = 800

@@ -7,7 +7,6 @@ import stat
 import subprocess
 import sys
 import warnings
-import weakref
 from decimal import Decimal
 
 import numpy as np
@@ -21,7 +20,6 @@ from full_disk import small_files
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refinecal.tabular import _csv
 from refinecal.tabular.files import create_table, open_table
 
 TEXT_ENDINGS = [".csv", ".tsv", ".txt", ".csv.gz", ".csv.zst", ".csv.bz2", ".tsv.gz", ".TSV.GZ"]
@@ -237,33 +235,6 @@ def test_python_may_end_whatever_is_being_read(tmp_path, code, runs):
         assert "terminate called" not in found.stderr
 
 
-def test_pyarrow_has_given_the_file_back_when_a_reader_ends(tmp_path, monkeypatch):
-    lent = []
-
-    class Lent(_csv.BorrowedFile):
-        def __init__(self, file):
-            super().__init__(file)
-            lent.append(weakref.ref(self))
-
-    monkeypatch.setattr(_csv, "BorrowedFile", Lent)
-    path = written(tmp_path / "t.csv", "a,b\n" + "1,2\n" * 3_000_000)
-    source = open_table(path)
-    chunks = source.chunks(rows=10)
-    next(chunks)
-    chunks.close()
-    next(source.chunks(rows=10))  # left to itself
-    for data in (
-        b"a,b\n1,2\n3\n",
-        b"a,b\n\xc3\xa9,1\n\xe9,2\n",
-        b'a,b\n1,"2\n' + b"3,4\n" * 4_000_000,
-    ):
-        with pytest.raises(ValueError, match="t.csv"):
-            open_table(written(path, data)).read()
-    assert len(lent) >= 5
-    assert [each() for each in lent] == [None] * len(lent)
-    assert not _csv._open
-
-
 def test_a_table_with_very_long_rows(tmp_path):
     """A row of 3 MB: there are 200 000 columns."""
     n = 200_000
@@ -351,11 +322,22 @@ def test_long_utf8_is_not_cut_within_a_letter(tmp_path):
     assert open_table(path).read()["a"].to_pylist() == rows
 
 
-def test_semicolons_allow_decimal_commas(tmp_path):
-    with_comma = open_table(written(tmp_path / "a.csv", "a;b\n1;2\n")).read(["a"])
-    without = open_table(written(tmp_path / "b.csv", "a,b\n1,2\n")).read(["a"])
-    assert with_comma.schema.metadata == {b"refinecal.decimal": b","}
-    assert not without.schema.metadata
+@pytest.mark.parametrize(
+    ("text", "decimal"),
+    [
+        ("a;b\n1,5;2\n", ","),
+        ("a\tb\n1,5\t2\n", ","),
+        ('a,b\n"1,5",2\n', ","),
+        ("a,b\n1.5,2\n", "."),
+        ("a;b\n1;2\n", "."),
+    ],
+)
+def test_the_decimal_mark_is_found(tmp_path, text, decimal):
+    path = written(tmp_path / "a.csv", text)
+    assert open_table(path).decimal == decimal
+    assert [open_table(path, decimal=given).decimal for given in ",."] == [",", "."]
+    with pytest.raises(ValueError, match=r"decimal is 'x': it must be '\.' or ','"):
+        open_table(path, decimal="x")
 
 
 def test_tsv_has_tabs_whatever_else_there_is(tmp_path):

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from refinecal.tabular._columns import MOST_CATEGORIES
+from refinecal.tabular.columns import MOST_CATEGORIES
 from refinecal.tabular.files import create_table, open_table
 from refinecal.tabular.schema import Column, Schema
+from refinecal.tabular.values import find_decimal, numbers_of
 
 ENDINGS = (".csv", ".tsv.gz", ".parquet", ".feather")
 ONE_DAY = 24 * 60 * 60
@@ -73,6 +74,12 @@ def through(path, table):
         (["1", "None", "-", "3"], [1, None, None, 3]),
         (["1", "#DIV/0!", "n/a", "nan"], [1, None, None, None]),
         (["true", "FALSE", None, "True"], [1, 0, None, 1]),
+        (["$1,234.00", "$5", "-$0.50", "$1,000,000"], [1234, 5, -0.5, 1e6]),
+        (["1,234", "12", "3,456.5", None], [1234, 12, 3456.5, None]),
+        (["12.5 %", "7%", None, "100 %"], [12.5, 7, None, 100]),
+        (["4866 EUR", "EUR 3", "5 EUR", "12 EUR"], [4866, 3, 5, 12]),
+        (["1 234", "12\u00a0345", "1'000", "7"], [1234, 12345, 1000, 7]),
+        (["(5)", "(1,234.5)", "£3", "2"], [-5, -1234.5, 3, 2]),
         (pa.array([1, 2, 3, 250], pa.uint8()), [1, 2, 3, 250]),
         (pa.array(np.array([0.5, 1, 2, 3], np.float16)), [0.5, 1, 2, 3]),
         (pa.array([0.1, math.nan, None, 1e-7], pa.float32()), [0.1, None, None, 1e-7]),
@@ -99,6 +106,11 @@ def test_numbers(values, numbers):
         ),
         ["1970-01-02 00:00:00", "", "1969-12-31T00:00", "2000-02-29T00:00:00.000000000"],
         ["1970-01-02T01:00:00+01:00", "", "1969-12-31 00:00Z", "2000-02-28 19:00:00-0500"],
+        ["2.1.1970", None, "31.12.1969", "29.02.2000"],
+        ["1/2/1970", "NA", "12/31/1969", "2/29/2000"],
+        ["02-01-1970", "", "31-12-1969", "29-2-2000"],
+        ["1970/1/2", "", "1969/12/31", "2000/02/29"],
+        ["1/2/1970 12:00 AM", "", "12/31/1969 0:00", "2/29/2000 12:00:00 am"],
     ],
 )
 def test_dates_are_days_since_1970(values):
@@ -113,6 +125,34 @@ def test_dates_are_exact(moments):
     expected = [(each - dt.datetime(1970, 1, 1)) / dt.timedelta(days=1) for each in moments]
     for values in (moments, [each.isoformat(" ") for each in moments]):
         np.testing.assert_allclose(encoded(values), expected, rtol=1e-15, atol=1e-15)
+
+
+ORDERS = ["%d.%m.%Y", "%m/%d/%Y", "%d-%m-%Y %H:%M", "%m/%d/%Y %I:%M:%S %p", "%Y/%m/%d %H:%M:%S"]
+
+
+@given(
+    st.lists(st.datetimes(dt.datetime(1900, 1, 1)), min_size=2, max_size=5),
+    st.sampled_from(ORDERS),
+)
+def test_dates_in_any_order_against_strptime(moments, form):
+    days = [
+        dt.datetime(2000, 12, 31),
+        dt.datetime(2000, 1, 30),
+        *moments,
+    ]  # the first two tell the order
+    texts = [day.strftime(form) for day in days]
+    unpadded = [re.sub(r"(?<![0-9:])0(?=[0-9])", "", text) for text in texts]
+    read = [dt.datetime.strptime(text, form) for text in texts]
+    expected = [(each - dt.datetime(1970, 1, 1)) / dt.timedelta(days=1) for each in read]
+    for values in (texts, unpadded):
+        np.testing.assert_allclose(encoded(values), expected, rtol=1e-14)
+
+
+def test_days_and_months_that_cannot_be_told_apart():
+    assert "read as month, day, year" in kind_of(["1/2/2024", "3/4/2024", "5/6/2024"]).note
+    assert "read as day, month, year" in kind_of(["1.2.2024", "3.4.2024", "5.6.2024"]).note
+    assert kind_of(["13/1/2024", "1/13/2024"] * 2).kind == "category"  # neither order fits
+    assert kind_of(["30.2.2024", "1.2.2024"] * 2).kind == "category"  # no such day
 
 
 @pytest.mark.parametrize(
@@ -174,7 +214,17 @@ def test_numbers_of_rows_are_not_used(name):
 
 @pytest.mark.parametrize("name", ["x", "grid", "humid", "paid", "identity"])
 def test_other_numbers_are_used_even_if_all_differ(name):
-    assert Schema.infer(labelled(**{name: list(range(30))}), "y").columns[0].kind == "number"
+    column = Schema.infer(labelled(**{name: [i * 1000 for i in range(30)]}), "y").columns[0]
+    assert column.kind == "number"
+    assert (
+        column.note == "whole numbers, all different: if they only name the rows, list it in drop"
+    )
+    assert kind_of([i + 0.5 for i in range(30)]).note == ""
+
+
+@given(st.permutations(range(500, 600)), st.integers(30, 100))
+def test_numbers_so_close_that_chance_would_repeat_some_name_the_rows(ids, n):
+    assert kind_of(ids[:n]).kind == ("unused" if n**2 > 24 * np.ptp(ids[:n]) else "number")
 
 
 def test_kinds_can_be_said():
@@ -200,10 +250,8 @@ def test_a_few_texts_among_numbers_are_pointed_out():
     assert kind_of(["1", "2", "3", "4 kg", "5", "6"]).note == "mostly numbers, but row 4 is '4 kg'"
 
 
-@pytest.mark.parametrize(
-    "form", ["%d.%m.%Y", "%m/%d/%Y", "%Y/%m/%d", "%d %b %Y", "%d-%B-%Y", "%d.%m.%Y %H:%M:%S"]
-)
-def test_dates_in_another_order_are_pointed_out(form):
+@pytest.mark.parametrize("form", ["%d %b %Y", "%d-%B-%Y", "%d. %b %Y %H:%M:%S"])
+def test_dates_with_names_of_months_are_pointed_out(form):
     days = [dt.datetime(2024, 12, 1) + dt.timedelta(days=i) for i in range(30)]
     texts = [day.strftime(form) for day in days]
     note = f"to use dates as such, write {texts[0]!r} as in 2024-12-31"
@@ -360,7 +408,7 @@ def test_targets_that_cannot_be_learnt(values, message):
 
 def test_twenty_fractions_or_a_thousand_whole_numbers_may_be_classes():
     for values in ([i / 2 for i in range(20)] * 4, list(range(1000)) * 2):
-        table = pa.table({"x": [float(i) for i in range(len(values))], "y": values})
+        table = pa.table({"x": [i / 7 for i in range(len(values))], "y": values})
         assert len(Schema.infer(table, "y").classes) == len(set(values))
 
 
@@ -538,7 +586,7 @@ def test_every_unseen_value_is_counted(values):
         ),
         (
             ["1", "2", "3,5"],
-            "'3,5' is not a number. Decimal commas are understood in files with semi",
+            "'3,5' is not a number. The file has decimal points: write all its numbers that way",
         ),
         ([[1], [2], [3]], r"row 101: \[1\] is not a number"),
         ([dt.date(2000, 1, 1)] * 3, "row 101: datetime.date.* is not a number"),
@@ -568,15 +616,18 @@ def test_truth_values_from_any_format():
     assert forced.encode(pa.table({"x": ["true", "FALSE"]}))["x"].tolist() == [1, 0]
 
 
-def test_decimal_commas_in_files_with_semicolons(tmp_path):
+@pytest.mark.parametrize("delimiter", [";", "\t", "|", ","])
+def test_decimal_commas(tmp_path, delimiter):
     path = tmp_path / "t.csv"
-    path.write_text("x;n;y\n1,5;1;a\n-2,25e1;2;b\n;3;a\n,5;4;b\n")
+    lines = ["x;n;y", "1,5;1;a", "-2,25e1;2;b", ";3;a", ",5;4;b"]
+    quoted = [";".join(f'"{cell}"' for cell in line.split(";")) for line in lines]
+    path.write_text("\n".join(quoted).replace(";", delimiter) + "\n")
     table = open_table(path).read()
     schema = Schema.infer(table, "y")
+    assert schema.decimal == ","
     assert decoded(schema, schema.encode(table), "x") == [1.5, -22.5, None, 0.5]
     floats = pa.table({"x": [1.5, -22.5, None, 0.5], "n": [1, 2, 3, 4]})
-    points = pa.table({"x": ["1.5", "-22.5", "", ".5"], "n": ["1", "2", "3", "4"]})
-    for other in (floats, points, table.slice(1).combine_chunks()):
+    for other in (floats, table.slice(1).combine_chunks()):
         skip = other.num_rows % 4 and 1
         pd.testing.assert_frame_equal(
             schema.encode(other), schema.encode(table)[skip:].reset_index(drop=True)
@@ -585,47 +636,95 @@ def test_decimal_commas_in_files_with_semicolons(tmp_path):
     pd.testing.assert_frame_equal(learnt.encode(table), schema.encode(table))
 
 
-def semicolons(path, rows, names="x;n;y"):
+def semicolons(path, rows, names="x;n;y", **options):
     """Return a file with semicolons, opened."""
     path.write_text("\n".join([names, *rows]) + "\n")
-    return open_table(path)
+    return open_table(path, **options)
+
+
+def test_formatted_numbers_of_a_german_file(tmp_path):
+    rows = ["14.599,39;4.866 EUR;12,5 %;a", "1,5;12 EUR;7 %;b", "1.000;1.234.567 EUR;0,5 %;a"]
+    table = semicolons(tmp_path / "t.csv", rows, "x;pay;share;y").read()
+    schema = Schema.infer(table, "y")
+    assert [column.kind for column in schema.columns] == ["number"] * 3
+    frame = schema.encode(table)
+    assert frame["x"].tolist() == [14599.39, 1.5, 1000]
+    assert frame["pay"].tolist() == [4866, 12, 1234567]
+    assert frame["share"].tolist() == [12.5, 7, 0.5]
+    assert schema.columns[0].note == "'14.599,39' has marks between thousands"
+    assert schema.columns[1].note == "read without 'EUR'; '4.866 EUR' has marks between thousands"
+    assert schema.columns[2].note == "read without '%'"
+
+
+@given(
+    st.lists(st.integers(-(10**9), 10**9), min_size=3, max_size=8),
+    st.integers(0, 3),
+    st.sampled_from([".", ","]),
+    st.sampled_from(["", "$", "EUR ", " %", " kr"]),
+)
+def test_formatted_numbers_are_what_was_formatted(values, digits, mark, unit):
+    numbers = [value / 10**digits for value in values]
+    swap = str.maketrans(",.", ".,") if mark == "," else {}
+    texts = [f"{number:,.{digits}f}".translate(swap) for number in numbers]
+    texts = [text + unit if unit.startswith(" ") else unit + text for text in texts]
+    found = numbers_of(pa.chunked_array([texts]), mark)
+    assert not found.bad.size
+    np.testing.assert_allclose(found.values, numbers, rtol=1e-15)
+
+
+def test_units_that_differ_are_not_compared():
+    column = kind_of(["$5", "€6", "$5", "€7"])
+    assert (column.kind, column.note) == ("category", "numbers with different units, '$', '€'")
 
 
 @pytest.mark.parametrize(
-    ("cells", "message"),
+    ("cells", "delimiter", "expected"),
     [
-        (["1,5", "1.234", "3,5"], "row 2: '1.234' is not a number. Decimal commas and points are"),
-        (["1,5", "2.5", "3,5"], "row 1: '1,5' is not a number. Decimal commas and points are"),
-        (["1.234,5", "2.000,5", "3,5"], "row 1: '1.234,5' is not a number"),
+        (["3,14", "x"], ";", (",", True)),
+        (["3.14", "2,5", "1,5"], ";", (",", True)),
+        (["1.234,5"], "\t", (",", True)),
+        (["1,234.5"], ",", (".", True)),
+        (["1.234.567"], ";", (",", True)),
+        (["1,234,567"], ";", (".", True)),
+        (["0,123"], ",", (",", True)),
+        (["1,234"], ";", (",", False)),
+        (["1,234"], ",", (".", False)),
+        (["1.234"], ";", (".", False)),
+        (["7", "a, b", "10.0.0.1", "31.12.2024", "v1"], ";", (".", False)),
+        ([], ",", (".", False)),
     ],
 )
-def test_commas_and_points_in_one_column_are_not_guessed(tmp_path, cells, message):
-    rows = [f"{x};{i};{'ab'[i % 2]}" for i, x in enumerate(cells)]
-    table = semicolons(tmp_path / "t.csv", rows).read()
-    assert Schema.infer(table, "y").columns[0].kind == "category"
-    with pytest.raises(ValueError, match=message):
-        Schema.infer(table, "y", numeric=["x"])
+def test_the_decimal_mark_of_a_file(cells, delimiter, expected):
+    assert find_decimal(cells, delimiter) == expected
+
+
+def test_a_column_with_the_other_mark_is_pointed_out(tmp_path):
+    rows = ["1,5;2.5;3,5;a", "2,5;3.5;4,5;b", "3,5;4.5;5,5;a"]
+    table = semicolons(tmp_path / "t.csv", rows, "x;odd;n;y").read()
+    column = Schema.infer(table, "y").columns[1]
+    assert column.kind == "category"
+    assert "numbers with decimal points, but the file has decimal commas" in column.note
+    with pytest.raises(
+        ValueError, match=r"row 1: '2.5' is not a number. The file has decimal comm"
+    ):
+        Schema.infer(table, "y", numeric=["odd"])
+    table = semicolons(tmp_path / "t.csv", rows, "x;odd;n;y", decimal=".").read()
+    assert Schema.infer(table, "y").columns[1].kind == "number"
 
 
 @pytest.mark.parametrize(
     ("learnt", "new", "expected"),
     [
-        # Decimal commas: a point is not one, whatever stands beside it.
-        ("1,5 2,5 3,5", "1,234 7 2e3", [1.234, 7, 2000]),
-        ("1,5 2,5 3,5", "1.234", "'1.234' is not a number. .* write all its numbers with commas"),
-        ("1,5 2,5 3,5", "2,5 1.5", "row 2: '1.5' is not a number"),
-        # Decimal points in a file with semicolons: the other way round.
-        ("1.5 2.5 3.5", "1.234 7 2.e3", [1.234, 7, 2000]),
-        ("1.5 2.5 3.5", "1,5", "'1,5' is not a number. .* write all its numbers with points"),
-        ("1.001 2.002 3.003", "1.234 7 0.5", [1.234, 7, 0.5]),
-        # Whole numbers: either, unless it may be a thousand.
-        ("1 2 3", "0.123 2,5 -1234.567 1,2345 12.34e5", [0.123, 2.5, -1234.567, 1.2345, 1.234e6]),
-        (
-            "1 2 3",
-            "1.234",
-            "'1.234' is not a number. In a file with semicolons it may be a thousand",
-        ),
-        ("1 2 3", "-12,345", "'-12,345' is not a number. In a file with semicolons"),
+        # What the new file shows counts.
+        ("1,5 2,5 3,5", "1,2345 7 2e3", [1.2345, 7, 2000]),
+        ("1,5 2,5 3,5", "1.5 2,5 3,5", "row 1: '1.5' is not a number"),
+        ("1.5 2.5 3.5", "1,5", [1.5]),
+        ("1 2 3", "2,5 1.234", [2.5, 1234]),
+        # Where it shows nothing, what was learnt does.
+        ("1,5 2,5 3,5", "1.234", [1234]),
+        ("1,5 2,5 3,5", "1,234", [1.234]),
+        ("1.5 2.5 3.5", "1.234", [1.234]),
+        ("1.5 2.5 3.5", "1,234", [1234]),
     ],
 )
 def test_the_mark_before_decimals_is_learnt(tmp_path, learnt, new, expected):
@@ -640,31 +739,13 @@ def test_the_mark_before_decimals_is_learnt(tmp_path, learnt, new, expected):
         schema.encode(source.read())
 
 
-def test_other_files_have_points_whatever_was_learnt(tmp_path):
+def test_numbers_of_other_files_are_the_same_whatever_was_learnt(tmp_path):
     rows = ["1,5;1;a", "2,5;2;b", "3,25;3;a"]
     schema = Schema.infer(semicolons(tmp_path / "t.csv", rows).read(), "y")
-    new = pa.table({"x": [1.234, 1000.5, 2.0], "n": [1, 2, 3]})
+    new = pa.table({"x": [1.2345, 1000.5, 2.0], "n": [1, 2, 3]})
     for ending in ENDINGS:
         found = schema.encode(through(tmp_path / f"new{ending}", new))
-        assert found["x"].tolist() == [1.234, 1000.5, 2.0]
-    with pytest.raises(ValueError, match="Decimal commas are understood in files with semicolons"):
-        schema.encode(pa.table({"x": ["1,5"], "n": ["1"]}))
-
-
-def test_columns_that_do_not_tell_are_written_as_the_others(tmp_path):
-    """Thousands of a file with decimal commas are not taken as fractions."""
-    rows = [f"{i},5;{i};{i}.000;{'ab'[i % 2]}" for i in range(1, 5)]
-    schema = Schema.infer(semicolons(tmp_path / "t.csv", rows, "x;n;pay;y").read(), "y")
-    assert [(c.kind, c.decimal) for c in schema.columns] == [
-        ("number", ","),
-        ("number", ","),
-        ("category", ""),
-    ]
-    pointed = [row.replace(",", ".") for row in rows]
-    schema = Schema.infer(semicolons(tmp_path / "t.csv", pointed, "x;n;pay;y").read(), "y")
-    assert [(c.kind, c.decimal) for c in schema.columns] == [("number", ".")] * 3
-    for table in (labelled(x=["1.5", "2", "3", "4"]), labelled(x=[1.5, 2.0, 3.0, 4.0])):
-        assert Schema.infer(table, "y").columns[0].decimal == ""
+        assert found["x"].tolist() == [1.2345, 1000.5, 2.0]
 
 
 @pytest.mark.parametrize(("one", "two"), [("1,5", "1,234"), ("1.5", "1.234")])
@@ -895,7 +976,7 @@ def test_a_damaged_schema_is_refused(change):
         Schema.from_dict(stored() | change)
 
 
-@pytest.mark.parametrize("name", ["target", "classes", "weight_decimal", "n_rows", "columns"])
+@pytest.mark.parametrize("name", ["target", "classes", "n_rows", "columns"])
 def test_a_schema_that_lacks_something_is_refused(name):
     state = stored()
     del state[name]
@@ -910,7 +991,23 @@ def test_what_is_no_schema(state):
 
 
 def test_a_column_is_plain_data():
-    assert Column("x", "number") == Column("x", "number", (), "", 0, 0, "plain", "")
+    assert Column("x", "number") == Column("x", "number", (), "", 0, 0, "plain", "ymd")
+
+
+def test_schemas_with_a_mark_for_each_column_are_read():
+    state = stored()
+    del state["decimal"]
+    for column in state["columns"]:
+        del column["order"]
+        column["decimal"] = ""
+    state["columns"][0]["decimal"] = ","
+    assert Schema.from_dict(state | {"weight_decimal": ""}).decimal == ","
+
+
+def test_classes_that_differ_only_by_case_or_blanks_are_pointed_out():
+    table = pa.table({"x": [i / 7 for i in range(8)], "y": ["ja", "Ja ", "nein", "no"] * 2})
+    note = Schema.infer(table, "y").table_of_kinds()[0]["note"]
+    assert "'Ja' and 'ja' differ only by case or blanks: one class or two?" in note
 
 
 def test_a_column_that_is_left_out_is_not_looked_into():

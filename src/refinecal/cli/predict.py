@@ -62,8 +62,8 @@ def predict(
 ) -> None:
     """Write the class and the calibrated probabilities of each row. Nothing in RUN is ever unpickled."""
     from refinecal.tabular._drift import NewRows
-    from refinecal.tabular._names import shorten
     from refinecal.tabular.files import create_table, open_table
+    from refinecal.tabular.names import shorten
     from refinecal.tabular.run import Run
 
     console = Console(as_json, quiet, verbose)
@@ -115,7 +115,7 @@ def predict_table(run: Run, part: pa.Table, copied: list[str], new: NewRows) -> 
 
 def _columns_to_copy(run: Run, names: list[str], keep: list[str]) -> list[str]:
     """Return the columns to copy: those asked for, and the target if it is there."""
-    from refinecal.tabular._names import check_column
+    from refinecal.tabular.names import check_column
 
     for name in keep:
         check_column(name, names, "--keep")

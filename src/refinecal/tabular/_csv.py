@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import atexit
+import codecs
 import csv
 import io
-import queue
 import re
+import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from refinecal._core.errors import needs_extra, warn
-from refinecal.tabular._decoding import open_decoded
-from refinecal.tabular._names import suspect_delimiter
 from refinecal.tabular._sources import Source, first_line
-from refinecal.tabular._values import DECIMAL_COMMA, MISSING
+from refinecal.tabular.names import count_nouns, suspect_delimiter
+from refinecal.tabular.values import MISSING, Mark, find_decimal, mark_table
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa
@@ -25,14 +24,17 @@ with needs_extra("cli", package="pyarrow"):
 
 DELIMITERS = "\t;|,"  # the comma last: the others hardly ever occur equally often in all lines
 SPELLED = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
-HEAD = 1 << 22  # bytes at the beginning from which the delimiter and the names are learnt
-LOOKED_AT = 100  # rows of these
+MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
+UTF8 = "utf-8-sig"  # with or without its mark
+WESTERN = "cp1252"  # what is called Latin-1 is nearly always this
+HEAD = 1 << 22  # bytes at the beginning from which delimiter, names and decimal mark are learnt
+SNIFFED_ROWS = 100  # that a delimiter must split alike
+DECIMAL_ROWS = 5000  # among which the decimal mark is looked for
 BLOCK = 1 << 20  # bytes that are parsed at a time, of which pyarrow reads 32 ahead
 WIDEST = (
-    16  # a row may be longer than a block if it is not so many times longer than the line of names
+    16  # a row may be longer than a block, but hardly so many times longer than the line of names
 )
-SMALL = 1 << 12  # bytes: for what is read in blocks already
-LONGEST_READ = 60.0  # seconds of one block, from the slowest of disks
+LINE_END = re.compile(r"\r\n|\r|\n")
 RAGGED = re.compile(r"(?s)Row #(\d+): Expected (\d+) columns, got (\d+): (.*)")  # of pyarrow
 SEPARATOR = re.compile(r"(?i)sep=(.)\r?\n?")  # a first line that spreadsheets understand
 
@@ -44,36 +46,31 @@ class TextSource(Source):
     ----------
     delimiter : str
         What stands between two values.
+    decimal : {".", ","}
+        What stands before decimals, in the whole file.
     """
 
-    def __init__(self, path: Path, delimiter: str | None = None) -> None:
+    def __init__(
+        self, path: Path, delimiter: str | None = None, decimal: str | None = None
+    ) -> None:
         self.path = path
-        self._warned = False
-        text, whole = self._head()
+        self._utf8 = open_as_utf8(path)
+        text, is_all = self._utf8.head, self._utf8.is_all_head
         said = SEPARATOR.match(text)
         start = said.end() if said else 0
         if delimiter is None:
-            delimiter = said[1] if said else sniff(text[start:], whole)
-        self.delimiter = _check_delimiter(delimiter)
-        names, end = self._header(text[start:], whole)
-        self._start = len(text[: start + end].encode())
-        self._block = max(BLOCK, WIDEST * self._start)
-        super().__init__(path, names)
+            delimiter = said[1] if said else sniff(text[start:], is_all)
+        self.delimiter = check_delimiter(delimiter)
+        names, end = self._header(text[start:], is_all)
+        self._n_lines = len(LINE_END.findall(text[: start + end]))
+        self._block = max(BLOCK, WIDEST * len(text[: start + end].encode()))
+        rest = text[start + end :]
+        super().__init__(path, names, bool(rest.strip() if len(names) > 1 else rest))
+        self.decimal, self._is_certain = self._find_decimal(rest)
+        if decimal is not None:
+            self.decimal, self._is_certain = check_decimal(decimal), True
 
-    def _head(self) -> tuple[str, bool]:
-        """Return the beginning of the text, and whether that is all of it."""
-        with self._open() as file:
-            head = file.read(HEAD)
-        if b"\0" in head:
-            raise ValueError(
-                f"{self.path} holds something else than text: if it is Parquet or Feather, give it that "
-                "ending; else save it as CSV, in UTF-8"
-            )
-        if not head.strip():
-            raise ValueError(f"{self.path} is empty: it needs a line of column names, and rows")
-        return head.decode(errors="ignore"), len(head) < HEAD  # it may end within a letter
-
-    def _header(self, text: str, whole: bool) -> tuple[list[str], int]:
+    def _header(self, text: str, is_all: bool) -> tuple[list[str], int]:
         """Return the names, and where in the text the first row begins."""
         lines = io.StringIO(text, newline="")
         names: list[str] = []
@@ -82,7 +79,7 @@ class TextSource(Source):
                 if any(names):
                     break
         end = lines.tell()
-        if not any(names) or (end == len(text) and not whole):
+        if not any(names) or (end == len(text) and not is_all):
             raise ValueError(
                 f"{self.path} has no line of column names: its first line is empty, too long, or has a "
                 "quote that is never closed"
@@ -90,37 +87,34 @@ class TextSource(Source):
         given = [name.strip() for name in names]
         return [name or f"column {i}" for i, name in enumerate(given, 1)], end
 
+    def _find_decimal(self, text: str) -> tuple[Mark, bool]:
+        """Return what stands before decimals in the first rows, and whether they tell."""
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter)
+        cells: set[str] = set()
+        with suppress(csv.Error):  # of a row that is cut off
+            for _, row in zip(range(DECIMAL_ROWS), rows, strict=False):
+                cells.update(row)
+        return find_decimal(cells, self.delimiter)
+
     def _tables(self, columns: list[str], rows: int) -> Iterator[pa.Table]:
         last = self.names[-1]  # also read to see whether its quotes are closed
         wanted = columns if last in columns else [*columns, last]
         table = None
-        with self._open() as file, self._explain_errors():
-            file.read(self._start)
-            if not file.peek(1):
-                return
-            with BatchReader(file, self._options(wanted)) as batches:
-                for batch in batches:
-                    table = pa.Table.from_batches([batch])
-                    decimal = DECIMAL_COMMA if self.delimiter == ";" else None
-                    yield table.replace_schema_metadata(decimal)
-                    self._warn_of(file.raw)
-            self._warn_of(file.raw)
+        with self._explain_errors(), self._utf8.open() as file:
+            for batch in pacsv.open_csv(file, **self._options(wanted)):
+                table = pa.Table.from_batches([batch])
+                yield mark_table(table, self.decimal, self._is_certain)
         if table is not None and table.num_rows:
-            value = table[last][-1].as_py()
-            if value is not None and "\n" in value.replace("\r", "\n") and file.raw.end != b'"':
-                raise ValueError(  # else rows would be lost in it
-                    f"{self.path} ends within quotes, which begin with {value[:30]!r}: close them, or double "
-                    'the quote (") if it is part of the text'
-                )
-
-    def _open(self) -> Any:
-        return open_decoded(self.path)
+            self._check_end(table[last][-1].as_py())
 
     def _options(self, columns: Sequence[str]) -> dict[str, Any]:
         return {
             # One thread is as fast here, and counts the rows.
             "read_options": pacsv.ReadOptions(
-                column_names=self.names, block_size=self._block, use_threads=False
+                skip_rows=self._n_lines,
+                column_names=self.names,
+                block_size=self._block,
+                use_threads=False,
             ),
             "parse_options": pacsv.ParseOptions(
                 delimiter=self.delimiter,
@@ -144,9 +138,8 @@ class TextSource(Source):
             ragged = RAGGED.search(str(error))
             if ragged:
                 row, expected, found = map(int, ragged.groups()[:3])
-                raise ValueError(
-                    self._explain_ragged_row(row, expected, found, ragged[4])
-                ) from error
+                row -= self._n_lines
+                raise ValueError(self._explain_row(row, expected, found, ragged[4])) from error
             if "straddling" in str(error):
                 raise ValueError(
                     f"{self.path} has a row of more than {self._block >> 20} MB: most likely a quote is "
@@ -154,7 +147,7 @@ class TextSource(Source):
                 ) from error
             raise ValueError(f"{self.path} cannot be read as CSV: {first_line(error)}") from error
 
-    def _explain_ragged_row(self, row: int, names: int, values: int, text: str) -> str:
+    def _explain_row(self, row: int, names: int, values: int, text: str) -> str:
         text = text if len(text) <= 60 else text[:57] + "..."
         cure = (
             "Put values that contain the delimiter or a quote in quotes, or pass another delimiter."
@@ -163,89 +156,132 @@ class TextSource(Source):
             cure = "If the rows begin with their names, name that column in the first line too."
         cure = suspect_delimiter(self.names) or cure
         return (
-            f"{self.path}, row {row}: {_count(values, 'value')}, but {_count(names, 'name')} in the "
-            f"first line, with {self.delimiter!r} between them; the row is {text!r}. {cure}"
+            f"{self.path}, row {row}: {count_nouns(values, 'value')}, but {count_nouns(names, 'name')} "
+            f"in the first line, with {self.delimiter!r} between them; the row is {text!r}. {cure}"
         )
 
-    def _warn_of(self, raw: Any) -> None:
-        if raw.is_western and not self._warned:
-            self._warned = True
-            warn(
-                f"{self.path} is not UTF-8: it is read as Windows-1252 (Western European). If letters come "
-                "out wrong, save it as UTF-8.",
-                UserWarning,
+    def _check_end(self, value: str | None) -> None:
+        """Refuse a quote that runs to the end of the file: rows would be lost in it."""
+        if value is not None and LINE_END.search(value) and self._utf8.last != '"':
+            raise ValueError(
+                f"{self.path} ends within quotes, which begin with {value[:30]!r}: close them, or double "
+                'the quote (") if it is part of the text'
             )
 
 
-class BorrowedFile:
-    """A file in the hands of pyarrow: this object ends when pyarrow gives it back."""
-
-    __slots__ = ("__weakref__", "close", "closed", "read")
-
-    def __init__(self, file: io.BufferedReader) -> None:
-        # No methods: the trace of an error would keep self. To close it does nothing; we close the file.
-        self.close, self.closed, self.read = int, False, file.read
+# ---- encodings -------------------------------------------------------------------------------------------
 
 
-class BatchReader:
-    """Batches of a text file, which a thread of pyarrow reads ahead, until it is closed.
+class Utf8File:
+    """A text file that pyarrow can read: as it is, or a copy in UTF-8, which goes with this object.
 
-    That thread keeps the file for some time after it has read what it wanted. If Python ended meanwhile, the
-    thread would abort the process; so closing waits until the file is given back, and before Python ends all
-    are closed.
+    All of it is looked at once: ``head`` is its beginning, and ``last`` the last letter that is not space.
     """
 
-    def __init__(self, file: io.BufferedReader, options: dict[str, Any]) -> None:
-        lent, native = BorrowedFile(file), None
-        self._given_back: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        # A call without Python code, which the end of the interpreter could not cut in two.
-        self._lent = weakref.ref(lent, self._given_back.put)
-        self._reader: Any = None
-        _open.add(self)
+    def __init__(self, path: Path, codec: str | None, encoding: str) -> None:
+        self.path, self.codec, self.encoding = path, codec, encoding
+        self.head, self.last, self.is_ascii = "", "", True
+        self.n_letters = 0
+        self.copy: Any = None
+
+    def scan(self) -> Self:
+        """Look at the text, and copy it if it is not UTF-8."""
+        if self.encoding != UTF8:
+            self.copy = tempfile.NamedTemporaryFile(suffix=".csv")  # noqa: SIM115
+            weakref.finalize(self, self.copy.close)
+        for text in codecs.iterdecode(read_blocks(self.path, self.codec), self.encoding):
+            if len(self.head) < HEAD:
+                self.head += text[:HEAD]
+            self.is_ascii = self.is_ascii and text.isascii()
+            self.last = text.rstrip("\r\n ")[-1:] or self.last
+            self.n_letters += len(text)
+            if self.copy is not None:
+                self.copy.write(text.encode())
+        if self.copy is not None:
+            self.copy.flush()
+        return self._check()
+
+    def _check(self) -> Self:
+        if "\0" in self.head:
+            raise ValueError(
+                f"{self.path} holds something else than text: if it is Parquet or Feather, give it that "
+                "ending; else save it as CSV, in UTF-8"
+            )
+        if not self.head.strip():
+            raise ValueError(f"{self.path} is empty: it needs a line of column names, and rows")
+        return self
+
+    @property
+    def is_all_head(self) -> bool:
+        """Whether the beginning is all there is."""
+        return self.n_letters == len(self.head)
+
+    def open(self) -> pa.NativeFile:
+        """Open it for reading."""
+        if self.copy is not None:
+            return pa.OSFile(self.copy.name)
+        return pa.input_stream(str(self.path), compression=self.codec)
+
+
+def open_as_utf8(path: Path) -> Utf8File:
+    """Look at a text file; its first bytes, not its name, tell how it is compressed and encoded.
+
+    A byte order mark tells UTF-16. All else is UTF-8, unless the first letter that is not ASCII is not UTF-8
+    either: then it is Windows-1252, with a warning.
+    """
+    with path.open("rb") as file:
+        magic = file.read(4)
+    codec = next((name for each, name in MAGIC.items() if magic.startswith(each)), None)
+    start = next(read_blocks(path, codec), b"")
+    is_utf16 = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    found = Utf8File(path, codec, "utf-16" if is_utf16 else UTF8)
+    try:
+        return found.scan()
+    except UnicodeDecodeError as error:
+        if is_utf16:
+            raise ValueError(
+                f"{path} begins as UTF-16 but is not: it is cut off or damaged. Save it as UTF-8. "
+                f"({error.reason})"
+            ) from None
+        if not (found.is_ascii and error.object[: error.start].isascii()):
+            raise ValueError(_explain_encoding(path, error)) from None
+    try:
+        found = Utf8File(path, codec, WESTERN).scan()
+    except UnicodeDecodeError as error:
+        raise ValueError(_explain_encoding(path, error)) from None
+    warn(
+        f"{path} is not UTF-8: it is read as Windows-1252 (Western European). If letters come out wrong, "
+        "save it as UTF-8.",
+        UserWarning,
+    )
+    return found
+
+
+def read_blocks(path: Path, codec: str | None) -> Iterator[bytes]:
+    """Yield the bytes of a file, decompressed."""
+    with pa.input_stream(str(path), compression=codec) as file:
         try:
-            native = pa.PythonFile(lent, "r")  # whose bytes are Python's; those of a stream are not
-            self._reader = pacsv.open_csv(pa.BufferedInputStream(native, SMALL), **options)
-        except BaseException:
-            del lent, native
-            self.close()
-            raise
-
-    def __enter__(self) -> Iterator[pa.RecordBatch]:
-        return self._batches()
-
-    def __exit__(self, *about: object) -> None:
-        self.close()
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        while self._reader is not None:
-            try:
-                yield self._reader.read_next_batch()
-            except StopIteration:
-                return
-
-    def close(self) -> None:
-        """Read no further, and wait until pyarrow has no more to do with the file."""
-        self._reader = None
-        if self in _open:
-            _open.discard(self)
-            with suppress(queue.Empty):
-                self._given_back.get(timeout=LONGEST_READ)
+            while block := file.read(BLOCK):
+                yield block
+        except OSError as error:
+            raise ValueError(
+                f"{path} cannot be decompressed: it is cut off or damaged. Copy it again. ({error})"
+            ) from error
 
 
-_open: weakref.WeakSet[BatchReader] = weakref.WeakSet()
+def _explain_encoding(path: Path, error: UnicodeDecodeError) -> str:
+    wrong = error.object[error.start :][:12]
+    return (
+        f"{path} is neither UTF-8 nor Windows-1252 throughout: the bytes {wrong!r} are not. Save it as "
+        "UTF-8."
+    )
 
 
-@atexit.register
-def _close_all() -> None:
-    for reading in list(_open):
-        reading.close()
+# ---- delimiter and decimal mark --------------------------------------------------------------------------
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + "s" * (number != 1)
-
-
-def _check_delimiter(given: str) -> str:
+def check_delimiter(given: str) -> str:
+    """Return a delimiter, which may be spelled out."""
     found = SPELLED.get(given, given)
     if len(found) != 1 or found in '"\r\n' or not found.isascii():
         raise ValueError(
@@ -254,33 +290,42 @@ def _check_delimiter(given: str) -> str:
     return found
 
 
-def sniff(text: str, whole: bool = True) -> str:
+def check_decimal(given: str) -> Mark:
+    """Return what stands before decimals."""
+    if given not in (".", ","):
+        raise ValueError(f"decimal is {given!r}: it must be '.' or ','")
+    return given  # type: ignore[return-value]
+
+
+def sniff(text: str, is_all: bool = True) -> str:
     r"""Return what stands between the values: that which splits all rows alike.
 
-    Quoted text does not count. If ``whole``, the text does not end within a row.
+    Quoted text does not count. If ``is_all``, the text does not end within a row.
 
     >>> sniff("name;height\nAda;1,65\n")
     ';'
     """
     for delimiter in DELIMITERS:
-        found = _widths(text, delimiter, whole)
+        found = _widths(text, delimiter, is_all)
         if found and found[0] > 1 and len(set(found)) == 1:
             return delimiter
-    first = {delimiter: _widths(text, delimiter, whole=True, strict=False) for delimiter in ",;\t|"}
+    first = {
+        delimiter: _widths(text, delimiter, is_all=True, strict=False) for delimiter in ",;\t|"
+    }
     return max(first, key=lambda delimiter: first[delimiter][:1])
 
 
-def _widths(text: str, delimiter: str, whole: bool, strict: bool = True) -> list[int]:
+def _widths(text: str, delimiter: str, is_all: bool, strict: bool = True) -> list[int]:
     """Return how many values the first rows have; if ``strict``, none if quotes are not where they belong."""
     found = []
     lines = io.StringIO(text, newline="")
     try:
         for row in csv.reader(lines, delimiter=delimiter, strict=strict):
             found.append(len(row))
-            if len(found) > LOOKED_AT:
+            if len(found) > SNIFFED_ROWS:
                 return [width for width in found if width]
     except csv.Error:
-        if strict and (whole or lines.tell() < len(text)):
+        if strict and (is_all or lines.tell() < len(text)):
             return []
         found.append(0)  # the row that is cut off, or has no end
-    return [width for width in (found if whole else found[:-1]) if width]
+    return [width for width in (found if is_all else found[:-1]) if width]

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln, gammaln
 
-from refinecal.tabular._names import listed
+from refinecal._core.format import list_names
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from refinecal.tabular._columns import Column
+    from refinecal.tabular.columns import Column
     from refinecal.tabular.schema import Schema
 
 # The rule. Count the new rows that do what few training rows did: lack the value, have one outside the range
@@ -225,7 +225,7 @@ def examples(unseen: Counter[str]) -> str:
     named = [value for value, _ in unseen.most_common() if value != REST]
     if REST in unseen:
         return f"{', '.join(map(repr, named[:MOST_SHOWN]))} and others"
-    return listed(named, MOST_SHOWN)
+    return list_names(named, MOST_SHOWN)
 
 
 def _share(count: int, n: int, what: str) -> str:

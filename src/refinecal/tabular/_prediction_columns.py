@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, NoReturn
 
-from refinecal.tabular._names import check_column, listed
+from refinecal._core.format import list_names
+from refinecal.tabular.names import check_column
 
 WORDS = {  # what stands before or after the class in the name of a column
     "probs": ("p", "prob", "probs", "proba", "probas", "probability", "predict_proba", "y_prob"),
@@ -73,7 +74,7 @@ def sorted_labels(labels: Iterable[str]) -> list[str]:
     labels = list(labels)
     if all(WHOLE.fullmatch(label) for label in labels):
         return sorted(labels, key=int)
-    from refinecal.tabular._columns import sort_texts
+    from refinecal.tabular.columns import sort_texts
 
     return sort_texts(labels)
 
@@ -87,7 +88,7 @@ def _choose_given(
     for name in columns:
         check_column(name, names, "columns", where)
     if len(set(columns)) < len(columns):
-        raise ValueError(f"columns names a column twice: {listed(columns)}")
+        raise ValueError(f"columns names a column twice: {list_names(columns)}")
     if len(columns) == 1:
         return _choose_one(columns[0], labels, logits)
     for family in _group_by_pattern(columns, labels, logits):
@@ -97,7 +98,7 @@ def _choose_given(
     if len(columns) != len(labels):
         raise ValueError(
             f"columns has {len(columns)} names, but the target has {len(labels)} classes "
-            f"({listed(labels)}): name one column for each class in this order, or columns that have the "
+            f"({list_names(labels)}): name one column for each class in this order, or columns that have the "
             "classes in their names, and drop the rows of classes that the model does not know"
         )
     return Choice(tuple(labels), tuple(columns))
@@ -108,8 +109,8 @@ def _choose_one(name: str, labels: Sequence[str], logits: bool) -> Choice:
     classes = _two_classes(labels)
     if classes is None:
         raise ValueError(
-            f"columns has one name, but the target has {len(labels)} classes ({listed(labels)}): name one "
-            "column for each class"
+            f"columns has one name, but the target has {len(labels)} classes ({list_names(labels)}): name "
+            "one column for each class"
         )
     named = {label for family in _group_by_pattern([name], classes, logits) for label in family}
     return Choice(classes, (name,), flipped=classes[0] in named and classes[1] not in named)
@@ -184,10 +185,10 @@ def _fail(
         lost = [label for label in labels if label not in some]
         raise ValueError(
             f"the target has the class {lost[0]!r}, but {where} has no column for it: there are "
-            f"{listed(list(some.values()))}. If the model does not know this class, drop its rows; if its "
-            "column has another name, name all columns of predictions with --columns."
+            f"{list_names(list(some.values()))}. If the model does not know this class, drop its rows; if "
+            "its column has another name, name all columns of predictions with --columns."
         )
     raise ValueError(
-        f"{where} has no column named after the classes {listed(labels)}, such as 'p_{labels[-1]}': name "
-        f"those of the predictions with --columns. The columns are {listed(names)}."
+        f"{where} has no column named after the classes {list_names(labels)}, such as 'p_{labels[-1]}': name "
+        f"those of the predictions with --columns. The columns are {list_names(names)}."
     )

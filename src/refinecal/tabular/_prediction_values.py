@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from refinecal._core.errors import needs_extra
 from refinecal._core.threads import check_threads, map_threads
 from refinecal.tabular._prediction_columns import Choice, sorted_labels
-from refinecal.tabular._values import (
+from refinecal.tabular.values import (
+    Mark,
+    decimal_of,
     decode,
-    has_decimal_comma,
     is_number,
     is_text,
     numbers_of,
@@ -78,13 +79,13 @@ def align_labels(
 
 def values_of(table: pa.Table, choice: Choice, logits: bool, where: str) -> NDArray[Any]:
     """Return the predictions; columns lie behind one another in memory, as in the file."""
-    comma = has_decimal_comma(table)
+    mark = decimal_of(table)
     kinds = {table.schema.field(name).type for name in choice.columns}
     dtype = np.float32 if kinds <= {pa.float32(), pa.float16()} else np.float64
     columns = np.empty((len(choice.columns), len(table)), dtype)
 
     def fill(j: int) -> None:
-        _fill(table[choice.columns[j]], columns[j], choice.columns[j], comma, where)
+        _fill(table[choice.columns[j]], columns[j], choice.columns[j], mark, where)
 
     map_threads(fill, range(len(columns)), columns.size, check_threads(None))
     if len(columns) > 1:
@@ -94,7 +95,7 @@ def values_of(table: pa.Table, choice: Choice, logits: bool, where: str) -> NDAr
     return np.asarray(-columns[0] if logits else 1 - columns[0])
 
 
-def _fill(column: pa.ChunkedArray, out: NDArray[Any], name: str, comma: bool, where: str) -> None:
+def _fill(column: pa.ChunkedArray, out: NDArray[Any], name: str, mark: Mark, where: str) -> None:
     column = decode(column)
     if pa.types.is_floating(column.type) and column.null_count == 0:
         start = 0
@@ -102,11 +103,11 @@ def _fill(column: pa.ChunkedArray, out: NDArray[Any], name: str, comma: bool, wh
             out[start : start + len(chunk)] = np.from_dlpack(chunk)
             start += len(chunk)
         return
-    out[:] = _numbers(column, name, comma, where, NO_PREDICTION)
+    out[:] = _numbers(column, name, mark, where, NO_PREDICTION)
 
 
 def _numbers(
-    column: pa.ChunkedArray, name: str, comma: bool, where: str, cure: str = ""
+    column: pa.ChunkedArray, name: str, mark: Mark, where: str, cure: str = ""
 ) -> NDArray[np.float64]:
     """Return a column of numbers, infinite ones too, or say which row is none."""
     if not (is_text(column.type) or is_number(column.type)):
@@ -114,7 +115,7 @@ def _numbers(
     try:
         values = pc.cast(column, pa.float64()).to_numpy()
     except pa.ArrowInvalid:
-        found = numbers_of(column, comma)
+        found = numbers_of(column, mark)
         if found.bad.size:
             row = int(found.bad[0])
             raise ValueError(
@@ -132,7 +133,7 @@ def _numbers(
 
 
 def weights_of(table: pa.Table, name: str, where: str) -> NDArray[np.float64]:
-    return _numbers(decode(table[name]), name, has_decimal_comma(table), where)
+    return _numbers(decode(table[name]), name, decimal_of(table), where)
 
 
 def groups_of(column: pa.ChunkedArray) -> NDArray[Any]:

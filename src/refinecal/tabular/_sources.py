@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from refinecal._core.errors import needs_extra
-from refinecal.tabular._names import check_column, listed
+from refinecal._core.format import list_names
+from refinecal.tabular.names import check_column
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa
@@ -32,18 +33,18 @@ class Source(ABC):
         The columns, in order.
     """
 
-    def __init__(self, path: Path, names: Sequence[str]) -> None:
+    def __init__(self, path: Path, names: Sequence[str], has_rows: bool) -> None:
         self.path = path
         self.names = list(names)
         self._check_names()
-        if next(self.chunks(self.names[:1], rows=1), None) is None:
+        if not has_rows:
             raise ValueError(f"{path} has columns but no rows: there is nothing to read")
 
     def _check_names(self) -> None:
         twice = [name for name, n in Counter(self.names).items() if n > 1]
         if twice:
             raise ValueError(
-                f"{self.path} has more than one column called {listed(twice)}: give each a name of its "
+                f"{self.path} has more than one column called {list_names(twice)}: give each a name of its "
                 "own. If the first line holds data and not names, put a line of names above it."
             )
         if not self.names:
@@ -116,7 +117,8 @@ class ParquetSource(Source):
 
         with explain_errors(path, "Parquet"), parquet.ParquetFile(path, pre_buffer=False) as file:
             names = [name for name in file.schema_arrow.names if not PANDAS_INDEX.fullmatch(name)]
-        super().__init__(path, names)
+            has_rows = file.metadata.num_rows > 0
+        super().__init__(path, names, has_rows)
 
     def _tables(self, columns: list[str], rows: int) -> Iterator[pa.Table]:
         from pyarrow import parquet
@@ -141,10 +143,12 @@ class ArrowSource(Source):
                 f"{path} is a Feather file of the old version 1: read it with pandas 2 or pyarrow and "
                 "write it anew, as Feather or Parquet"
             )
-        self._is_stream = start != b"ARROW1"
+        self.path, self._is_stream = path, start != b"ARROW1"
         with explain_errors(path, "Arrow or Feather"), pa.OSFile(str(path)) as raw:
             self._all = self._reader(raw, None).schema.names  # with pandas' index
-        super().__init__(path, [name for name in self._all if not PANDAS_INDEX.fullmatch(name)])
+        names = [name for name in self._all if not PANDAS_INDEX.fullmatch(name)]
+        has_rows = any(table.num_rows for table in self._tables(names[:1], 1))
+        super().__init__(path, names, has_rows)
 
     def _reader(self, raw: pa.NativeFile, fields: list[int] | None) -> pa.RecordBatchReader:
         options = pa.ipc.IpcReadOptions(included_fields=fields)

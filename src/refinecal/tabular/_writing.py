@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from refinecal._core.errors import needs_extra
 from refinecal._core.files import atomic_write
-from refinecal.tabular._values import is_text
+from refinecal.tabular.values import is_text
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa

@@ -10,8 +10,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 from pathlib import Path
 
+from refinecal._core.format import list_names
 from refinecal.tabular._csv import TextSource
-from refinecal.tabular._names import listed
 from refinecal.tabular._sources import ArrowSource, ParquetSource, Source
 from refinecal.tabular._writing import Writer
 
@@ -39,7 +39,9 @@ CURES = {
 }
 
 
-def open_table(path: str | Path, delimiter: str | None = None) -> Source:
+def open_table(
+    path: str | Path, delimiter: str | None = None, decimal: str | None = None
+) -> Source:
     """Open a table; its ending tells the format.
 
     Parameters
@@ -49,7 +51,9 @@ def open_table(path: str | Path, delimiter: str | None = None) -> Source:
         or in .feather, .arrow or .ipc.
     delimiter : str, optional
         What stands between the values of a text file. By default a tab in .tsv, else whichever of comma,
-        semicolon, tab and bar splits the first rows evenly. With semicolons, 3,14 is a number.
+        semicolon, tab and bar splits the first rows evenly.
+    decimal : {".", ","}, optional
+        What stands before decimals in a text file; by default what its first rows show.
 
     Returns
     -------
@@ -69,9 +73,11 @@ def open_table(path: str | Path, delimiter: str | None = None) -> Source:
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty (0 bytes): there is nothing to read")
     if kind == "text":
-        return TextSource(path, "\t" if delimiter is None and ending == ".tsv" else delimiter)
-    if delimiter is not None:
-        raise ValueError(f"delimiter is {delimiter!r}, but {path} is no text file: leave it out")
+        delimiter = "\t" if delimiter is None and ending == ".tsv" else delimiter
+        return TextSource(path, delimiter, decimal)
+    for name, given in (("delimiter", delimiter), ("decimal", decimal)):
+        if given is not None:
+            raise ValueError(f"{name} is {given!r}, but {path} is no text file: leave it out")
     return ParquetSource(path) if kind == "parquet" else ArrowSource(path)
 
 
@@ -125,7 +131,7 @@ def format_of(path: Path) -> tuple[str, str, str | None]:
 def _check_exists(path: Path) -> None:
     if path.is_dir():
         inside = sorted(each.name for each in path.iterdir() if each.suffix in (*ENDINGS, *CODECS))
-        some = f", such as {listed(inside, 3)}" if inside else ""
+        some = f", such as {list_names(inside, 3)}" if inside else ""
         raise ValueError(f"{path} is a folder: name a file in it{some}")
     if path.exists():
         return

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 import refinecal
 from refinecal._core.errors import warn
 from refinecal._core.files import FULL, locked, write_json
-from refinecal.tabular._roles import check_lists, check_roles
 from refinecal.tabular.data import Data, Options, prepare
 from refinecal.tabular.files import Source, open_table
 from refinecal.tabular.fitting import Fit, Progress, fit, plan
@@ -31,7 +30,7 @@ from refinecal.tabular.run import (
     publish,
     write_model,
 )
-from refinecal.tabular.schema import Schema
+from refinecal.tabular.schema import Schema, check_lists, check_roles
 from refinecal.tabular.units import RUN, UnfinishedRun
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import needs_extra, warn
+from refinecal._core.format import list_names
 from refinecal._core.softmax import log_softmax
-from refinecal.tabular._names import check_column, listed
 from refinecal.tabular._prediction_columns import choose_columns
 from refinecal.tabular._prediction_values import (
     align_labels,
@@ -24,6 +24,7 @@ from refinecal.tabular._prediction_values import (
 )
 from refinecal.tabular._sources import ParquetSource, Source, explain_errors
 from refinecal.tabular.files import open_table
+from refinecal.tabular.names import check_column
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa
@@ -227,7 +228,7 @@ def _model_names(paths: Sequence[Path]) -> list[str]:
     for names in shapes:
         if len(set(names)) == len(names) and all(names):
             return names
-    raise ValueError(f"the same file is named twice: {listed(shapes[-1])}")
+    raise ValueError(f"the same file is named twice: {list_names(shapes[-1])}")
 
 
 def _align_classes(
@@ -236,8 +237,8 @@ def _align_classes(
     """Return predictions with the classes of the first file in its order, if the rows are the same."""
     if set(found.classes) != set(first.classes):
         raise ValueError(
-            f"{path} has the classes {listed(found.classes)}, but {first_path} has "
-            f"{listed(first.classes)}: compare models of the same classes"
+            f"{path} has the classes {list_names(found.classes)}, but {first_path} has "
+            f"{list_names(first.classes)}: compare models of the same classes"
         )
     if found.n != first.n:
         raise ValueError(

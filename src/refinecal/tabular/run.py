@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 from refinecal._core.errors import warn
 from refinecal._core.files import write_json
+from refinecal._core.format import list_names
 from refinecal.calibrators import from_dict
 from refinecal.tabular._drift import NewRows
-from refinecal.tabular._names import listed, shorten
 from refinecal.tabular.fitting import Fit
 from refinecal.tabular.manifest import MANIFEST, Manifest
 from refinecal.tabular.models import FILES, get_model
 from refinecal.tabular.models._base import TableModel
+from refinecal.tabular.names import shorten
 from refinecal.tabular.schema import Schema
 from refinecal.training.pool import Ensemble, all_classes
 
@@ -234,7 +235,7 @@ def publish(finished: Path, run: Path) -> None:
         raise
     shutil.rmtree(old, ignore_errors=True)
     if others:
-        warn(f"kept in {run}, since no fit wrote it: {listed(list(map(str, others)), 5)}")
+        warn(f"kept in {run}, since no fit wrote it: {list_names(list(map(str, others)), 5)}")
 
 
 def _find_user_files(run: Path) -> list[Path]:

@@ -9,14 +9,20 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.errors import needs_extra
-from refinecal.tabular._columns import Column, drop_column, infer_column
-from refinecal.tabular._drift import Profile
-from refinecal.tabular._encoding import InvalidValue, category_codes, parse_numbers, unseen_counts
-from refinecal.tabular._names import check_column, check_there, listed
-from refinecal.tabular._roles import check_lists, check_roles, groups_of, weights_of
-from refinecal.tabular._target import infer_classes, labels_of
-from refinecal.tabular._values import Mark, Texts, has_decimal_comma, marks_of, texts_of
+from refinecal._core.errors import needs_extra, warn
+from refinecal._core.format import list_names
+from refinecal.tabular._drift import REST, Profile
+from refinecal.tabular.columns import (
+    Column,
+    drop_column,
+    fail_number,
+    find_variants,
+    infer_classes,
+    infer_column,
+    labels_of,
+)
+from refinecal.tabular.names import check_column, check_there
+from refinecal.tabular.values import Mark, Texts, days_of, decimal_of, numbers_of, texts_of
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa
@@ -27,12 +33,13 @@ if TYPE_CHECKING:
 __all__ = ["Column", "Schema"]
 
 VERSION = 1  # of what is stored
-FIELDS = ("target", "classes", "class_counts", "weight", "weight_decimal", "group", "n_rows")
+FIELDS = ("target", "classes", "class_counts", "weight", "group", "n_rows", "decimal")
 COLUMN_FIELDS = (
-    *("name", "kind", "form", "decimal", "categories", "note"),
+    *("name", "kind", "form", "order", "categories", "note"),
     *("n_missing", "n_distinct"),
 )
 PROFILE_FIELDS = ("n_mode", "n_rare", "bounds", "mode")
+MOST_UNSEEN = 100  # different values that are told of a column
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +63,8 @@ class Schema:
         How many rows it was learnt from, those without a label included.
     class_counts : tuple of int
         How often each class occurs.
-    weight_decimal : {",", ".", ""}
-        What stands before the decimals of weights in files with semicolons, as in :class:`Column`.
+    decimal : {".", ","}
+        What stands before decimals in the file; in other files too, where these do not tell.
 
     Examples
     --------
@@ -76,7 +83,7 @@ class Schema:
     group: str | None
     n_rows: int
     class_counts: tuple[int, ...] = ()
-    weight_decimal: Mark = ""
+    decimal: Mark = "."
 
     @property
     def features(self) -> tuple[Column, ...]:
@@ -128,15 +135,14 @@ class Schema:
         -------
         Schema
         """
-        names = table.column_names
-        roles = check_roles(names, target, weight, group)
-        forced = check_lists(names, roles, drop, categorical, numeric)
-        marks, dropped = marks_of(table), set(drop)
+        roles = check_roles(table.column_names, target, weight, group)
+        forced = check_lists(table.column_names, roles, drop, categorical, numeric)
+        decimal = decimal_of(table)
         columns = tuple(
             drop_column(name, table[name])
-            if name in dropped
-            else infer_column(name, table[name], forced.get(name), marks.get(name))
-            for name in names
+            if name in set(drop)
+            else infer_column(name, table[name], forced.get(name), decimal)
+            for name in table.column_names
             if name not in roles
         )
         classes, counts = infer_classes(target, table[target])
@@ -146,13 +152,14 @@ class Schema:
                 f"beside {target!r}, the table has no column to learn from"
                 + f" ({why})" * bool(why)
             )
-        decimal = marks.get(weight, "") if weight is not None else ""
-        labelled = texts_of(table[target]).codes >= 0  # the others may lack a weight or a group too
+        n_rows = table.num_rows
+        schema = cls(columns, target, classes, weight, group, n_rows, counts, decimal)
+        labelled = schema.has_label(table)  # the others may lack a weight or a group too
         if weight is not None:
-            weights_of(table, weight, used=labelled, decimal=decimal)
+            weights_of(table, weight, used=labelled)
         if group is not None:
             groups_of(table, group, used=labelled)
-        return cls(columns, target, classes, weight, group, table.num_rows, counts, decimal)
+        return schema
 
     # ---- applying ----------------------------------------------------------------------------------------
 
@@ -194,19 +201,26 @@ class Schema:
             import pandas as pd
 
         self.check_names(table.column_names)
-        comma = has_decimal_comma(table)
+        mark = decimal_of(table, self.decimal)
         arrays: dict[str, Any] = {}
-        unread: list[InvalidValue] = []
+        invalid: list[tuple[int, Column]] = []
         for column in self.features:
             values = table[column.name]
-            if column.kind == "number":
-                arrays[column.name] = parse_numbers(column, values, comma, unread)
-            else:
+            if column.kind == "category":
                 dtype = pd.CategoricalDtype(np.arange(len(column.categories)))
-                codes = category_codes(column, values)
+                codes = texts_of(values, column.is_truth).places(column.categories)
                 arrays[column.name] = pd.Categorical.from_codes(codes, dtype=dtype)
-        if unread:  # the first of all, so that it is the same for any size of chunk
-            min(unread, key=lambda each: each.row).fail(first_row)
+                continue
+            is_date = column.form == "date"
+            found = days_of(values, column.order) if is_date else numbers_of(values, mark)
+            arrays[column.name] = found.values
+            if found.bad.size:
+                invalid.append((int(found.bad[0]), column))
+            if found.infinite:
+                warn(f"column {column.name!r} holds infinite numbers, which count as missing")
+        if invalid:  # the first of all, so that it is the same for any size of chunk
+            row, column = min(invalid, key=lambda each: each[0])
+            fail_number(column, table[column.name], row, first_row, mark)
         return pd.DataFrame(arrays, copy=False)
 
     def unseen(self, table: pa.Table) -> dict[str, dict[str, int]]:
@@ -226,7 +240,7 @@ class Schema:
         """
         self.check_names(table.column_names)
         columns = [c for c in self.features if c.kind == "category" and c.is_complete]
-        found = {column.name: unseen_counts(column, table[column.name]) for column in columns}
+        found = {column.name: _count_unseen(column, table[column.name]) for column in columns}
         return {name: counts for name, counts in found.items() if counts}
 
     def has_label(self, table: pa.Table) -> NDArray[np.bool_]:
@@ -281,7 +295,7 @@ class Schema:
         """
         if self.weight is None or (optional and self.weight not in table.column_names):
             return None
-        return weights_of(table, self.weight, first_row, decimal=self.weight_decimal)
+        return weights_of(table, self.weight, first_row, learnt=self.decimal)
 
     def groups(
         self, table: pa.Table, *, first_row: int = 1, optional: bool = False
@@ -312,11 +326,10 @@ class Schema:
             for kind, name in roles.items()
             if name is not None
         ]
-        rare = listed(self.rare_classes, 3)
         rows[0] |= {
             "missing": self.n_rows - sum(self.class_counts),
             "distinct": len(self.classes),
-            "note": f"a single row: {rare}" if rare else "",
+            "note": self._describe_classes(),
         }
         for column in self.columns:
             is_date = column.form == "date" and column.kind == "number"
@@ -330,6 +343,20 @@ class Schema:
                 }
             )
         return rows
+
+    def _describe_classes(self) -> str:
+        """Return what to know of the classes."""
+        notes = []
+        if self.rare_classes:
+            notes.append(f"a single row: {list_names(self.rare_classes, 3)}")
+        variants = find_variants(self.classes)
+        if variants:
+            one, other = variants[0]
+            more = f" (and {len(variants) - 1} more)" if len(variants) > 1 else ""
+            notes.append(
+                f"{one!r} and {other!r} differ only by case or blanks{more}: one class or two?"
+            )
+        return "; ".join(notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain texts, numbers and lists, for JSON."""
@@ -362,7 +389,8 @@ class Schema:
             )
         try:
             columns = tuple(_read_column(each) for each in state["columns"])
-            return cls(columns=columns, **_unpick(state, FIELDS))
+            fields = _unpick({"decimal": _find_old_decimal(state), **state}, FIELDS)
+            return cls(columns=columns, **fields)
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(
                 f"the stored schema is damaged: {type(error).__name__}: {error}. Fit again to write a new "
@@ -379,9 +407,107 @@ def _read_column(state: Mapping[str, Any]) -> Column:
     profile = state.get("profile")
     if profile is not None:
         profile = Profile(**_unpick(profile, PROFILE_FIELDS))
-    return Column(**_unpick(state, COLUMN_FIELDS), profile=profile)
+    return Column(**_unpick({"order": "ymd", **state}, COLUMN_FIELDS), profile=profile)
+
+
+def _find_old_decimal(state: Mapping[str, Any]) -> str:
+    """Return the mark of a schema that was stored when each column had its own."""
+    marks = [state.get("weight_decimal"), *(each.get("decimal") for each in state["columns"])]
+    return next((mark for mark in marks if mark), ".")
 
 
 def _unpick(state: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     values = ((name, state[name]) for name in names)
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values}
+
+
+# ---- columns with a part of their own, and those named in lists --------------------------------------------
+
+
+def check_roles(
+    columns: Sequence[str], target: str, weight: str | None, group: str | None
+) -> dict[str, str]:
+    """Return which column has which role; no column has two."""
+    roles: dict[str, str] = {}
+    for role, name in (("target", target), ("weight", weight), ("group", group)):
+        if name is None:
+            continue
+        check_column(name, columns, role)
+        if name in roles:
+            raise ValueError(f"{name!r} is both {roles[name]} and {role}: name two columns")
+        roles[name] = role
+    return roles
+
+
+def check_lists(
+    columns: Sequence[str],
+    roles: Mapping[str, str],
+    drop: Sequence[str],
+    categorical: Sequence[str],
+    numeric: Sequence[str],
+) -> dict[str, Any]:
+    """Return the kinds that are given, by column."""
+    given: dict[str, str] = {}
+    for what, names in (("drop", drop), ("categorical", categorical), ("numeric", numeric)):
+        if isinstance(names, str):
+            raise TypeError(f"{what} is the text {names!r}: pass a list of names, [{names!r}]")
+        for name in names:
+            check_column(name, columns, what)
+            other = roles.get(name, given.get(name, what))
+            if other != what:
+                raise ValueError(f"{name!r} is both {other} and {what}: leave it out of {what}")
+            given[name] = what
+    kinds = {"categorical": "category", "numeric": "number"}
+    return {name: kinds[what] for name, what in given.items() if what in kinds}
+
+
+def weights_of(
+    table: pa.Table,
+    name: str,
+    first_row: int = 1,
+    used: NDArray[np.bool_] | None = None,
+    learnt: Mark | None = None,
+) -> NDArray[np.float64]:
+    """Return a column as weights, checked in the rows that are used."""
+    check_column(name, table.column_names, "weight")
+    values = numbers_of(table[name], decimal_of(table, learnt)).values
+    used = np.ones(len(values), np.bool_) if used is None else used
+    bad = np.flatnonzero(used & ~(values >= 0))
+    if bad.size:
+        value = table[name][int(bad[0])].as_py()
+        found = "missing" if value is None else repr(value)
+        raise ValueError(
+            f"weight {name!r}, row {first_row + bad[0]} is {found}: a weight says how often the row counts, "
+            "so it must be a finite number of at least 0"
+        )
+    if not values[used].any():
+        raise ValueError(f"weight {name!r} is 0 in every row: at least one row must count")
+    return values
+
+
+def groups_of(
+    table: pa.Table, name: str, first_row: int = 1, used: NDArray[np.bool_] | None = None
+) -> NDArray[np.int64]:
+    """Return a number for each row's group, missing in no row that is used."""
+    check_column(name, table.column_names, "group")
+    texts = texts_of(table[name])
+    bad = np.flatnonzero((texts.codes < 0) & (True if used is None else used))
+    if bad.size:
+        raise ValueError(
+            f"group {name!r}, row {first_row + bad[0]} is missing: every row must belong to a group. Give "
+            "those without one a group each, or drop them."
+        )
+    return texts.places(sorted(texts.values.to_pylist()))
+
+
+def _count_unseen(column: Column, values: pa.ChunkedArray) -> dict[str, int]:
+    """Return how often values occur that are not among the categories, the most frequent first."""
+    texts = texts_of(values, column.is_truth)
+    new = np.flatnonzero(texts.known(column.categories) < 0)
+    counts = texts.counts()[new]
+    order = np.argsort(-counts, kind="stable")  # the first to appear first
+    kept = order[:MOST_UNSEEN]
+    names = texts.values.take(pa.array(new[kept])).to_pylist()
+    found = dict(zip(names, counts[kept].tolist(), strict=True))
+    rest = int(counts[order[MOST_UNSEEN:]].sum())
+    return found | {REST: found.get(REST, 0) + rest} if rest else found

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
 
-from refinecal.tabular._names import listed, nearest
+from refinecal._core.format import list_names
+from refinecal.tabular.names import nearest
 
 READ_AT_ONCE = 1 << 20  # bytes
 PROSE = ".txt"  # in a folder most likely a readme; a table if it is named itself
@@ -58,7 +59,7 @@ def select_sets(paths: dict[str, Path], only: Iterable[str], folder: Path) -> di
     for name in wanted:
         if name not in paths:
             near = nearest(name, paths)
-            meant = f" Did you mean {near!r}?" if near else f" There are {listed(list(paths))}."
+            meant = f" Did you mean {near!r}?" if near else f" There are {list_names(list(paths))}."
             raise ValueError(f"{folder} has no data set {name!r}.{meant}")
     return {name: path for name, path in paths.items() if name in wanted}
 
@@ -74,7 +75,7 @@ def explain_unfit(path: Path, target: str) -> str:
     if target in names:
         return ""
     near = nearest(target, names)
-    more = f"Did you mean {near!r}?" if near else f"It has {listed(names, MOST_NAMES)}."
+    more = f"Did you mean {near!r}?" if near else f"It has {list_names(names, MOST_NAMES)}."
     return f"{path} has no column {target!r}. {more}"
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 import numpy as np
 
 from refinecal._core.errors import warn
+from refinecal._core.format import list_names
 from refinecal.experiments.tabular._finding import (
     check_folder,
     digest_of,
@@ -26,7 +27,6 @@ from refinecal.experiments.tabular._finding import (
 )
 from refinecal.experiments.tabular._rules import Dataset, apply_rules
 from refinecal.experiments.tabular._splits import split
-from refinecal.tabular._names import listed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -137,7 +137,7 @@ class Source:
         known = {field.name for field in fields(cls)}
         if not {"name", "kind", "path"} <= set(state) <= known:
             raise ValueError(
-                f"a data set is stored with {', '.join(sorted(known))}, not {listed(sorted(state))}"
+                f"a data set is stored with {', '.join(sorted(known))}, not {list_names(sorted(state))}"
             )
         return cls(**state)
 

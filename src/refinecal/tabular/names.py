@@ -10,8 +10,6 @@ from refinecal._core.format import list_names
 MOST_MESSAGES = 5  # about columns, one each
 DELIMITERS = {",": "','", ";": "';'", "\t": "'tab'", "|": "'|'"}  # and how to pass them
 
-listed = list_names
-
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """Return the name most like this one, whatever the case of its letters; ``None`` if none is.
@@ -31,7 +29,7 @@ def hint(name: str, names: Sequence[str], likely: Sequence[str] = ()) -> str:
         return f" The only column is {names[0]!r}. {suspected}"
     near = nearest(name, likely or names)
     meant = "" if near is None else f" Did you mean {near!r}?"
-    return f"{meant} The columns are {listed(names)}."
+    return f"{meant} The columns are {list_names(names)}."
 
 
 def suspect_delimiter(names: Sequence[str]) -> str:
@@ -58,7 +56,10 @@ def shorten(messages: Mapping[str, str], most: int = MOST_MESSAGES) -> list[str]
     others = list(messages)[most:]
     if len(others) < 2:
         return list(messages.values())
-    return [*list(messages.values())[:most], f"and {len(others)} more columns: {listed(others)}"]
+    return [
+        *list(messages.values())[:most],
+        f"and {len(others)} more columns: {list_names(others)}",
+    ]
 
 
 def check_column(
@@ -93,6 +94,15 @@ The columns are 'age', 'Size'.
     if absent:
         lacks = "column" if len(absent) == 1 else "columns"
         raise ValueError(
-            f"the table lacks the {lacks} {listed(absent)}, which the model needs."
+            f"the table lacks the {lacks} {list_names(absent)}, which the model needs."
             f"{hint(absent[0], names, unknown)}"
         )
+
+
+def count_nouns(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> count_nouns(1, "value"), count_nouns(2, "value")
+    ('1 value', '2 values')
+    """
+    return f"{number} {noun}" + "s" * (number != 1)
