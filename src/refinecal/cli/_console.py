@@ -43,7 +43,7 @@ def _count_from_one(found: re.Match[str]) -> str:
 
 
 NAMING = "target|weight|group|by|drop|categorical|numeric"  # may stand before the name of a column
-OPTIONS = f"{NAMING}|columns|calibrator|delimiter|folds|patience"
+OPTIONS = f"{NAMING}|columns|calibrator|delimiter|decimal|folds|patience"
 Rule = tuple[str, str | Callable[[re.Match[str]], str]]
 FILE_RULES: tuple[
     Rule, ...
@@ -55,6 +55,7 @@ RULES: tuple[Rule, ...] = (  # and of all else
     (rf"^({OPTIONS}) (?=is\b|has\b|names\b)", r"--\1 "),
     (rf"^({NAMING}) (?='|\")", r"--\1 "),
     (r"\bdelimiter=", "--delimiter "),
+    (r"\bdecimal=", "--decimal "),
     (r"; if they are labels or features, pass model\.predict_proba\(X\).*$", "."),
     (r"\bpass logits=", "pass --logits"),
     (r"\blogits=", "--logits"),

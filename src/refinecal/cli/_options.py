@@ -110,6 +110,15 @@ Delimiter = Annotated[
         help="What separates the columns of a CSV file, if it is not found.",
     ),
 ]
+Decimal = Annotated[
+    str | None,
+    typer.Option(
+        "--decimal",
+        metavar="CHAR",
+        rich_help_panel=TABLE,
+        help="The decimal mark of a CSV file, a point or a comma, if it is not found.",
+    ),
+]
 Logits = Annotated[
     bool,
     flag("--logits", help="They are logits, not probabilities.", rich_help_panel=TABLE),

@@ -13,6 +13,7 @@ from refinecal._core.format import spaced
 from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._options import (
     TABLE,
+    Decimal,
     Delimiter,
     Json,
     Quiet,
@@ -96,6 +97,7 @@ def fit(
         list[str] | None, column("--numeric", f"Treat this column as numeric. {AGAIN}")
     ] = None,
     delimiter: Delimiter = None,
+    decimal: Decimal = None,
     test: Annotated[
         Path | None,
         file(
@@ -226,6 +228,7 @@ def fit(
         categorical or (),
         numeric or (),
         delimiter,
+        decimal,
         resume,
         overwrite,
         restart,

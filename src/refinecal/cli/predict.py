@@ -11,6 +11,7 @@ import typer
 from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._options import (
     TABLE,
+    Decimal,
     Delimiter,
     Json,
     NoSeed,
@@ -55,6 +56,7 @@ def predict(
         int, number("--chunk", "Rows held in memory at a time.", min=1, rich_help_panel=TABLE)
     ] = 65_536,
     delimiter: Delimiter = None,
+    decimal: Decimal = None,
     seed: NoSeed = 0,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -69,7 +71,7 @@ def predict(
     console = Console(as_json, quiet, verbose)
     with console.show_warnings():
         loaded = Run.load(run)
-        source = open_table(table, delimiter)
+        source = open_table(table, delimiter, decimal)
         check_output(out, [table, run], "--out")
         extra = loaded.schema.check_names(source.names)
         copied = _columns_to_copy(loaded, source.names, keep or [])

@@ -72,6 +72,7 @@ class FitRequest:
     categorical: Sequence[str] = ()
     numeric: Sequence[str] = ()
     delimiter: str | None = None
+    decimal: str | None = None
     resume: bool = False
     overwrite: bool = False
     restart: bool = False
@@ -124,7 +125,7 @@ def run_fit(
     FinishedRun
     """
     start = time.perf_counter()
-    source = open_table(request.table, request.delimiter)
+    source = open_table(request.table, request.delimiter, request.decimal)
     roles = check_roles(source.names, request.target, request.weight, request.group)
     check_lists(source.names, roles, request.drop, request.categorical, request.numeric)
     lock = hidden_path(request.out, "lock")
@@ -201,7 +202,7 @@ def read_data(request: FitRequest, source: Source) -> Data:
     table, places = _drop_unlabelled(table, schema, request.table)
     test = None
     if request.test is not None:
-        source = open_table(request.test, request.delimiter)
+        source = open_table(request.test, request.delimiter, request.decimal)
         schema.check_names(source.names)
         test, places = _drop_unlabelled(source.read(), schema, request.test)
     data = prepare(table, schema, request.options, test)
