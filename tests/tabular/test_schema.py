@@ -651,9 +651,9 @@ def test_formatted_numbers_of_a_german_file(tmp_path):
     assert frame["x"].tolist() == [14599.39, 1.5, 1000]
     assert frame["pay"].tolist() == [4866, 12, 1234567]
     assert frame["share"].tolist() == [12.5, 7, 0.5]
-    assert schema.columns[0].note == "'14.599,39' has marks between thousands"
-    assert schema.columns[1].note == "read without 'EUR'; '4.866 EUR' has marks between thousands"
-    assert schema.columns[2].note == "read without '%'"
+    assert schema.columns[0].note == "'14.599,39' is read as 14599.39"
+    assert schema.columns[1].note == "'4.866 EUR' is read as 4866"
+    assert schema.columns[2].note == "'12,5 %' is read as 12.5"
 
 
 @given(

@@ -151,10 +151,9 @@ def _number(name: str, numbers: Numbers, form: Form = "plain", order: Order = "y
     notes = []
     if form == "date":
         notes.append("days since 1970-01-01" + f", read as {ORDERS[order]}" * (order != "ymd"))
-    if numbers.units:
-        notes.append(f"read without {numbers.units[0]!r}")
-    if numbers.grouped:
-        notes.append(f"{numbers.grouped!r} has marks between thousands")
+    if numbers.formatted:
+        text, value = numbers.formatted
+        notes.append(f"{text!r} is read as {value:.12g}")
     if numbers.infinite:
         notes.append(f"infinite values count as missing ({numbers.infinite} rows)")
     if numbers.blanks:

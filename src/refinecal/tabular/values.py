@@ -148,7 +148,7 @@ class Numbers:
 
     ``bad`` has the rows that are no numbers, ``words`` counts those that are true or false, ``infinite``
     those that are infinite, and ``blanks`` has the texts that count as missing only here. ``units`` are what
-    stands beside numbers, and ``grouped`` is a number with something between its thousands.
+    stands beside numbers, and ``formatted`` is the first number written with these, or in groups of digits.
     """
 
     values: NDArray[np.float64]
@@ -157,7 +157,7 @@ class Numbers:
     infinite: int = 0
     blanks: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
-    grouped: str = ""
+    formatted: tuple[str, float] | None = None
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -209,15 +209,15 @@ def _parse_numbers(column: pa.ChunkedArray, mark: Mark) -> Numbers:
     yes, no, blank = (_is_among(others, texts) for texts in (TRUE, FALSE, BLANKS))
     values[rows[yes]], values[rows[no]] = 1.0, 0.0
     units = pc.replace_substring_regex(text, rf"[0-9.,()+\-{SPACES}]", "")
-    dressed = pc.and_(good, pc.not_equal(text, bare))
-    example = text.filter(pc.and_(good, grouped))
+    has_unit = pc.and_(good, pc.not_equal(text, bare))
+    formatted = rows_where(pc.or_(has_unit, pc.and_(good, grouped)))
     return Numbers(
         values,
         bad=rows[~(yes | no | blank)],
         words=int((yes | no).sum()),
         blanks=tuple(pc.unique(others.filter(pa.array(blank))).to_pylist()),
-        units=tuple(each for each in pc.unique(units.filter(dressed)).to_pylist() if each),
-        grouped=example[0].as_py() if len(example) else "",
+        units=tuple(each for each in pc.unique(units.filter(has_unit)).to_pylist() if each),
+        formatted=(text[formatted[0]].as_py(), values[formatted[0]]) if formatted.size else None,
     )
 
 
