@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from refinecal._core import files
-from refinecal._core.files import is_locked, lock, locked
+from refinecal._core.files import hold_lock, is_locked, lock
 
 HOLDER = """
 import sys, time
@@ -23,15 +23,15 @@ with locked(Path(sys.argv[1]), "at work"):
 def test_one_holder_at_a_time_who_is_named(tmp_path):
     path = tmp_path / "lock"
     assert not is_locked(path)
-    with locked(path, "at work"):
+    with hold_lock(path, "at work"):
         assert is_locked(path)
         who = f"another process is at work .process {os.getpid()} on {socket.gethostname()} since 2"
-        with pytest.raises(ValueError, match=who), locked(path, "at work"):
+        with pytest.raises(ValueError, match=who), hold_lock(path, "at work"):
             pass
         assert is_locked(path)
     assert not is_locked(path)
     assert path.exists()
-    with locked(path, "at work", remove=True):
+    with hold_lock(path, "at work", remove=True):
         assert is_locked(path)
     assert not path.exists()
 
@@ -43,11 +43,14 @@ def test_a_lock_ends_with_its_process_even_if_that_is_killed(tmp_path):
     )
     with holder:
         assert holder.stdout.readline() == "locked\n"
-        with pytest.raises(ValueError, match=f"process {holder.pid} on"), locked(path, "at work"):
+        with (
+            pytest.raises(ValueError, match=f"process {holder.pid} on"),
+            hold_lock(path, "at work"),
+        ):
             pass
         holder.kill()
     assert path.read_text().startswith(f"{holder.pid} on ")  # a stale word, which blocks nobody
-    with locked(path, "at work"):
+    with hold_lock(path, "at work"):
         assert path.read_text().startswith(f"{os.getpid()} on ")
 
 
@@ -61,7 +64,7 @@ def test_a_lock_that_its_holder_has_just_removed_is_made_anew(tmp_path, monkeypa
         return held[-1]
 
     monkeypatch.setattr(files, "lock", late)
-    with locked(path, "at work"):
+    with hold_lock(path, "at work"):
         assert held == [True, True]
         assert is_locked(path)
 

@@ -58,7 +58,7 @@ def test_soft_labels_are_weighted_rows():
     soft = 0.8 * np.eye(3)[labels] + 0.2 / 3
     weights = np.arange(20) / 10
     sample = check_sample(soft, logits=logits, sample_weight=weights)
-    spread = sample.expanded()
+    spread = sample.expand_soft_labels()
     assert spread.n == 60
     assert spread.total == pytest.approx(weights.sum())
     at_label = scipy.special.log_softmax(logits, axis=1)

@@ -66,15 +66,15 @@ class MatrixLoss(ABC):
         losses = self.matrix(log_probs)
         if labels.ndim == 1:
             return np.asarray(losses[np.arange(len(labels)), labels])
-        return _expected(labels, losses)
+        return _expect(labels, losses)
 
     def entropy(self, probs: Array) -> Array:
         """Return the smallest expected loss for labels drawn from ``probs``, along the last axis."""
-        return _expected(probs, self.matrix(_log(probs)))
+        return _expect(probs, self.matrix(_log(probs)))
 
     def divergence(self, probs: Array, target: Array) -> Array:
         """Return what predicting ``probs`` costs above ``target`` when labels follow ``target``."""
-        return np.asarray(_expected(target, self.matrix(_log(probs))) - self.entropy(target))
+        return np.asarray(_expect(target, self.matrix(_log(probs))) - self.entropy(target))
 
 
 class LogLoss(MatrixLoss):
@@ -137,7 +137,7 @@ def get_loss(loss: str | ProperLoss) -> ProperLoss:
     return loss
 
 
-def _expected(weights: Array, losses: Array) -> Array:
+def _expect(weights: Array, losses: Array) -> Array:
     """Return the mean loss under each row's label distribution; an impossible label costs nothing."""
     weights, losses = np.broadcast_arrays(weights, losses)
     return np.asarray(

@@ -12,7 +12,7 @@ from refinecal import _kernels
 from refinecal._core.arrays import to_numpy
 from refinecal._core.errors import warn
 from refinecal._core.sample import Sample, parts, readonly
-from refinecal._core.softmax import log_softmax, scaled
+from refinecal._core.softmax import log_softmax, scale_logits
 from refinecal._core.threads import map_threads
 from refinecal.losses import BrierLoss, LogLoss, ProperLoss
 from refinecal.temperature import reference
@@ -100,7 +100,9 @@ def losses_at(
     if type(loss) in COMPILED and is_plain:
         return _compiled_losses(sample, float(beta), type(loss) is LogLoss, threads)
     betas = np.broadcast_to(np.asarray(beta), sample.n)
-    return row_losses(sample, loss, lambda logits, rows: log_softmax(scaled(logits, betas[rows])))
+    return row_losses(
+        sample, loss, lambda logits, rows: log_softmax(scale_logits(logits, betas[rows]))
+    )
 
 
 def _compiled_losses(sample: Sample, beta: float, is_log: bool, threads: int | None) -> Floats:
@@ -148,9 +150,11 @@ def folds(
             groups = to_numpy(groups, "groups").reshape(-1)
             if len(groups) != sample.n:
                 raise ValueError(f"groups has {len(groups)} entries, but there are {sample.n} rows")
-        return _checked(list(cv.split(np.zeros((sample.n, 1)), sample.labels, groups)), sample.n)
+        return _check_pairs(
+            list(cv.split(np.zeros((sample.n, 1)), sample.labels, groups)), sample.n
+        )
     if isinstance(cv, Iterable):
-        return _checked(cv, sample.n)
+        return _check_pairs(cv, sample.n)
     raise TypeError(
         f"cv is {cv!r}: it must be None, a number of folds, 'loo', or a scikit-learn splitter or list "
         "of pairs of training and test rows"
@@ -185,7 +189,7 @@ def row_keys(sample: Sample) -> list[NDArray[Any]]:
     return [marks[0], mark, marks[1], *weights, *symmetric]
 
 
-def _checked(pairs: Any, n: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def _check_pairs(pairs: Any, n: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     try:
         found = [(np.asarray(train), np.asarray(test)) for train, test in pairs]
         seen = np.bincount(np.concatenate([test for _, test in found]), minlength=n)

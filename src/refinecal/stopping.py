@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from refinecal._core.arrays import to_floats
 from refinecal._core.checks import KnownLabels, check_keywords, check_sample
 from refinecal._core.errors import fail_choice, needs_extra, warn
-from refinecal._core.format import fixed, shortened
+from refinecal._core.format import format_fixed, shorten_name
 from refinecal._core.sample import Sample, on_cpu
 from refinecal._core.threads import check_threads
 from refinecal.calibrators import from_dict
@@ -54,7 +54,7 @@ class Best:
     @property
     def calibrator(self) -> Any:
         """The calibrator of this step."""
-        return self.found.fitted() if isinstance(self.found, DeferredCalibrator) else self.found
+        return self.found.fit() if isinstance(self.found, DeferredCalibrator) else self.found
 
 
 class MonitorOptions(TypedDict, total=False):
@@ -228,11 +228,11 @@ class RefinementMonitor:
             self._start = parts.beta
         return self._take(
             record,
-            cache(lambda: self._found(parts.calibrator, sample)),
+            cache(lambda: self._calibrator_at(parts.calibrator, sample)),
             ROUNDING[sample.logits.dtype.itemsize],
         )
 
-    def _found(self, fitted: Any, sample: Sample) -> Any:
+    def _calibrator_at(self, fitted: Any, sample: Sample) -> Any:
         """Return the calibrator of a step that is the best so far, or what can fit it later."""
         if self.family is self.calibration:
             return fitted
@@ -418,7 +418,7 @@ class RefinementMonitor:
     def __repr__(self) -> str:
         if not self.history:
             return f"RefinementMonitor(metric={self.metric.name!r}): no step yet"
-        names = {metric.name: shortened(metric.name, 32) for metric in self.metrics}
+        names = {metric.name: shorten_name(metric.name, 32) for metric in self.metrics}
         width = max(6, *map(len, names.values()))
         first, last = int(self.history[0]["step"]), self.last_step
         lines = [f"RefinementMonitor, steps {first} to {last}{self._state()}"]
@@ -428,11 +428,9 @@ class RefinementMonitor:
             if best is None:
                 lines.append(f"  {names[metric.name]:{width}}  never a number")
                 continue
-            refinement, beta = best.record["refinement"], best.record["beta"]
-            lines.append(
-                f"  {names[metric.name]:{width}}  {best.step:9d}  {fixed(best.value)}     {fixed(refinement)}"
-                f"  {beta:8.4g}"
-            )
+            name, value = names[metric.name], format_fixed(best.value)
+            refinement, beta = format_fixed(best.record["refinement"]), best.record["beta"]
+            lines.append(f"  {name:{width}}  {best.step:9d}  {value}     {refinement}  {beta:8.4g}")
         return "\n".join(lines)
 
     def _state(self) -> str:
@@ -450,7 +448,7 @@ class RefinementMonitor:
         Only a calibrator that is not of this package is kept as the object that it is.
         """
         bests = {
-            name: {"step": best.step, "value": best.value, "calibrator": _saved(best.calibrator)}
+            name: {"step": best.step, "value": best.value, "calibrator": _to_state(best.calibrator)}
             for name, best in self.bests.items()
         }
         return {
@@ -506,7 +504,7 @@ class RefinementMonitor:
         records = {record["step"]: record for record in self.history}
         self.bests = {
             name: Best(
-                best["step"], best["value"], records[best["step"]], _loaded(best["calibrator"])
+                best["step"], best["value"], records[best["step"]], _from_state(best["calibrator"])
             )
             for name, best in state["bests"].items()
         }
@@ -559,11 +557,11 @@ def _margin(value: float, rounding: float) -> float:
     return rounding * abs(value) if math.isfinite(value) else 0.0
 
 
-def _saved(calibrator: Any) -> Any:
+def _to_state(calibrator: Any) -> Any:
     return calibrator.to_dict() if isinstance(calibrator, Calibrator) else calibrator
 
 
-def _loaded(state: Any) -> Any:
+def _from_state(state: Any) -> Any:
     return from_dict(state) if isinstance(state, dict) else state
 
 
@@ -584,7 +582,7 @@ class DeferredCalibrator:
         self._calibrator = deepcopy(calibrator)
         self._threads = threads
 
-    def fitted(self) -> Calibrator:
+    def fit(self) -> Calibrator:
         """Return the fitted calibrator; the predictions are then let go."""
         if self._sample is not None:
             self._calibrator._fit_sample(self._sample, self._threads)

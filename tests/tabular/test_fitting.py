@@ -10,7 +10,7 @@ import scipy.special
 import scipy.stats
 from made_tables import mixed
 
-from refinecal._core.format import spaced
+from refinecal._core.format import tidy_sentence
 from refinecal.decomposition import decompose
 from refinecal.evaluation import row_losses
 from refinecal.tabular.data import Options, prepare
@@ -517,7 +517,7 @@ def test_words_follow_numbers(tmp_path):
         not judged.log.is_sure and abs(judged.gain) >= 0.0005
     )
     judged = replace(judged, ours=replace(judged.ours, n=1))
-    assert spaced(recommend(found, judged)[0]).startswith("With only 1 test row, take")
+    assert tidy_sentence(recommend(found, judged)[0]).startswith("With only 1 test row, take")
     if found.hit_the_end:
         assert any("--max-steps" in advice for advice in recommend(found, judged))
 

@@ -377,13 +377,13 @@ def _check_range(labels: Array, k: int, name: str, scores_name: str) -> NDArray[
         elif k == 2 and low == -1 and high == 1:
             cure = "If they are -1 and 1, pass classes=[-1, 1]."
         raise ValueError(
-            f"{name}[{bad[0]}] is {_shown(labels[bad[0]])}, but {scores_name} has {k} columns: "
+            f"{name}[{bad[0]}] is {_format_label(labels[bad[0]])}, but {scores_name} has {k} columns: "
             f"{name} must lie in 0..{k - 1}. {cure}"
         )
     return np.ascontiguousarray(labels, dtype=np.int64)
 
 
-def _shown(label: Any) -> str:
+def _format_label(label: Any) -> str:
     return f"{label:g}" if isinstance(label, np.floating) else str(label)
 
 

@@ -97,7 +97,7 @@ def lock(descriptor: int) -> bool:
 
 
 @contextmanager
-def locked(path: Path, doing: str, remove: bool = False) -> Iterator[None]:
+def hold_lock(path: Path, doing: str, remove: bool = False) -> Iterator[None]:
     """Hold the lock of a file; raise if another process does.
 
     Parameters
@@ -109,7 +109,7 @@ def locked(path: Path, doing: str, remove: bool = False) -> Iterator[None]:
     remove : bool, default False
         Whether to remove the file at the end.
     """
-    descriptor = _locked(path)
+    descriptor = _acquire(path)
     if descriptor is None:
         raise in_use(path, doing)
     try:
@@ -125,7 +125,7 @@ def locked(path: Path, doing: str, remove: bool = False) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _locked(path: Path) -> int | None:
+def _acquire(path: Path) -> int | None:
     for wait in LOOKS:
         time.sleep(wait)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)

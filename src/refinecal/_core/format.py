@@ -67,10 +67,10 @@ def percent(part: float, digits: int = 1, sign: str = "") -> str:
     return f"{rounded:{sign if rounded else ''}.{digits}f} %"
 
 
-def signed(value: float, digits: int = 1) -> str:
+def format_signed(value: float, digits: int = 1) -> str:
     """Return a number with its sign, never minus 0.
 
-    >>> signed(-0.04), signed(1.25), signed(-3)
+    >>> format_signed(-0.04), format_signed(1.25), format_signed(-3)
     ('+0.0', '+1.2', '-3.0')
     """
     return f"{round(float(value), digits) + 0.0:+.{digits}f}"
@@ -104,24 +104,24 @@ def list_some(names: Sequence[object], most: int = 5) -> str:
     return ", ".join(map(repr, names[:most])) + ", …" * (len(names) > most)
 
 
-def spaced(text: str) -> str:
+def tidy_sentence(text: str) -> str:
     """Return a sentence with a narrow space before each percent sign, and one row in the singular.
 
-    >>> spaced("10.5% or 2 % of '5%' (1 rows)").replace(GAP, "_")
+    >>> tidy_sentence("10.5% or 2 % of '5%' (1 rows)").replace(GAP, "_")
     "10.5_% or 2_% of '5%' (1 row)"
     """
     return ONE.sub(r"1 \1row", PERCENT.sub(f"{GAP}%", text))
 
 
-def shortened(name: str, width: int) -> str:
+def shorten_name(name: str, width: int) -> str:
     """Return a name that fits into a table."""
     return name if len(name) <= width else name[: width - 3] + "..."
 
 
-def shown_beta(beta: float | None, digits: int = 4) -> str:
+def format_beta(beta: float | None, digits: int = 4) -> str:
     """Return an inverse temperature; where no row is wrong, nothing but the search bounds it.
 
-    >>> shown_beta(0.51234, 3), shown_beta(8.9e6), shown_beta(None)
+    >>> format_beta(0.51234, 3), format_beta(8.9e6), format_beta(None)
     ('0.512', '> 1e6', '')
     """
     if beta is None:
@@ -129,6 +129,6 @@ def shown_beta(beta: float | None, digits: int = 4) -> str:
     return f"{beta:.{digits}g}" if beta <= 1e6 else "> 1e6"
 
 
-def fixed(value: float) -> str:
+def format_fixed(value: float) -> str:
     """Return a number in 9 characters, with 5 decimals if it is not too large for that."""
     return f"{value:9.5f}" if not abs(value) >= 1000 else f"{value:9.3g}"

@@ -168,7 +168,7 @@ class Sample:
         for rows in row_slices(self.n, self.k):
             yield rows, self.take(rows)
 
-    def expanded(self) -> Sample:
+    def expand_soft_labels(self) -> Sample:
         """Return soft labels as one weighted row for each possible label."""
         if self.soft is None:
             return self
@@ -176,7 +176,7 @@ class Sample:
         weights = self.soft[rows, labels] * (1 if self.weights is None else self.weights[rows])
         return self.take(rows).replace(labels=labels, weights=weights, soft=None, columns=None)
 
-    def counted(self) -> Sample:
+    def drop_weightless(self) -> Sample:
         """Return the rows that count: those of weight 0 are gone."""
         if self.weights is None or self.weights.all():
             return self

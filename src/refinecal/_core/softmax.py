@@ -9,7 +9,7 @@ from refinecal import _kernels
 from refinecal._core.sample import readonly
 
 
-def scaled(logits: NDArray[Any], beta: float | NDArray[Any]) -> NDArray[Any]:
+def scale_logits(logits: NDArray[Any], beta: float | NDArray[Any]) -> NDArray[Any]:
     """Return beta * logits relative to the row's largest, for one beta or one each.
 
     beta = 0 makes every class equally likely; any other leaves classes at -inf impossible.

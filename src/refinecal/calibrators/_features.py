@@ -128,7 +128,7 @@ def check_two_classes(sample: Sample, what: str, name: str, other: str = "temper
             f"{what} is for 2 classes, found {sample.k}: use calibrator='{name}-ovr' for one class against "
             f"the rest, or calibrator='{other}'"
         )
-    return on_cpu(sample).counted()
+    return on_cpu(sample).drop_weightless()
 
 
 def shares_of(sample: Sample) -> Floats:

@@ -175,7 +175,7 @@ class AutoCalibrator(Calibrator):
         return TemperatureScaling()
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = on_cpu(sample).counted()
+        sample = on_cpu(sample).drop_weightless()
         families = self._families(sample)
         m = len(families)
         self.names_ = list(families)
@@ -315,8 +315,8 @@ def cross_validate(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # the fit to all rows says it once
         for part in parts.T:
-            known = rows.replace(weights=total - part).counted()
-            new = rows.replace(weights=part).counted().expanded()
+            known = rows.replace(weights=total - part).drop_weightless()
+            new = rows.replace(weights=part).drop_weightless().expand_soft_labels()
             fitted = [deepcopy(one)._fit_sample(known, threads) for one in families]
             losses.append(np.stack([one._losses(new, get_loss("log")) for one in fitted], axis=1))
             counts.append(np.asarray(new.weights))

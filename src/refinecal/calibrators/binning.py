@@ -287,7 +287,7 @@ def _split_halves(sample: Sample) -> tuple[Sample, Sample]:
 
 def _set_weights(sample: Sample, weights: Floats) -> Sample:
     """Return the rows of positive weight; weights of 1 go without saying."""
-    part = sample.replace(weights=weights).counted()
+    part = sample.replace(weights=weights).drop_weightless()
     once = part.weights is not None and bool((part.weights == 1).all())
     return part.replace(weights=None) if once else part
 

@@ -77,7 +77,7 @@ class EnsembleTemperatureScaling(Calibrator):
         return f"first_beta_={self.first_beta_:.4g}, weights_={self.weights_.round(4).tolist()}"
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = on_cpu(sample).counted()
+        sample = on_cpu(sample).drop_weightless()
         self.limit_ = gap_limit(sample)
         self.first_beta_ = best_beta(sample, self.limit_, threads, start)
         tempered = self.first_beta_ * finite_gaps(sample.logits, self.limit_)

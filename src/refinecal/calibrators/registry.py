@@ -291,7 +291,7 @@ class UserCalibrator(Calibrator):
         )
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = sample.expanded()
+        sample = sample.expand_soft_labels()
         probs = np.exp(log_softmax(sample.logits))
         if sample.weights is None:
             self.user.fit(probs, sample.labels)

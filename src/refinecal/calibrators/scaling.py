@@ -118,7 +118,7 @@ class VectorScaling(DiagonalCalibrator):
         return _centre_columns(logits, self.limit_)
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = on_cpu(sample).counted()
+        sample = on_cpu(sample).drop_weightless()
         self.limit_ = gap_limit(sample)
         if sample.k == 2:
             slope, self.intercepts_ = _fit_affine(sample, self.limit_, 0.0, VECTOR)
@@ -155,7 +155,7 @@ class _PenalizedMatrix(MatrixCalibrator):
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         check_strength("off_diagonal", self.off_diagonal)
         check_strength("intercept", self.intercept)
-        sample = on_cpu(sample).counted()
+        sample = on_cpu(sample).drop_weightless()
         self.limit_ = gap_limit(sample)
         if sample.k == 2:
             self._learn_two(sample)

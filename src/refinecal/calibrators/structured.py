@@ -37,7 +37,7 @@ class _Structured(LinearCalibrator):
 
     def _first_step(self, sample: Sample, threads: int, start: float) -> tuple[Sample, Array]:
         """Learn the temperature; return the rows that count, and their features."""
-        sample = on_cpu(sample).counted()
+        sample = on_cpu(sample).drop_weightless()
         self.limit_, self.n_samples_ = gap_limit(sample), sample.total
         self.first_beta_ = best_beta(sample, self.limit_, threads, start)
         return sample, self._features(sample.logits)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.sample import Sample
-from refinecal._core.softmax import log_softmax, scaled
+from refinecal._core.softmax import log_softmax, scale_logits
 from refinecal.calibrators._pairs import Curve, polynomial
 from refinecal.calibrators.base import Calibrator
 from refinecal.losses import LogLoss, ProperLoss
@@ -107,12 +107,12 @@ class TemperatureScaling(Calibrator):
         return risk
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        return log_softmax(scaled(logits, self.beta_))
+        return log_softmax(scale_logits(logits, self.beta_))
 
     def _curve(self) -> Curve:
         return polynomial(0.0, self.beta_)
 
     def _proba(self, logits: NDArray[Any]) -> NDArray[Any]:
-        probs = np.exp(scaled(logits, self.beta_))
+        probs = np.exp(scale_logits(logits, self.beta_))
         probs /= probs.sum(axis=1, keepdims=True)
         return self._smooth_probs(probs)

@@ -149,7 +149,7 @@ class _BinaryProblems(_Wrapper):
         """Return what gives the logarithms of the probabilities of some rows, and of how many at once."""
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = on_cpu(sample).counted()
+        sample = on_cpu(sample).drop_weightless()
         self.calibrators_, members, expected = [], [], []
         for problem in [sample] if sample.k == 2 else self._problems(sample):
             occurs = _masses(problem) > 0

@@ -18,7 +18,7 @@ import typer
 
 from refinecal._core.errors import needs_extra
 from refinecal._core.files import FULL, plain
-from refinecal._core.format import GAP, spaced
+from refinecal._core.format import GAP, tidy_sentence
 from refinecal.cli import _interrupts, _tables
 
 P = ParamSpec("P")
@@ -105,17 +105,17 @@ class Console:
     def say(self, text: str = "", style: str | None = None) -> None:
         """Write a line for people."""
         if not (self.as_json or self.quiet):
-            self.out.print(clean(spaced(text)), style=style, markup=False)
+            self.out.print(clean(tidy_sentence(text)), style=style, markup=False)
 
     def tell(self, text: str, style: str | None = None) -> None:
         """Write a sentence for people, wrapped at the width of the terminal."""
         if not (self.as_json or self.quiet):
-            self.out.print(clean(spaced(text)), style=style, markup=False, soft_wrap=False)
+            self.out.print(clean(tidy_sentence(text)), style=style, markup=False, soft_wrap=False)
 
     def note(self, text: str) -> None:
         """Write a line that is not part of the result."""
         if not self.quiet:
-            said = clean(spaced(use_option_names(text)))
+            said = clean(tidy_sentence(use_option_names(text)))
             self.err.print(f"note: {said}", style="yellow", markup=False)
 
     def table(
@@ -217,7 +217,7 @@ def describe_error(error: BaseException) -> str:
     elif isinstance(error, OSError) and error.strerror and error.filename:
         said = f"{error.filename}: {error.strerror}"
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-    return clean(spaced(said) + notes)
+    return clean(tidy_sentence(said) + notes)
 
 
 def count(number: float, one: str, many: str | None = None) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from refinecal._core.format import shown_beta
+from refinecal._core.format import format_beta
 from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._given import clip_note, clip_probabilities, zero_probability_note
 from refinecal.cli._options import (
@@ -102,7 +102,7 @@ def show(console: Console, found: Comparison) -> None:
                 f"{each.log.risk:.4f}",
                 f"{each.log.calibration:.4f}",
                 f"{each.log.refinement:.4f}",
-                shown_beta(each.log.beta, 3),
+                format_beta(each.log.beta, 3),
                 f"{each.brier.risk:.4f}",
                 f"{each.accuracy:.4f}",
                 f"{each.auroc:.4f}",

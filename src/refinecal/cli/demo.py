@@ -150,7 +150,7 @@ def describe_agreement(found: Experiment) -> str:
 def write_gaussian(found: Experiment, path: Path, seed: int) -> None:
     """Write the page of the Gaussian experiment."""
     import refinecal
-    from refinecal._core.format import spaced, tile
+    from refinecal._core.format import tidy_sentence, tile
     from refinecal.experiments.gaussian import draw_curves
     from refinecal.report import Card, Figure, Page, Section, Table, write
 
@@ -174,17 +174,17 @@ def write_gaussian(found: Experiment, path: Path, seed: int) -> None:
     text = (
         "Two Gaussian classes in 500 dimensions, 500 training rows, eigenvalues of the covariance drawn from "
         "Beta(5, 1), Bayes error 10 %: section 7 of the paper, whose theory predicts a gain of "
-        f"{spaced(f'{found.predicted_gain:.1%}')}.",
+        f"{tidy_sentence(f'{found.predicted_gain:.1%}')}.",
         "Strong regularisation tells the classes apart best, so that refinement is lowest there, but is "
         "under-confident; weak regularisation is over-confident, and calibration lowest in between. So is "
         "the loss, a compromise between the two that calibrating afterwards makes needless.",
     )
     of = f"mean of {len(found.losses)} draws" if len(found.losses) > 1 else "one draw"
     of += f"; theory: {found.predicted_gain:.1%}"
-    gain = Card("less log loss", spaced(f"{found.gain:.1%}"), spaced(of))
+    gain = Card("less log loss", tidy_sentence(f"{found.gain:.1%}"), tidy_sentence(of))
     page = Page(
         "How much to regularise: the paper's Gaussian model",
-        spaced(describe_gain(found)),
+        tidy_sentence(describe_gain(found)),
         cards=[gain, *(Card(name, tile(loss)) for name, loss in rows_of(found))],
         sections=[Section("Three minimisers", text, (figure, table))],
         facts={

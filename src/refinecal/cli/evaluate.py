@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from refinecal._core.format import number, shown_beta, spaced
+from refinecal._core.format import format_beta, number, tidy_sentence
 from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._given import clip_note, clip_probabilities, column_note, zero_probability_note
 from refinecal.cli._options import (
@@ -144,7 +144,7 @@ def summary(found: Evaluation) -> dict[str, str]:
         "smooth ECE": f"{found.smooth_ece:.4f}",
     }
     if found.log.beta is not None:
-        values["beta"] = shown_beta(found.log.beta)
+        values["beta"] = format_beta(found.log.beta)
     return values
 
 
@@ -155,8 +155,8 @@ def per_class(found: Evaluation, most: int) -> tuple[list[str], list[list[str]]]
         [
             str(each.label),
             number(round(each.n)),
-            spaced(f"{each.share:.1%}"),
-            spaced(f"{each.mean_probability:.1%}"),
+            tidy_sentence(f"{each.share:.1%}"),
+            tidy_sentence(f"{each.mean_probability:.1%}"),
             f"{each.recall:.3f}",
             f"{each.auroc:.3f}",
             f"{each.ece:.4f}",
@@ -177,7 +177,7 @@ def per_group(found: Evaluation, by: str) -> tuple[list[str], list[list[str]]]:
             f"{each.log.risk:.4f}",
             f"{each.log.calibration:.4f}",
             f"{each.log.refinement:.4f}",
-            shown_beta(each.log.beta, 3),
+            format_beta(each.log.beta, 3),
             f"{each.accuracy:.3f}",
             f"{each.ece:.4f}",
         ]

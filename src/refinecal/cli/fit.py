@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refinecal._core.format import number as grouped
-from refinecal._core.format import spaced
+from refinecal._core.format import tidy_sentence
 from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._options import (
     TABLE,
@@ -304,7 +304,10 @@ def show_data(console: Console, path: Path, data: Data) -> None:
     hidden = 0 if console.verbose or len(rows) <= FEW_COLUMNS + 1 else len(rows) - FEW_COLUMNS
     console.table(
         ["column", "kind", "missing", "distinct", "note"],
-        [[*map(_cell, row[:-1]), spaced(str(row[-1]))] for row in rows[: len(rows) - hidden]],
+        [
+            [*map(_cell, row[:-1]), tidy_sentence(str(row[-1]))]
+            for row in rows[: len(rows) - hidden]
+        ],
         left=(0, 1, 4),
         spare=("note", "distinct", "missing"),
     )

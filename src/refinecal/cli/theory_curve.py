@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from refinecal._core.format import percent, spaced
+from refinecal._core.format import percent, tidy_sentence
 from refinecal.cli._console import Console, command
 from refinecal.cli._options import Json, NoSeed, Quiet, Verbose, number
 from refinecal.cli._theory_options import (
@@ -159,7 +159,7 @@ def compare_choices(best: Minimisers) -> list[list[str]]:
     }
     first = float(by_risk.risk)
     rows = [
-        [name, f"{float(loss):.4f}", spaced(percent(float(loss) / first - 1, sign="+"))]
+        [name, f"{float(loss):.4f}", tidy_sentence(percent(float(loss) / first - 1, sign="+"))]
         for name, loss in reached.items()
     ]
     rows[0][-1] = ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from refinecal._core.format import spaced
+from refinecal._core.format import tidy_sentence
 from refinecal.cli._console import Console, command, count
 from refinecal.cli._options import MODEL, Json, NoSeed, Quiet, Verbose, file, number
 from refinecal.cli._theory_options import (
@@ -116,11 +116,11 @@ def show_maps(voice: Console, maps: HeatMap) -> None:
     rows = [
         [
             each["spectrum"],
-            spaced(f"{each['largest_gain']:.1%}"),
+            tidy_sentence(f"{each['largest_gain']:.1%}"),
             f"{each['at_ratio']:.3g}",
             f"{each['at_bayes_error']:.3g}",
-            spaced(f"{each['median_gain']:.2%}"),
-            spaced(f"{each['calibration_first']:.0%}"),
+            tidy_sentence(f"{each['median_gain']:.2%}"),
+            tidy_sentence(f"{each['calibration_first']:.0%}"),
         ]
         for each in summarise(maps)
     ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from refinecal._core.format import signed
+from refinecal._core.format import format_signed
 from refinecal.cli._console import FAILED, Console, command
 from refinecal.cli._options import Json, Quiet, Seed, Verbose, number
 from refinecal.cli._theory_options import (
@@ -106,7 +106,7 @@ def show(voice: Console, found: Check) -> None:
         of = found.draws
         columns = zip(of.expected[name], of.measured[name], of.deviation[name], strict=True)
         for row, (expected, measured, deviation) in zip(rows, columns, strict=True):
-            row += [f"{expected:.4f}", f"{measured:.4f}", signed(deviation)]
+            row += [f"{expected:.4f}", f"{measured:.4f}", format_signed(deviation)]
     voice.table(header, rows)
     voice.tell(
         "exp.: the mean that theory expects, given how the draws scatter; then the mean that was measured; "

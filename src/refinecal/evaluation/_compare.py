@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from refinecal._core.arrays import category_order, to_numpy
 from refinecal._core.checks import check_keywords, check_sample
-from refinecal._core.format import fixed, shortened
+from refinecal._core.format import format_fixed, shorten_name
 from refinecal._core.sample import Sample
 from refinecal._core.threads import check_threads
 from refinecal.calibrators.base import Calibrator
@@ -94,7 +94,9 @@ class Comparison:
     def _line(self, name: str) -> str:
         log = self.evaluations[name].log
         terms = (log.risk, log.calibration, log.refinement)
-        line = f"  {shortened(name, 15):<16}" + "".join(f" {fixed(term)}" for term in terms)
+        line = f"  {shorten_name(name, 15):<16}" + "".join(
+            f" {format_fixed(term)}" for term in terms
+        )
         if name == self.best:
             return line
         gap, after = self.log[name], self.refinement[name]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from refinecal._core.files import plain
-from refinecal._core.format import fixed, shortened, shown_beta
+from refinecal._core.format import format_beta, format_fixed, shorten_name
 from refinecal.decomposition import Decomposition
 
 __all__ = ["ClassSummary", "Evaluation"]
@@ -174,7 +174,7 @@ def _terms(found: Evaluation) -> list[str]:
     for term in TERMS:
         name = signs.get(term, "") + term
         values = (getattr(parts, term) for parts in (found.log, found.brier))
-        lines.append(f"  {name:<14}" + "".join(f" {fixed(value)}" for value in values))
+        lines.append(f"  {name:<14}" + "".join(f" {format_fixed(value)}" for value in values))
     return lines
 
 
@@ -185,7 +185,7 @@ def _metrics(found: Evaluation) -> list[str]:
         "ECE": found.ece,
         "smooth ECE": found.smooth_ece,
     }
-    known = {} if found.beta is None else {"beta": shown_beta(found.beta)}
+    known = {} if found.beta is None else {"beta": format_beta(found.beta)}
     known |= {name: f"{value:.4g}" for name, value in values.items()}
     parts = (
         f"of the ECE, {found.overconfidence:.4g} is overconfidence, "
@@ -202,7 +202,7 @@ def _table(
     for row in rows[:MOST_LINES]:
         n = row[1].n if isinstance(row, tuple) else row.n
         numbers = "".join(f"{_short(number(row)):>9}" for number in columns.values())
-        lines.append(f"  {shortened(name(row), 12):<12}{n:>10}{numbers}")
+        lines.append(f"  {shorten_name(name(row), 12):<12}{n:>10}{numbers}")
     if len(rows) > MOST_LINES:
         lines.append(f"  ... and {len(rows) - MOST_LINES} more")
     return lines

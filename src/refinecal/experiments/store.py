@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from refinecal._core.files import atomic_write, in_use, is_locked, locked
+from refinecal._core.files import atomic_write, hold_lock, in_use, is_locked
 from refinecal.experiments.rates import Rates
 from refinecal.experiments.tabular.plan import Plan
 from refinecal.experiments.vision.plan import VisionPlan
@@ -260,7 +260,7 @@ class RunFolder:
 
     def lock(self) -> AbstractContextManager[None]:
         """Refuse to be two runs in one folder; a run that was killed does not count."""
-        return locked(self.path / LOCK, self._doing)
+        return hold_lock(self.path / LOCK, self._doing)
 
     def check_idle(self) -> None:
         """Refuse a run at which another process is at work."""

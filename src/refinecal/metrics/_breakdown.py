@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from refinecal._core.checks import check_keywords
 from refinecal._core.files import plain
-from refinecal._core.format import shortened
+from refinecal._core.format import shorten_name
 from refinecal.metrics.events import Inputs
 
 if TYPE_CHECKING:
@@ -70,17 +70,17 @@ class MetricTable(Sequence[dict[str, Any]]):
         if not self._rows:
             return "MetricTable without rows"
         columns = [[name, *(_text(row[name]) for row in self)] for name in self.columns]
-        first = _aligned([shortened(cell, NAME_WIDTH) for cell in columns[0]], "<")
+        first = _align([shorten_name(cell, NAME_WIDTH) for cell in columns[0]], "<")
         blocks = [first]
         for column in columns[1:]:
-            cells = _aligned(column, ">")
+            cells = _align(column, ">")
             if len(blocks[-1][0]) + 2 + len(cells[0]) > WIDTH:
                 blocks.append(first)
             blocks[-1] = ["  ".join(pair) for pair in zip(blocks[-1], cells, strict=True)]
         return "\n\n".join("\n".join(block) for block in blocks)
 
 
-def _aligned(cells: list[str], side: str) -> list[str]:
+def _align(cells: list[str], side: str) -> list[str]:
     width = max(map(len, cells))
     return [f"{cell:{side}{width}}" for cell in cells]
 

@@ -168,7 +168,7 @@ def ks_test(
     0.629
     """
     event = _check_test(y_true, probs, kind, **inputs)
-    statistic = _scaled(_largest(_walk(event)), event)
+    statistic = _standardize(_largest(_walk(event)), event)
     return CalibrationTest(statistic, largest_tail(statistic))
 
 
@@ -209,7 +209,7 @@ def kuiper_test(
     0.937
     """
     event = _check_test(y_true, probs, kind, **inputs)
-    statistic = _scaled(_range(_walk(event)), event)
+    statistic = _standardize(_range(_walk(event)), event)
     return CalibrationTest(statistic, range_tail(statistic))
 
 
@@ -297,7 +297,7 @@ def _range(walk: Floats) -> float:
     return float(max(walk.max(), 0) - min(walk.min(), 0))
 
 
-def _scaled(distance: float, event: Event) -> float:
+def _standardize(distance: float, event: Event) -> float:
     """Return the distance in standard deviations of the whole sum."""
     spread = np.maximum(event.scores * (1 - event.scores), 0)
     variance = float(spread @ event.weights if event.weights.size else spread.sum())

@@ -162,12 +162,12 @@ def lower_bound(guess: Floats, gaps: Floats, p: float, power: bool) -> Floats:
 def _gaps(sample: Sample, calibrator: Any, cv: Any, groups: Any) -> tuple[Floats, Floats]:
     """Return labels minus probabilities, and what the calibrator makes of that; both (n, k)."""
     probs = np.exp(log_softmax(sample.logits.astype(np.float64)))
-    guess = _calibrated(sample, calibrator, cv, groups) - probs
+    guess = _calibrate_out_of_fold(sample, calibrator, cv, groups) - probs
     labels = np.eye(sample.k)[sample.labels] if sample.soft is None else sample.soft
     return labels - probs, guess
 
 
-def _calibrated(sample: Sample, calibrator: Any, cv: Any, groups: Any) -> Floats:
+def _calibrate_out_of_fold(sample: Sample, calibrator: Any, cv: Any, groups: Any) -> Floats:
     """Return calibrated probabilities (n, k), each row by a calibrator that has not seen it."""
     unfitted, threads = as_calibrator(calibrator), check_threads(None)
     if isinstance(cv, str):

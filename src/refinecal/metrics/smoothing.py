@@ -77,7 +77,7 @@ class Smoothed:
         density, integral = self.at(bandwidth)
         steps = np.diff(integral)
         turns = np.flatnonzero(density[:-1] * density[1:] < 0)
-        return float(np.abs(steps).sum() + _hidden(density, steps, turns).sum())
+        return float(np.abs(steps).sum() + _excess_at_turns(density, steps, turns).sum())
 
 
 # Transforms of NumPy's, since importing SciPy's takes longer than a million rows.
@@ -115,7 +115,7 @@ def _cosines(moments: Floats) -> Floats:
     return found
 
 
-def _hidden(density: Floats, steps: Floats, turns: NDArray[np.int64]) -> Floats:
+def _excess_at_turns(density: Floats, steps: Floats, turns: NDArray[np.int64]) -> Floats:
     """Return by how much the size exceeds the step in intervals where the density changes sign.
 
     The integral is the cubic that has the right values and slopes at both ends; its turning point is the

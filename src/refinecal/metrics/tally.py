@@ -49,7 +49,7 @@ class Tally:
 
 def tally(sample: Sample, threads: int) -> Tally:
     """Add up the probabilities of a sample."""
-    rows_of = sample.expanded()
+    rows_of = sample.expand_soft_labels()
     columns = _columns(rows_of)
     labels = readonly(rows_of.labels)
     weights = readonly(NOTHING if rows_of.weights is None else rows_of.weights)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._core.format import MINUS, shortened
+from refinecal._core.format import MINUS, shorten_name
 from refinecal.plots import style
 from refinecal.plots.display import Display, Floats, check_floats
 from refinecal.plots.style import PALETTE, THIN
@@ -72,7 +72,7 @@ class BoxesDisplay(Display):
                 is_whole = values.size >= self.least
                 _draw_box(ax, row, self.quantiles[name], self._colours[name], is_whole)
         ax.set_ylim(len(self.names) - 0.45, -0.55)
-        style.name_rows(ax, [shortened(name, LONGEST) for name in self.names])
+        style.name_rows(ax, [shorten_name(name, LONGEST) for name in self.names])
 
     def _draw_dots(self, ax: Axes, name: str, heights: Floats) -> None:
         alpha: Any = np.where(self._faint.get(name, np.zeros(heights.shape, bool)), 0.3, 0.55)

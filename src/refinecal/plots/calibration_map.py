@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.checks import check_scores
-from refinecal._core.format import shortened
+from refinecal._core.format import shorten_name
 from refinecal._core.softmax import log_softmax
 from refinecal.metrics.bins import bin_numbers
 from refinecal.plots import _square
@@ -190,7 +190,7 @@ class CalibrationMapDisplay(Display):
         _square.lay_out(ax, has_strip, lines_of(ax, 2.6) if has_key and not beside else 0)
         self._draw_map(ax)
         self.legend_ = add_key(ax, self._handles(), beside) if has_key else None
-        label = shortened(str(self.map.label), 16)
+        label = shorten_name(str(self.map.label), 16)
         what = f"probability of class {label}" if self.map.n_classes == 2 else "confidence"
         ax.set(xlabel=f"{what} before calibration", ylabel="after calibration")
         write_title(ax, self.map.words, sizes(ax)[1], loc="left", pad=5)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refinecal._core.checks import check_sample
-from refinecal._core.format import shortened
+from refinecal._core.format import shorten_name
 from refinecal._core.sample import Sample
 from refinecal.metrics.bins import check_bins
 from refinecal.plots import _square
@@ -102,7 +102,7 @@ def _draw_panel(display: ReliabilityDisplay, ax: Axes) -> None:
     for points in display.points_.values():
         points.set_sizes(points.get_sizes() / 3)
     errors = " → ".join(f"{curve.ece:.3f}" for curve in display.curves.values())
-    label = shortened(str(display.curves["before"].label), 14)
+    label = shorten_name(str(display.curves["before"].label), 14)
     write_title(ax, f"{label}\n{errors}", SMALL, pad=2)
 
 

@@ -11,7 +11,7 @@ from scipy.special import bdtrik, betaincc
 
 from refinecal._core.arrays import column_names, in_order, to_floats
 from refinecal._core.checks import check_sample, check_scores
-from refinecal._core.format import shortened
+from refinecal._core.format import shorten_name
 from refinecal._core.sample import Sample
 from refinecal._core.softmax import log_softmax
 from refinecal.metrics.bins import bin_numbers, bin_sums, check_bins, mean_distance
@@ -212,7 +212,7 @@ class ReliabilityDisplay(Display):
         ax.set(xlabel=across, ylabel=up)
         self.legend_ = add_key(ax, self.handles(errors=True), beside)
         if self.name is not None and len(self.curves) > 1:
-            write_title(ax, shortened(self.name, 40), sizes(ax)[0], loc="left")
+            write_title(ax, shorten_name(self.name, 40), sizes(ax)[0], loc="left")
 
     def draw(self, ax: Axes) -> None:
         """Draw the curves alone, on axes that are laid out."""
@@ -253,7 +253,7 @@ class ReliabilityDisplay(Display):
             colour, face = self._look(name)
             title = f"{name} calibration" if len(self.curves) > 1 else self.name or "predictions"
             look: dict[str, Any] = {"color": colour, "markerfacecolor": face, "markersize": 5.0}
-            label = shortened(title, 24) + (f": ECE {curve.ece:.4f}" if errors else "")
+            label = shorten_name(title, 24) + (f": ECE {curve.ece:.4f}" if errors else "")
             handles.append(Line2D([], [], marker="o", linewidth=1.2, label=label, **look))
         label = "90 % range if they are right"
         return [*handles, Patch(label=label, **tint("axis", BAND_TINT))] if errors else handles
@@ -271,7 +271,7 @@ def _draw_band(ax: Axes, curve: Reliability, colour: str) -> FillBetweenPolyColl
 def _axis_names(curve: Reliability) -> tuple[str, str]:
     if curve.kind == "top-label":
         return "confidence", "accuracy"
-    label = shortened(str(curve.label), 20)
+    label = shorten_name(str(curve.label), 20)
     return f"probability of class {label}", f"share of class {label}"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from refinecal._core.format import shortened
+from refinecal._core.format import shorten_name
 from refinecal.plots import style
 from refinecal.plots.display import Display, check_floats
 from refinecal.plots.style import PALETTE, THIN
@@ -183,6 +183,6 @@ class StoppingMetricsDisplay(Display):
         roomy = 1 / (low - high) > style.lines_of(ax, 2.2)
         between, end = ("\n", "") if roomy else (" (", ")")
         return [
-            f"{shortened(name, 18)}{between}{self.step_name} {step}{end}"
+            f"{shorten_name(name, 18)}{between}{self.step_name} {step}{end}"
             for name, step in zip(self.names, self.steps, strict=True)
         ]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import ArrayLike
 
-from refinecal._core.format import shortened
+from refinecal._core.format import shorten_name
 from refinecal.plots import _steps, style
 from refinecal.plots.style import PALETTE, THIN
 
@@ -147,5 +147,5 @@ class TrainingCurveDisplay(_steps.LossCurvesDisplay):
         (self.lines_["chosen"],) = ax.plot([step, step], [low, top], zorder=0.5, **THIN)
         place = (step - self.steps[0]) / max(self.steps[-1] - self.steps[0], 1)
         side = "left" if place < 0.3 else "right" if place > 0.7 else "center"
-        text = f"{self.step_name} {step}, chosen by {shortened(self.chosen_by, 20)}"
+        text = f"{self.step_name} {step}, chosen by {shorten_name(self.chosen_by, 20)}"
         self.texts_["chosen"] = style.write_near(ax, (step, top), text, (0, 2), "axis", ha=side)

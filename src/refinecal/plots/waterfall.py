@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from refinecal._core.format import MINUS, shortened
+from refinecal._core.format import MINUS, shorten_name
 from refinecal.plots import style
 from refinecal.plots.display import Display
 from refinecal.plots.style import PALETTE, THIN
@@ -224,7 +224,7 @@ def _describe_sum(name: str, terms: Terms) -> str:
     sign = MINUS if terms.calibration < 0 else "+"
     losses = (terms.refinement, abs(terms.calibration), terms.risk)
     refinement, calibration, risk = map(style.format_loss, losses)
-    return f"{shortened(name, 20)}: {refinement} {sign} {calibration} = {risk}"
+    return f"{shorten_name(name, 20)}: {refinement} {sign} {calibration} = {risk}"
 
 
 def _range(ends: list[float]) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from refinecal._core.arrays import to_numpy
 from refinecal._core.checks import check_keywords
 from refinecal._core.errors import fail_choice
-from refinecal._core.format import fixed, shortened
+from refinecal._core.format import format_fixed, shorten_name
 from refinecal.losses import ProperLoss
 from refinecal.postmortem.step_files import LABELS, Layout, Stage, read_stages
 from refinecal.stopping import Record, RefinementMonitor
@@ -81,9 +81,9 @@ class PostMortem:
 
     def __repr__(self) -> str:
         table, history = self.table(), self.monitor.history
-        names = [shortened(row["metric"], 20) for row in table]
+        names = [shorten_name(row["metric"], 20) for row in table]
         width = max(len("chosen by"), *map(len, names))
-        loss = f"{shortened(self.monitor.loss.name, 9)} loss"
+        loss = f"{shorten_name(self.monitor.loss.name, 9)} loss"
         first, last = history[0]["step"], history[-1]["step"]
         lines = [f"PostMortem of {len(history)} steps, {first} to {last}"]
         lines.append(f"  {'chosen by':{width}}    step  {loss:>14}  calibrated      beta     cost")
@@ -91,7 +91,7 @@ class PostMortem:
             if row["step"] is None:
                 lines.append(f"  {name:{width}}  never a number")
                 continue
-            risk, refinement = fixed(row["risk"]), fixed(row["refinement"])
+            risk, refinement = format_fixed(row["risk"]), format_fixed(row["refinement"])
             lines.append(
                 f"  {name:{width}}  {row['step']:6d}  {risk:>14}  {refinement:>10}  {row['beta']:8.4g}  "
                 f"{row['cost']:7.5f}"

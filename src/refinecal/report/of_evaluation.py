@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import refinecal
-from refinecal._core.format import number, shown_beta, spaced, tile
+from refinecal._core.format import format_beta, number, tidy_sentence, tile
 from refinecal.report.page import Card, Cell, Column, Figure, Page, Section, Table, Written
 from refinecal.report.words import BRIER, advice, is_flat, verdict
 
@@ -225,7 +225,7 @@ def models_table(named: Mapping[str, Evaluation], title: str, first: str = "mode
 
 
 def _beta(beta: float | None) -> Cell:
-    text = shown_beta(beta)
+    text = format_beta(beta)
     return Written(text, beta) if text.startswith(">") else beta
 
 
@@ -272,7 +272,7 @@ def page(
             tile(found.log.calibration),
             f"removed by {'equal probabilities' if is_flat(found) else 'one number'}",
         ),
-        Card("accuracy", spaced(f"{found.accuracy:.1%}")),
+        Card("accuracy", tidy_sentence(f"{found.accuracy:.1%}")),
         Card("AUROC", tile(found.auroc)),
     ]
     return Page(

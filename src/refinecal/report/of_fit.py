@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from refinecal._core.errors import needs_extra
-from refinecal._core.format import number, spaced
+from refinecal._core.format import number, tidy_sentence
 from refinecal.report.of_evaluation import (
     SQUARE,
     classes_table,
@@ -60,7 +60,8 @@ def page(finished: FinishedRun, given: FitRequest) -> Page:
     title = f"Probabilities of {given.target} from {name}"
     sections = [training_section(fit)]
     doubts = [
-        spaced(f"Look twice: {leak.message(given.target)}.") for leak in fit.data.leaks[:MOST_LEAKS]
+        tidy_sentence(f"Look twice: {leak.message(given.target)}.")
+        for leak in fit.data.leaks[:MOST_LEAKS]
     ]
     facts = facts_of(
         table=name,
@@ -79,8 +80,8 @@ def page(finished: FinishedRun, given: FitRequest) -> Page:
             "there are no test rows to judge the average of models by.",
             points=[
                 *doubts,
-                spaced(describe_delivered(fit, None)),
-                spaced(describe_calibration(fit)),
+                tidy_sentence(describe_delivered(fit, None)),
+                tidy_sentence(describe_calibration(fit)),
                 "What to do: pass --test or a --test-fraction to learn what was gained.",
             ],
             sections=[*sections, data_section(fit)],
@@ -103,16 +104,16 @@ def page(finished: FinishedRun, given: FitRequest) -> Page:
         ),
         data_section(fit),
     ]
-    advice = [spaced(f"What to do: {text}") for text in recommend(fit, judged)]
+    advice = [tidy_sentence(f"What to do: {text}") for text in recommend(fit, judged)]
     use = f"Use it: refinecal predict {finished.path.name} NEW.csv -o predictions.csv"
     return Page(
         title,
-        spaced(lead(judged)),
+        tidy_sentence(lead(judged)),
         cards=cards(judged),
         points=[
             *doubts,
-            spaced(f"How sure: {describe_certainty(judged)}"),
-            spaced(describe_delivered(fit, judged)),
+            tidy_sentence(f"How sure: {describe_certainty(judged)}"),
+            tidy_sentence(describe_delivered(fit, judged)),
             *advice,
             use,
         ],
@@ -129,10 +130,14 @@ def cards(judged: Judgement) -> list[Card]:
         Card("early stopping", f"{judged.usual:.4f}", "one model, stopped on validation loss"),
         Card(
             "change",
-            spaced(f"{-judged.gain:+.1%}".replace("-", "−")),
-            spaced(f"± {error:.1%} s.e."),
+            tidy_sentence(f"{-judged.gain:+.1%}".replace("-", "−")),
+            tidy_sentence(f"± {error:.1%} s.e."),
         ),
-        Card("accuracy", spaced(f"{judged.ours.accuracy:.1%}"), f"AUROC {judged.ours.auroc:.4f}"),
+        Card(
+            "accuracy",
+            tidy_sentence(f"{judged.ours.accuracy:.1%}"),
+            f"AUROC {judged.ours.auroc:.4f}",
+        ),
     ]
 
 
@@ -358,7 +363,7 @@ def data_section(fit: Fit) -> Section:
         "note",
     ]
     found = [list(row.values()) for row in schema.table_of_kinds()]
-    table = Table("Columns", columns, [[*row[:-1], spaced(str(row[-1]))] for row in found])
+    table = Table("Columns", columns, [[*row[:-1], tidy_sentence(str(row[-1]))] for row in found])
     n_test = 0 if fit.data.test is None else fit.data.test.n
     rows = f"{number(fit.data.n_train)} rows to train and validate, {number(n_test)} to test"
     text = f"{rows}; classes: {_some(schema.classes)}."

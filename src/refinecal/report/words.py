@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from refinecal._core.format import spaced
+from refinecal._core.format import tidy_sentence
 
 if TYPE_CHECKING:
     from refinecal.evaluation import Evaluation
@@ -35,7 +35,7 @@ def verdict(found: Evaluation) -> str:
         )
     share = log.calibration / log.risk
     if share < CALIBRATED or _may_be_chance(found):
-        return spaced(_about_little(found, share))
+        return tidy_sentence(_about_little(found, share))
     if log.refinement < SEPARATED * log.risk:
         return (
             "The predictions rank every row right, so that the surest would be the best: these rows cannot "
@@ -46,7 +46,7 @@ def verdict(found: Evaluation) -> str:
     how = ""
     if share > WORTH_A_WORD and log.beta is not None and abs(log.beta - 1) > 0.05:
         how = ": the model is " + ("over-confident" if log.beta < 1 else "under-confident")
-    return spaced(
+    return tidy_sentence(
         f"{share:.1%} of the log loss is calibration error, which one number removes{how}."
     )
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import refinecal
 from refinecal._core.errors import warn
-from refinecal._core.files import FULL, locked, write_json
+from refinecal._core.files import FULL, hold_lock, write_json
 from refinecal.tabular.data import Data, Options, prepare
 from refinecal.tabular.files import Source, open_table
 from refinecal.tabular.fitting import Fit, Progress, fit, plan
@@ -130,7 +130,7 @@ def run_fit(
     check_lists(source.names, roles, request.drop, request.categorical, request.numeric)
     lock = hidden_path(request.out, "lock")
     lock.parent.mkdir(parents=True, exist_ok=True)
-    with locked(lock, f"fitting {request.out}", remove=True):
+    with hold_lock(lock, f"fitting {request.out}", remove=True):
         check_free(request.out, request.overwrite)
         unfinished = UnfinishedRun(hidden_path(request.out, "unfinished"))
         n = unfinished.n_finished

@@ -152,7 +152,7 @@ def fit_with_risk(
     sample: Sample, start: float, threads: int | None
 ) -> tuple[TemperatureFit, float]:
     """Return the best inverse temperature of checked data, and the mean log loss as it is."""
-    sample = sample.counted()
+    sample = sample.drop_weightless()
     reader = reader_of(sample, threads)
     risk = reader.at(1.0).loss
     if not math.isfinite(risk):
@@ -164,7 +164,7 @@ def fit_sample(
     sample: Sample, start: float = 1.0, threads: int | None = 1, reader: Reader | None = None
 ) -> TemperatureFit:
     """Return the best inverse temperature of checked data, which ``reader`` reads if it is given."""
-    sample = sample.counted()
+    sample = sample.drop_weightless()
     found = solve(reader_of(sample, threads) if reader is None else reader, start)
     lost = math.isnan(found.loss) and found.beta > 0  # a label of probability 0, or overflow
     if lost or 0 < found.beta < SMALL_BETA:

@@ -29,17 +29,17 @@ class TorchReader:
         logits: Any = sample.logits
         reader = cls(torch.as_tensor(sample.labels, device=logits.device), logits)
         if sample.weights is not None:
-            reader.weights = reader._moved(sample.weights)
+            reader.weights = reader._move(sample.weights)
         if sample.soft is not None:
             reader.target = torch.cat([reader._mean_gap(sample.soft, r) for r in reader._chunks()])
         return reader
 
-    def _moved(self, array: Any) -> Any:
+    def _move(self, array: Any) -> Any:
         return torch.as_tensor(array).to(self.exact).to(self.logits.device)
 
     def _mean_gap(self, soft: Any, rows: slice) -> Any:
         """Return the mean of z - max z under the soft labels of some rows."""
-        own = self._moved(soft[rows]).to(self.logits.dtype)
+        own = self._move(soft[rows]).to(self.logits.dtype)
         gaps = self._gaps(rows)
         return torch.where(own > 0, own * gaps, torch.zeros_like(gaps)).sum(dim=1)
 
@@ -93,9 +93,9 @@ class TorchReader:
             powers.append(probs.sum(dim=1))
         _, variance, third, fourth = powers
         columns = (m0.log() - x_label, mean - x_label, variance, third, fourth - 3 * variance**2)
-        return self._weighted(columns, rows)
+        return self._sum_weighted(columns, rows)
 
-    def _weighted(self, columns: tuple[Any, ...], rows: slice) -> Any:
+    def _sum_weighted(self, columns: tuple[Any, ...], rows: slice) -> Any:
         """Return the sum of the weights, and the weighted sum of each column."""
         exact = [column.to(self.exact) for column in columns]
         weights = self._own_weights(rows, exact[0])
@@ -119,4 +119,4 @@ class TorchReader:
         mean = kept.sum(dim=1) / count
         variance = (kept**2).sum(dim=1) / count - mean**2
         slope = mean - self._at_label(gaps, rows).to(self.exact)
-        return self._weighted((slope, variance), rows)
+        return self._sum_weighted((slope, variance), rows)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.format import signed
+from refinecal._core.format import format_signed
 from refinecal.losses import ProperLoss
 from refinecal.theory.gaussian import gaussian_decomposition
 
@@ -55,7 +55,7 @@ class Deviation(NamedTuple):
         """Return a row of a table."""
         about = [self.quantity.replace("_", " "), f"{self.lam:.3g}"]
         values = [f"{each:.4f}" for each in (self.theory, self.expected, self.measured)]
-        return [*about, *values, f"{self.standard_error:.2g}", signed(self.deviation)]
+        return [*about, *values, f"{self.standard_error:.2g}", format_signed(self.deviation)]
 
 
 @dataclass(frozen=True, slots=True)

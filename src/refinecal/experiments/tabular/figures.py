@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from refinecal._core.format import spaced
+from refinecal._core.format import tidy_sentence
 from refinecal.experiments.tabular.analysis import (
     METRIC_WORDS,
     SCORE_WORDS,
@@ -113,7 +113,7 @@ def _rows_figure(panels: Mapping[str, Any], title: str, caption: str, median: st
     return Figure(
         lambda canvas: draw_panels(canvas, panels),
         title,
-        spaced(caption),
+        tidy_sentence(caption),
         "; ".join(said),
         wide=(7.2, height + 0.2),
         narrow=(3.6, len(panels) * (height + 0.35)),
@@ -189,7 +189,7 @@ def _dependence(panels: Mapping[str, DependenceDisplay], title: str, caption: st
     return Figure(
         lambda canvas: draw_panels(canvas, panels),
         title,
-        spaced(caption),
+        tidy_sentence(caption),
         "; ".join(said),
         wide=(7.2, 2.9 * -(-len(panels) // 2)),
         narrow=(3.6, 2.7 * len(panels)),

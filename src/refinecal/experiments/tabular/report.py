@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from refinecal._core.format import number, spaced
+from refinecal._core.format import number, tidy_sentence
 from refinecal.experiments._pages import PAGE, is_page, write_all
 from refinecal.experiments.tabular import figures
 from refinecal.experiments.tabular.analysis import (
@@ -69,10 +69,10 @@ def page(analysis: Analysis) -> Page:
     ]
     return Page(
         TITLE,
-        spaced(lead(analysis)),
+        tidy_sentence(lead(analysis)),
         cards=cards(analysis),
         points=[
-            *(spaced(sentence(each)) for each in analysis.headlines),
+            *(tidy_sentence(sentence(each)) for each in analysis.headlines),
             *filter(None, [describe_cut_short(analysis.ends)]),
         ],
         sections=sections,
@@ -91,7 +91,7 @@ def cards(analysis: Analysis) -> list[Card]:
     ]
     for each in analysis.headlines[:CARDS]:
         about = f"of test log loss by refinement: {method_word(each.method, each.mode)}"
-        made.append(Card("mean change", spaced(signed(each.summary.mean)), about))
+        made.append(Card("mean change", tidy_sentence(signed(each.summary.mean)), about))
     return made
 
 
@@ -212,9 +212,9 @@ def headline_section(analysis: Analysis) -> Section:
     )
     if any(one.splits < FEW_SPLITS for each in analysis.headlines for one in each.sets):
         text += (FEW,)
-    note = spaced(APART) if any(each.mode == TUNED for each in analysis.headlines) else ""
+    note = tidy_sentence(APART) if any(each.mode == TUNED for each in analysis.headlines) else ""
     table = _table(title, ["method"], rows, note, explained=True)
-    return Section("Refinement or log loss", [spaced(each) for each in text], (table,))
+    return Section("Refinement or log loss", [tidy_sentence(each) for each in text], (table,))
 
 
 FEW = (
@@ -418,7 +418,9 @@ def run_section(analysis: Analysis) -> Section:
     if analysis.results.failed:
         failed: list[Cells] = [[str(key), said] for key, said in analysis.results.failed.items()]
         blocks.append(Table("What failed", ["training", "error"], failed))
-    return Section("What was run, and how it was tested", [spaced(each) for each in METHOD], blocks)
+    return Section(
+        "What was run, and how it was tested", [tidy_sentence(each) for each in METHOD], blocks
+    )
 
 
 def _longest(analysis: Analysis) -> str:

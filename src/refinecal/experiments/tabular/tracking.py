@@ -179,7 +179,7 @@ class Tracker(RefinementMonitor):
             self._parts = KernelReader.of(sample).rows(fit.beta)[1:]
         betas = self._betas_without(lambda: sample, fit.beta, NOTHING)
         smoothed = [
-            _smoothed(sample.take(slice(begin, end)), without, len(z) - (end - begin))
+            _smoothed_loss(sample.take(slice(begin, end)), without, len(z) - (end - begin))
             for without, (begin, end) in zip(betas, self.folds, strict=True)
         ]
         self._remember(fit.beta)
@@ -290,7 +290,7 @@ def _left_out_one_by_one(sample: Sample, beta: float) -> float:
         return leave_one_out(sample, beta, LOG)
 
 
-def _smoothed(sample: Sample, beta: float, n_fitted: int) -> float:
+def _smoothed_loss(sample: Sample, beta: float, n_fitted: int) -> float:
     """Return the sum of the log losses after scaling by beta and Laplace smoothing."""
     chances = np.exp(-losses_at(sample, beta, LOG))
     return float(-np.log((n_fitted * chances + 1 / sample.k) / (n_fitted + 1)).sum())

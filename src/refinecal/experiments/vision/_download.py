@@ -18,7 +18,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from refinecal._core.errors import needs_extra
-from refinecal._core.files import locked
+from refinecal._core.files import hold_lock
 from refinecal.experiments.vision._archives import check_file, compute_md5
 from refinecal.experiments.vision._official import DOWNLOADS, FILES, Official
 
@@ -69,7 +69,7 @@ def download(
         check_file(place / each.name, each)
     if missing:
         place.mkdir(parents=True, exist_ok=True)
-        lock = locked(place / LOCK, f"downloading into {place}", remove=True)
+        lock = hold_lock(place / LOCK, f"downloading into {place}", remove=True)
         with lock, _progress_bars(progress) as tell:
             for each in missing:
                 _fetch(each, place, tell)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from refinecal._core.format import number, spaced
+from refinecal._core.format import number, tidy_sentence
 from refinecal.experiments.rates import duration
 from refinecal.experiments.vision import cost
 from refinecal.experiments.vision._cells import (
@@ -61,7 +61,7 @@ def costs_section(analysis: Analysis) -> Section:
         for each in analysis.costs
     ]
     blocks = (Table("What trainings took here", columns, rows), _estimate_table())
-    return Section("Time and memory", [spaced(each) for each in cost.words()], blocks)
+    return Section("Time and memory", [tidy_sentence(each) for each in cost.words()], blocks)
 
 
 def _estimate_table() -> Table:
@@ -89,7 +89,9 @@ def _estimate_table() -> Table:
         f"Peaks in TFLOPS: {peaks}. Hours are those if {100 * least:.0f} % of the peak are reached, which is "
         f"cautious; if {100 * most:.0f} % are, they are {least / most:.2g} times as many."
     )
-    return Table("Estimate: the paper's full protocol on one GPU", columns, rows, spaced(note))
+    return Table(
+        "Estimate: the paper's full protocol on one GPU", columns, rows, tidy_sentence(note)
+    )
 
 
 def run_section(analysis: Analysis) -> Section:
@@ -100,7 +102,9 @@ def run_section(analysis: Analysis) -> Section:
     wrong += [[str(key), f"ended early: {said}"] for key, said in results.stopped.items()]
     if wrong:
         blocks.append(Table("What failed", ["training", "what happened"], wrong))
-    return Section("What was run, and how", [spaced(each) for each in _method(results)], blocks)
+    return Section(
+        "What was run, and how", [tidy_sentence(each) for each in _method(results)], blocks
+    )
 
 
 def _recipes_table(analysis: Analysis, model: str) -> Table:

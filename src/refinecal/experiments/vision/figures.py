@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from refinecal._core.format import spaced
+from refinecal._core.format import tidy_sentence
 from refinecal.experiments.vision.analysis import (
     DATASET_WORDS,
     METRIC_WORDS,
@@ -132,7 +132,7 @@ def differences(analysis: Analysis) -> Figure:
     return Figure(
         lambda canvas: display.plot(canvas.add_subplot()),
         "Test log loss relative to log loss + TS",
-        spaced(
+        tidy_sentence(
             f"As figure 5 of the paper, turned on its side. One dot per run. "
             f"{_marks(max(each.size for each in display.values.values()))} Left of 0 is better than stopping "
             "by log loss and temperature scaling (TS). The axis is logarithmic beyond 0.1 %."
@@ -175,7 +175,7 @@ def epochs(analysis: Analysis) -> Figure:
     return Figure(
         lambda canvas: draw_panels(canvas, panels),
         "Epochs that each metric chose",
-        spaced(f"One dot per run. {_marks(most)}"),
+        tidy_sentence(f"One dot per run. {_marks(most)}"),
         said,
         wide=(7.2, 0.2 + height * -(-len(panels) // 2)),
         narrow=(3.6, len(panels) * (height + 0.2)),

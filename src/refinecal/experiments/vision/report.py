@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from refinecal._core.format import spaced
+from refinecal._core.format import tidy_sentence
 from refinecal.experiments._pages import PAGE, is_page, write_all
 from refinecal.experiments.vision.analysis import (
     DATASET_WORDS,
@@ -57,10 +57,10 @@ def page(analysis: Analysis) -> Page:
     ]
     return Page(
         TITLE,
-        spaced(lead(analysis)),
+        tidy_sentence(lead(analysis)),
         cards=cards(analysis),
         points=[
-            spaced(each)
+            tidy_sentence(each)
             for each in (
                 *(sentence(analysis, group) for group in analysis.headlines),
                 *describe_flat(analysis),
@@ -85,6 +85,6 @@ def cards(analysis: Analysis) -> list[Card]:
     said += [f"{results.missing} not yet run"] if results.missing else []
     made = [Card("trainings", len(results.trainings), ", ".join(said) or "none failed")]
     for group in list(analysis.headlines)[:3]:
-        change = spaced(percent(analysis.relative_headline(group)))
+        change = tidy_sentence(percent(analysis.relative_headline(group)))
         made.append(Card("change of test log loss", change, f"by refinement: {group_word(group)}"))
     return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from refinecal._core.format import spaced
+from refinecal._core.format import tidy_sentence
 from refinecal.experiments.vision import figures
 from refinecal.experiments.vision._cells import (
     GROUP_COLUMN,
@@ -89,7 +89,7 @@ def headline_section(analysis: Analysis) -> Section:
     )
     table = Table("Refinement + TS against log loss + TS: test log loss", columns, rows)
     blocks = (table, figures.differences(analysis))
-    return Section("Refinement or log loss", [spaced(each) for each in text], blocks)
+    return Section("Refinement or log loss", [tidy_sentence(each) for each in text], blocks)
 
 
 def curves_section(analysis: Analysis) -> Section:
@@ -119,7 +119,7 @@ def tables_section(analysis: Analysis) -> Section:
             blocks.append(_against_table(analysis, group))
             text.append(_comparable(analysis, group))
     blocks += _others(analysis)
-    return Section("The tables of appendix E", [spaced(each) for each in text], blocks)
+    return Section("The tables of appendix E", [tidy_sentence(each) for each in text], blocks)
 
 
 def _scores_table(analysis: Analysis, group: Group, scaled: bool = True) -> Table:
@@ -217,7 +217,7 @@ def _against_table(analysis: Analysis, group: Group) -> Table:
         "percentage points. The published numbers are rounded, which alone makes up to 0.0005, or 0.05 "
         "points."
     )
-    return Table(f"{group_word(group)}: here less the paper", columns, rows, spaced(note))
+    return Table(f"{group_word(group)}: here less the paper", columns, rows, tidy_sentence(note))
 
 
 def _comparable(analysis: Analysis, group: Group) -> str:
@@ -239,7 +239,7 @@ def pairs_section(analysis: Analysis) -> Section:
         "are shown: of 20 without any difference, one will seem to have one.",
     )
     tables = [_pairs_table(analysis, group) for group in analysis.groups]
-    return Section("Each metric against the others", [spaced(each) for each in text], tables)
+    return Section("Each metric against the others", [tidy_sentence(each) for each in text], tables)
 
 
 def _pairs_table(analysis: Analysis, group: Group) -> Table:
