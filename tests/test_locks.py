@@ -13,8 +13,8 @@ from refinecal._core.files import hold_lock, is_locked, lock
 HOLDER = """
 import sys, time
 from pathlib import Path
-from refinecal._core.files import locked
-with locked(Path(sys.argv[1]), "at work"):
+from refinecal._core.files import hold_lock
+with hold_lock(Path(sys.argv[1]), "at work"):
     print("locked", flush=True)
     time.sleep(600)
 """

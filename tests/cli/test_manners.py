@@ -164,6 +164,13 @@ def test_sigterm_ends_a_command_as_ctrl_c_does():
     assert (found.returncode, found.stderr) == (143, "terminated\n")
 
 
+def test_objects_cut_off_in_the_making_go_silently():
+    half = "class Half:\n    def __del__(self): self.never_set\n"
+    code = half + SWALLOWED.format(what="Half(); raise")
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (found.returncode, found.stderr) == (130, "interrupted\n")
+
+
 @pytest.mark.parametrize("what", ["pass", "raise ImportError('no such thing') from None"])
 def test_an_interrupt_that_a_library_swallows_comes_again(what):
     found = subprocess.run(

@@ -32,7 +32,7 @@ def install() -> None:
     if threading.current_thread() is threading.main_thread():
         for number in WORDS:
             signal.signal(number, _handle_signal)
-        sys.unraisablehook = _hide_interrupt
+        sys.unraisablehook = _hide_unraisable
 
 
 def begin() -> None:
@@ -71,9 +71,13 @@ def _handle_signal(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
 
-def _hide_interrupt(about: sys.UnraisableHookArgs) -> None:
-    """Stay silent about an interrupt that a library's callback could not pass on: it comes again."""
-    if not (_State.received and isinstance(about.exc_value, KeyboardInterrupt)):
+def _hide_unraisable(about: sys.UnraisableHookArgs) -> None:
+    """Stay silent once the program is interrupted.
+
+    A library's callback may have been unable to pass the interrupt on, which then comes again; and objects
+    that were cut off in the making may fail when they are collected.
+    """
+    if not _State.received:
         sys.__unraisablehook__(about)
 
 
