@@ -598,6 +598,7 @@ def test_help_loads_nothing_heavy():
         "import sys; from refinecal.cli import main; sys.argv = ['refinecal', '--help']\n"
         "try: main()\nexcept SystemExit: pass\n"
         "heavy = {'numpy', 'pandas', 'pyarrow', 'numba', 'sklearn', 'matplotlib', 'xgboost', 'jinja2'}\n"
+        "heavy |= {'refinecal.report', 'refinecal.evaluation', 'refinecal.plots'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -25,7 +25,6 @@ from refinecal.cli._options import (
     column,
 )
 from refinecal.cli._outputs import check_report
-from refinecal.report.words import IN_SAMPLE, cautions, verdict
 
 if TYPE_CHECKING:
     from refinecal.evaluation import Evaluation
@@ -122,6 +121,8 @@ def show(console: Console, found: Evaluation, path: Path, by: str | None) -> Non
         f"Of the ECE, {found.overconfidence:.4f} is overconfidence, {found.underconfidence:.4f} "
         "underconfidence."
     )
+    from refinecal.evaluation.verdict import IN_SAMPLE, cautions, verdict
+
     said = verdict(found)
     few = [IN_SAMPLE] if found.n < FEW_ROWS and "calibration error" in said else []
     for sentence in (said, *cautions(found), *few):

@@ -11,8 +11,8 @@ import numpy as np
 
 import refinecal
 from refinecal._core.format import format_beta, number, tidy_sentence, tile
+from refinecal.evaluation.verdict import BRIER, advice, is_flat, verdict
 from refinecal.report.page import Card, Cell, Column, Figure, Page, Section, Table, Written
-from refinecal.report.words import BRIER, advice, is_flat, verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
