@@ -323,21 +323,39 @@ def test_long_utf8_is_not_cut_within_a_letter(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "decimal"),
+    ("text", "marks"),
     [
-        ("a;b\n1,5;2\n", ","),
-        ("a\tb\n1,5\t2\n", ","),
-        ('a,b\n"1,5",2\n', ","),
-        ("a,b\n1.5,2\n", "."),
-        ("a;b\n1;2\n", "."),
+        ("a;b\n1,5;2\n", {"a": ","}),
+        ("a\tb\n1,5\t2.5\n", {"a": ",", "b": "."}),
+        ('a,b\n"1,5",2\n', {"a": ","}),
+        ("a,b\n1.5,x\n", {"a": "."}),
+        ("a;b\n1;2\n", {}),
     ],
 )
-def test_the_decimal_mark_is_found(tmp_path, text, decimal):
+def test_decimal_marks_are_found(tmp_path, text, marks):
     path = written(tmp_path / "a.csv", text)
-    assert open_table(path).decimal == decimal
-    assert [open_table(path, decimal=given).decimal for given in ",."] == [",", "."]
+    assert open_table(path).decimals.marks == marks
+    assert [open_table(path, decimal=given).decimals.given for given in ",."] == [",", "."]
     with pytest.raises(ValueError, match=r"decimal is 'x': it must be '\.' or ','"):
         open_table(path, decimal="x")
+
+
+def test_a_very_long_cell_hides_nothing(tmp_path):
+    text = 'x;t\n1,5;"' + "word " * 40_000 + '"\n2,5;b\n'
+    before = csv.field_size_limit()
+    source = open_table(written(tmp_path / "a.csv", text))
+    assert (source.delimiter, source.decimals.marks) == (";", {"x": ","})
+    assert csv.field_size_limit() == before
+
+
+@pytest.mark.parametrize("text", ['"sep=;"\na;b\n1;2\n', "BZhello;b\n1;2\n"])
+def test_odd_beginnings(tmp_path, text):
+    assert rows_of(written(tmp_path / "a.csv", text)) == [("1", "2")]
+
+
+def test_bytes_of_0_are_found_wherever_they_are(tmp_path):
+    with pytest.raises(ValueError, match="something else than text"):
+        open_table(written(tmp_path / "a.csv", b"a,b\n" + b"1,2\n" * 1_500_000 + b"\0,1\n"))
 
 
 def test_tsv_has_tabs_whatever_else_there_is(tmp_path):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from refinecal.tabular.columns import MOST_CATEGORIES
 from refinecal.tabular.files import create_table, open_table
 from refinecal.tabular.schema import Column, Schema
-from refinecal.tabular.values import find_decimal, numbers_of
+from refinecal.tabular.values import find_mark, numbers_of
 
 ENDINGS = (".csv", ".tsv.gz", ".parquet", ".feather")
 ONE_DAY = 24 * 60 * 60
@@ -188,7 +188,7 @@ def test_categories(values):
         ([{"a": 1}] * 4, "holds struct<.*>, which models cannot use"),
         (
             [f"name {i}" for i in range(30)],
-            "another value, as a name has; to use it, list it in categorical",
+            "almost every value is unique, like an ID; --categorical uses it",
         ),
     ],
 )
@@ -216,15 +216,20 @@ def test_numbers_of_rows_are_not_used(name):
 def test_other_numbers_are_used_even_if_all_differ(name):
     column = Schema.infer(labelled(**{name: [i * 1000 for i in range(30)]}), "y").columns[0]
     assert column.kind == "number"
-    assert (
-        column.note == "whole numbers, all different: if they only name the rows, list it in drop"
-    )
+    assert column.note == "whole numbers, all different: if they only name the rows, use --drop"
     assert kind_of([i + 0.5 for i in range(30)]).note == ""
 
 
 @given(st.permutations(range(500, 600)), st.integers(30, 100))
 def test_numbers_so_close_that_chance_would_repeat_some_name_the_rows(ids, n):
     assert kind_of(ids[:n]).kind == ("unused" if n**2 > 24 * np.ptp(ids[:n]) else "number")
+
+
+def test_a_repeat_or_a_gap_makes_no_measurement_of_an_id():
+    ids = [*range(500, 700)]
+    assert kind_of([*ids[:-1], 500]).kind == "unused"
+    assert kind_of([*ids[:-1], None]).kind == "unused"
+    assert kind_of([*ids[:150], *ids[:50]]).kind == "number"
 
 
 def test_kinds_can_be_said():
@@ -586,7 +591,7 @@ def test_every_unseen_value_is_counted(values):
         ),
         (
             ["1", "2", "3,5"],
-            "'3,5' is not a number. The file has decimal points: write all its numbers that way",
+            "'3,5' is not a number. Decimals are read with points here: write all numbers that way",
         ),
         ([[1], [2], [3]], r"row 101: \[1\] is not a number"),
         ([dt.date(2000, 1, 1)] * 3, "row 101: datetime.date.* is not a number"),
@@ -624,7 +629,7 @@ def test_decimal_commas(tmp_path, delimiter):
     path.write_text("\n".join(quoted).replace(";", delimiter) + "\n")
     table = open_table(path).read()
     schema = Schema.infer(table, "y")
-    assert schema.decimal == ","
+    assert schema.columns[0].decimal == ","
     assert decoded(schema, schema.encode(table), "x") == [1.5, -22.5, None, 0.5]
     floats = pa.table({"x": [1.5, -22.5, None, 0.5], "n": [1, 2, 3, 4]})
     for other in (floats, table.slice(1).combine_chunks()):
@@ -674,42 +679,63 @@ def test_formatted_numbers_are_what_was_formatted(values, digits, mark, unit):
 
 def test_units_that_differ_are_not_compared():
     column = kind_of(["$5", "€6", "$5", "€7"])
-    assert (column.kind, column.note) == ("category", "numbers with different units, '$', '€'")
+    assert (column.kind, column.note) == ("category", "numbers with different units, 'EUR', 'USD'")
 
 
 @pytest.mark.parametrize(
-    ("cells", "delimiter", "expected"),
+    ("cells", "mark"),
     [
-        (["3,14", "x"], ";", (",", True)),
-        (["3.14", "2,5", "1,5"], ";", (",", True)),
-        (["1.234,5"], "\t", (",", True)),
-        (["1,234.5"], ",", (".", True)),
-        (["1.234.567"], ";", (",", True)),
-        (["1,234,567"], ";", (".", True)),
-        (["0,123"], ",", (",", True)),
-        (["1,234"], ";", (",", False)),
-        (["1,234"], ",", (".", False)),
-        (["1.234"], ";", (".", False)),
-        (["7", "a, b", "10.0.0.1", "31.12.2024", "v1"], ";", (".", False)),
-        ([], ",", (".", False)),
+        (["3,14", "2"], ","),
+        (["3.14", "", "NA", "-"], "."),
+        (["1.234,5"], ","),
+        (["1,234.5"], "."),
+        (["1.234.567"], ","),
+        (["1,234,567"], "."),
+        (["0,123"], ","),
+        (["1 234,500", "7"], ","),
+        (["1'234.500"], "."),
+        (["12,5 %", "$3,5"], ","),
+        (["-1,5", "\u22121,5", "1,5e3", ",5"], ","),
+        (["1,234"], ""),
+        (["1.234", "12.500", "87", "950"], ","),  # beside whole numbers below 1000: thousands
+        (["1.234", "12.500", "8700"], ""),
+        (["3,14", "2.5"], ""),  # both
+        (["3,14", "v1.2"], ""),  # texts
+        (["10.0.0.1"], ""),
+        (["31.12.2024"], ""),
+        (["7", "8"], ""),
+        ([], ""),
     ],
 )
-def test_the_decimal_mark_of_a_file(cells, delimiter, expected):
-    assert find_decimal(cells, delimiter) == expected
+def test_the_decimal_mark_of_a_column(cells, mark):
+    assert find_mark(cells) == mark
 
 
-def test_a_column_with_the_other_mark_is_pointed_out(tmp_path):
+def test_columns_that_do_not_tell_follow_the_other_numbers(tmp_path):
+    """Neither texts, nor columns that a model does not know, have a say in it."""
+    rows = [f"{i},5;{i}.000;1.{i};{'ab'[i % 2]}" for i in range(1, 5)]
+    rows[0] = rows[0].replace("1.1", "beta")  # versions are no numbers
+    table = semicolons(tmp_path / "t.csv", rows, "x;pay;version;y").read()
+    schema = Schema.infer(table, "y")
+    assert schema.encode(table)["pay"].tolist() == [1000, 2000, 3000, 4000]
+    new = semicolons(tmp_path / "new.csv", ["2,500;2.000;1.2;3.14"], "x;pay;version;note").read()
+    assert schema.encode(new)[["x", "pay"]].to_numpy().tolist() == [[2.5, 2000]]
+
+
+def test_each_column_has_its_own_mark(tmp_path):
     rows = ["1,5;2.5;3,5;a", "2,5;3.5;4,5;b", "3,5;4.5;5,5;a"]
     table = semicolons(tmp_path / "t.csv", rows, "x;odd;n;y").read()
-    column = Schema.infer(table, "y").columns[1]
-    assert column.kind == "category"
-    assert "numbers with decimal points, but the file has decimal commas" in column.note
-    with pytest.raises(
-        ValueError, match=r"row 1: '2.5' is not a number. The file has decimal comm"
-    ):
-        Schema.infer(table, "y", numeric=["odd"])
-    table = semicolons(tmp_path / "t.csv", rows, "x;odd;n;y", decimal=".").read()
-    assert Schema.infer(table, "y").columns[1].kind == "number"
+    schema = Schema.infer(table, "y")
+    assert [column.decimal for column in schema.columns] == [",", ".", ","]
+    assert schema.encode(table).to_numpy().tolist() == [
+        [1.5, 2.5, 3.5],
+        [2.5, 3.5, 4.5],
+        [3.5, 4.5, 5.5],
+    ]
+    table = semicolons(tmp_path / "t.csv", rows, "x;odd;n;y", decimal=",").read()
+    assert Schema.infer(table, "y").columns[1].kind == "category"
+    mixed = kind_of(["1,5", "2.5", "3,5", "4.5"] * 5)
+    assert "numbers with decimal" not in mixed.note
 
 
 @pytest.mark.parametrize(
@@ -737,6 +763,52 @@ def test_the_mark_before_decimals_is_learnt(tmp_path, learnt, new, expected):
         return
     with pytest.raises(ValueError, match=expected):
         schema.encode(source.read())
+
+
+def test_files_with_commas_between_columns_have_points(tmp_path):
+    """Unless their own cells say otherwise, whatever was learnt."""
+    rows = ["1,5;1;a", "2,5;2;b", "3,25;3;a"]
+    schema = Schema.infer(semicolons(tmp_path / "t.csv", rows).read(), "y")
+    for line, expected in (("2.505,1", 2.505), ('"2,5",1', 2.5)):
+        new = semicolons(tmp_path / "new.csv", [line], "x,n").read()
+        assert schema.encode(new)["x"].tolist() == [expected]
+
+
+def test_units_are_those_of_the_training_rows():
+    schema = Schema.infer(
+        labelled(x=["$1.50", "$2", "$3", "4 USD"], n=["1%", "2%", "3", "4%"]), "y"
+    )
+    assert [column.unit for column in schema.columns] == ["USD", "%"]
+    assert schema.encode(pa.table({"x": ["US$ 5", "6"], "n": ["1", "2"]}))["x"].tolist() == [5, 6]
+    with pytest.raises(ValueError, match=r"column 'x' has numbers in 'EUR', but .* were in 'USD'"):
+        schema.encode(pa.table({"x": ["5 €"], "n": ["1"]}))
+    with pytest.raises(ValueError, match=r"different units, 'EUR', 'USD': convert them to one"):
+        kind_of(["$5", "€6"], numeric=["x"])
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["+49 237 682 967", "+49 30 123 456", "+1 555 123 456"],
+        ["626 954 716", "626 123 456", "111 222 333"],
+        ["(1)", "(2)", "(3)"],
+        ["1.2.3", "1.2.4", "2.0.0"],
+        ["12:30", "1:45", "23:59"],
+    ],
+)
+def test_texts_of_digits_that_are_no_amounts(texts):
+    assert kind_of(texts * 3).kind == "category"
+
+
+def test_more_ways_to_write_amounts():
+    written = ["R$ 1.234,56", "R$ 5,00", "- 5,00 €", "\u22125,5", "1 234,5"]
+    found = numbers_of(pa.chunked_array([written]), ",")
+    assert (found.values.tolist(), found.bad.size) == ([1234.56, 5, -5, -5.5, 1234.5], 0)
+    written = ["Rs. 500", "Fr. 5.50", "₹1,23,456.00", "5 Kč", "1'234.50 CHF"]
+    found = numbers_of(pa.chunked_array([written]), ".")
+    assert (found.values.tolist(), found.bad.size) == ([500, 5.5, 123456, 5, 1234.5], 0)
+    mixed = numbers_of(pa.chunked_array([["1,234 567", "1.234,5 00"]]), ".")
+    assert mixed.bad.size == 2  # one thing between thousands, not two
 
 
 def test_numbers_of_other_files_are_the_same_whatever_was_learnt(tmp_path):
@@ -976,7 +1048,7 @@ def test_a_damaged_schema_is_refused(change):
         Schema.from_dict(stored() | change)
 
 
-@pytest.mark.parametrize("name", ["target", "classes", "n_rows", "columns"])
+@pytest.mark.parametrize("name", ["target", "classes", "weight_decimal", "n_rows", "columns"])
 def test_a_schema_that_lacks_something_is_refused(name):
     state = stored()
     del state[name]
@@ -991,17 +1063,44 @@ def test_what_is_no_schema(state):
 
 
 def test_a_column_is_plain_data():
-    assert Column("x", "number") == Column("x", "number", (), "", 0, 0, "plain", "ymd")
+    assert Column("x", "number") == Column("x", "number", (), "", 0, 0, "plain", "ymd", "")
 
 
-def test_schemas_with_a_mark_for_each_column_are_read():
+def test_schemas_of_older_versions_are_read():
     state = stored()
-    del state["decimal"]
     for column in state["columns"]:
-        del column["order"]
-        column["decimal"] = ""
-    state["columns"][0]["decimal"] = ","
-    assert Schema.from_dict(state | {"weight_decimal": ""}).decimal == ","
+        del column["order"], column["unit"]
+    assert Schema.from_dict(state) == Schema.from_dict(stored())
+
+
+def test_dates_follow_those_that_tell_their_order():
+    columns = {"x": ["01/02/2024", "01/03/2024"], "e": ["25/12/1990", "26/12/1990"]}
+    schema = Schema.infer(labelled(**columns), "y")
+    assert [column.order for column in schema.columns] == ["dmy", "dmy"]
+    assert "no row tells" not in schema.columns[0].note
+    assert "read as month, day, year (no row tells)" in kind_of(["01/02/2024", "01/03/2024"]).note
+
+
+def test_a_stray_text_among_dates_is_pointed_out():
+    days = [f"{i}.12.2024" for i in range(1, 30)]
+    assert "mostly dates, but row 30 is 'unknown'" in kind_of([*days, "unknown"]).note
+    assert kind_of([*days, "-"]).form == "date"
+
+
+@pytest.mark.parametrize(
+    ("text", "hour"),
+    [
+        ("1/13/2024 12:30 PM", 12.5),
+        ("1/13/2024,12:30 PM", 12.5),
+        ("1/13/2024T12:30 AM", 0.5),
+        ("1/13/2024, 1:30:00\u202fPM", 13.5),
+        ("1/13/2024 11:59 am", 11 + 59 / 60),
+    ],
+)
+def test_halves_of_days(text, hour):
+    day = (dt.date(2024, 1, 13) - dt.date(1970, 1, 1)).days
+    assert encoded([text, "1/14/2024"])[0] == pytest.approx(day + hour / 24, abs=1e-9)
+    assert kind_of(["1/13/2024 13:30 PM", "1/14/2024"] * 2).kind == "category"
 
 
 def test_classes_that_differ_only_by_case_or_blanks_are_pointed_out():

@@ -6,17 +6,19 @@ import codecs
 import csv
 import io
 import re
+import sys
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
 from refinecal._core.errors import needs_extra, warn
 from refinecal.tabular._sources import Source, first_line
 from refinecal.tabular.names import count_nouns, suspect_delimiter
-from refinecal.tabular.values import MISSING, Mark, find_decimal, mark_table
+from refinecal.tabular.values import MISSING, Decimals, Mark, find_mark
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa
@@ -24,7 +26,8 @@ with needs_extra("cli", package="pyarrow"):
 
 DELIMITERS = "\t;|,"  # the comma last: the others hardly ever occur equally often in all lines
 SPELLED = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
-MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
+MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+BZIP2 = re.compile(rb"BZh[1-9]1AY&SY")
 UTF8 = "utf-8-sig"  # with or without its mark
 WESTERN = "cp1252"  # what is called Latin-1 is nearly always this
 HEAD = 1 << 22  # bytes at the beginning from which delimiter, names and decimal mark are learnt
@@ -36,7 +39,7 @@ WIDEST = (
 )
 LINE_END = re.compile(r"\r\n|\r|\n")
 RAGGED = re.compile(r"(?s)Row #(\d+): Expected (\d+) columns, got (\d+): (.*)")  # of pyarrow
-SEPARATOR = re.compile(r"(?i)sep=(.)\r?\n?")  # a first line that spreadsheets understand
+SEPARATOR = re.compile(r'(?i)"?sep=(.)"?\r?\n?')  # a first line that spreadsheets understand
 
 
 class TextSource(Source):
@@ -46,8 +49,8 @@ class TextSource(Source):
     ----------
     delimiter : str
         What stands between two values.
-    decimal : {".", ","}
-        What stands before decimals, in the whole file.
+    decimals : Decimals
+        What stands before the decimals of its columns.
     """
 
     def __init__(
@@ -66,9 +69,9 @@ class TextSource(Source):
         self._block = max(BLOCK, WIDEST * len(text[: start + end].encode()))
         rest = text[start + end :]
         super().__init__(path, names, bool(rest.strip() if len(names) > 1 else rest))
-        self.decimal, self._is_certain = self._find_decimal(rest)
-        if decimal is not None:
-            self.decimal, self._is_certain = check_decimal(decimal), True
+        given = None if decimal is None else check_decimal(decimal)
+        marks = self._find_marks(rest) if given is None else {}
+        self.decimals = Decimals(marks, given, self.delimiter)
 
     def _header(self, text: str, is_all: bool) -> tuple[list[str], int]:
         """Return the names, and where in the text the first row begins."""
@@ -87,14 +90,16 @@ class TextSource(Source):
         given = [name.strip() for name in names]
         return [name or f"column {i}" for i, name in enumerate(given, 1)], end
 
-    def _find_decimal(self, text: str) -> tuple[Mark, bool]:
-        """Return what stands before decimals in the first rows, and whether they tell."""
+    def _find_marks(self, text: str) -> dict[str, Mark]:
+        """Return what stands before the decimals of the columns whose first rows tell it."""
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter)
-        cells: set[str] = set()
-        with suppress(csv.Error):  # of a row that is cut off
-            for _, row in zip(range(DECIMAL_ROWS), rows, strict=False):
-                cells.update(row)
-        return find_decimal(cells, self.delimiter)
+        cells: list[set[str]] = [set() for _ in self.names]
+        with _any_length(), suppress(csv.Error):  # of a row that is cut off
+            for row in islice(rows, DECIMAL_ROWS):
+                for column, cell in zip(cells, row, strict=False):
+                    column.add(cell)
+        found = zip(self.names, map(find_mark, cells), strict=True)
+        return {name: mark for name, mark in found if mark}  # type: ignore[misc]
 
     def _tables(self, columns: list[str], rows: int) -> Iterator[pa.Table]:
         last = self.names[-1]  # also read to see whether its quotes are closed
@@ -103,7 +108,7 @@ class TextSource(Source):
         with self._explain_errors(), self._utf8.open() as file:
             for batch in pacsv.open_csv(file, **self._options(wanted)):
                 table = pa.Table.from_batches([batch])
-                yield mark_table(table, self.decimal, self._is_certain)
+                yield self.decimals.write(table)
         if table is not None and table.num_rows:
             self._check_end(table[last][-1].as_py())
 
@@ -180,7 +185,7 @@ class Utf8File:
 
     def __init__(self, path: Path, codec: str | None, encoding: str) -> None:
         self.path, self.codec, self.encoding = path, codec, encoding
-        self.head, self.last, self.is_ascii = "", "", True
+        self.head, self.last, self.is_ascii, self.has_nul = "", "", True, False
         self.n_letters = 0
         self.copy: Any = None
 
@@ -193,6 +198,7 @@ class Utf8File:
             if len(self.head) < HEAD:
                 self.head += text[:HEAD]
             self.is_ascii = self.is_ascii and text.isascii()
+            self.has_nul = self.has_nul or "\0" in text
             self.last = text.rstrip("\r\n ")[-1:] or self.last
             self.n_letters += len(text)
             if self.copy is not None:
@@ -202,7 +208,7 @@ class Utf8File:
         return self._check()
 
     def _check(self) -> Self:
-        if "\0" in self.head:
+        if self.has_nul:
             raise ValueError(
                 f"{self.path} holds something else than text: if it is Parquet or Feather, give it that "
                 "ending; else save it as CSV, in UTF-8"
@@ -230,8 +236,9 @@ def open_as_utf8(path: Path) -> Utf8File:
     either: then it is Windows-1252, with a warning.
     """
     with path.open("rb") as file:
-        magic = file.read(4)
+        magic = file.read(10)
     codec = next((name for each, name in MAGIC.items() if magic.startswith(each)), None)
+    codec = "bz2" if BZIP2.match(magic) else codec
     start = next(read_blocks(path, codec), b"")
     is_utf16 = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     found = Utf8File(path, codec, "utf-16" if is_utf16 else UTF8)
@@ -315,15 +322,26 @@ def sniff(text: str, is_all: bool = True) -> str:
     return max(first, key=lambda delimiter: first[delimiter][:1])
 
 
+@contextmanager
+def _any_length() -> Iterator[None]:
+    """Let cells be of any length, which the csv module allows only for all of its users."""
+    before = csv.field_size_limit(sys.maxsize)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
 def _widths(text: str, delimiter: str, is_all: bool, strict: bool = True) -> list[int]:
     """Return how many values the first rows have; if ``strict``, none if quotes are not where they belong."""
     found = []
     lines = io.StringIO(text, newline="")
     try:
-        for row in csv.reader(lines, delimiter=delimiter, strict=strict):
-            found.append(len(row))
-            if len(found) > SNIFFED_ROWS:
-                return [width for width in found if width]
+        with _any_length():
+            for row in csv.reader(lines, delimiter=delimiter, strict=strict):
+                found.append(len(row))
+                if len(found) > SNIFFED_ROWS:
+                    return [width for width in found if width]
     except csv.Error:
         if strict and (is_all or lines.tell() < len(text)):
             return []

@@ -11,8 +11,8 @@ from refinecal._core.errors import needs_extra
 from refinecal._core.threads import check_threads, map_threads
 from refinecal.tabular._prediction_columns import Choice, sorted_labels
 from refinecal.tabular.values import (
+    Decimals,
     Mark,
-    decimal_of,
     decode,
     is_number,
     is_text,
@@ -79,13 +79,14 @@ def align_labels(
 
 def values_of(table: pa.Table, choice: Choice, logits: bool, where: str) -> NDArray[Any]:
     """Return the predictions; columns lie behind one another in memory, as in the file."""
-    mark = decimal_of(table)
+    decimals = Decimals.read(table)
     kinds = {table.schema.field(name).type for name in choice.columns}
     dtype = np.float32 if kinds <= {pa.float32(), pa.float16()} else np.float64
     columns = np.empty((len(choice.columns), len(table)), dtype)
 
     def fill(j: int) -> None:
-        _fill(table[choice.columns[j]], columns[j], choice.columns[j], mark, where)
+        name = choice.columns[j]
+        _fill(table[name], columns[j], name, decimals.find(name, choice.columns), where)
 
     map_threads(fill, range(len(columns)), columns.size, check_threads(None))
     if len(columns) > 1:
@@ -133,7 +134,7 @@ def _numbers(
 
 
 def weights_of(table: pa.Table, name: str, where: str) -> NDArray[np.float64]:
-    return _numbers(decode(table[name]), name, decimal_of(table), where)
+    return _numbers(decode(table[name]), name, Decimals.read(table).find(name), where)
 
 
 def groups_of(column: pa.ChunkedArray) -> NDArray[Any]:

@@ -21,11 +21,13 @@ from refinecal.tabular.values import (
     days_of,
     decode,
     find_order,
+    find_stray_date,
     has_named_months,
     is_date,
     is_number,
     is_text,
     numbers_of,
+    strip_missing,
     texts_of,
 )
 
@@ -64,6 +66,10 @@ class Column:
         Numbers of a date are days since 1970-01-01.
     order : {"ymd", "dmy", "mdy"}
         Of year, month and day in the texts of a date; ISO 8601 is always understood.
+    decimal : {",", ".", ""}
+        What stood before the decimals of texts; other files tell theirs if they can.
+    unit : str
+        What stood beside the numbers, such as "EUR" or "%".
     profile : Profile or None
         What tells whether values of other rows are like those seen; ``None`` if it is not known.
     """
@@ -76,6 +82,8 @@ class Column:
     n_distinct: int = 0
     form: Form = "plain"
     order: Order = "ymd"
+    decimal: str = ""
+    unit: str = ""
     profile: Profile | None = None
 
     @property
@@ -90,9 +98,15 @@ class Column:
 
 
 def infer_column(
-    name: str, column: pa.ChunkedArray, forced: Kind | None = None, mark: Mark = "."
+    name: str,
+    column: pa.ChunkedArray,
+    forced: Kind | None = None,
+    mark: Mark = ".",
+    order: Order | None = None,
 ) -> Column:
-    """Return what a column is, or what it is said to be; ``mark`` stands before the decimals of texts.
+    """Return what a column is, or what it is said to be.
+
+    ``mark`` stands before the decimals of texts, and ``order`` is that of dates which do not tell theirs.
 
     Numbers, truth values and lengths of time (in seconds) are numbers; dates are too, in days since 1970.
     Texts are numbers, truth values or dates if all of them are, else categories. A dictionary, which is
@@ -105,7 +119,7 @@ def infer_column(
     elif is_date(column.type):
         found = _number(name, days_of(column), "date")
     elif is_text(column.type):
-        found = _from_text(name, column, forced, mark)
+        found = _from_text(name, column, forced, mark, order)
     elif is_number(column.type):
         found = _number(name, numbers_of(column))
     elif pa.types.is_null(column.type):
@@ -116,33 +130,70 @@ def infer_column(
     return found if forced else _check_id(found, column, mark)
 
 
-def _from_text(name: str, column: pa.ChunkedArray, forced: Kind | None, mark: Mark) -> Column:
+def _from_text(
+    name: str,
+    column: pa.ChunkedArray,
+    forced: Kind | None,
+    mark: Mark,
+    order: Order | None,
+) -> Column:
     numbers = numbers_of(column, mark)
     n_numbers = int((~numbers.missing).sum())
-    all_alike = numbers.words in (0, n_numbers) and len(numbers.units) < 2  # not 3 beside true
-    if not numbers.bad.size and (forced == "number" or (n_numbers and all_alike)):
-        return _number(name, numbers)
-    order = find_order(column)
-    if order is not None:
-        days = days_of(column, order)
+    all_alike = numbers.words.size in (0, n_numbers)  # not 3 beside true
+    several = len(numbers.units) > 1
+    if forced == "number" and several:
+        raise ValueError(
+            f"column {name!r} has numbers with different units, {list_names(numbers.units, 3)}: convert "
+            "them to one"
+        )
+    is_plain = bool(n_numbers) and all_alike and not several and not _looks_like_codes(column)
+    if not numbers.bad.size and (forced == "number" or is_plain):
+        unit = numbers.units[0] if numbers.units else ""
+        return replace(_number(name, numbers), decimal=mark, unit=unit)
+    found_order, is_certain = find_order(column)
+    if found_order is not None:
+        found_order = found_order if is_certain or order is None else order
+        days = days_of(column, found_order)
         if not days.bad.size:
-            return _number(name, days, "date", order)
+            found = _number(name, days, "date", found_order)
+            guess = " (no row tells)" if not is_certain and order is None else ""
+            return replace(found, note=found.note + guess)
     if forced == "number":
         fail_number(Column(name, "number"), column, int(numbers.bad[0]), 1, mark)
-    found, note = _category(name, column), ""
-    first = column[int(numbers.bad[0])].as_py() if numbers.bad.size else ""
-    if len(numbers.units) > 1:
-        note = f"numbers with different units, {list_names(numbers.units, 3)}"
-    elif numbers.bad.size and not numbers_of(column, OTHER[mark]).bad.size:
-        note = (
-            f"numbers with decimal {MARKS[OTHER[mark]]}, but the file has decimal {MARKS[mark]}: write "
-            "all of them one way"
-        )
-    elif numbers.bad.size and n_numbers > len(numbers.bad):
-        note = f"mostly numbers, but row {numbers.bad[0] + 1} is {first!r}"
-    elif has_named_months(column):
-        note = f"to use dates as such, write {first!r} as in 2024-12-31"
+    found = _category(name, column)
+    note = _explain_category(column, numbers, mark)
     return replace(found, note="; ".join(each for each in (note, found.note) if each))
+
+
+def _explain_category(column: pa.ChunkedArray, numbers: Numbers, mark: Mark) -> str:
+    """Say why a column that looks like numbers or dates is not one; "" if it does not."""
+    if len(numbers.units) > 1:
+        return f"numbers with different units, {list_names(numbers.units, 3)}"
+    if not numbers.bad.size:
+        return ""
+    if not numbers_of(column, OTHER[mark]).bad.size:
+        return f"numbers with decimal {MARKS[OTHER[mark]]} and {MARKS[mark]}: write all of them one way"
+    first = column[int(numbers.bad[0])].as_py()
+    if int((~numbers.missing).sum()) > len(numbers.bad):
+        return f"mostly numbers, but row {numbers.bad[0] + 1} is {first!r}"
+    row = find_stray_date(column)
+    if row is not None:
+        return f"mostly dates, but row {row + 1} is {column[row].as_py()!r}"
+    return (
+        f"to use dates as such, write {first!r} as in 2024-12-31"
+        if has_named_months(column)
+        else ""
+    )
+
+
+def _looks_like_codes(column: pa.ChunkedArray) -> bool:
+    """Tell digits in groups or parentheses that are no amounts: all of one form, such as phones."""
+    text = pc.unique(strip_missing(column)).drop_null()
+    forms = pc.unique(pc.replace_substring_regex(text, r"[0-9]", "0"))
+    if len(text) > 1 and pc.all(pc.match_substring_regex(text, r"^\([0-9]+\)$")).as_py():
+        return True
+    in_groups = pc.all(pc.match_substring_regex(text, r"^\+?[0-9]{1,3}( [0-9]{3})+$")).as_py()
+    return bool(in_groups and len(text) > 1 and (len(forms) == 1 or text[0].as_py()[0] == "+"))
 
 
 def _number(name: str, numbers: Numbers, form: Form = "plain", order: Order = "ymd") -> Column:
@@ -201,7 +252,7 @@ def sort_texts(texts: object) -> list[str]:
     """
     values = sorted(texts)  # type: ignore[call-overload]
     found = numbers_of(pa.chunked_array([pa.array(values, pa.string())]))
-    if found.bad.size or found.words or found.missing.any():
+    if found.bad.size or found.words.size or found.missing.any():
         return list(values)
     return [values[i] for i in np.argsort(found.values, kind="stable")]
 
@@ -219,28 +270,32 @@ def _drop_if_useless(column: Column, values: pa.ChunkedArray) -> Column:
 
 
 def _check_id(column: Column, values: pa.ChunkedArray, mark: Mark) -> Column:
-    """Return a column of whole numbers, all different: unused if they only name the rows, else with a note.
+    """Return a column, unused if it has whole numbers that only name the rows; with a note if it may.
 
-    They do if the column is called so, or lie so close that chance would have repeated some: of n numbers in
-    a range of r, about n^2 / 2r pairs would be equal.
+    They do if the column is called so and all differ, or if they lie so close that chance would have repeated
+    more of them: of n numbers in a range of r, about n^2 / 2r pairs would be equal.
     """
-    is_plain = column.kind == "number" and column.form == "plain"
-    if not is_plain or column.n_distinct < len(values) or len(values) <= FEW:
+    n, is_plain = len(values) - column.n_missing, column.form == "plain"
+    if column.kind != "number" or not is_plain or column.n_distinct < DISTINCT * n or n <= FEW:
         return column
     numbers = numbers_of(values, mark).values
+    numbers = numbers[~np.isnan(numbers)]
     if not (numbers == np.floor(numbers)).all():
         return column
-    too_close = len(numbers) ** 2 > 2 * SURE_PAIRS * np.ptp(numbers)
-    if too_close or ID_NAME.search(column.name) or UNNAMED.fullmatch(column.name):
+    repeats = n - column.n_distinct
+    too_close = n**2 > 2 * (SURE_PAIRS + 4 * repeats) * np.ptp(numbers)
+    named = ID_NAME.search(column.name) or UNNAMED.fullmatch(column.name)
+    if too_close or (named and column.n_distinct == len(values)):
         return _unused_id(column)
-    note = "whole numbers, all different: if they only name the rows, list it in drop"
+    if repeats:
+        return column
+    note = "whole numbers, all different: if they only name the rows, use --drop"
     return replace(column, note="; ".join(each for each in (column.note, note) if each))
 
 
 def _unused_id(column: Column) -> Column:
-    option = "numeric" if column.kind == "number" else "categorical"
-    note = f"nearly every row has another value, as a name has; to use it, list it in {option}"
-    return unused_column(column, note)
+    option = "--numeric" if column.kind == "number" else "--categorical"
+    return unused_column(column, f"almost every value is unique, like an ID; {option} uses it")
 
 
 def drop_column(name: str, values: pa.ChunkedArray) -> Column:
@@ -268,8 +323,8 @@ def fail_number(
         wanted = f"a date such as {example}"
     elif isinstance(value, str) and re.fullmatch(r"\s*[+-]?[\d.,]+\s*", value):
         cure = (
-            f"The file has decimal {MARKS[mark]}: write all its numbers that way, or pass "
-            f"decimal={OTHER[mark]!r} if that was misread."
+            f"Decimals are read with {MARKS[mark]} here: write all numbers that way, or pass "
+            f"decimal={OTHER[mark]!r} if that is wrong."
         )
     where = f"column {column.name!r}, row {first_row + row}"
     raise ValueError(f"{where}: {value!r} is not {wanted}. {cure}")

@@ -22,7 +22,16 @@ from refinecal.tabular.columns import (
     labels_of,
 )
 from refinecal.tabular.names import check_column, check_there
-from refinecal.tabular.values import Mark, Texts, days_of, decimal_of, numbers_of, texts_of
+from refinecal.tabular.values import (
+    Decimals,
+    Texts,
+    days_of,
+    decode,
+    find_order,
+    is_text,
+    numbers_of,
+    texts_of,
+)
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa
@@ -33,9 +42,9 @@ if TYPE_CHECKING:
 __all__ = ["Column", "Schema"]
 
 VERSION = 1  # of what is stored
-FIELDS = ("target", "classes", "class_counts", "weight", "group", "n_rows", "decimal")
+FIELDS = ("target", "classes", "class_counts", "weight", "weight_decimal", "group", "n_rows")
 COLUMN_FIELDS = (
-    *("name", "kind", "form", "order", "categories", "note"),
+    *("name", "kind", "form", "order", "decimal", "unit", "categories", "note"),
     *("n_missing", "n_distinct"),
 )
 PROFILE_FIELDS = ("n_mode", "n_rare", "bounds", "mode")
@@ -63,8 +72,8 @@ class Schema:
         How many rows it was learnt from, those without a label included.
     class_counts : tuple of int
         How often each class occurs.
-    decimal : {".", ","}
-        What stands before decimals in the file; in other files too, where these do not tell.
+    weight_decimal : {",", ".", ""}
+        What stood before the decimals of weights, as in :class:`Column`.
 
     Examples
     --------
@@ -83,7 +92,7 @@ class Schema:
     group: str | None
     n_rows: int
     class_counts: tuple[int, ...] = ()
-    decimal: Mark = "."
+    weight_decimal: str = ""
 
     @property
     def features(self) -> tuple[Column, ...]:
@@ -137,11 +146,13 @@ class Schema:
         """
         roles = check_roles(table.column_names, target, weight, group)
         forced = check_lists(table.column_names, roles, drop, categorical, numeric)
-        decimal = decimal_of(table)
+        decimals, order = Decimals.read(table), _common_order(table)
         columns = tuple(
             drop_column(name, table[name])
             if name in set(drop)
-            else infer_column(name, table[name], forced.get(name), decimal)
+            else infer_column(
+                name, table[name], forced.get(name), decimals.find(name, decimals.marks), order
+            )
             for name in table.column_names
             if name not in roles
         )
@@ -152,11 +163,12 @@ class Schema:
                 f"beside {target!r}, the table has no column to learn from"
                 + f" ({why})" * bool(why)
             )
+        decimal = "" if weight is None else decimals.find(weight, decimals.marks)
         n_rows = table.num_rows
         schema = cls(columns, target, classes, weight, group, n_rows, counts, decimal)
         labelled = schema.has_label(table)  # the others may lack a weight or a group too
         if weight is not None:
-            weights_of(table, weight, used=labelled)
+            weights_of(table, weight, used=labelled, decimal=decimal)
         if group is not None:
             groups_of(table, group, used=labelled)
         return schema
@@ -201,7 +213,8 @@ class Schema:
             import pandas as pd
 
         self.check_names(table.column_names)
-        mark = decimal_of(table, self.decimal)
+        decimals = Decimals.read(table)
+        numbers = [column.name for column in self.features if column.decimal]
         arrays: dict[str, Any] = {}
         invalid: list[tuple[int, Column]] = []
         for column in self.features:
@@ -211,8 +224,12 @@ class Schema:
                 codes = texts_of(values, column.is_truth).places(column.categories)
                 arrays[column.name] = pd.Categorical.from_codes(codes, dtype=dtype)
                 continue
-            is_date = column.form == "date"
-            found = days_of(values, column.order) if is_date else numbers_of(values, mark)
+            if column.form == "date":
+                found = days_of(values, column.order)
+            else:
+                mark = decimals.find(column.name, numbers, column.decimal)
+                found = numbers_of(values, mark)
+                check_unit(column, found.units)
             arrays[column.name] = found.values
             if found.bad.size:
                 invalid.append((int(found.bad[0]), column))
@@ -220,6 +237,7 @@ class Schema:
                 warn(f"column {column.name!r} holds infinite numbers, which count as missing")
         if invalid:  # the first of all, so that it is the same for any size of chunk
             row, column = min(invalid, key=lambda each: each[0])
+            mark = decimals.find(column.name, numbers, column.decimal)
             fail_number(column, table[column.name], row, first_row, mark)
         return pd.DataFrame(arrays, copy=False)
 
@@ -295,7 +313,7 @@ class Schema:
         """
         if self.weight is None or (optional and self.weight not in table.column_names):
             return None
-        return weights_of(table, self.weight, first_row, learnt=self.decimal)
+        return weights_of(table, self.weight, first_row, decimal=self.weight_decimal)
 
     def groups(
         self, table: pa.Table, *, first_row: int = 1, optional: bool = False
@@ -389,8 +407,7 @@ class Schema:
             )
         try:
             columns = tuple(_read_column(each) for each in state["columns"])
-            fields = _unpick({"decimal": _find_old_decimal(state), **state}, FIELDS)
-            return cls(columns=columns, **fields)
+            return cls(columns=columns, **_unpick(state, FIELDS))
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(
                 f"the stored schema is damaged: {type(error).__name__}: {error}. Fit again to write a new "
@@ -407,13 +424,26 @@ def _read_column(state: Mapping[str, Any]) -> Column:
     profile = state.get("profile")
     if profile is not None:
         profile = Profile(**_unpick(profile, PROFILE_FIELDS))
-    return Column(**_unpick({"order": "ymd", **state}, COLUMN_FIELDS), profile=profile)
+    state = {"order": "ymd", "unit": "", **state}  # which older versions did not write
+    return Column(**_unpick(state, COLUMN_FIELDS), profile=profile)
 
 
-def _find_old_decimal(state: Mapping[str, Any]) -> str:
-    """Return the mark of a schema that was stored when each column had its own."""
-    marks = [state.get("weight_decimal"), *(each.get("decimal") for each in state["columns"])]
-    return next((mark for mark in marks if mark), ".")
+def _common_order(table: pa.Table) -> Any:
+    """Return the order of most dates that tell theirs, with the year last; ``None`` if none does."""
+    columns = (decode(table[name]) for name in table.column_names)
+    found = [find_order(column) for column in columns if is_text(column.type)]
+    told = [order for order, is_certain in found if is_certain and order != "ymd"]
+    return max(told, key=told.count) if told else None
+
+
+def check_unit(column: Column, units: tuple[str, ...]) -> None:
+    """Refuse numbers in other units than those of the training rows."""
+    others = [unit for unit in units if column.unit and unit != column.unit]
+    if others:
+        raise ValueError(
+            f"column {column.name!r} has numbers in {others[0]!r}, but those of the training rows were in "
+            f"{column.unit!r}: convert them"
+        )
 
 
 def _unpick(state: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
@@ -466,11 +496,12 @@ def weights_of(
     name: str,
     first_row: int = 1,
     used: NDArray[np.bool_] | None = None,
-    learnt: Mark | None = None,
+    decimal: str = "",
 ) -> NDArray[np.float64]:
     """Return a column as weights, checked in the rows that are used."""
     check_column(name, table.column_names, "weight")
-    values = numbers_of(table[name], decimal_of(table, learnt)).values
+    mark = Decimals.read(table).find(name, learnt=decimal)
+    values = numbers_of(table[name], mark).values
     used = np.ones(len(values), np.bool_) if used is None else used
     bad = np.flatnonzero(used & ~(values >= 0))
     if bad.size:

@@ -10,10 +10,11 @@ Numbers may be written as people write them: 1,234.50 or 1.234,50 by the decimal
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ with needs_extra("cli", package="pyarrow"):
     import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 # Missing wherever it stands, quoted or not. "None" is not among them: it may be a class or a category.
 MISSING = (
@@ -37,73 +38,116 @@ BLANKS = (
     *("None", "none", "NONE", "-", "--", ".", "na", "n.a.", "N.A."),
     *("#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!"),
 )
+MINUS = "\N{MINUS SIGN}"
 TRUE, FALSE = ("True", "true", "TRUE"), ("False", "false", "FALSE")
-
-DECIMAL = (
-    b"refinecal.decimal"  # metadata of a table: the mark of its file, with ? if that is a guess
-)
 
 NUMBER = r"(?i)^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)$"
 CODES = "USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|RUB|TRY|ZAR|KRW"
-UNIT = rf"(?:\p{{Sc}}|%|{CODES}|kr|zł)"
-SPACES = r" '’\x{a0}\x{202f}"  # between thousands, beside the other mark
-GROUPS = {  # numbers with something between thousands, by the decimal mark
-    ".": rf"^[+-]?[1-9][0-9]{{0,2}}(?:[,{SPACES}][0-9]{{3}})+(?:\.[0-9]*)?$",
-    ",": rf"^[+-]?[1-9][0-9]{{0,2}}(?:[.{SPACES}][0-9]{{3}})+(?:,[0-9]*)?$",
-}
-WHOLE = r"^\+?(-?[0-9]+)(?:\.0*)?$"
+UNIT = rf"(?:(?:US|[ACRS]|HK|NZ)?\p{{Sc}}|%|{CODES}|kr\.?|zł|Kč|Ft|Fr\.?|Rs\.?)"
+SAME_UNIT = {"$": "USD", "US$": "USD", "€": "EUR", "£": "GBP", "R$": "BRL", "₹": "INR", "Rs": "INR"}
+BLANK = r" \x{a0}\x{202f}"  # spaces of several widths
+WHOLE = r"^\+?(-?[0-9]+)(?:\.(?:0{0,2}|0{4,}))?$"  # not 1.000, which may be a thousand
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
-Mark = Literal[",", "."]
-
-
-# ---- the decimal mark of a file ----------------------------------------------------------------------------
-
-WITH_MARKS = re.compile(
-    r"[^0-9.,+-]{0,5}([+-]?(?=.?[0-9])[0-9]*[.,][0-9.,]*)(?:[eE][+-]?[0-9]+)?[^0-9.,]{0,5}"
-)
-AMBIGUOUS = re.compile(r"[+-]?[1-9][0-9]{0,2}([.,])[0-9]{3}")  # a thousand, or three decimals
-CERTAIN = re.compile(  # with the decimal mark as the only comma or point, or the other one as groups
-    r"[+-]?(?:(?:[1-9][0-9]{0,2}(?:(?P<other>[.,])[0-9]{3})+|[0-9]*)(?!(?P=other))(?P<mark>[.,])[0-9]*"
-    r"|[1-9][0-9]{0,2}(?P<group>[.,])[0-9]{3}(?:(?P=group)[0-9]{3})+)"
-)
+Mark = Literal[",", "."]  # before decimals
 OTHER: dict[str, Mark] = {",": ".", ".": ","}
 
 
-def find_decimal(cells: Iterable[str], delimiter: str = ",") -> tuple[Mark, bool]:
-    """Return what stands before decimals, and whether any cell tells.
+def _groups(separator: str, decimal: str) -> str:
+    return rf"[1-9][0-9]{{0,2}}(?:[{separator}][0-9]{{3}})+(?:{decimal}[0-9]*)?"
 
-    1.234,5 and 1.234.567 tell a comma, 3.14 a point; 1,234 and 1.234 may be thousands, and tell nothing.
 
-    >>> find_decimal(["3,14", "1.234,5"], ";"), find_decimal(["$1,234.50"]), find_decimal(["1,234"])
-    ((',', True), ('.', True), ('.', False))
+GROUPS = {  # numbers with one thing between their thousands, by the decimal mark; 1,23,456 is Indian
+    mark: r"^[+-]?(?:"
+    + "|".join(_groups(each, re.escape(mark)) for each in (re.escape(OTHER[mark]), BLANK, "'’"))
+    + (r"|[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}(?:\.[0-9]*)?" if mark == "." else "")
+    + ")$"
+    for mark in OTHER
+}
+
+
+# ---- the decimal marks of a file ---------------------------------------------------------------------------
+
+AMOUNT = re.compile(  # a number, perhaps with a unit before or behind it
+    r"\(?[+-]?\s*[^\d.,()+-]{0,5}([+-]?(?:\d[\d.,'’ \u00a0\u202f]*|[.,]\d+)(?:[eE][+-]?\d+)?)"
+    r"[^\d.,()+-]{0,5}\)?"
+)
+AMBIGUOUS = re.compile(r"[+-]?[1-9]\d{0,2}([.,])\d{3}")  # a thousand, or three decimals
+SPACED = re.compile(r"[+-]?[1-9]\d{0,2}([ '’\u00a0\u202f])\d{3}(?:\1\d{3})*([.,]?)\d*")
+CERTAIN = re.compile(  # with the decimal mark as the only comma or point, or the other one in groups
+    r"[+-]?(?:(?:[1-9]\d{0,2}(?:(?P<other>[.,])\d{3})+|\d*)(?!(?P=other))(?P<mark>[.,])\d*(?:[eE][+-]?\d+)?"
+    r"|[1-9]\d{0,2}(?P<group>[.,])\d{3}(?:(?P=group)\d{3})+)"
+)
+
+
+def find_mark(cells: Iterable[str]) -> str:
+    """Return what stands before the decimals of a column of numbers; "" if nothing tells, or it has texts.
+
+    1.234,5 and 1.234.567 tell a comma, 3.14 a point. 1.234 may be a thousand or have three decimals; beside
+    whole numbers it is a thousand, if all of these are below 1000.
+
+    >>> find_mark(["3,14", "2"]), find_mark(["$1,234.50"]), find_mark(["1.234"])
+    (',', '.', '')
+    >>> find_mark(["1.234", "87", "2.500"])
+    ','
     """
-    told, guessed = Counter[str](), Counter[str]()
+    told, unsure, whole = set(), [], []
     for cell in cells:
-        found = WITH_MARKS.fullmatch(cell.strip())
-        if not found:
+        text = cell.strip().replace(MINUS, "-")
+        found = AMOUNT.fullmatch(text)
+        if not found and text not in MISSING and text not in BLANKS:
+            return ""
+        number = found[1].strip() if found else ""
+        if not number:
             continue
-        number = found[1]
-        ambiguous = AMBIGUOUS.fullmatch(number)
-        if ambiguous:
-            guessed[ambiguous[1]] += 1
+        if spaced := SPACED.fullmatch(number):
+            told.add(spaced[2])
+        elif ambiguous := AMBIGUOUS.fullmatch(number):
+            unsure.append(ambiguous[1])
         elif certain := CERTAIN.fullmatch(number):
-            told[certain["mark"] or OTHER[certain["group"]]] += 1
-    if told["."] != told[","]:
-        return "." if told["."] > told[","] else ",", True
-    is_comma = delimiter == ";" and guessed[","] > guessed["."]
-    return "," if is_comma else ".", False
+            told.add(certain["mark"] or OTHER[certain["group"]])
+        elif number.lstrip("+-").isdigit():
+            whole.append(number)
+        else:
+            return ""
+    told.discard("")
+    if not told and len(unsure) > 1 and len(set(unsure)) == 1 and whole:
+        return OTHER[unsure[0]] if all(abs(int(each)) < 1000 for each in whole) else ""
+    return told.pop() if len(told) == 1 else ""
 
 
-def mark_table(table: pa.Table, decimal: Mark, is_certain: bool) -> pa.Table:
-    """Return a table that says how its file writes decimals."""
-    return table.replace_schema_metadata({DECIMAL: decimal.encode() + b"?" * (not is_certain)})
+@dataclass(frozen=True)
+class Decimals:
+    """How a file writes decimals.
+
+    ``marks`` are those of columns of numbers that tell theirs; ``given`` is what the user says of all.
+    """
+
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    given: Mark | None = None
+    delimiter: str = ","
+
+    def find(self, name: str, numbers: Iterable[str] = (), learnt: str = "") -> Mark:
+        """Return the mark of a column: its own, that of most other numbers, what was learnt, or a point."""
+        if self.given is not None or name in self.marks:
+            return self.given or self.marks[name]
+        votes = Counter(self.marks[each] for each in numbers if each in self.marks)
+        if votes[","] != votes["."]:
+            return "," if votes[","] > votes["."] else "."
+        return "," if learnt == "," and self.delimiter != "," else "."
+
+    def write(self, table: pa.Table) -> pa.Table:
+        """Return a table that remembers this."""
+        return table.replace_schema_metadata({DECIMALS: json.dumps(vars(self)).encode()})
+
+    @classmethod
+    def read(cls, table: pa.Table) -> Self:
+        """Return what a table remembers; those that are not of text have points."""
+        found = (table.schema.metadata or {}).get(DECIMALS)
+        return cls() if found is None else cls(**json.loads(found))
 
 
-def decimal_of(table: pa.Table, learnt: Mark | None = None) -> Mark:
-    """Return what stands before decimals in a table's texts; what was learnt counts where that is a guess."""
-    mark = (table.schema.metadata or {}).get(DECIMAL, b".?").decode()
-    return learnt if learnt and mark.endswith("?") else mark[:1]
+DECIMALS = b"refinecal.decimals"  # in the metadata of a table
 
 
 # ---- types -----------------------------------------------------------------------------------------------
@@ -146,14 +190,14 @@ def decode(column: pa.ChunkedArray) -> pa.ChunkedArray:
 class Numbers:
     """A column as numbers, NaN where they are missing.
 
-    ``bad`` has the rows that are no numbers, ``words`` counts those that are true or false, ``infinite``
+    ``bad`` has the rows that are no numbers, ``words`` those that are true or false, ``infinite`` counts
     those that are infinite, and ``blanks`` has the texts that count as missing only here. ``units`` are what
     stands beside numbers, and ``formatted`` is the first number written with these, or in groups of digits.
     """
 
     values: NDArray[np.float64]
     bad: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    words: int = 0
+    words: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     infinite: int = 0
     blanks: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
@@ -195,10 +239,27 @@ def _parse_numbers(column: pa.ChunkedArray, mark: Mark) -> Numbers:
     values = _parse_plain(column, mark)
     if values is not None:
         return Numbers(values)
-    text = strip_missing(column)
+    texts = column.dictionary_encode().unify_dictionaries()
+    if len(column) < 2 * len(texts.chunk(0).dictionary):
+        return _parse_cells(column, mark)
+    # Each different text once: columns of categories have few.
+    found = _parse_cells(pa.chunked_array([texts.chunk(0).dictionary]), mark)
+    codes = pc.fill_null(pa.chunked_array([each.indices for each in texts.chunks]), -1).to_numpy()
+    bad, words = np.zeros(len(found.values) + 1, bool), np.zeros(len(found.values) + 1, np.int64)
+    bad[found.bad] = True
+    words[found.words] = 1
+    values = np.append(found.values, np.nan)[codes]
+    return replace(
+        found, values=values, bad=np.flatnonzero(bad[codes]), words=np.flatnonzero(words[codes])
+    )
+
+
+def _parse_cells(column: pa.ChunkedArray, mark: Mark) -> Numbers:
+    text = pc.replace_substring(strip_missing(column), MINUS, "-")
     bare = _drop_units(text)
     grouped = pc.match_substring_regex(bare, GROUPS[mark])
-    number = pc.if_else(grouped, _drop_groups(bare, mark), bare)
+    other = rf"[{re.escape(OTHER[mark])}{BLANK}'’]"
+    number = pc.if_else(grouped, pc.replace_substring_regex(bare, other, ""), bare)
     if mark == ",":  # a point is none here, unless it stands between thousands
         has_point = pc.and_not(pc.match_substring(bare, "."), grouped)
         number = pc.if_else(has_point, "-", pc.replace_substring(number, ",", "."))
@@ -208,23 +269,27 @@ def _parse_numbers(column: pa.ChunkedArray, mark: Mark) -> Numbers:
     others = text.take(pa.array(rows))
     yes, no, blank = (_is_among(others, texts) for texts in (TRUE, FALSE, BLANKS))
     values[rows[yes]], values[rows[no]] = 1.0, 0.0
-    units = pc.replace_substring_regex(text, rf"[0-9.,()+\-{SPACES}]", "")
     has_unit = pc.and_(good, pc.not_equal(text, bare))
+    units = pc.replace_substring_regex(
+        text.filter(has_unit), rf"[0-9,()+\-{BLANK}'’]|\.$|\.[0-9]*", ""
+    )
     formatted = rows_where(pc.or_(has_unit, pc.and_(good, grouped)))
     return Numbers(
         values,
         bad=rows[~(yes | no | blank)],
-        words=int((yes | no).sum()),
+        words=rows[yes | no],
         blanks=tuple(pc.unique(others.filter(pa.array(blank))).to_pylist()),
-        units=tuple(each for each in pc.unique(units.filter(has_unit)).to_pylist() if each),
+        units=tuple(sorted({SAME_UNIT.get(each, each) for each in units.to_pylist() if each})),
         formatted=(text[formatted[0]].as_py(), values[formatted[0]]) if formatted.size else None,
     )
 
 
 def _parse_plain(column: pa.ChunkedArray, mark: Mark) -> NDArray[np.float64] | None:
     """Return plain numbers, the usual and fastest; ``None`` if some need a closer look."""
-    if mark != "." and pc.any(pc.match_substring(column, ".")).as_py():
-        return None
+    if mark == ",":
+        if pc.any(pc.match_substring(column, ".")).as_py():
+            return None
+        column = pc.replace_substring(column, ",", ".")
     try:
         values = to_floats(column)
     except pa.ArrowInvalid:
@@ -234,14 +299,11 @@ def _parse_plain(column: pa.ChunkedArray, mark: Mark) -> NDArray[np.float64] | N
 
 
 def _drop_units(text: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return amounts without what stands beside their numbers; (5) is -5."""
+    """Return amounts without what stands beside their numbers; (5) and 5- are -5."""
     text = pc.replace_substring_regex(text, r"^\(([^()+-]*)\)$", r"-\1")
     text = pc.replace_substring_regex(text, rf"^([+-]?)\s*{UNIT}\s*([+-]?[0-9.,])", r"\1\2")
-    return pc.replace_substring_regex(text, rf"([0-9.,])[\s\x{{a0}}\x{{202f}}]*{UNIT}$", r"\1")
-
-
-def _drop_groups(text: pa.ChunkedArray, mark: Mark) -> pa.ChunkedArray:
-    return pc.replace_substring_regex(text, rf"[{re.escape(OTHER[mark])}{SPACES}]", "")
+    text = pc.replace_substring_regex(text, rf"([0-9.,])[{BLANK}]*{UNIT}$", r"\1")
+    return pc.replace_substring_regex(text, rf"^-[{BLANK}]+([0-9])", r"-\1")
 
 
 def to_floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
@@ -275,11 +337,12 @@ ISO = (
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?)?$"
 )
-CLOCK = r"(?:[T ,]+[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?(?: ?[AaPp][Mm])?)?$"
+CLOCK = rf"(?:[T,{BLANK}]+[0-9]{{1,2}}:[0-9]{{2}}(?::[0-9]{{2}}(?:\.[0-9]+)?)?(?:[{BLANK}]?[AaPp][Mm])?)?$"
 YEAR_LAST = r"^[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{4}" + CLOCK
 YEAR_FIRST = r"^[0-9]{4}[./-][0-9]{1,2}[./-][0-9]{1,2}" + CLOCK
 WITH_MONTH = r"^[0-9]{1,2}\.?[ -]\pL{3,9}\.?[ -][0-9]{4}" + CLOCK  # 31 Dec 2024, in any language
 MICROSECONDS = 86_400_000_000  # in a day
+LOOKED_AT = 100  # rows that tell at once whether a column can be one of dates
 PADDED = r"\10\2\3"  # RE2 knows nine groups: the first, and a zero
 
 
@@ -293,72 +356,85 @@ def days_of(column: pa.ChunkedArray, order: Order = "ymd") -> Numbers:
         return Numbers(_days(column))
     if not is_text(column.type):
         return Numbers(np.full(len(column), np.nan), rows_where(column.is_valid()))
-    given = strip_missing(column)
-    text = _to_iso(given, order)
+    text, half = _to_iso(_strip_blanks(column), order)
     good = pc.match_substring_regex(text, ISO)
     bad = rows_where(pc.invert(good))
     text = pc.replace_substring_regex(pc.if_else(good, text, None), r"(\.[0-9]{6})[0-9]+", r"\1")
     zoned = pc.match_substring_regex(text, ZONE)
     local, unread = _times(pc.if_else(zoned, None, text), pa.timestamp("us"))
     world, unread_too = _times(pc.if_else(zoned, text, None), pa.timestamp("us", "UTC"))
-    values = np.where(np.isnan(local), world, local) + _half_days(given)
+    values = np.where(np.isnan(local), world, local) + half
     return Numbers(values, np.sort(np.concatenate([bad, unread, unread_too])))
 
 
-def _to_iso(text: pa.ChunkedArray, order: Order) -> pa.ChunkedArray:
-    """Return dates as in ISO 8601, but for the half of the day, where they are not already."""
-    years = {"ymd": YEAR_FIRST, "dmy": YEAR_LAST, "mdy": YEAR_LAST}[order]
+def _strip_blanks(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return texts, null where they say that a number or a date is missing."""
+    text = strip_missing(column)
+    return pc.if_else(pc.is_in(text, value_set=pa.array(BLANKS)), None, text)
+
+
+def _to_iso(
+    text: pa.ChunkedArray, order: Order
+) -> tuple[pa.ChunkedArray, NDArray[np.float64] | float]:
+    """Return dates as in ISO 8601, but for the half of the day, and what that adds to them."""
+    years = YEAR_FIRST if order == "ymd" else YEAR_LAST
     other = pc.and_not(pc.match_substring_regex(text, years), pc.match_substring_regex(text, ISO))
     if not pc.any(other).as_py():
-        return text
+        return text, 0.0
     date, parts = r"^([0-9]+)[./-]([0-9]+)[./-]([0-9]+)", {"ymd": r"\1-\2-\3", "dmy": r"\3-\2-\1"}
     iso = pc.replace_substring_regex(text, date, parts.get(order, r"\3-\1-\2"))
-    iso = pc.replace_substring_regex(iso, r"[T ,]+([0-9]+:)", r" \1")
+    iso = pc.replace_substring_regex(iso, rf"[T,{BLANK}]+([0-9]+:)", r" \1")
     for _ in range(2):  # neighbours share the mark between them
         iso = pc.replace_substring_regex(iso, r"([- ])([0-9])([-: ]|$)", PADDED)
-    iso = pc.replace_substring_regex(iso, r" ?[AaPp][Mm]$", "")
-    return pc.if_else(other, iso, text)
+    late = pc.match_substring_regex(iso, r"(?i) (?:0[1-9]|1[01]):[0-9:.]+.?pm$")
+    early = pc.match_substring_regex(iso, r"(?i) 12:[0-9:.]+.?am$")
+    iso = pc.replace_substring_regex(
+        iso, rf"(?i)( (?:0[1-9]|1[0-2]):[0-9:.]+)[{BLANK}]?[ap]m$", r"\1"
+    )
+    half = pc.if_else(pc.and_(other, late), 0.5, pc.if_else(pc.and_(other, early), -0.5, 0.0))
+    return pc.if_else(other, iso, text), pc.fill_null(half, 0.0).to_numpy()
 
 
-def _half_days(text: pa.ChunkedArray) -> NDArray[np.float64]:
-    """Return 1/2 where PM adds half a day to the hour, -1/2 where 12 AM is midnight; else 0."""
-    late = pc.match_substring_regex(text, r"(?i)pm$")
-    if not pc.any(pc.or_(late, pc.match_substring_regex(text, r"(?i)am$"))).as_py():
-        return np.zeros(len(text))
-    noon = pc.match_substring_regex(text, r"(?i) 12:[0-9:.]+ ?[ap]m$")
-    early = pc.and_(noon, pc.match_substring_regex(text, r"(?i)am$"))
-    steps = pc.if_else(early, -0.5, pc.if_else(pc.and_not(late, noon), 0.5, 0.0))
-    return np.asarray(pc.fill_null(steps, 0.0).to_numpy(), dtype=np.float64)
+def find_order(column: pa.ChunkedArray) -> tuple[Order | None, bool]:
+    """Return the order in which all texts of a column are dates, ``None`` if they are not; whether any tells.
 
-
-def find_order(column: pa.ChunkedArray) -> Order | None:
-    """Return the order in which all texts of a column are dates; ``None`` if they are not.
-
-    Of 1/2/2024 it is not known which is the day: unless another row tells, it is the first with points and
+    Of 1/2/2024 it is not known which is the day. Unless a row tells, that is the first with points and
     hyphens, and the second with slashes.
     """
-    text = strip_missing(column).drop_null()
+    some = _strip_blanks(column.slice(0, LOOKED_AT)).drop_null()
+    if not pc.all(pc.match_substring_regex(some, f"{ISO}|{YEAR_FIRST}|{YEAR_LAST}")).as_py():
+        return None, False  # no need to look at all
+    text = pc.unique(_strip_blanks(column)).drop_null()
     if not len(text):
-        return None
+        return None, False
     if pc.all(pc.match_substring_regex(text, f"{ISO}|{YEAR_FIRST}")).as_py():
-        return "ymd"
+        return "ymd", True
     if not pc.all(pc.match_substring_regex(text, YEAR_LAST)).as_py():
-        return None
+        return None, False
     parts = pc.extract_regex(text, r"^(?P<first>[0-9]+)[./-](?P<second>[0-9]+)")
-    largest = [
+    first, second = (
         pc.max(pc.cast(pc.struct_field(parts, name), pa.int64())).as_py()
         for name in ("first", "second")
-    ]
-    if min(largest) > 12:
-        return None
-    if max(largest) > 12:
-        return "dmy" if largest[0] > 12 else "mdy"
-    return "mdy" if "/" in text[0].as_py() else "dmy"
+    )
+    if min(first, second) > 12:
+        return None, False
+    if max(first, second) > 12:
+        return "dmy" if first > 12 else "mdy", True
+    return "mdy" if "/" in text[0].as_py() else "dmy", False
+
+
+def find_stray_date(column: pa.ChunkedArray) -> int | None:
+    """Return the first row that is no date where most are; ``None`` if most are not."""
+    text = _strip_blanks(column)
+    is_date = pc.match_substring_regex(text, f"{ISO}|{YEAR_FIRST}|{YEAR_LAST}")
+    others = rows_where(pc.invert(is_date))
+    n_dates = len(text) - text.null_count - len(others)
+    return int(others[0]) if n_dates > len(others) > 0 else None
 
 
 def has_named_months(column: pa.ChunkedArray) -> bool:
     """Tell whether all texts are dates such as 31 Dec 2024, which are not read."""
-    text = strip_missing(column).drop_null()
+    text = pc.unique(strip_missing(column)).drop_null()
     return bool(len(text) and pc.all(pc.match_substring_regex(text, WITH_MONTH)).as_py())
 
 
