@@ -54,7 +54,7 @@ class Best:
     @property
     def calibrator(self) -> Any:
         """The calibrator of this step."""
-        return self.found.fit() if isinstance(self.found, DeferredCalibrator) else self.found
+        return self.found.resolve() if isinstance(self.found, DeferredCalibrator) else self.found
 
 
 class MonitorOptions(TypedDict, total=False):
@@ -437,7 +437,8 @@ class RefinementMonitor:
         if self.diverged:
             return ": predictions became NaN or infinite"
         if self.should_stop:
-            return f": stopped after {self.patience} without improvement"
+            gain = f" of {self.min_delta:g}" if self.min_delta else ""
+            return f": stopped after {self.patience} without improvement{gain}"
         return ""
 
     # ---- resuming ----------------------------------------------------------------------------------------
@@ -582,7 +583,7 @@ class DeferredCalibrator:
         self._calibrator = deepcopy(calibrator)
         self._threads = threads
 
-    def fit(self) -> Calibrator:
+    def resolve(self) -> Calibrator:
         """Return the fitted calibrator; the predictions are then let go."""
         if self._sample is not None:
             self._calibrator._fit_sample(self._sample, self._threads)

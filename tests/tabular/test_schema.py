@@ -722,6 +722,27 @@ def test_columns_that_do_not_tell_follow_the_other_numbers(tmp_path):
     assert schema.encode(new)[["x", "pay"]].to_numpy().tolist() == [[2.5, 2000]]
 
 
+def test_addresses_leave_other_columns_alone(tmp_path):
+    rows = [f"192.168.1{i}.10{i},{i}.5{i}3,{'ab'[i % 2]}" for i in range(10, 20)]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["ip,load,y", *rows]) + "\n")
+    schema = Schema.infer(open_table(path).read(), "y")
+    assert [column.kind for column in schema.columns] == ["category", "number"]
+
+
+def test_lists_in_quotes_are_pointed_out(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("likes,stars,y\n" + '"2,3",3.5,a\n"1,5",4.251,b\n"4,1",1.5,a\n' * 3)
+    likes, stars = Schema.infer(open_table(path).read(), "y").columns
+    assert likes.note == "'2,3' is read as 2.3; --categorical if it is a list"
+    assert (stars.kind, stars.decimal, stars.note) == ("number", ".", "")
+
+
+def test_exponents_are_no_units():
+    found = numbers_of(pa.chunked_array([["$5e3", "$536", "5E+3 USD"]]))
+    assert (found.values.tolist(), found.units) == ([5000, 536, 5000], ("USD",))
+
+
 def test_each_column_has_its_own_mark(tmp_path):
     rows = ["1,5;2.5;3,5;a", "2,5;3.5;4,5;b", "3,5;4.5;5,5;a"]
     table = semicolons(tmp_path / "t.csv", rows, "x;odd;n;y").read()
@@ -794,6 +815,7 @@ def test_units_are_those_of_the_training_rows():
         ["(1)", "(2)", "(3)"],
         ["1.2.3", "1.2.4", "2.0.0"],
         ["12:30", "1:45", "23:59"],
+        ["192.168.102.105", "192.168.134.109", "192.168.111.222"],
     ],
 )
 def test_texts_of_digits_that_are_no_amounts(texts):
@@ -1038,8 +1060,8 @@ def stored():
 
 
 def test_a_schema_of_another_version_is_refused():
-    with pytest.raises(ValueError, match="version 2, this refinecal reads 1"):
-        Schema.from_dict(stored() | {"version": 2})
+    with pytest.raises(ValueError, match=r"version 3, this refinecal reads \(1, 2\)"):
+        Schema.from_dict(stored() | {"version": 3})
 
 
 @pytest.mark.parametrize("change", [{"columns": None}, {"columns": [3]}, {"columns": [{}]}])
@@ -1067,7 +1089,7 @@ def test_a_column_is_plain_data():
 
 
 def test_schemas_of_older_versions_are_read():
-    state = stored()
+    state = stored() | {"version": 1}
     for column in state["columns"]:
         del column["order"], column["unit"]
     assert Schema.from_dict(state) == Schema.from_dict(stored())

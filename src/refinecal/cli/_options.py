@@ -107,7 +107,7 @@ Delimiter = Annotated[
         "--delimiter",
         metavar="CHAR",
         rich_help_panel=TABLE,
-        help="What separates the columns of a CSV file, if it is not found.",
+        help="What separates the columns of a CSV file, if not detected.",
     ),
 ]
 Decimal = Annotated[
@@ -116,7 +116,7 @@ Decimal = Annotated[
         "--decimal",
         metavar="CHAR",
         rich_help_panel=TABLE,
-        help="The decimal mark of a CSV file, a point or a comma, if it is not found.",
+        help="The decimal mark of a CSV file, a point or a comma, if not detected.",
     ),
 ]
 Logits = Annotated[

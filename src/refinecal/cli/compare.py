@@ -12,6 +12,7 @@ from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._given import clip_note, clip_probabilities, zero_probability_note
 from refinecal.cli._options import (
     Clip,
+    Decimal,
     Delimiter,
     Json,
     Logits,
@@ -41,6 +42,7 @@ def compare(
     clip: Clip = None,
     weight: Weight = None,
     delimiter: Delimiter = None,
+    decimal: Decimal = None,
     report: Report = None,
     seed: NoSeed = 0,
     as_json: Json = False,
@@ -57,7 +59,12 @@ def compare(
     check_report(report, predictions)
     with console.show_warnings("log loss is infinite"):
         read = read_same_rows(
-            predictions, target, logits=logits, weight=weight, delimiter=delimiter
+            predictions,
+            target,
+            logits=logits,
+            weight=weight,
+            delimiter=delimiter,
+            decimal=decimal,
         )
         models = {name: clip_probabilities(each, clip) for name, each in read.items()}
         zero = (

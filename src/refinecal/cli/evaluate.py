@@ -13,6 +13,7 @@ from refinecal.cli._given import clip_note, clip_probabilities, column_note, zer
 from refinecal.cli._options import (
     TABLE,
     Clip,
+    Decimal,
     Delimiter,
     Json,
     Logits,
@@ -55,6 +56,7 @@ def evaluate(
     by: Annotated[str | None, column("--by", "Subgroups, each on its own.")] = None,
     weight: Weight = None,
     delimiter: Delimiter = None,
+    decimal: Decimal = None,
     report: Report = None,
     seed: NoSeed = 0,
     as_json: Json = False,
@@ -76,6 +78,7 @@ def evaluate(
             weight=weight,
             by=by,
             delimiter=delimiter,
+            decimal=decimal,
         )
         found = clip_probabilities(read, clip)
         about = [

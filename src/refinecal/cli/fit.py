@@ -294,12 +294,12 @@ def _check_resume(console: Console, request: FitRequest) -> int:
 def show_data(console: Console, path: Path, data: Data) -> None:
     """Say what was found in the table."""
     schema = data.schema
-    kinds = [column.kind for column in schema.features]
-    numbers = count(kinds.count("number"), "number")
-    categories = count(kinds.count("category"), "category", "categories")
-    console.say(
-        f"{show_path(path)}: {count(schema.n_rows, 'row')}, {numbers}, {categories}", "bold"
-    )
+    kinds = ["date" if each.form == "date" else each.kind for each in schema.features]
+    parts = [count(schema.n_rows, "row"), count(kinds.count("number"), "number")]
+    if "date" in kinds:
+        parts.append(count(kinds.count("date"), "date"))
+    parts.append(count(kinds.count("category"), "category", "categories"))
+    console.say(f"{show_path(path)}: {', '.join(parts)}", "bold")
     rows = [list(row.values()) for row in schema.table_of_kinds()]
     hidden = 0 if console.verbose or len(rows) <= FEW_COLUMNS + 1 else len(rows) - FEW_COLUMNS
     console.table(

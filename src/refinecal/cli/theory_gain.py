@@ -16,6 +16,7 @@ from refinecal._core.format import list_names, list_some
 from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._options import (
     TABLE,
+    Decimal,
     Delimiter,
     Json,
     Quiet,
@@ -64,6 +65,7 @@ def gain(
         list[str] | None, column("--numeric", f"Insists that a column is numbers. {AGAIN}")
     ] = None,
     delimiter: Delimiter = None,
+    decimal: Decimal = None,
     rows: Annotated[
         int | None,
         number(
@@ -93,7 +95,7 @@ def gain(
 
     voice = Console(as_json, quiet, verbose)
     with voice.show_warnings():
-        read = open_table(table, delimiter).read()
+        read = open_table(table, delimiter, decimal).read()
         schema = Schema.infer(
             read, target, drop=drop or (), categorical=categorical or (), numeric=numeric or ()
         )

@@ -162,4 +162,4 @@ class RefinementLoss(Metric):
         """The calibrator fitted at the last ``compute``; ``None`` before the first."""
         if self.decomposition is None:
             return None
-        return self.decomposition.calibrator if self._later is None else self._later.fit()
+        return self.decomposition.calibrator if self._later is None else self._later.resolve()

@@ -76,7 +76,8 @@ def draw_panels(figure: Figure, panels: Mapping[str, Display]) -> dict[str, Axes
         write_title(ax, title, sizes(ax)[0], loc="left")
         if place % columns:
             left = panels[list(panels)[place - 1]]
-            if getattr(left, "names", 0) == getattr(panels[title], "names", 1):
+            names = getattr(panels[title], "names", None)
+            if names is not None and list(names) == list(getattr(left, "names", ())):
                 ax.tick_params(labelleft=False)
             elif left.ax_.get_ylabel() == ax.get_ylabel():
                 ax.set_ylabel("")

@@ -161,7 +161,9 @@ def add_legend(
     owner: Axes | Figure | SubFigure, handles: Sequence[Any], size: float, **options: Any
 ) -> Legend:
     """Explain marks in axes, or above all axes of a figure."""
-    if not hasattr(owner, "plot"):
+    from matplotlib.figure import FigureBase
+
+    if isinstance(owner, FigureBase):
         options["loc"] = "outside upper center"
     look: Any = {"frameon": False, "fontsize": size, "labelcolor": PALETTE["text"]}
     return owner.legend(handles=list(handles), **look, **options)

@@ -29,6 +29,9 @@ MEANINGS = {
     "sharpness": "What the model knows: uncertainty - refinement.",
     "uncertainty": "Mean loss of always predicting the class frequencies.",
 }
+CALIBRATOR = (
+    "A calibrator that does more than a temperature, and averaging, may lower refinement as well. "
+)
 
 
 # ---- parts -------------------------------------------------------------------------------------------------
@@ -67,7 +70,8 @@ def _terms_table(named: Mapping[str, Evaluation]) -> Table:
     parts = [parts for each in named.values() for parts in (each.log, each.brier)]
     rows = [[term, *(getattr(each, term) for each in parts)] for term in MEANINGS]
     note = " ".join(f"{name.capitalize()}: {text}" for name, text in MEANINGS.items())
-    note = f"{note} {BRIER}"
+    more = "" if len(named) == 1 else CALIBRATOR
+    note = f"{note} {more}{BRIER}"
     digits = [Column(name, digits=5) for name in columns]
     return Table("The terms", ["term", *digits], rows, note)
 

@@ -190,7 +190,8 @@ def _looks_like_codes(column: pa.ChunkedArray) -> bool:
     """Tell digits in groups or parentheses that are no amounts: all of one form, such as phones."""
     text = pc.unique(strip_missing(column)).drop_null()
     forms = pc.unique(pc.replace_substring_regex(text, r"[0-9]", "0"))
-    if len(text) > 1 and pc.all(pc.match_substring_regex(text, r"^\([0-9]+\)$")).as_py():
+    numbered = r"^\([0-9]+\)$|^[0-9]{1,3}(?:\.[0-9]{1,3}){3}$"  # (1), (2); addresses of computers
+    if len(text) > 1 and pc.all(pc.match_substring_regex(text, numbered)).as_py():
         return True
     in_groups = pc.all(pc.match_substring_regex(text, r"^\+?[0-9]{1,3}( [0-9]{3})+$")).as_py()
     return bool(in_groups and len(text) > 1 and (len(forms) == 1 or text[0].as_py()[0] == "+"))

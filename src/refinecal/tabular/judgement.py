@@ -246,8 +246,10 @@ def describe_certainty(judged: Judgement) -> str:
         verdict = "more than chance would explain" if total.mean < 0 else "a loss, beyond chance"
     else:
         verdict = "within what chance explains; more test rows would tell"
-    gap, by_choice = (f"{-d.mean:+.4f} ± {d.standard_error:.4f}" for d in (total, chosen))
-    rest = f"Choosing by refinement rather than by log loss gained {by_choice} of it"
+    gap = f"{-total.mean:+.4f} ± {total.standard_error:.4f}"
+    part = f"{abs(chosen.mean):.4f} ± {chosen.standard_error:.4f}"
+    outcome = f"gained {part} of it" if chosen.mean < 0 else f"cost {part}"
+    rest = f"Choosing by refinement rather than by log loss {outcome}"
     if chosen.mean == 0:
         rest = "Refinement and log loss chose the same"
     elif not chosen.is_sure:

@@ -97,6 +97,7 @@ def read_predictions(
     weight: str | None = None,
     by: str | None = None,
     delimiter: str | None = None,
+    decimal: str | None = None,
 ) -> Predictions:
     """Read the labels and predictions of a model.
 
@@ -116,14 +117,14 @@ def read_predictions(
         A column that says how often each row counts.
     by : str, optional
         A column of subgroups.
-    delimiter : str, optional
+    delimiter, decimal : str, optional
         As for :func:`refinecal.tabular.files.open_table`.
 
     Returns
     -------
     Predictions
     """
-    source = open_table(path, delimiter)
+    source = open_table(path, delimiter, decimal)
     where = str(source.path)
     roles = {"target": target, "weight": weight, "by": by}
     for role, name in roles.items():
@@ -153,6 +154,7 @@ def read_same_rows(
     logits: bool = False,
     weight: str | None = None,
     delimiter: str | None = None,
+    decimal: str | None = None,
 ) -> dict[str, Predictions]:
     """Read the predictions of several models for the same rows, by the names of their files.
 
@@ -160,7 +162,7 @@ def read_same_rows(
     ----------
     paths : sequence of str or Path
         One file for each model: the same rows in the same order.
-    target, logits, weight, delimiter
+    target, logits, weight, delimiter, decimal
         As for :func:`read_predictions`; weights are those of the first file.
 
     Returns
@@ -172,7 +174,12 @@ def read_same_rows(
     found: dict[str, Predictions] = {}
     for name, path in zip(names, paths, strict=True):
         one = read_predictions(
-            path, target, logits=logits, weight=None if found else weight, delimiter=delimiter
+            path,
+            target,
+            logits=logits,
+            weight=None if found else weight,
+            delimiter=delimiter,
+            decimal=decimal,
         )
         if found:
             one = _align_classes(one, found[names[0]], str(path), str(paths[0]))

@@ -3,7 +3,7 @@
 from __future__ import annotations  # so that help() shows types by name
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Column", "Schema"]
 
-VERSION = 1  # of what is stored
+VERSION = 2  # of what is stored
+READABLE = (1, 2)
 FIELDS = ("target", "classes", "class_counts", "weight", "weight_decimal", "group", "n_rows")
 COLUMN_FIELDS = (
     *("name", "kind", "form", "order", "decimal", "unit", "categories", "note"),
@@ -150,8 +151,12 @@ class Schema:
         columns = tuple(
             drop_column(name, table[name])
             if name in set(drop)
-            else infer_column(
-                name, table[name], forced.get(name), decimals.find(name, decimals.marks), order
+            else _note_commas(
+                infer_column(
+                    name, table[name], forced.get(name), decimals.find(name, decimals.marks), order
+                ),
+                table[name],
+                decimals,
             )
             for name in table.column_names
             if name not in roles
@@ -400,9 +405,9 @@ class Schema:
         """
         if not isinstance(state, Mapping) or "version" not in state:
             raise ValueError("the schema is not one: it must be what Schema.to_dict() returned")
-        if state["version"] != VERSION:
+        if state["version"] not in READABLE:
             raise ValueError(
-                f"the schema has version {state['version']!r}, this refinecal reads {VERSION}: use the "
+                f"the schema has version {state['version']!r}, this refinecal reads {READABLE}: use the "
                 "refinecal that wrote it"
             )
         try:
@@ -434,6 +439,17 @@ def _common_order(table: pa.Table) -> Any:
     found = [find_order(column) for column in columns if is_text(column.type)]
     told = [order for order, is_certain in found if is_certain and order != "ymd"]
     return max(told, key=told.count) if told else None
+
+
+def _note_commas(column: Column, values: pa.ChunkedArray, decimals: Decimals) -> Column:
+    """Point out decimal commas where commas stand between columns, too: lists such as 2,3 look the same."""
+    if column.decimal != "," or decimals.delimiter != "," or column.note:
+        return column
+    first = next((each.as_py() for each in values if each.is_valid and "," in each.as_py()), None)
+    if first is None:
+        return column
+    value = numbers_of(pa.chunked_array([[first]]), ",").values[0]
+    return replace(column, note=f"{first!r} is read as {value:.12g}; --categorical if it is a list")
 
 
 def check_unit(column: Column, units: tuple[str, ...]) -> None:

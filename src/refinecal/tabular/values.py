@@ -72,6 +72,7 @@ AMOUNT = re.compile(  # a number, perhaps with a unit before or behind it
     r"\(?[+-]?\s*[^\d.,()+-]{0,5}([+-]?(?:\d[\d.,'’ \u00a0\u202f]*|[.,]\d+)(?:[eE][+-]?\d+)?)"
     r"[^\d.,()+-]{0,5}\)?"
 )
+IP_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 AMBIGUOUS = re.compile(r"[+-]?[1-9]\d{0,2}([.,])\d{3}")  # a thousand, or three decimals
 SPACED = re.compile(r"[+-]?[1-9]\d{0,2}([ '’\u00a0\u202f])\d{3}(?:\1\d{3})*([.,]?)\d*")
 CERTAIN = re.compile(  # with the decimal mark as the only comma or point, or the other one in groups
@@ -94,7 +95,7 @@ def find_mark(cells: Iterable[str]) -> str:
     told, unsure, whole = set(), [], []
     for cell in cells:
         text = cell.strip().replace(MINUS, "-")
-        found = AMOUNT.fullmatch(text)
+        found = None if IP_ADDRESS.fullmatch(text) else AMOUNT.fullmatch(text)
         if not found and text not in MISSING and text not in BLANKS:
             return ""
         number = found[1].strip() if found else ""
@@ -270,9 +271,8 @@ def _parse_cells(column: pa.ChunkedArray, mark: Mark) -> Numbers:
     yes, no, blank = (_is_among(others, texts) for texts in (TRUE, FALSE, BLANKS))
     values[rows[yes]], values[rows[no]] = 1.0, 0.0
     has_unit = pc.and_(good, pc.not_equal(text, bare))
-    units = pc.replace_substring_regex(
-        text.filter(has_unit), rf"[0-9,()+\-{BLANK}'’]|\.$|\.[0-9]*", ""
-    )
+    plain = pc.replace_substring_regex(text.filter(has_unit), r"([0-9.,])[eE][+-]?[0-9]+", r"\1")
+    units = pc.replace_substring_regex(plain, rf"[0-9,()+\-{BLANK}'’]|\.$|\.[0-9]*", "")
     formatted = rows_where(pc.or_(has_unit, pc.and_(good, grouped)))
     return Numbers(
         values,
@@ -405,21 +405,18 @@ def find_order(column: pa.ChunkedArray) -> tuple[Order | None, bool]:
     if not pc.all(pc.match_substring_regex(some, f"{ISO}|{YEAR_FIRST}|{YEAR_LAST}")).as_py():
         return None, False  # no need to look at all
     text = pc.unique(_strip_blanks(column)).drop_null()
-    if not len(text):
-        return None, False
-    if pc.all(pc.match_substring_regex(text, f"{ISO}|{YEAR_FIRST}")).as_py():
+    if len(text) and pc.all(pc.match_substring_regex(text, f"{ISO}|{YEAR_FIRST}")).as_py():
         return "ymd", True
-    if not pc.all(pc.match_substring_regex(text, YEAR_LAST)).as_py():
+    if not (len(text) and pc.all(pc.match_substring_regex(text, YEAR_LAST)).as_py()):
         return None, False
     parts = pc.extract_regex(text, r"^(?P<first>[0-9]+)[./-](?P<second>[0-9]+)")
     first, second = (
         pc.max(pc.cast(pc.struct_field(parts, name), pa.int64())).as_py()
         for name in ("first", "second")
     )
-    if min(first, second) > 12:
-        return None, False
     if max(first, second) > 12:
-        return "dmy" if first > 12 else "mdy", True
+        order: Order = "dmy" if first > 12 else "mdy"
+        return (None, False) if min(first, second) > 12 else (order, True)
     return "mdy" if "/" in text[0].as_py() else "dmy", False
 
 

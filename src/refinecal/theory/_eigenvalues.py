@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
-from refinecal.theory._number_checks import check_floats, check_shares, check_whole, freeze
+from refinecal.theory._number_checks import check_law, check_shares, check_whole, freeze
 
 Floats = NDArray[np.float64]
 Function = Callable[[Floats], ArrayLike]
@@ -67,7 +67,7 @@ class Spectrum:
         return float(np.sum(self.signal_weights * self._values(function, "function(nodes)")))
 
     def _values(self, function: Function, name: str) -> Floats:
-        values = check_floats(function(self.nodes), name)
+        values = check_law(function(self.nodes), name)
         if values.shape not in ((), self.nodes.shape):
             raise ValueError(
                 f"{name} has shape {values.shape} for {len(self.nodes)} eigenvalues: "
@@ -127,7 +127,7 @@ class Spectrum:
             name = "signal(nodes)"
             found = self.weights * check_shares(self._values(signal, name), name, n)
         else:
-            found = check_floats(signal, name)
+            found = check_law(signal, name)
         other = copy.copy(self)
         other.signal_weights = freeze(check_shares(found, name, n))
         return other
@@ -137,7 +137,7 @@ class Spectrum:
 
         It is 1 everywhere if the signal has no preferred direction; else it is interpolated between nodes.
         """
-        logs = np.log(check_floats(sigma, "sigma"))
+        logs = np.log(check_law(sigma, "sigma"))
         if self.isotropic:
             return np.ones_like(logs)
         some = self.weights > 0
@@ -160,7 +160,7 @@ class Spectrum:
         >>> float(PointSpectrum([4.0]).signal_for(ndtr(-1.0)))  # two standard deviations are needed for 1
         2.0
         """
-        errors = check_floats(bayes_error, "bayes_error")
+        errors = check_law(bayes_error, "bayes_error")
         bad = ~((errors > 0) & (errors < 0.5))
         if bad.any():
             raise ValueError(
@@ -183,7 +183,7 @@ class Spectrum:
         >>> float(PointSpectrum([1.0]).bayes_error_of(0.0))
         0.5
         """
-        norms = check_floats(signal, "signal")
+        norms = check_law(signal, "signal")
         bad = ~((norms >= 0) & (norms < np.inf))
         if bad.any():
             raise ValueError(f"signal is {norms[bad][0]:g}: it must be finite, 0 or positive")

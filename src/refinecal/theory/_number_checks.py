@@ -109,8 +109,8 @@ def freeze(array: Floats) -> Floats:
 # ---- spectra -----------------------------------------------------------------------------------------------
 
 
-def check_floats(given: Any, name: str) -> Floats:
-    """Return numbers as an array of any shape."""
+def check_law(given: Any, name: str) -> Floats:
+    """Return the numbers of a law, an array of any shape."""
     try:
         return np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
@@ -148,7 +148,7 @@ def check_shares(given: Any, name: str, n: int) -> Floats:
 
 
 def _check_vector(given: Any, name: str) -> Floats:
-    array = np.atleast_1d(check_floats(given, name))
+    array = np.atleast_1d(check_law(given, name))
     if array.ndim != 1 or array.size == 0:
         raise ValueError(
             f"{name} has shape {array.shape}: it must be a list of at least one number"
