@@ -2,7 +2,9 @@
 
 import ast
 import importlib
+import inspect
 import math
+import re
 from copy import copy
 from pathlib import Path
 
@@ -357,6 +359,23 @@ def test_parts_whose_order_of_summing_is_free_are_compiled_into_their_callers():
             if isinstance(part, Dispatcher) and part.targetoptions.get("fastmath"):
                 inlined = part.targetoptions.get("forceinline")
                 assert inlined or part.targetoptions.get("inline") == "always", (caller, name)
+
+
+def test_kernels_that_return_something_to_python_are_no_part_of_others():
+    """The copy of a part in its caller, from the cache, may be an older one, and is then what Python calls."""
+    source = Path(refinecal.__file__).parent
+    outside = [path for path in source.rglob("*.py") if path.parent.name != "_kernels"]
+    called = set(
+        re.findall(r"(?:kernels\.\w+|kernels|loops)\.(\w+)", "".join(map(Path.read_text, outside)))
+    )
+    assert {"pool", "read", "tally"} <= called
+    for caller, loop in dispatchers():
+        for name in loop.py_func.__code__.co_names:
+            part = loop.py_func.__globals__.get(name)
+            if isinstance(part, Dispatcher) and name in called:
+                tree = ast.parse(inspect.getsource(part.py_func))
+                values = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return)]
+                assert not any(values), (caller, name)
 
 
 def test_processes_that_compile_at_once_do_not_take_each_others_code(tmp_path):

@@ -92,7 +92,7 @@ def test_it_is_said_what_became_of_the_columns(tmp_path):
     assert "distinct" not in out
     more = words(run(path, "--target", "kind", "-v")[0])
     assert "distinct" in more
-    assert "nearly every row has another value" in more
+    assert "almost every value is unique" in more
 
 
 def words(text):

@@ -502,9 +502,9 @@ def test_what_is_said_of_choosing_by_refinement(tmp_path):
         stages = [*judged.stages[:-1], replace(judged.stages[-1], change=change)]
         return describe_certainty(replace(judged, stages=stages))
 
-    assert said(-0.01, 0.001).endswith("gained +0.0100 ± 0.0010 of it.")
-    assert said(0.01, 0.001).endswith("gained -0.0100 ± 0.0010 of it.")
-    assert said(-0.01, 0.02).endswith("gained +0.0100 ± 0.0200 of it, within noise.")
+    assert said(-0.01, 0.001).endswith("gained 0.0100 ± 0.0010 of it.")
+    assert said(0.01, 0.001).endswith("cost 0.0100 ± 0.0010.")
+    assert said(-0.01, 0.02).endswith("gained 0.0100 ± 0.0200 of it, within noise.")
     assert "Refinement and log loss chose the same." in said(0.0, 0.0)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from refinecal._kernels.jit import FAST, LOG2_E, inline, jit
-from refinecal._kernels.pav import count_knots
+from refinecal._kernels.pav import search_knots
 from refinecal._kernels.vector import exp2
 
 TERMS = 16  # of a series in powers of 1/9: the next is below rounding
@@ -19,7 +19,7 @@ def evaluate_curves(columns, begin, knots, pieces, powers, is_odds, limit, bend,
             own = knots[begin[pair] : begin[pair + 1]]
             table = pieces[begin[pair] + pair : begin[pair + 1] + pair + 1]
             _log_odds(columns[i], columns[j], limit[pair], x)
-            at = count_knots(x, own)
+            at = search_knots(x, own)
             _polynomials(x, own, table, powers[pair], at, place, value)
             if bend[pair] != 0.0:
                 _add_bend(x, bend[pair], place, rest, value)

@@ -6,7 +6,7 @@ greatest convex minorant, whose slopes are the isotonic regression.
 
 import numpy as np
 
-from refinecal._kernels.jit import jit
+from refinecal._kernels.jit import inline, jit
 
 
 @jit()
@@ -33,6 +33,12 @@ def sum_ties(odds, order, shares, weights, rounding):  # type: ignore[no-untyped
 @jit()
 def pool(mass, hits):  # type: ignore[no-untyped-def]
     """Return where each piece of the isotonic regression begins, and its level; levels increase strictly."""
+    return pool_violators(mass, hits)
+
+
+@inline()
+def pool_violators(mass, hits):  # type: ignore[no-untyped-def]
+    """Do what :func:`pool` does, as a part of other loops."""
     n = len(mass)
     first, level = np.empty(n, np.int64), np.empty(n)
     own, ones = np.empty(n), np.empty(n)
@@ -57,6 +63,12 @@ BLOCK = 256  # rows looked up together, in vector lanes: all take the same steps
 @jit()
 def count_knots(odds, knots):  # type: ignore[no-untyped-def]
     """Return, for each of the log-odds, how many knots are not above it."""
+    return search_knots(odds, knots)
+
+
+@inline()
+def search_knots(odds, knots):  # type: ignore[no-untyped-def]
+    """Do what :func:`count_knots` does, as a part of other loops."""
     found = np.zeros(len(odds), np.int64)
     for start in range(0, len(odds), BLOCK):
         part, at = odds[start : start + BLOCK], found[start : start + BLOCK]
@@ -74,7 +86,7 @@ def count_knots(odds, knots):  # type: ignore[no-untyped-def]
 def interpolate(odds, corners, shares):  # type: ignore[no-untyped-def]
     """Return the shares at the given log-odds, linear between corners and constant beyond them."""
     found, last = np.empty(len(odds)), len(corners) - 1
-    at = count_knots(odds, corners)
+    at = search_knots(odds, corners)
     for i in range(len(odds)):
         a = max(at[i] - 1, 0)
         b = min(a + 1, last)

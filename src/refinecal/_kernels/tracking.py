@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from refinecal._kernels.jit import FAST, LN2, LOG2_E, inline, jit
-from refinecal._kernels.pav import pool
+from refinecal._kernels.pav import pool_violators
 from refinecal._kernels.vector import exp2
 from refinecal.resampling import LARGE_CHANGE, SMALL_CHANGE
 from refinecal.temperature.search import best_step
@@ -272,7 +272,7 @@ def area(mass, hits):  # type: ignore[no-untyped-def]
 @jit()
 def isotonic_loss(mass, hits):  # type: ignore[no-untyped-def]
     """Return the mean log loss after isotonic regression and Laplace smoothing, of scores in order."""
-    first, levels = pool(mass, hits)
+    first, levels = pool_violators(mass, hits)
     n, total = mass.sum(), 0.0
     share, even = n / (n + 1.0), 0.5 / (n + 1.0)
     for piece in range(len(first)):
