@@ -362,7 +362,7 @@ def test_parts_whose_order_of_summing_is_free_are_compiled_into_their_callers():
 
 
 def test_kernels_that_return_something_to_python_are_no_part_of_others():
-    """The copy of a part in its caller, from the cache, may be an older one, and is then what Python calls."""
+    """The cached copy of a part in its caller may be older, and then be what Python calls."""
     source = Path(refinecal.__file__).parent
     outside = [path for path in source.rglob("*.py") if path.parent.name != "_kernels"]
     called = set(
