@@ -37,9 +37,8 @@ PENALTIES = 10.0 ** np.arange(
 PER_KNOT = 10  # samples for each knot beyond the two of a line
 N_FOLDS = 5
 EXACT, CLOSE = 1e-12, 1e-9  # Newton decrements of the fit, and of those that only compare penalties
-MARGIN = (
-    0.5  # standard errors that a looser curve must gain: fewer did worse in simulations, and more
-)
+# Standard errors that a looser curve must gain: fewer did worse in simulations, and more
+MARGIN = 0.5
 CLOSEST = 1e-9  # of the range: knots that are closer have no piece of curve between them
 ADVICE = Advice("spline calibration", "set penalty, say to 1e-3, or lower n_knots")
 

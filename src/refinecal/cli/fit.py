@@ -70,9 +70,8 @@ ALIASES = (
     "histogram",
 )
 WRAPPED = tuple(f"{name}-{way}" for way in ("ovr", "ovo") for name in BINARY)
-FEW_COLUMNS = (
-    10  # that are shown without -v; one more takes no more room than to say that it is hidden
-)
+# That are shown without -v; one more takes no more room than to say that it is hidden
+FEW_COLUMNS = 10
 AGAIN = "Repeatable."
 
 

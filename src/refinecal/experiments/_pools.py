@@ -22,9 +22,8 @@ from refinecal.experiments.store import Failure, failure_of, versions
 KILLED = "killed"
 CONNECT = 30.0  # seconds for the scheduler of a cluster to answer
 CLOSE = 2.0  # seconds to leave one that did not
-AHEAD = (
-    64  # units that a cluster has beyond what it can do at once: to grow, and never to wait for us
-)
+# Units that a cluster has beyond what it can do at once: to grow, and never to wait for us
+AHEAD = 64
 
 
 @dataclass(frozen=True, slots=True)

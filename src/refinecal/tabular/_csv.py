@@ -34,9 +34,8 @@ HEAD = 1 << 22  # bytes at the beginning from which delimiter, names and decimal
 SNIFFED_ROWS = 100  # that a delimiter must split alike
 DECIMAL_ROWS = 5000  # among which the decimal mark is looked for
 BLOCK = 1 << 20  # bytes that are parsed at a time, of which pyarrow reads 32 ahead
-WIDEST = (
-    16  # a row may be longer than a block, but hardly so many times longer than the line of names
-)
+# A row may be longer than a block, but hardly so many times longer than the line of names
+WIDEST = 16
 LINE_END = re.compile(r"\r\n|\r|\n")
 RAGGED = re.compile(r"(?s)Row #(\d+): Expected (\d+) columns, got (\d+): (.*)")  # of pyarrow
 SEPARATOR = re.compile(r'(?i)"?sep=(.)"?\r?\n?')  # a first line that spreadsheets understand

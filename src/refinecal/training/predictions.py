@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from refinecal._core.softmax import log_softmax
 
 LOOKED_AT = 32  # rows on which to see what a model's margins are
-MOST_TIES = (
-    0.25  # of these rows, whose votes are tied, so that predict decides otherwise than the margins
-)
+# Of these rows, whose votes are tied, so that predict decides otherwise than the margins
+MOST_TIES = 0.25
 
 # The keywords that make `predict` of each library return margins.
 MARGINS: dict[str, dict[str, Any]] = {

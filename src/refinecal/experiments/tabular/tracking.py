@@ -38,9 +38,8 @@ BRIER = get_loss("brier")
 ONLY_BINARY = "refinement_isotonic"
 FOLDS = 5
 FINE = 1e-11  # relative error of beta; the loss has no slope there
-FINE_WITHOUT = (
-    1e-6  # of the beta without a fold: an upper bound, a hundredth of which is felt in the loss
-)
+# Of the beta without a fold: an upper bound, a hundredth of which is felt in the loss
+FINE_WITHOUT = 1e-6
 ROUNDING = 1e-9  # steps whose values differ by less, relatively, are equal
 
 

@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 STRONGEST, WEAKEST = 1e2, 1e-6
-TOLERANCE = (
-    1e-5  # on the largest slope of the mean loss; 1e-4 is felt in the fourth digit of refinement
-)
+# On the largest slope of the mean loss; 1e-4 is felt in the fourth digit of refinement
+TOLERANCE = 1e-5
 MOST_ITERATIONS = 300  # per strength, each starting from the one before
 DENSE_CELLS = 20_000_000  # a larger matrix with categories is stored sparse
 LIKE = ENCODING_LIKE | {"weights": ("float64", 2), "intercepts": ("float64", 1)}
