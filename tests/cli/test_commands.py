@@ -639,6 +639,20 @@ def test_the_command_line_says_how_to_get_its_packages():
     assert "pip install 'refinecal[cli]'" in found.stderr
 
 
+def test_a_missing_library_is_told_before_the_table_is_shown(tmp_path):
+    path = write_csv(mixed(60), tmp_path / "table.csv")
+    code = (
+        "import sys; sys.modules['lightgbm'] = None; from refinecal.cli import main\n"
+        f"sys.argv = ['refinecal', 'fit', {str(path)!r}, '-t', 'kind', '-m', 'lightgbm']; main()"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert (found.returncode, found.stdout) == (1, "")
+    assert "pip install 'refinecal[lightgbm]'" in found.stderr
+    assert os.listdir(tmp_path) == ["table.csv"]
+
+
 @pytest.mark.slow
 def test_the_demo_does_the_whole_job(tmp_path):
     found = json.loads(run("demo", "--draws", 2, "--json")[0])

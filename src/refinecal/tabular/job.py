@@ -20,6 +20,7 @@ from refinecal.tabular.files import Source, open_table
 from refinecal.tabular.fitting import Fit, Progress, fit, plan
 from refinecal.tabular.judgement import Judgement, judge
 from refinecal.tabular.manifest import write_manifest
+from refinecal.tabular.models import get_model
 from refinecal.tabular.run import (
     HISTORY,
     METRICS,
@@ -139,6 +140,7 @@ def run_fit(
                 f"an unfinished run of {request.out} has {n} finished training run{'s' * (n > 1)}: pass "
                 f"{resume_options(request.out)} to continue it, or --restart to discard it"
             )
+        get_model(request.options.model)  # says at once if its library is missing
         data = read_data(request, source)
         planned = plan(data, request.options)
         if request.resume:
