@@ -24,9 +24,8 @@ def run_tasks(
     workers = min(processes, len(tasks))
     found: Iterable[Result] = (_run(solve, *task) for task in tasks)
     if workers > 1:
-        with joblib.parallel_config("loky", n_jobs=workers, inner_max_num_threads=1):
-            calls = (joblib.delayed(_run)(solve, *task) for task in tasks)
-            found = joblib.Parallel(return_as="generator")(calls)
+        calls = (joblib.delayed(_run)(solve, *task) for task in tasks)
+        found = joblib.Parallel(workers, return_as="generator")(calls)
     results, done = [], 0
     for size, each in zip(sizes, found, strict=True):
         results.append(each)
