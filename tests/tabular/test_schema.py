@@ -754,7 +754,9 @@ def test_each_column_has_its_own_mark(tmp_path):
         [3.5, 4.5, 5.5],
     ]
     table = semicolons(tmp_path / "t.csv", rows, "x;odd;n;y", decimal=",").read()
-    assert Schema.infer(table, "y").columns[1].kind == "category"
+    odd = Schema.infer(table, "y").columns[1]
+    assert odd.kind == "category"
+    assert odd.note == "numbers with decimal points, where commas are read"
     mixed = kind_of(["1,5", "2.5", "3,5", "4.5"] * 5)
     assert "numbers with decimal" not in mixed.note
 

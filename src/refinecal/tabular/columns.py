@@ -146,8 +146,9 @@ def _from_text(
             f"column {name!r} has numbers with different units, {list_names(numbers.units, 3)}: convert "
             "them to one"
         )
-    is_plain = bool(n_numbers) and all_alike and not several and not _looks_like_codes(column)
-    if not numbers.bad.size and (forced == "number" or is_plain):
+    are_codes = numbers.formatted is not None and _looks_like_codes(column)
+    are_amounts = n_numbers > 0 and all_alike and not several and not are_codes
+    if not numbers.bad.size and (forced == "number" or are_amounts):
         unit = numbers.units[0] if numbers.units else ""
         return replace(_number(name, numbers), decimal=mark, unit=unit)
     found_order, is_certain = find_order(column)
@@ -172,7 +173,7 @@ def _explain_category(column: pa.ChunkedArray, numbers: Numbers, mark: Mark) -> 
     if not numbers.bad.size:
         return ""
     if not numbers_of(column, OTHER[mark]).bad.size:
-        return f"numbers with decimal {MARKS[OTHER[mark]]} and {MARKS[mark]}: write all of them one way"
+        return f"numbers with decimal {MARKS[OTHER[mark]]}, where {MARKS[mark]} are read"
     first = column[int(numbers.bad[0])].as_py()
     if int((~numbers.missing).sum()) > len(numbers.bad):
         return f"mostly numbers, but row {numbers.bad[0] + 1} is {first!r}"

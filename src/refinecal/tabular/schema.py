@@ -2,6 +2,7 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -24,6 +25,7 @@ from refinecal.tabular.columns import (
 from refinecal.tabular.names import check_column, check_there
 from refinecal.tabular.values import (
     Decimals,
+    Order,
     Texts,
     days_of,
     decode,
@@ -433,12 +435,12 @@ def _read_column(state: Mapping[str, Any]) -> Column:
     return Column(**_unpick(state, COLUMN_FIELDS), profile=profile)
 
 
-def _common_order(table: pa.Table) -> Any:
+def _common_order(table: pa.Table) -> Order | None:
     """Return the order of most dates that tell theirs, with the year last; ``None`` if none does."""
     columns = (decode(table[name]) for name in table.column_names)
     found = [find_order(column) for column in columns if is_text(column.type)]
-    told = [order for order, is_certain in found if is_certain and order != "ymd"]
-    return max(told, key=told.count) if told else None
+    told = [order for order, is_certain in found if order and is_certain and order != "ymd"]
+    return Counter(told).most_common(1)[0][0] if told else None
 
 
 def _note_commas(column: Column, values: pa.ChunkedArray, decimals: Decimals) -> Column:
