@@ -23,11 +23,11 @@ from benchmarks.one_command.cases import cut, score
 from benchmarks.one_command.contestants import TARGET
 from refinecal._core.softmax import log_softmax
 from refinecal.stopping import RefinementMonitor
-from refinecal.tabular.models import get_model
 from refinecal.tabular.schema import Schema
-from refinecal.training.parameters import DEFAULTS
 from refinecal.training.pool import Disagreement, Ensemble, HeldOut, all_classes, average
 from refinecal.training.rows import Rows, parts
+from refinecal.training.table_model import get_model
+from refinecal.training.trainer import DEFAULTS
 
 RESULTS = Path(__file__).parent / "results"
 # Tuned on other tables by Holzmüller, Grinsztajn, Steinwart ("Better by default", 2024).

@@ -29,9 +29,10 @@ from benchmarks.machine import with_libraries
 from benchmarks.report import targets
 from benchmarks.results import Finding, write
 from refinecal.experiments.tabular.tracking import Tracker
-from refinecal.tabular.models import mlp
-from refinecal.tabular.models._base import Job
-from refinecal.tabular.models._encoding import Encoding
+from refinecal.training import mlp
+from refinecal.training.encoding import Encoding
+from refinecal.training.rows import Rows
+from refinecal.training.trainer import TrainingRun
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -166,12 +167,14 @@ def loops(n: int, epochs: int, repeats: int, categories: bool) -> Result:
     y = rng.integers(0, 2, size=n)
     encoding = Encoding.learn(X, "quantile")
     rows = mlp._tensors(encoding, X)
-    job = Job(X, y, X[:0], y[:0], 2, rc.RefinementMonitor(), epochs, {}, None, None, 0, 1, None)
+    run = TrainingRun(
+        Rows(X, y), Rows(X[:0], y[:0]), np.arange(2), rc.RefinementMonitor(), epochs, n_threads=1
+    )
     one_hot = torch.zeros((n, columns * CODES + 1)).scatter_(1, rows[1], 1.0)[:, : columns * CODES]
     inputs, labels = torch.cat([rows[0], one_hot], dim=1), torch.from_numpy(y)
 
     def ours() -> None:
-        for _ in islice(mlp._epochs(job, mlp._options({}), rows, encoding), epochs):
+        for _ in islice(mlp._epochs(run, mlp._options({}), rows, encoding), epochs):
             pass
 
     def by_index() -> None:

@@ -20,12 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 from refinecal._core.checks import check_keywords
 from refinecal._core.errors import warn
 from refinecal.calibrators.registry import UserCalibrator
-from refinecal.integrations.sklearn import is_iterative, train
-from refinecal.integrations.sklearn import refit as train_again
 from refinecal.stopping import RefinementMonitor
 from refinecal.training.arguments import check_frozen, check_known, check_rows, check_table
-from refinecal.training.kinds import last_of, new_model
-from refinecal.training.parameters import unset_defaults
 from refinecal.training.pool import Ensemble
 from refinecal.training.predictions import (
     is_frozen,
@@ -36,6 +32,15 @@ from refinecal.training.predictions import (
 )
 from refinecal.training.rows import AUTO_FOLDS, Parts, Rows, concat_rows, is_small, parts
 from refinecal.training.trained import TrainedModel, TrainingRecord
+from refinecal.training.trainer import (
+    TrainingRun,
+    is_iterative,
+    last_of,
+    new_model,
+    retrain,
+    train,
+    unset_defaults,
+)
 
 __all__ = ["RefineThenCalibrateClassifier"]
 
@@ -319,19 +324,10 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         )
         base = last_of(self._base())
         monitor.classes = known = base.classes_ if is_frozen(base) else np.unique(rows.y)
-        model = train(
-            self._new(params, seed, fold),
-            rows.X,
-            rows.y,
-            val.X,
-            val.y,
-            monitor=monitor,
-            max_steps=self.max_steps,
-            sample_weight=rows.weights,
-            sample_weight_val=val.weights,
-        )
-        assert monitor.best_step is not None, "train has seen to it"
-        if is_iterative(model) and monitor.best_step == self.max_steps:
+        run = TrainingRun(rows, val, np.asarray(known), monitor, self.max_steps)
+        model = train(self._new(params, seed, fold), run)
+        n_steps = run.find_best()
+        if is_iterative(model) and n_steps == self.max_steps:
             message = f"the best step is the last of {self.max_steps}: raise max_steps"
             warn(message, ConvergenceWarning)
         predictions = predictions_of(model, val.X)
@@ -342,7 +338,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             like=predictions._replace(values=np.empty(0)),
             smoothing=smoothing,
             params=dict(params),
-            n_steps=monitor.best_step,
+            n_steps=n_steps,
         )
         return trained, TrainingRecord(monitor, predictions, val.y, val.weights, val.places)
 
@@ -374,9 +370,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
     ) -> TrainedModel:
         """Train on all rows for the median of the best steps."""
         first, n_steps = chosen[0], int(np.median([model.n_steps for model in chosen]))
-        again = train_again(
-            self._new(first.params, seed), rows.X, rows.y, n_steps, rows.weights, first.estimator
-        )
+        again = retrain(self._new(first.params, seed), rows, n_steps, first.estimator)
         return replace(first, estimator=again, known=classes, n_steps=n_steps)
 
     def _publish(

@@ -20,8 +20,9 @@ from refinecal.experiments.tabular.plan import Key, Plan
 from refinecal.experiments.tabular.protocol import METRICS, UnitResult, run_unit
 from refinecal.experiments.tabular.sets import Dataset, split
 from refinecal.experiments.tabular.tracking import Tracker
-from refinecal.tabular.models import MODELS, mlp
-from refinecal.tabular.spaces import draw
+from refinecal.training import mlp
+from refinecal.training.spaces import draw
+from refinecal.training.table_model import MODELS
 
 GREATER = ("accuracy", "auroc")
 TIMES = ("seconds", "peak_memory")

@@ -13,7 +13,8 @@ from scipy import stats
 from scipy.special import log_softmax
 
 import refinecal as rc
-from refinecal.experiments.tabular.realmlp import RealMLPModel, space
+from refinecal.training.realmlp import RealMLPModel
+from refinecal.training.spaces import draw
 
 needs_pytabkit = pytest.mark.skipif(find_spec("pytabkit") is None, reason="needs pytabkit")
 N = 2000
@@ -27,7 +28,7 @@ METRICS = ("refinement", "log_loss", "brier", "accuracy")
 
 def draws():
     rng = np.random.default_rng(0)
-    return pd.DataFrame([space(rng) for _ in range(N)])
+    return pd.DataFrame([draw("realmlp", rng) for _ in range(N)])
 
 
 @pytest.mark.parametrize(
@@ -62,9 +63,9 @@ def test_the_papers_choices(name, chances):
 
 
 def test_draws_are_plain_and_repeatable():
-    drawn = space(np.random.default_rng(5))
-    assert json.loads(json.dumps(drawn)) == drawn == space(np.random.default_rng(5))
-    assert drawn != space(np.random.default_rng(6))
+    drawn = draw("realmlp", np.random.default_rng(5))
+    assert json.loads(json.dumps(drawn)) == drawn == draw("realmlp", np.random.default_rng(5))
+    assert drawn != draw("realmlp", np.random.default_rng(6))
 
 
 # ---- without pytabkit ------------------------------------------------------------------------------------
@@ -72,7 +73,7 @@ def test_draws_are_plain_and_repeatable():
 
 def test_importing_loads_no_framework():
     code = (
-        "import sys, refinecal.experiments.tabular.realmlp; "
+        "import sys, refinecal.training.realmlp; "
         "assert not {'torch', 'pytabkit', 'lightning'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -413,7 +414,7 @@ def test_takes_what_the_space_draws():
     rng = np.random.default_rng(1)
     parts = thirds(*mixed(n=300))
     for _ in range(6):
-        model = train(parts, max_steps=1, params=space(rng))
+        model = train(parts, max_steps=1, params=draw("realmlp", rng))
         assert np.isfinite(model.logits(parts[2][0])).all()
 
 

@@ -25,7 +25,7 @@ from refinecal.experiments.tabular.sets import (
     survey,
 )
 from refinecal.stopping import RefinementMonitor
-from refinecal.tabular.models import get_model
+from refinecal.training.table_model import get_model
 
 # ---- splits ----------------------------------------------------------------------------------------------
 

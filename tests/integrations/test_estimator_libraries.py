@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import xgboost
 from oracle import best_step, refinement
+from retraining import refit
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.pipeline import make_pipeline
 
@@ -16,7 +17,7 @@ from refinecal.integrations import catboost as catboost_integration
 from refinecal.integrations import lightgbm as lightgbm_integration
 from refinecal.integrations import xgboost as xgboost_integration
 from refinecal.integrations.optuna import TrialMonitor
-from refinecal.integrations.sklearn import refit, train
+from refinecal.integrations.sklearn import train
 
 X_DIGITS, Y_DIGITS = (part[:700] for part in load_digits(return_X_y=True))
 X_CANCER, Y_CANCER = load_breast_cancer(return_X_y=True)

@@ -9,6 +9,7 @@ import optuna
 import pandas as pd
 import pytest
 from oracle import best_step, refinement
+from retraining import refit
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.ensemble import (
@@ -27,7 +28,8 @@ from sklearn.preprocessing import StandardScaler
 
 from refinecal import RefinementMonitor
 from refinecal.integrations.optuna import TrialMonitor
-from refinecal.integrations.sklearn import RefinementStopping, is_iterative, refit, train
+from refinecal.integrations.sklearn import RefinementStopping, train
+from refinecal.training.trainer import is_iterative
 
 
 def digits():

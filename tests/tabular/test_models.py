@@ -24,9 +24,8 @@ from sklearn.metrics import log_loss
 from sklearn.preprocessing import QuantileTransformer
 
 import refinecal as rc
-from refinecal.tabular.models import MODELS, get_model
-from refinecal.tabular.models._encoding import Encoding
-from refinecal.tabular.models._inputs import most_frequent, positions_in, to_matrix
+from refinecal.training.encoding import Encoding, most_frequent, positions_in, to_matrix
+from refinecal.training.table_model import MODELS, get_model
 
 STEPS = {"logistic": 8, "mlp": 6}  # 25 rounds of the others
 SMALL = {"mlp": {"n_layers": 2, "hidden_size": 16, "learning_rate": 0.01}}
@@ -421,7 +420,7 @@ def test_a_missing_file_is_named(name, tmp_path):
 @given(st.data())
 def test_trees_from_a_stranger_never_leave_their_arrays(data):
     """Arrays that pass the check can be walked: a loop or a step outside would hang or crash."""
-    from refinecal.tabular.models._trees import NODE, Trees
+    from refinecal.training.hist_gb import NODE, Trees
 
     n = data.draw(st.integers(1, 6))
     small = st.integers(-2, 7)
@@ -770,7 +769,7 @@ def test_refinement_prefers_a_stronger_penalty_than_the_loss():
 def test_sparse_and_dense_matrices_give_the_same(monkeypatch):
     data = halves(*mixed())
     dense = train("logistic", data)
-    monkeypatch.setattr("refinecal.tabular.models.logistic.DENSE_CELLS", 0)
+    monkeypatch.setattr("refinecal.training.logistic_path.DENSE_CELLS", 0)
     sparse = train("logistic", data)
     assert np.allclose(dense.logits(data[2], 4), sparse.logits(data[2], 4), atol=1e-3)
 
@@ -880,7 +879,7 @@ def test_nothing_is_printed(name, capfd, tmp_path):
 
 def test_asking_for_one_model_loads_no_other_library():
     code = (
-        "import sys; from refinecal.tabular.models import get_model; get_model('logistic');"
+        "import sys; from refinecal.training.table_model import get_model; get_model('logistic');"
         "loaded = {'xgboost', 'lightgbm', 'catboost', 'torch'} & set(sys.modules); assert not loaded, loaded"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -24,9 +24,9 @@ from refinecal.report.render import write
 from refinecal.tabular.data import Options
 from refinecal.tabular.job import FitRequest, Interrupted, _write_test_rows, run_fit
 from refinecal.tabular.manifest import write_manifest
-from refinecal.tabular.models import MODELS
 from refinecal.tabular.run import Run, _find_user_files, publish
 from refinecal.training.pool import all_classes
+from refinecal.training.table_model import MODELS
 
 STEPS = {"logistic": 5, "mlp": 2}
 OPTIONS = {"max_steps": 6, "patience": 6, "n_threads": 1}

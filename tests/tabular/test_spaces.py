@@ -7,9 +7,9 @@ from scipy import stats
 from sklearn.datasets import load_iris
 
 import refinecal as rc
-from refinecal.tabular.models import MODELS, get_model
-from refinecal.tabular.models.mlp import DEFAULTS
-from refinecal.tabular.spaces import draw
+from refinecal.training.mlp import DEFAULTS
+from refinecal.training.spaces import draw
+from refinecal.training.table_model import MODELS, get_model
 
 N = 2000
 LEAST_P = 1e-3  # seeds are fixed, so that a test either always passes or never

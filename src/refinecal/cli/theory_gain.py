@@ -242,7 +242,7 @@ def _make_features(voice: Console, table: pa.Table, schema: Schema, seed: int) -
     """Return rows as numbers: missing ones filled and marked, categories one-hot."""
     import numpy as np
 
-    from refinecal.tabular.models._encoding import Encoding
+    from refinecal.training.encoding import Encoding
 
     if not schema.features:
         raise ValueError("the table has no column to learn from besides the target")

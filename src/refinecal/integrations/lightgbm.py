@@ -81,6 +81,8 @@ class RefinementStopping(BoosterStopping):
     Section 4 of the paper.
     """
 
+    first_step = 0  # what the first round is called in the monitor
+
     @check_keywords(MonitorOptions)
     def __init__(
         self,
@@ -105,7 +107,10 @@ class RefinementStopping(BoosterStopping):
             self._start(env)
         logits, weights = self._look(env.model), self._weights
         better = self.monitor.update(
-            self._labels, logits=logits, step=env.iteration, sample_weight=weights
+            self._labels,
+            logits=logits,
+            step=env.iteration + self.first_step,
+            sample_weight=weights,
         )
         results = self._log(env)
         if better:
@@ -190,17 +195,18 @@ class RefinementStopping(BoosterStopping):
             stored = {"calibrator": best.calibrator.to_dict(), "margins": self._returns_margins}
             model.refinecal = stored
             model.__class__ = CalibratedBooster
-        model.best_iteration = best.step + 1
-        if best.step + 1 == env.end_iteration:
+        model.best_iteration = n_rounds = best.step - self.first_step + 1
+        if n_rounds == env.end_iteration:
             return  # nothing to go back to, and the log of this round is wanted
         if self._snapshot:  # dart changes old trees, so that cutting would not bring them back
             model.model_from_string(self._snapshot)
-        raise EarlyStopException(best.step, self._best_results)
+        raise EarlyStopException(n_rounds - 1, self._best_results)
 
     @property
     def best_iteration(self) -> int | None:
         """How many rounds the best model has, as LightGBM counts; ``None`` before the first."""
-        return None if self.monitor.best_step is None else self.monitor.best_step + 1
+        best = self.monitor.best_step
+        return None if best is None else best - self.first_step + 1
 
 
 class CalibratedBooster(lgb.Booster):

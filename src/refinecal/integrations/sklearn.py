@@ -9,7 +9,6 @@ from __future__ import annotations  # so that help() shows types by name
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import islice
 from typing import Any, Unpack
 
@@ -19,11 +18,10 @@ from numpy.typing import NDArray
 from refinecal._core.checks import check_keywords
 from refinecal.integrations._adapter import Stopping
 from refinecal.stopping import MonitorOptions, RefinementMonitor
-from refinecal.training.kinds import kind_of, last_of, new_model
-from refinecal.training.predictions import is_frozen, is_pipeline, show_label
+from refinecal.training import trainer
+from refinecal.training.predictions import is_frozen, show_label
 from refinecal.training.rows import Rows
 from refinecal.training.stages import cut
-from refinecal.training.task import Task
 
 __all__ = ["RefinementStopping", "train"]
 
@@ -174,7 +172,7 @@ def train(
             f"monitor has seen {len(monitor.history)} steps of another training: call monitor.reset() first"
         )
     rows, val = _rows(X, y, sample_weight), _rows(X_val, y_val, sample_weight_val)
-    last = last_of(estimator)
+    last = trainer.last_of(estimator)
     classes = np.asarray(last.classes_) if is_frozen(last) else np.unique(rows.y)
     strange = np.setdiff1d(val.y, classes)
     if strange.size:
@@ -183,47 +181,9 @@ def train(
             "rows."
         )
     with _set_classes(monitor, classes):
-        task = Task(rows, val, classes, monitor, max_steps)
-        model = _train(new_model(estimator), task)
-        task.find_best()
-    return model
-
-
-def refit(
-    estimator: Any, X: Any, y: Any, n_steps: int, sample_weight: Any = None, like: Any = None
-) -> Any:
-    """Return a new model with the parameters of ``estimator``, fitted for exactly this many steps.
-
-    ``like`` is the model whose number of steps it is.
-    """
-    return _again(new_model(estimator), _rows(X, y, sample_weight), n_steps, like)
-
-
-def is_iterative(estimator: Any) -> bool:
-    """Tell whether the model is trained in steps."""
-    return kind_of(last_of(estimator)).is_iterative
-
-
-def _train(model: Any, task: Task) -> Any:
-    """Train a new model; of a pipeline, the transformers first, then the last step."""
-    if not is_pipeline(model):
-        return kind_of(model).train(model, task)
-    head, (name, last) = model[:-1], model.steps[-1]
-    if len(head.steps):
-        task = task.after_transformers(head)
-    model.steps = [*head.steps, (name, _train(last, task))]
-    return model
-
-
-def _again(model: Any, rows: Rows, n_steps: int, like: Any) -> Any:
-    """Train a new model for so many steps, as :func:`_train` does."""
-    if not is_pipeline(model):
-        return kind_of(model).retrain(model, rows, n_steps, like)
-    head, (name, last) = model[:-1], model.steps[-1]
-    if len(head.steps):
-        rows = replace(rows, X=head.fit_transform(rows.X, rows.y))
-    like = None if like is None else like.steps[-1][1]
-    model.steps = [*head.steps, (name, _again(last, rows, n_steps, like))]
+        run = trainer.TrainingRun(rows, val, classes, monitor, max_steps)
+        model = trainer.train(trainer.new_model(estimator), run)
+        run.find_best()
     return model
 
 

@@ -95,6 +95,8 @@ class RefinementStopping(BoosterStopping, xgb.callback.TrainingCallback):
     Section 4 of the paper.
     """
 
+    first_step = 0  # what the first round is called in the monitor
+
     @check_keywords(MonitorOptions)
     def __init__(
         self,
@@ -151,7 +153,7 @@ class RefinementStopping(BoosterStopping, xgb.callback.TrainingCallback):
         record = evals_log.setdefault(self.data_name, OrderedDict())
         for name, value in logs.items():
             record.setdefault(name, []).append(value)
-        if epoch == 0 and model.attr("best_iteration") == str(self.monitor.last_step):
+        if epoch == 0 and model.attr("best_iteration") == str(self._last_round):
             # An EarlyStopping before us has chosen what it follows: let that stay last.
             if len(record) == len(logs):  # no other metric of these data
                 evals_log.move_to_end(self.data_name, last=False)
@@ -162,22 +164,23 @@ class RefinementStopping(BoosterStopping, xgb.callback.TrainingCallback):
     def after_training(self, model: Any) -> Any:
         """Go back to the best round, and store its number, value and calibrator in the model."""
         rounds = model.num_boosted_rounds()
-        if self.monitor.last_step == rounds - 2:  # the last was stopped by a callback before us
+        if self._last_round == rounds - 2:  # the last was stopped by a callback before us
             self._look(model, rounds - 1)
         self._dval = None
         best = self.monitor.best
-        if best is None:
+        best_round = self.best_iteration
+        if best is None or best_round is None:
             return model
-        if best.step >= rounds:
+        if best_round >= rounds:
             raise ValueError(
-                f"the best round is {best.step}, but another callback has cut the model to {rounds} "
+                f"the best round is {best_round}, but another callback has cut the model to {rounds} "
                 "rounds: leave out EarlyStopping(save_best=True)"
             )
         if self._snapshot is not None:
             model.load_model(self._snapshot)
         elif self.save_best:
-            model = _cut(model, best.step + 1)
-        model.set_attr(best_iteration=str(best.step), best_score=str(best.value))
+            model = _cut(model, best_round + 1)
+        model.set_attr(best_iteration=str(best_round), best_score=str(best.value))
         if isinstance(best.calibrator, Calibrator):
             model.set_attr(**{ATTRIBUTE: json.dumps(best.calibrator.to_dict())})
         return model
@@ -190,7 +193,10 @@ class RefinementStopping(BoosterStopping, xgb.callback.TrainingCallback):
                 "is that of one target. Train one model per target, or 'multi:softprob' for classes."
             )
         better = self.monitor.update(
-            self.y_val, logits=margins, step=step, sample_weight=self.sample_weight
+            self.y_val,
+            logits=margins,
+            step=step + self.first_step,
+            sample_weight=self.sample_weight,
         )
         if better and not self._can_cut:
             self._snapshot = model.save_raw()
@@ -214,9 +220,15 @@ class RefinementStopping(BoosterStopping, xgb.callback.TrainingCallback):
             )
 
     @property
+    def _last_round(self) -> int | None:
+        last = self.monitor.last_step
+        return None if last is None else last - self.first_step
+
+    @property
     def best_iteration(self) -> int | None:
         """The best round, counted from 0; ``None`` before the first."""
-        return self.monitor.best_step
+        best = self.monitor.best_step
+        return None if best is None else best - self.first_step
 
 
 def calibrator_of(model: Any) -> Calibrator:

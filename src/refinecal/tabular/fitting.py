@@ -20,13 +20,12 @@ from refinecal.evaluation import Difference, paired_difference, row_losses
 from refinecal.metrics import get_metric
 from refinecal.stopping import RefinementMonitor
 from refinecal.tabular.data import Data, Options
-from refinecal.tabular.models import get_model
-from refinecal.tabular.models._base import TableModel
-from refinecal.tabular.spaces import draw
 from refinecal.tabular.units import UNDER_WAY, BestStep, FoldFit, UnfinishedRun
-from refinecal.training.parameters import DEFAULTS
 from refinecal.training.pool import Ensemble, average
 from refinecal.training.rows import Parts, Rows
+from refinecal.training.spaces import draw
+from refinecal.training.table_model import TableModel, get_model
+from refinecal.training.trainer import DEFAULTS
 
 CHOSEN_BY, USUAL = "refinement", "log_loss"  # how we choose, and how it is usually done
 FEW_NUMBERS = 200_000  # in a table that one thread trains on

@@ -20,7 +20,6 @@ from refinecal.tabular.files import Source, open_table
 from refinecal.tabular.fitting import Fit, Progress, fit, plan
 from refinecal.tabular.judgement import Judgement, judge
 from refinecal.tabular.manifest import write_manifest
-from refinecal.tabular.models import get_model
 from refinecal.tabular.run import (
     HISTORY,
     METRICS,
@@ -33,6 +32,7 @@ from refinecal.tabular.run import (
 )
 from refinecal.tabular.schema import Schema, check_lists, check_roles
 from refinecal.tabular.units import RUN, UnfinishedRun
+from refinecal.training.table_model import get_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

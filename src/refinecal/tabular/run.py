@@ -23,11 +23,10 @@ from refinecal.calibrators import from_dict
 from refinecal.tabular._drift import NewRows
 from refinecal.tabular.fitting import Fit
 from refinecal.tabular.manifest import MANIFEST, Manifest
-from refinecal.tabular.models import FILES, get_model
-from refinecal.tabular.models._base import TableModel
 from refinecal.tabular.names import shorten
 from refinecal.tabular.schema import Schema
 from refinecal.training.pool import Ensemble, all_classes
+from refinecal.training.table_model import FILES, TableModel, get_model
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.files import atomic_write
-from refinecal.tabular.models._storage import to_npz
 from refinecal.training.pool import HeldOut, all_classes
+from refinecal.training.storage import to_npz
 
 DESCRIPTION, ARRAYS, PLAN = "unit.json", "arrays.npz", "plan.json"
 UNDER_WAY, RUN = "under-way", "run"  # what is being written

@@ -1,6 +1,5 @@
-"""How each kind of classifier is trained step by step, and stopped.
+"""How every model is trained: step by step, while a monitor looks at its validation predictions.
 
-A :class:`~refinecal.training.task.TrainingMethod` trains a new model while a monitor looks on, and retrains
-one for a known number of steps. ``kinds`` finds the method of a model; next to models that are fitted
-once there are ``passes``, ``stages``, ``callbacks`` (XGBoost, LightGBM) and ``catboost``.
+``trainer`` has the one loop; ``stages`` (scikit-learn), ``xgboost``, ``lightgbm`` and ``catboost`` train
+each kind of estimator. ``table_model`` and the modules it names are the models that ``refinecal fit`` stores.
 """

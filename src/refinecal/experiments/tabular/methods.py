@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from refinecal._core.errors import fail_choice
-from refinecal.tabular.models import MODELS, get_model
-
-if TYPE_CHECKING:
-    from refinecal.tabular.models._base import TableModel
+from refinecal.training.spaces import draw
+from refinecal.training.table_model import TableModel, get_model
 
 __all__ = ["METHODS", "Method", "get_method"]
-
-REALMLP = "refinecal.experiments.tabular.realmlp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +37,7 @@ class Method:
     @property
     def model(self) -> type[TableModel]:
         """The class that trains it."""
-        if self.name in MODELS:
-            return get_model(self.name)
-        found: type[TableModel] = import_module(REALMLP).RealMLPModel
-        return found
+        return get_model(self.name)
 
     def params(self, config: int, seed: int) -> dict[str, Any]:
         """Return the parameters of a configuration, drawn with a seed; none for number 0, the default.
@@ -57,13 +49,7 @@ class Method:
         """
         if config == 0:
             return {}
-        rng = np.random.default_rng(seed)
-        if self.name in MODELS:
-            from refinecal.tabular.spaces import draw
-
-            return draw(self.name, rng)
-        drawn: dict[str, Any] = import_module(REALMLP).space(rng)
-        return drawn
+        return draw(self.name, np.random.default_rng(seed))
 
 
 METHODS = {

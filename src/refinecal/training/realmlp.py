@@ -7,7 +7,6 @@ the validation logits of every epoch to a monitor. Both give the same weights, b
 
 from __future__ import annotations
 
-import math
 import threading
 import warnings
 from collections.abc import Iterator
@@ -21,50 +20,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import fail_choice, needs_extra
-from refinecal.tabular.models._base import Job, TableModel
-from refinecal.tabular.models._inputs import category_mask, positions_in, to_codes, to_numbers
+from refinecal.training.encoding import category_mask, positions_in, to_codes, to_numbers
+from refinecal.training.table_model import TableModel
+from refinecal.training.trainer import TrainingRun
 
 if TYPE_CHECKING:
     import pandas as pd
     import torch
 
-__all__ = ["RealMLPModel", "space"]
-
 CHUNK = 1024  # rows that are predicted at once, as in pytabkit
 LARGEST_SEED = 2**32
-ALONE = (
-    threading.RLock()
-)  # pytabkit draws from torch's own random numbers, one stream for all threads
+ALONE = threading.RLock()  # pytabkit uses torch's global random numbers, shared by all threads
 
 Weights = dict[str, "torch.Tensor"]
-
-
-def space(rng: np.random.Generator) -> dict[str, Any]:
-    """Return random parameters from the paper's search space for RealMLP (its appendix F).
-
-    >>> params = space(np.random.default_rng(0))
-    >>> sorted(params)[:6]
-    ['act', 'add_front_scale', 'hidden_sizes', 'lr', 'ls_eps', 'num_emb_type']
-    """
-    return {
-        "num_emb_type": _choice(rng, ["none", "pbld", "pl", "plr"]),
-        "add_front_scale": _choice(rng, [True, False], [0.6, 0.4]),
-        "lr": _log_uniform(rng, 2e-2, 3e-1),
-        "p_drop": _choice(rng, [0.0, 0.15, 0.3], [0.3, 0.5, 0.2]),
-        "act": _choice(rng, ["relu", "selu", "mish"]),
-        "hidden_sizes": _choice(rng, [[256] * 3, [64] * 5, [512]], [0.6, 0.2, 0.2]),
-        "wd": _choice(rng, [0.0, 2e-3, 2e-2]),
-        "plr_sigma": _log_uniform(rng, 0.05, 0.5),
-        "ls_eps": _choice(rng, [0.0, 0.1]),
-    }
-
-
-def _choice(rng: np.random.Generator, values: list[Any], probs: list[float] | None = None) -> Any:
-    return values[int(rng.choice(len(values), p=probs))]
-
-
-def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
-    return float(np.exp(rng.uniform(math.log(low), math.log(high))))
 
 
 class RealMLPModel(TableModel):
@@ -103,26 +71,23 @@ class RealMLPModel(TableModel):
         self.n_threads = n_threads
 
     @classmethod
-    def _train(cls, job: Job) -> Self:
+    def _train(cls, run: TrainingRun) -> Self:
         kit = _pytabkit()
-        options = _options(job, kit)
-        columns = Columns.learn(job.X)
+        options = _options(run, kit)
+        columns = Columns.learn(run.rows.X)
         kept: dict[int, Weights] = {}
-        step = 0
-        with _isolate_torch(job.n_threads):
-            module = _new_module(job, options, columns, kit)
+        with _isolate_torch(run.n_threads):
+            module = _new_module(run, options, columns, kit)
             network = Network(module.creator.static_model, module.model)
-            rows_val = network.prepare(columns.dataset(job.X_val, kit))
+            rows_val = network.prepare(columns.dataset(run.val.X, kit))
             for _ in _epochs(module):
-                step += 1
-                goes_on = job.show(network.predict(rows_val), step)
-                wanted = {best.step for best in job.monitor.bests.values()}
-                if step in wanted:
-                    kept[step] = network.weights()
-                kept = {at: weights for at, weights in kept.items() if at in wanted}
-                if not goes_on or step == job.max_steps:
+                goes_on = run.show(network.predict(rows_val))
+                kept = {at: weights for at, weights in kept.items() if at in run.best_steps}
+                if run.step in run.best_steps:
+                    kept[run.step] = network.weights()
+                if not goes_on:
                     break
-        return cls(columns, network, kept, step, job.n_classes, job.n_threads)
+        return cls(columns, network, kept, run.step, len(run.classes), run.n_threads)
 
     def _logits(self, X: pd.DataFrame, step: int) -> NDArray[Any]:
         if step not in self.kept:
@@ -240,18 +205,18 @@ class Network:
         return {name: each.detach().clone() for name, each in self.net.state_dict().items()}
 
 
-def _new_module(job: Job, options: dict[str, Any], columns: Columns, kit: Any) -> Any:
+def _new_module(run: TrainingRun, options: dict[str, Any], columns: Columns, kit: Any) -> Any:
     """Return pytabkit's Lightning module, fitted to the training rows but not trained."""
     import torch
 
-    seed = job.seed % LARGEST_SEED
+    seed = run.seed % LARGEST_SEED
     # The second seed is drawn as in RealMLP_TD_Classifier, so that its weights are ours.
     second = int(np.random.RandomState(seed).randint(0, 2**31 - 1, size=1)[0])
-    rows = torch.arange(len(job.y))[None]
+    rows = torch.arange(len(run.rows.y))[None]
     split = kit.SplitIdxs(rows, None, None, split_seed=seed, sub_split_seeds=[second], split_id=0)
     module = kit.TabNNModule(**options)
-    data = columns.dataset(job.X, kit, job.y, job.n_classes)
-    module.compile_model(data, [split], kit.InterfaceResources(job.n_threads or 1, gpu_devices=[]))
+    data = columns.dataset(run.rows.X, kit, run.rows.y, len(run.classes))
+    module.compile_model(data, [split], kit.InterfaceResources(run.n_threads or 1, gpu_devices=[]))
     return module
 
 
@@ -273,17 +238,17 @@ def _epochs(module: Any) -> Iterator[None]:
         yield
 
 
-def _options(job: Job, kit: Any) -> dict[str, Any]:
+def _options(run: TrainingRun, kit: Any) -> dict[str, Any]:
     """Return all that pytabkit is told, its defaults included."""
-    if job.weights is not None:
+    if run.rows.weights is not None:
         raise ValueError("weights were given, but pytabkit's RealMLP has none: leave them out")
     defaults = {**kit.DefaultParams.RealMLP_TD_CLASS, "ls_eps": 0.0, "batch_size": 256}
-    ours = {"n_epochs": job.max_steps}
+    ours = {"n_epochs": run.max_steps}
     allowed = [name for name in defaults if name not in ("n_epochs", "use_ls")]
-    for name in job.params:
+    for name in run.params:
         if name not in allowed:
             fail_choice("a parameter of realmlp", name, allowed, "left out")
-    options = defaults | job.params | ours
+    options = defaults | run.params | ours
     return options | {"use_ls": options["ls_eps"] > 0}
 
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import fail_choice, needs_extra
-from refinecal.tabular.models import FILES
-from refinecal.tabular.models._base import Job, TableModel
-from refinecal.tabular.models._encoding import Encoding
-from refinecal.tabular.models._storage import check, check_arrays, explain_read_errors
+from refinecal.training.encoding import Encoding
+from refinecal.training.storage import check, check_arrays, explain_read_errors
+from refinecal.training.table_model import FILES, TableModel
+from refinecal.training.trainer import TrainingRun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,22 +64,19 @@ class MLPModel(TableModel):
         self.n_threads = n_threads
 
     @classmethod
-    def _train(cls, job: Job) -> Self:
-        options = _options(job.params)
-        encoding = Encoding.learn(job.X, "quantile")
-        rows, rows_val = _tensors(encoding, job.X), _tensors(encoding, job.X_val)
+    def _train(cls, run: TrainingRun) -> Self:
+        options = _options(run.params)
+        encoding = Encoding.learn(run.rows.X, "quantile")
+        rows, rows_val = _tensors(encoding, run.rows.X), _tensors(encoding, run.val.X)
         nets: dict[int, Net] = {}
-        with _limit_threads(job.n_threads):
-            step = 0
-            for net in _epochs(job, options, rows, encoding):
-                step += 1
-                goes_on = job.show(_predict(net, rows_val), step)
-                wanted = {best.step for best in job.monitor.bests.values()}
-                now = {step: {name: w.detach().clone() for name, w in net.items()}}
-                nets = {at: kept for at, kept in (nets | now).items() if at in wanted}
-                if not goes_on or step == job.max_steps:
+        with _limit_threads(run.n_threads):
+            for net in _epochs(run, options, rows, encoding):
+                goes_on = run.show(_predict(net, rows_val))
+                now = {run.step: {name: w.detach().clone() for name, w in net.items()}}
+                nets = {at: kept for at, kept in (nets | now).items() if at in run.best_steps}
+                if not goes_on:
                     break
-        return cls(encoding, nets, step, job.n_threads)
+        return cls(encoding, nets, run.step, run.n_threads)
 
     def _logits(self, X: pd.DataFrame, step: int) -> NDArray[Any]:
         return self._logits_at(X, [step])[step]
@@ -220,16 +217,18 @@ def _tensors(encoding: Encoding, X: pd.DataFrame) -> Batch:
     return torch.from_numpy(numbers), torch.from_numpy(encoding.positions(X))
 
 
-def _epochs(job: Job, options: dict[str, Any], rows: Batch, encoding: Encoding) -> Iterator[Net]:
+def _epochs(
+    run: TrainingRun, options: dict[str, Any], rows: Batch, encoding: Encoding
+) -> Iterator[Net]:
     """Train for as long as anyone asks; yield the net, which goes on changing, after each epoch."""
-    random = torch.Generator().manual_seed(job.seed % LARGEST_SEED)
-    net = _new_net(encoding, job.n_classes, options, random)
+    random = torch.Generator().manual_seed(run.seed % LARGEST_SEED)
+    net = _new_net(encoding, len(run.classes), options, random)
     for weight in net.values():
         weight.requires_grad_()
     rate, decay = options["learning_rate"], options["weight_decay"]
     # Fused, it reads each weight once: the others go over all of them a dozen times.
     optimizer = torch.optim.AdamW(net.values(), lr=rate, weight_decay=decay, fused=True)
-    labels, weights = torch.from_numpy(job.y), _mean_one(job.weights)
+    labels, weights = torch.from_numpy(run.rows.y), _mean_one(run.rows.weights)
     while True:
         order = torch.randperm(len(labels), generator=random)
         for start in range(0, len(order), options["batch_size"]):

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import fail_choice
-from refinecal.tabular.models import FILES
-from refinecal.tabular.models._base import Job, TableModel
-from refinecal.tabular.models._encoding import LIKE as ENCODING_LIKE
-from refinecal.tabular.models._encoding import SCALINGS, Encoding
-from refinecal.tabular.models._storage import check, explain_read_errors, read_npz, to_npz
+from refinecal.training.encoding import LIKE as ENCODING_LIKE
+from refinecal.training.encoding import SCALINGS, Encoding
+from refinecal.training.storage import check, explain_read_errors, read_npz, to_npz
+from refinecal.training.table_model import FILES, TableModel
+from refinecal.training.trainer import TrainingRun
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,18 +55,18 @@ class LogisticModel(TableModel):
         self.n_steps = len(path)
 
     @classmethod
-    def _train(cls, job: Job) -> Self:
+    def _train(cls, run: TrainingRun) -> Self:
         from sklearn.exceptions import ConvergenceWarning
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # of scikit-learn
 
-        encoding = Encoding.learn(job.X, _scaling(job.params))
-        rows = encoding.numbers(job.X_val), encoding.positions(job.X_val)
+        encoding = Encoding.learn(run.rows.X, _scaling(run.params))
+        rows = encoding.numbers(run.val.X), encoding.positions(run.val.X)
         path: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
-        with threadpool_limits(job.n_threads), warnings.catch_warnings():
+        with threadpool_limits(run.n_threads), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # _solutions logs it
-            for step, solution in enumerate(_solutions(job, encoding), start=1):
+            for solution in _solutions(run, encoding):
                 path.append(solution)
-                if not job.show(_predict(*rows, *solution), step):
+                if not run.show(_predict(*rows, *solution)):
                     break
         return cls(encoding, path)
 
@@ -101,22 +101,24 @@ def _scaling(params: dict[str, Any]) -> str:
     return str(scaling)
 
 
-def _solutions(job: Job, encoding: Encoding) -> Any:
+def _solutions(run: TrainingRun, encoding: Encoding) -> Any:
     """Yield weights and intercepts for each strength, each search starting from the last result."""
     from sklearn.linear_model import LogisticRegression
 
-    matrix = _matrix(encoding.numbers(job.X), encoding.positions(job.X), encoding.n_codes)
-    outputs = 1 if job.n_classes == 2 else job.n_classes
+    matrix = _matrix(encoding.numbers(run.rows.X), encoding.positions(run.rows.X), encoding.n_codes)
+    outputs = 1 if len(run.classes) == 2 else len(run.classes)
     if matrix.shape[1] == 0:  # no column varies: only the shares of the classes are left to learn
-        counts = np.bincount(job.y, weights=job.weights, minlength=job.n_classes)
+        counts = np.bincount(run.rows.y, weights=run.rows.weights, minlength=len(run.classes))
         logs = np.log(np.maximum(counts, np.finfo(np.float64).tiny))
-        shares = logs[1:] - logs[:1] if job.n_classes == 2 else logs - logs.mean()
+        shares = logs[1:] - logs[:1] if len(run.classes) == 2 else logs - logs.mean()
         yield np.zeros((outputs, 0)), shares
         return
-    total = len(job.y) if job.weights is None else float(np.sum(job.weights))
+    total = len(run.rows.y) if run.rows.weights is None else float(np.sum(run.rows.weights))
     model = LogisticRegression(tol=TOLERANCE, max_iter=MOST_ITERATIONS, warm_start=True)
-    for strength in np.geomspace(STRONGEST, WEAKEST, job.max_steps):
-        model.set_params(C=1 / (strength * total)).fit(matrix, job.y, sample_weight=job.weights)
+    for strength in np.geomspace(STRONGEST, WEAKEST, run.max_steps):
+        model.set_params(C=1 / (strength * total)).fit(
+            matrix, run.rows.y, sample_weight=run.rows.weights
+        )
         if model.n_iter_.max() >= MOST_ITERATIONS:
             logger.info("penalty %.3g: stopped after %d iterations", strength, MOST_ITERATIONS)
         yield model.coef_.copy(), model.intercept_.copy()

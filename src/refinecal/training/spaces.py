@@ -1,6 +1,6 @@
 """Where ``refinecal fit --tune`` looks for hyper-parameters: random search, one space per model.
 
-The spaces of XGBoost and of the MLP are the paper's (its tables of search spaces). The paper has none for
+The spaces of XGBoost, the MLP and RealMLP are the paper's (its appendix F). The paper has none for
 the other models. Theirs are our choice: the ranges of XGBoost in the words of each library, with a number of
 leaves where trees grow by leaves, and narrower where a library is slow.
 """
@@ -42,6 +42,10 @@ def _log_integer(rng: np.random.Generator, low: float, high: float) -> int:
 
 def _choice(rng: np.random.Generator, *values: Any) -> Any:
     return values[int(rng.integers(len(values)))]
+
+
+def _weighted(rng: np.random.Generator, values: list[Any], probs: list[float] | None = None) -> Any:
+    return values[int(rng.choice(len(values), p=probs))]
 
 
 def _xgboost(rng: np.random.Generator) -> Params:
@@ -105,6 +109,20 @@ def _mlp(rng: np.random.Generator) -> Params:
     }
 
 
+def _realmlp(rng: np.random.Generator) -> Params:
+    return {
+        "num_emb_type": _weighted(rng, ["none", "pbld", "pl", "plr"]),
+        "add_front_scale": _weighted(rng, [True, False], [0.6, 0.4]),
+        "lr": _log_uniform(rng, 2e-2, 3e-1),
+        "p_drop": _weighted(rng, [0.0, 0.15, 0.3], [0.3, 0.5, 0.2]),
+        "act": _weighted(rng, ["relu", "selu", "mish"]),
+        "hidden_sizes": _weighted(rng, [[256] * 3, [64] * 5, [512]], [0.6, 0.2, 0.2]),
+        "wd": _weighted(rng, [0.0, 2e-3, 2e-2]),
+        "plr_sigma": _log_uniform(rng, 0.05, 0.5),
+        "ls_eps": _weighted(rng, [0.0, 0.1]),
+    }
+
+
 SPACES: dict[str, Callable[[np.random.Generator], Params]] = {
     "xgboost": _xgboost,
     "lightgbm": _lightgbm,
@@ -112,4 +130,5 @@ SPACES: dict[str, Callable[[np.random.Generator], Params]] = {
     "hist-gb": _hist_gb,
     "logistic": _logistic,
     "mlp": _mlp,
+    "realmlp": _realmlp,
 }

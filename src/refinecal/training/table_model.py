@@ -1,49 +1,58 @@
-"""What every model of a table can do: be trained while a monitor looks on, predict, be saved and loaded."""
+"""Models of a table, by name: each can be trained step by step, predict, be saved and loaded."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal._core.errors import fail_choice
 from refinecal._core.files import atomic_write
 from refinecal.stopping import RefinementMonitor
+from refinecal.training.rows import Rows
+from refinecal.training.trainer import TrainingRun
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Weights = NDArray[np.float64] | None
 
+_CLASSES = {
+    "xgboost": ("xgboost", "XGBoostModel"),
+    "lightgbm": ("lightgbm", "LightGBMModel"),
+    "catboost": ("catboost", "CatBoostModel"),
+    "hist-gb": ("hist_gb", "HistGradientBoostingModel"),
+    "logistic": ("logistic_path", "LogisticModel"),
+    "mlp": ("mlp", "MLPModel"),
+    "realmlp": ("realmlp", "RealMLPModel"),
+}
+FILES = {  # the file in which each is saved, known without importing its library
+    "xgboost": "model.ubj",
+    "lightgbm": "model.txt",
+    "catboost": "model.cbm",
+    "hist-gb": "model.npz",
+    "logistic": "model.npz",
+    "mlp": "model.safetensors",
+}
+MODELS = tuple(FILES)  # RealMLP cannot be saved
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """All that a training is given."""
 
-    X: pd.DataFrame
-    y: NDArray[np.int64]
-    X_val: pd.DataFrame
-    y_val: NDArray[np.int64]
-    n_classes: int
-    monitor: RefinementMonitor
-    max_steps: int
-    params: dict[str, Any]
-    weights: Weights
-    weights_val: Weights
-    seed: int
-    n_threads: int | None
-    on_step: Callable[[int], None] | None
+def get_model(name: str) -> type[TableModel]:
+    """Return the class of a model by its name, one of ``MODELS``, or "realmlp".
 
-    def show(self, logits: NDArray[Any], step: int) -> bool:
-        """Show the validation logits of one step to the monitor; return whether to go on."""
-        self.monitor.update(self.y_val, logits=logits, step=step, sample_weight=self.weights_val)
-        if self.on_step is not None:
-            self.on_step(step)
-        return not self.monitor.should_stop
+    >>> get_model("logistic").step_name
+    'strength'
+    """
+    if name not in _CLASSES:
+        fail_choice("model", name, list(MODELS), "left out")
+    module, class_name = _CLASSES[name]
+    found: type[TableModel] = getattr(import_module(f"refinecal.training.{module}"), class_name)
+    return found
 
 
 class TableModel(ABC):
@@ -123,24 +132,18 @@ class TableModel(ABC):
             raise ValueError(
                 f"monitor has seen {len(monitor.history)} steps already: each training needs a new one"
             )
-        given = dict(params or {})
-        y, y_val = np.asarray(y, np.int64), np.asarray(y_val, np.int64)
-        job = Job(
-            X,
-            y,
-            X_val,
-            y_val,
-            n_classes,
+        run = TrainingRun(
+            Rows(X, np.asarray(y, np.int64), weights),
+            Rows(X_val, np.asarray(y_val, np.int64), weights_val),
+            np.arange(n_classes),
             monitor,
             max_steps,
-            given,
-            weights,
-            weights_val,
+            dict(params or {}),
             seed,
             n_threads,
             on_step,
         )
-        model = cls._train(job)
+        model = cls._train(run)
         model.step = monitor.best_step
         return model
 
@@ -213,7 +216,7 @@ class TableModel(ABC):
 
     @classmethod
     @abstractmethod
-    def _train(cls, job: Job) -> Self: ...
+    def _train(cls, run: TrainingRun) -> Self: ...
 
     @abstractmethod
     def _logits(self, X: pd.DataFrame, step: int) -> NDArray[Any]: ...
