@@ -2,7 +2,6 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
-import math
 import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,9 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 from refinecal._core.checks import check_keywords
 from refinecal._core.errors import warn
 from refinecal.calibrators.registry import UserCalibrator
+from refinecal.metrics import get_metric
 from refinecal.stopping import RefinementMonitor
 from refinecal.training.arguments import check_frozen, check_known, check_rows, check_table
-from refinecal.training.pool import Ensemble
+from refinecal.training.pool import Ensemble, choose
 from refinecal.training.predictions import (
     is_frozen,
     library_of,
@@ -232,8 +232,14 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             check_known(val.y, classes)
             pairs = [(rows.in_order(rows.repeats()), val.in_order(val.repeats()))]
         n_first = pairs.n_first if isinstance(pairs, Parts) else 1
-        models, seen, history = self._choose(pairs, n_first, seed)
-        ensemble = self._calibrate(models, seen, n_first, classes)
+        seen, history = self._choose(pairs, n_first, seed)
+        models = [each.model for each in seen]
+        if any(model.smoothing for model in models):
+            smoothing = sum(each.val.n for each in seen[:n_first])
+            models = [replace(model, smoothing=smoothing) for model in models]
+        known = [model.columns(classes) for model in models]
+        held_out = [each.held_out(model, classes) for model, each in zip(models, seen, strict=True)]
+        ensemble = Ensemble.fit(held_out, known, self.calibrator, classes, n_first)
         if self.refit and not is_frozen(base):
             everything = rows.in_order(rows.repeats()) if X_val is None else concat_rows(*pairs[0])
             models = [self._retrain(models, everything, classes, seed)]
@@ -247,51 +253,27 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
 
     def _choose(
         self, pairs: Sequence[tuple[Rows, Rows]], n_first: int, seed: int
-    ) -> tuple[list[TrainedModel], list[TrainingRecord], list[dict[str, float]]]:
-        """Return the models of the candidate that is best on average, what they predict, and all records.
+    ) -> tuple[list[TrainingRecord], list[dict[str, float]]]:
+        """Return the folds of the candidate that is best on average, and the history of all candidates.
 
         With "auto" folds, candidates are compared on the first ones; the chosen one is trained on all.
         """
         n_compared = n_first if isinstance(self.n_folds, str) else len(pairs)
-        best: list[tuple[TrainedModel, TrainingRecord]] = []
-        best_value, winner = math.nan, 0
+        candidates, metric = self._candidates(), get_metric(self.metric)
         history: list[dict[str, float]] = []
 
-        def train(number: int, params: Mapping[str, Any], folds: range) -> list[Any]:
-            """Train a candidate on some folds."""
+        def train_folds(number: int, folds: range) -> list[TrainingRecord]:
             found = []
             for fold in folds:
-                rows, val = pairs[fold]
-                found.append(self._train(params, rows, val, seed, fold))
+                found.append(self._train(number, candidates[number], *pairs[fold], seed, fold))
                 where = {"candidate": number} | ({} if len(pairs) == 1 else {"fold": fold})
-                history.extend(where | record for record in found[-1][1].monitor.history)
+                history.extend(where | record for record in found[-1].monitor.history)
             return found
 
-        candidates = self._candidates()
-        for number, params in enumerate(candidates):
-            found = train(number, params, range(n_compared))
-            seen = [each for _, each in found]
-            sizes = [each.size for each in seen]
-            value = float(np.average([each.value for each in seen], weights=sizes))
-            if not best or seen[0].monitor.metric.better(value, best_value):
-                best, best_value, winner = found, value, number
-        best += train(winner, candidates[winner], range(n_compared, len(pairs)))
-        return [model for model, _ in best], [seen for _, seen in best], history
-
-    def _calibrate(
-        self,
-        models: list[TrainedModel],
-        seen: list[TrainingRecord],
-        n_first: int,
-        classes: NDArray[Any],
-    ) -> Ensemble:
-        """Return one calibrator for all models, and how sharp their mean is."""
-        known = [model.columns(classes) for model in models]
-        if any(model.smoothing for model in models):
-            smoothing = sum(len(each.y) for each in seen[:n_first])
-            models[:] = [replace(model, smoothing=smoothing) for model in models]
-        held_out = [each.held_out(model, classes) for model, each in zip(models, seen, strict=True)]
-        return Ensemble.fit(held_out, known, self.calibrator, classes, n_first)
+        compared = (train_folds(number, range(n_compared)) for number in range(len(candidates)))
+        _, best = choose(compared, [metric])[metric.name]
+        winner = best[0].candidate
+        return best + train_folds(winner, range(n_compared, len(pairs))), history
 
     def _candidates(self) -> Sequence[dict[str, Any]]:
         given = {} if self.candidates is None else self.candidates
@@ -313,8 +295,8 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         return found
 
     def _train(
-        self, params: Mapping[str, Any], rows: Rows, val: Rows, seed: int, fold: int
-    ) -> tuple[TrainedModel, TrainingRecord]:
+        self, number: int, params: Mapping[str, Any], rows: Rows, val: Rows, seed: int, fold: int
+    ) -> TrainingRecord:
         """Train one candidate on one fold, back to its best step."""
         monitor = RefinementMonitor(
             self.metric,
@@ -340,7 +322,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             params=dict(params),
             n_steps=n_steps,
         )
-        return trained, TrainingRecord(monitor, predictions, val.y, val.weights, val.places)
+        return TrainingRecord(number, trained, monitor, predictions, val)
 
     def _new(self, params: Mapping[str, Any], seed: int, fold: int = 0) -> Any:
         """Return a new estimator with these parameters, and another seed for each fold."""

@@ -3,7 +3,7 @@
 from __future__ import annotations  # so that help() shows types by name
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
@@ -21,7 +21,7 @@ from refinecal.metrics import get_metric
 from refinecal.stopping import RefinementMonitor
 from refinecal.tabular.data import Data, Options
 from refinecal.tabular.units import UNDER_WAY, BestStep, FoldFit, UnfinishedRun
-from refinecal.training.pool import Ensemble, average
+from refinecal.training.pool import Ensemble, average, choose
 from refinecal.training.rows import Parts, Rows
 from refinecal.training.spaces import draw
 from refinecal.training.table_model import TableModel, get_model
@@ -183,20 +183,23 @@ def fit(
         progress or NullProgress(),
         len(candidates) * len(data.pairs) + n_final,
     )
-    best: dict[str, tuple[float, list[FoldFit]]] = {}
     history: list[dict[str, float]] = []
-    for number, params in enumerate(candidates):
-        try:
-            units = trainer.units(data.pairs, params, number)
-        except ValueError as error:
-            if number == 0:  # the default parameters: something is wrong with the table
-                raise
-            warn(f"configuration {number} is left out: {error}")
-            continue
-        for unit in units:
-            where = {"candidate": float(number), "fold": float(unit.fold)}
-            history += [where | record for record in unit.history]
-        _update_best(units, best)
+
+    def train_all() -> Iterator[list[FoldFit]]:
+        for number, params in enumerate(candidates):
+            try:
+                units = trainer.units(data.pairs, params, number)
+            except ValueError as error:
+                if number == 0:  # the default parameters: something is wrong with the table
+                    raise
+                warn(f"configuration {number} is skipped: {error}")
+                continue
+            for unit in units:
+                where = {"candidate": float(number), "fold": float(unit.fold)}
+                history.extend(where | record for record in unit.history)
+            yield units
+
+    best = choose(train_all(), [get_metric(name) for name in (CHOSEN_BY, *TRACKED)])
     if data.test is None:  # nothing to compare metrics by
         best = {CHOSEN_BY: best[CHOSEN_BY]}
     outcomes = _selections(best, data, options)
@@ -230,17 +233,6 @@ def draw_candidates(options: Options) -> list[dict[str, Any]]:
 
 
 # ---- choosing ----------------------------------------------------------------------------------------------
-
-
-def _update_best(units: list[FoldFit], best: dict[str, tuple[float, list[FoldFit]]]) -> None:
-    """Keep the models of a candidate for every metric by which it is the best so far, over folds."""
-    for name in (CHOSEN_BY, *TRACKED):
-        if not all(name in unit.choices for unit in units):
-            continue  # never a number, such as AUROC where there is one class
-        values, sizes = [unit.choices[name].value for unit in units], [unit.size for unit in units]
-        value = float(np.average(values, weights=sizes))
-        if name not in best or get_metric(name).better(value, best[name][0]):
-            best[name] = value, units
 
 
 def _selections(

@@ -45,6 +45,11 @@ class FoldFit:
     places: NDArray[np.int64]
 
     @property
+    def values(self) -> dict[str, float]:
+        """The best value of each metric."""
+        return {name: best.value for name, best in self.choices.items()}
+
+    @property
     def size(self) -> float:
         """The number of validation rows, each counted as often as its weight says."""
         return float(len(self.y) if self.weights is None else self.weights.sum())

@@ -10,9 +10,9 @@ inverse temperature that the mean needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from refinecal._core.softmax import log_softmax
 from refinecal.calibrators.base import Calibrator
 from refinecal.calibrators.registry import as_calibrator
+from refinecal.metrics import Metric
 
 UNKNOWN = -30.0  # log-probability of a class that a model does not know, before calibration
 SMALLEST = 1e-9  # probability whose logarithm counts
@@ -29,6 +30,43 @@ MOST_ROWS = 20_000  # on which disagreement is measured
 HUGE = 1e300  # a logit that stands for an infinite one
 
 Floats = NDArray[Any]
+
+
+# ---- which candidate ------------------------------------------------------------------------------------
+
+
+class FoldRecord(Protocol):
+    """A model that was trained on one fold."""
+
+    @property
+    def values(self) -> Mapping[str, float]:
+        """The best value of each metric on its validation rows."""
+
+    @property
+    def size(self) -> float:
+        """The total weight of these rows."""
+
+
+Record = TypeVar("Record", bound=FoldRecord)
+
+
+def choose(
+    candidates: Iterable[list[Record]], metrics: Iterable[Metric]
+) -> dict[str, tuple[float, list[Record]]]:
+    """Return, for each metric, the best mean over folds, and the folds of the candidate that has it.
+
+    A metric that was never a number on some fold, such as AUROC where there is one class, chooses nothing.
+    """
+    best: dict[str, tuple[float, list[Record]]] = {}
+    for records in candidates:
+        sizes = [each.size for each in records]
+        for metric in metrics:
+            if all(metric.name in each.values for each in records):
+                values = [each.values[metric.name] for each in records]
+                value = float(np.average(values, weights=sizes))
+                if metric.name not in best or metric.better(value, best[metric.name][0]):
+                    best[metric.name] = value, records
+    return best
 
 
 # ---- how far models disagree -------------------------------------------------------------------------------

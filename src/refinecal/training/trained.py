@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from refinecal.stopping import RefinementMonitor
 from refinecal.training.pool import HeldOut, all_classes
 from refinecal.training.predictions import Predictions, predictions_of, smooth
+from refinecal.training.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +45,26 @@ class TrainedModel:
 
 @dataclass(frozen=True, slots=True)
 class TrainingRecord:
-    """What a model went through, and what it predicts for its validation rows in the end."""
+    """A trained model with its history and its predictions for the validation rows."""
 
+    candidate: int
+    model: TrainedModel
     monitor: RefinementMonitor
     predictions: Predictions
-    y: NDArray[Any]
-    weights: NDArray[np.float64] | None
-    places: NDArray[np.int64] | None
+    val: Rows
 
     @property
-    def value(self) -> float:
+    def values(self) -> dict[str, float]:
         """The metric at the best step."""
-        assert self.monitor.best_value is not None, "there is a best step"
-        return self.monitor.best_value
+        return {name: best.value for name, best in self.monitor.bests.items()}
 
     @property
     def size(self) -> float:
-        """The number of validation rows, each counted as often as its weight says."""
-        return float(len(self.y) if self.weights is None else self.weights.sum())
+        """The total weight of the validation rows."""
+        return self.val.total
 
     def held_out(self, model: TrainedModel, classes: NDArray[Any]) -> HeldOut:
-        """Return them in the terms of an ensemble."""
-        places = np.arange(len(self.y)) if self.places is None else self.places
-        return HeldOut(model.logits_of(self.predictions, classes), self.y, self.weights, places)
+        """Return the validation rows with the model's predictions, smoothed as for new rows."""
+        val = self.val
+        places = np.arange(val.n) if val.places is None else val.places
+        return HeldOut(model.logits_of(self.predictions, classes), val.y, val.weights, places)
