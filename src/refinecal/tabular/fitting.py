@@ -1,4 +1,4 @@
-"""Fit a model to a table: split, train long, choose by refinement, calibrate, judge by test rows."""
+"""Fit a model to a table: split, train, choose by refinement, calibrate, evaluate on test rows."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -27,15 +27,15 @@ from refinecal.training.spaces import draw
 from refinecal.training.table_model import TableModel, get_model
 from refinecal.training.trainer import DEFAULTS
 
-CHOSEN_BY, USUAL = "refinement", "log_loss"  # how we choose, and how it is usually done
-FEW_NUMBERS = 200_000  # in a table that one thread trains on
-MOST_NUMBERS = 100_000_000  # in the tables of all models that are trained at once
-FEW_ROWS = 50  # that do not show how far models disagree, or how a loss changes
+CHOSEN_BY, USUAL = "refinement", "log_loss"  # how we choose, and early stopping on validation loss
+FEW_NUMBERS = 200_000  # cells of a table for which one thread is enough
+MOST_NUMBERS = 100_000_000  # cells of the tables of all models that are trained at once
+FEW_ROWS = 50  # too few to measure how far models disagree, or how a loss changes
 TRACKED = (USUAL, "brier", "accuracy", "auroc")
 
 
 class Progress(Protocol):
-    """Is told how far a fit is; by several threads if several models are trained at once."""
+    """Is told how far a fit is, by several threads if several models are trained at once."""
 
     def start(self, run: int, total: int, max_steps: int) -> None:
         """A training run begins; ``run`` counts from 1."""
@@ -47,17 +47,8 @@ class Progress(Protocol):
         """All its steps are done."""
 
 
-class NullProgress:
+class NullProgress(Progress):
     """Shows nothing."""
-
-    def start(self, run: int, total: int, max_steps: int) -> None:
-        """Do nothing."""
-
-    def step(self, run: int, number: int, record: Mapping[str, float] | None) -> None:
-        """Do nothing."""
-
-    def finish(self, run: int) -> None:
-        """Do nothing."""
 
 
 # ---- the whole ---------------------------------------------------------------------------------------------
@@ -65,22 +56,22 @@ class NullProgress:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What choosing by one metric leads to: the candidate, the step of each fold, test probabilities."""
+    """The result of choosing by one metric: the candidate, the step of each fold, test probabilities."""
 
     metric: str
     candidate: int
     steps: list[int]
     value: float
     ensemble: Ensemble
-    # By loss, of each test row: the mean over models on their own.
+    # By loss, for each test row: the mean of the single models' losses.
     single: dict[str, NDArray[np.float64]] = field(default_factory=dict)
-    before: NDArray[np.float64] | None = None  # test probabilities: the mean of models as they are
-    after: NDArray[np.float64] | None = None  # and calibrated
+    before: NDArray[np.float64] | None = None  # mean test probabilities before calibration
+    after: NDArray[np.float64] | None = None  # and after
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A finished fit: what metrics lead to, by the test rows, and the models that are delivered."""
+    """A finished fit: what each metric chose, test results, and the delivered models."""
 
     options: Options
     data: Data
@@ -98,7 +89,7 @@ class Fit:
 
     @property
     def usual(self) -> Selection:
-        """What stopping and choosing by validation loss leads to."""
+        """The result of stopping and choosing by validation loss."""
         return self.outcomes[USUAL]
 
     @property
@@ -107,13 +98,13 @@ class Fit:
 
     @property
     def validation_loss(self) -> float:
-        """The log loss of the rows held out, each predicted by one model, calibrated as the others are."""
+        """The log loss of the held-out rows, each predicted by one model, calibrated as the others are."""
         losses, _, weights = self._held_out(self.units, self.data.pairs, self.chosen.ensemble)
         return float(np.average(losses, weights=weights))
 
     @property
     def change_with_all_rows(self) -> Difference | None:
-        """How the validation loss changes when models are trained on the test rows, too.
+        """How the validation loss changes when models are also trained on the test rows.
 
         ``None`` if that is unknown: the same models are delivered, or few rows are held out in both passes.
         """
@@ -149,7 +140,7 @@ class Fit:
 
 
 def plan(data: Data, options: Options) -> dict[str, Any]:
-    """Return what has to be the same for an unfinished fit to be gone on with."""
+    """Return what must be unchanged for an unfinished fit to be resumed."""
     version = {"refinecal": refinecal.__version__}
     return {"data": data.key, **version, **asdict(options)}
 
@@ -166,7 +157,7 @@ def fit(
     options : Options
         How to fit.
     unfinished : UnfinishedRun
-        Where training runs are kept until all are done.
+        Keeps training runs until all are done.
     progress : Progress, optional
         Is told of every step.
 
@@ -200,7 +191,7 @@ def fit(
             yield units
 
     best = choose(train_all(), [get_metric(name) for name in (CHOSEN_BY, *TRACKED)])
-    if data.test is None:  # nothing to compare metrics by
+    if data.test is None:  # no rows to compare metrics on
         best = {CHOSEN_BY: best[CHOSEN_BY]}
     outcomes = _selections(best, data, options)
     units = best[CHOSEN_BY][1]
@@ -210,7 +201,7 @@ def fit(
         delivered = trainer.units(data.everything, params, None)
         n_first = data.everything.n_first
         ensemble = _ensemble(delivered, CHOSEN_BY, data, options.calibrator, n_first)
-        if len(units) > 1:  # as far as the first models disagree, if the new ones do not tell
+        if len(units) > 1:  # if the new models do not show how far they disagree
             ensemble = _sharpen(ensemble, outcomes[CHOSEN_BY].ensemble, units, CHOSEN_BY, data)
     return Fit(
         options,
@@ -238,10 +229,10 @@ def draw_candidates(options: Options) -> list[dict[str, Any]]:
 def _selections(
     best: dict[str, tuple[float, list[FoldFit]]], data: Data, options: Options
 ) -> dict[str, Selection]:
-    """Return what each metric leads to; metrics that chose the same share it.
+    """Return the result of choosing by each metric; metrics with the same choice share it.
 
-    What is compared with ours is calibrated like ours; metrics that are shown beside them get its blend of
-    calibrators, not another one of their own, since to find one takes its time.
+    Log loss, which refinement is compared with, gets a calibrator fitted in the same way. The other metrics
+    reuse the blend of calibrators found for refinement, which saves time.
     """
     found: dict[str, Selection] = {}
     seen: dict[tuple[int, ...], Selection] = {}
@@ -264,7 +255,7 @@ def _selection(
     ensemble = _ensemble(units, name, data, calibrator, data.pairs.n_first)
     ensemble = _sharpen(ensemble, ensemble, units, name, data)
     steps, candidate = [unit.choices[name].step for unit in units], units[0].candidate
-    assert candidate is not None, "these are to choose from"
+    assert candidate is not None, "not delivered models"
     if data.test is None:
         return Selection(name, candidate, steps, value, ensemble)
     logits = [unit.test_logits(name, data.k) for unit in units]
@@ -280,7 +271,7 @@ def _selection(
 def _ensemble(
     units: list[FoldFit], metric: str, data: Data, calibrator: Any, n_first: int
 ) -> Ensemble:
-    """Return the models as one, at the steps that a metric chose."""
+    """Calibrate and average the models at the steps that a metric chose."""
     held_out = [unit.held_out(metric, data.k) for unit in units]
     known = [unit.known for unit in units]
     return Ensemble.fit(held_out, known, calibrator, range(data.k), n_first)
@@ -289,9 +280,9 @@ def _ensemble(
 def _sharpen(
     ensemble: Ensemble, judged: Ensemble, units: list[FoldFit], metric: str, data: Data
 ) -> Ensemble:
-    """Return an ensemble whose mean is sharpened as far as the judged models disagree on test rows.
+    """Sharpen the mean of an ensemble by how far the judged models disagree on test rows.
 
-    The same if it is sharpened already, or if there are too few test rows; their labels are not used.
+    Their labels are not used. Nothing changes if the mean is sharpened already, or with few test rows.
     """
     if ensemble.beta is not None or data.test is None or data.test.n_used < FEW_ROWS:
         return ensemble
@@ -309,7 +300,7 @@ class Cancelled(Exception):
 
 @dataclass(slots=True)
 class Trainer:
-    """Trains the models of all folds, several at once, unless they are there from an unfinished run."""
+    """Trains the models of all folds, several at once, or loads them from an unfinished run."""
 
     data: Data
     options: Options
@@ -321,7 +312,7 @@ class Trainer:
     def units(
         self, pairs: Parts, params: Mapping[str, Any], candidate: int | None
     ) -> list[FoldFit]:
-        """Return the training runs of a candidate, or of the models that are delivered, by fold."""
+        """Return the training runs of a candidate, or of the delivered models, by fold."""
         n_workers, n_threads = self._share_cores(pairs)
         first, self.begun = self.begun + 1, self.begun + len(pairs)
         cancel = threading.Event()
@@ -347,7 +338,7 @@ class Trainer:
         return [run.result() for run in runs]
 
     def _share_cores(self, pairs: Parts) -> tuple[int, int | None]:
-        """Return how many models to train at once, and the threads of each, if not the library's choice."""
+        """Return how many models to train at once, and how many threads each gets (None: the default)."""
         kind, numbers = get_model(self.options.model), pairs.rows.X.size
         cores = check_threads(self.options.n_threads)
         n_workers = min(cores, len(pairs), max(1, MOST_NUMBERS // max(1, numbers)))
@@ -404,7 +395,7 @@ def _train(
     n_threads: int | None,
     report: Callable[[int, RefinementMonitor], None],
 ) -> FoldFit:
-    """Train one model; keep it at the step of smallest refinement."""
+    """Train one model; store it at the step of smallest refinement error."""
     kind, (rows, val) = get_model(options.model), pair
     known = np.unique(rows.y)
     is_final = where[0] is None
@@ -431,7 +422,7 @@ def _train(
     )
     if monitor.best is None:
         raise ValueError(
-            f"{options.model} gave no predictions that are numbers: lower its learning rate, or try "
+            f"{options.model} predicted no finite numbers: lower its learning rate, or try "
             "another --model"
         )
     folder = unfinished.new(f"{UNDER_WAY}-{where[1]}")

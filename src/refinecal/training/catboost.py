@@ -14,7 +14,7 @@ from refinecal._core.errors import needs_extra
 from refinecal.training.encoding import category_mask, to_codes, to_numbers
 from refinecal.training.predictions import Predictions, link_of, probabilities_of, some_rows
 from refinecal.training.rows import Rows
-from refinecal.training.storage import check, explain_read_errors
+from refinecal.training.storage import explain_read_errors
 from refinecal.training.table_model import FILES, TableModel, Weights
 from refinecal.training.trainer import Trainer, TrainingRun, fit
 
@@ -75,10 +75,7 @@ class CatBoostModel(TableModel):
         model = CatBoost()
         with explain_read_errors(path, "a CatBoost model"):
             model.load_model(path, format="cbm")
-            check(model.tree_count_, "it holds no trees")
-            n_classes = len(model.classes_)
-            check(n_classes >= 2, "it is no model of classes")
-        return cls(model, n_classes)
+        return cls(model, len(model.classes_))
 
 
 class _MonitorMetric:

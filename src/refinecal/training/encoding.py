@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal.training.storage import Arrays, check, check_arrays
+from refinecal.training.storage import Arrays
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,17 +19,6 @@ SCALINGS = ("standard", "quantile")
 MOST_CATEGORIES = 1000  # of a column that get one of their own; the others count as missing
 ROWS_PER_QUANTILE, FEWEST_QUANTILES, MOST_QUANTILES = 30, 10, 1000
 LEAST_SHARE = 1e-7  # the normal quantile of a number beyond all others is +-5.2
-LIKE = {
-    "is_category": ("bool", 1),
-    "medians": ("float64", 1),  # of all numbers, in place of missing ones
-    "marked": ("int64", 1),  # which numbers get a column that is 1 where they are missing
-    "kept": ("int64", 1),  # which numbers vary at all
-    "centre": ("float64", 1),  # of those kept
-    "spread": ("float64", 1),
-    "quantiles": ("float64", 2),  # of those kept, by row; no rows with standard scaling
-    "codes": ("int64", 1),  # of all categorical columns, one behind the other
-    "code_starts": ("int64", 1),
-}
 
 
 def category_mask(X: pd.DataFrame) -> NDArray[np.bool_]:
@@ -92,16 +81,16 @@ def positions_in(known: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """What was learned about the columns; the meaning of each array is beside its name in ``LIKE``."""
+    """What was learned about the columns of the training rows."""
 
     is_category: NDArray[np.bool_]
-    medians: NDArray[np.float64]
-    marked: NDArray[np.int64]
-    kept: NDArray[np.int64]
-    centre: NDArray[np.float64]
+    medians: NDArray[np.float64]  # of all numbers, in place of missing ones
+    marked: NDArray[np.int64]  # which numbers get a column that is 1 where they are missing
+    kept: NDArray[np.int64]  # which numbers vary at all
+    centre: NDArray[np.float64]  # of those kept
     spread: NDArray[np.float64]
-    quantiles: NDArray[np.float64]
-    codes: NDArray[np.int64]
+    quantiles: NDArray[np.float64]  # of those kept, by row; no rows with standard scaling
+    codes: NDArray[np.int64]  # of all categorical columns, one after the other
     code_starts: NDArray[np.int64]
 
     @classmethod
@@ -171,19 +160,8 @@ class Encoding:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Return what was read from a file, if it makes sense."""
-        check_arrays(arrays, LIKE)
-        self = cls(**{name: arrays[name] for name in LIKE})
-        n, kept, starts = len(self.medians), len(self.kept), self.code_starts
-        check(n == np.sum(~self.is_category), "the number of medians differs")
-        for places in (self.kept, self.marked):
-            check(((places >= 0) & (places < n)).all(), "there is no such number")
-        check(len(self.centre) == len(self.spread) == kept, "the number of scales differs")
-        check(self.quantiles.shape[1] == kept, "the number of quantiles differs")
-        check(len(starts) == np.sum(self.is_category) + 1, "the number of categories differs")
-        check(starts[0] == 0 and starts[-1] == self.n_codes, "codes are missing")
-        check((np.diff(starts) >= 0).all(), "codes are in disorder")
-        return self
+        """Return what :meth:`to_arrays` stored."""
+        return cls(**{field.name: arrays[field.name] for field in fields(cls)})
 
 
 def _numbers(X: pd.DataFrame, mask: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -18,7 +18,7 @@ from refinecal.training.encoding import (
     to_codes,
     to_numbers,
 )
-from refinecal.training.storage import Arrays, check, explain_read_errors, read_npz, to_npz
+from refinecal.training.storage import Arrays, explain_read_errors, read_npz, to_npz
 from refinecal.training.table_model import FILES, TableModel
 from refinecal.training.trainer import TrainingRun
 
@@ -34,20 +34,10 @@ NODE = {  # one entry per node, all trees one behind the other
     "bitset": "int32",  # of a split by category, which row of bitsets goes left; else -1
     "value": "float64",  # of a leaf
 }
-TREES_LIKE = {name: (dtype, 1) for name, dtype in NODE.items()} | {
-    "starts": ("int64", 1),  # the first node of each tree, and the number of nodes
-    "bitsets": ("uint32", 2),
-}
-WORDS = 8  # of 32 categories each
+WORDS = 8  # of 32 categories each, in a bitset
 FIRST_ROUNDS = 16  # before the first look,
 GROWTH = 1.5  # and by how much training goes on from there: a look costs a pass over all trees
 MOST_CATEGORIES = 254  # of a column: scikit-learn has 255 bins; the others count as missing
-LIKE = TREES_LIKE | {
-    "is_category": ("bool", 1),
-    "codes": ("int64", 1),  # of all categorical columns, one behind the other
-    "code_starts": ("int64", 1),
-    "baseline": ("float64", 1),
-}
 
 
 class HistGradientBoostingModel(TableModel):
@@ -104,16 +94,10 @@ class HistGradientBoostingModel(TableModel):
     @classmethod
     def _load(cls, path: Path) -> Self:
         with explain_read_errors(path, "a model of hist-gb"):
-            arrays = read_npz(path, LIKE)
+            arrays = read_npz(path)
             mask, baseline = arrays["is_category"], arrays["baseline"]
-            starts, codes = arrays["code_starts"], arrays["codes"]
-            check(len(starts) == mask.sum() + 1, "the number of categorical columns differs")
-            check(starts[0] == 0 and starts[-1] == len(codes), "codes are missing")
-            check((np.diff(starts) >= 0).all(), "codes are in disorder")
-            known = np.split(codes, starts[1:-1]) if mask.any() else []
-            check(all((np.diff(each) > 0).all() for each in known), "codes are in disorder")
-            trees = Trees.from_arrays(arrays, len(mask))
-            check(len(baseline) and len(trees) % len(baseline) == 0, "rounds are not whole")
+            known = np.split(arrays["codes"], arrays["code_starts"][1:-1]) if mask.any() else []
+            trees = Trees({name: arrays[name] for name in (*NODE, "starts", "bitsets")})
         return cls(trees, baseline, mask, known)
 
 
@@ -138,27 +122,6 @@ class Trees:
         arrays["starts"] = np.cumsum([0, *sizes], dtype=np.int64)
         arrays["bitsets"] = np.ascontiguousarray(np.concatenate(bitsets), dtype=np.uint32)
         return cls(arrays)
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], n_features: int) -> Self:
-        """Return trees that were read from a file, once it is sure that no walk leaves the arrays."""
-        own = {name: np.ascontiguousarray(arrays[name]) for name in TREES_LIKE}
-        starts, n = own["starts"], len(own["feature"])
-        check(all(len(own[name]) == n for name in NODE), "nodes differ in number")
-        check(
-            len(starts) > 1 and starts[0] == 0 and starts[-1] == n, "trees do not cover the nodes"
-        )
-        check((np.diff(starts) > 0).all(), "a tree has no nodes")
-        check(own["bitsets"].shape[1] == WORDS, "bitsets have the wrong width")
-        inner = own["feature"] >= 0
-        size = np.repeat(np.diff(starts), np.diff(starts))
-        here = np.arange(n) - np.repeat(starts[:-1], np.diff(starts))
-        for side in ("left", "right"):  # children behind their parents: every walk comes to an end
-            child = own[side]
-            check(((child > here) & (child < size))[inner].all(), "a node has no such child")
-        check((own["feature"] < n_features).all(), "a node asks for a column that is not there")
-        check((own["bitset"] < len(own["bitsets"])).all(), "a node asks for a missing bitset")
-        return cls(own)
 
     def __len__(self) -> int:
         return len(self.arrays["starts"]) - 1

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import fail_choice
-from refinecal.training.encoding import LIKE as ENCODING_LIKE
 from refinecal.training.encoding import SCALINGS, Encoding
-from refinecal.training.storage import check, explain_read_errors, read_npz, to_npz
+from refinecal.training.storage import explain_read_errors, read_npz, to_npz
 from refinecal.training.table_model import FILES, TableModel
 from refinecal.training.trainer import TrainingRun
 
@@ -31,7 +30,6 @@ STRONGEST, WEAKEST = 1e2, 1e-6
 TOLERANCE = 1e-5
 MOST_ITERATIONS = 300  # per strength, each starting from the one before
 DENSE_CELLS = 20_000_000  # a larger matrix with categories is stored sparse
-LIKE = ENCODING_LIKE | {"weights": ("float64", 2), "intercepts": ("float64", 1)}
 
 logger = logging.getLogger(__name__)
 
@@ -82,12 +80,9 @@ class LogisticModel(TableModel):
     @classmethod
     def _load(cls, path: Path) -> Self:
         with explain_read_errors(path, "a model of logistic"):
-            arrays = read_npz(path, LIKE)
+            arrays = read_npz(path)
             encoding = Encoding.from_arrays(arrays)
             weights, intercepts = arrays["weights"], arrays["intercepts"]
-            width = encoding.n_numbers + encoding.n_codes
-            check(weights.shape == (len(intercepts), width), "the number of weights differs")
-            check(len(intercepts), "there are no intercepts")
         return cls(encoding, [(weights, intercepts)])
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from refinecal._core.errors import fail_choice, needs_extra
 from refinecal.training.encoding import Encoding
-from refinecal.training.storage import check, check_arrays, explain_read_errors
+from refinecal.training.storage import explain_read_errors
 from refinecal.training.table_model import FILES, TableModel
 from refinecal.training.trainer import TrainingRun
 
@@ -105,12 +105,12 @@ class MLPModel(TableModel):
         with explain_read_errors(path, "a model of mlp"):
             arrays = load_file(path)
             encoding = Encoding.from_arrays(arrays)
-            check_arrays(arrays, {"epoch": ("int64", 1)})
             step = int(arrays["epoch"][0])
-            check(step >= 1, "the epoch is not a number from 1 on")
-            named = {name[4:]: each for name, each in arrays.items() if name.startswith("net.")}
-            _check_net(named, encoding)
-            net = {name: torch.from_numpy(each) for name, each in named.items()}
+            net = {
+                name[4:]: torch.from_numpy(each)
+                for name, each in arrays.items()
+                if name.startswith("net.")
+            }
         return cls(encoding, {step: net}, step)
 
 
@@ -181,25 +181,6 @@ def _predict(net: Net, rows: Batch) -> NDArray[Any]:
         outputs = torch.cat([_forward(net, part) for part in parts])
         log_odds = outputs[:, 1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs
     return np.asarray(log_odds.numpy())
-
-
-def _check_net(arrays: dict[str, NDArray[Any]], encoding: Encoding) -> None:
-    """Complain of weights that do not fit together."""
-    check(all(each.dtype == np.float32 for each in arrays.values()), "weights are not float32")
-    width, n_classes = len(arrays["bias_0"]), len(arrays["bias_out"])
-    shapes = {
-        "numbers": (width, encoding.n_numbers),
-        "codes": (encoding.n_codes + 1, width),
-        "bias_0": (width,),
-        "weight_out": (n_classes, width),
-        "bias_out": (n_classes,),
-    }
-    n_layers = sum(name.startswith("weight_") for name in arrays)  # weight_0 has two other names
-    for layer in range(1, n_layers):
-        shapes |= {f"weight_{layer}": (width, width), f"bias_{layer}": (width,)}
-    found = {name: each.shape for name, each in arrays.items()}
-    check(found == shapes, "weights do not fit together")
-    check(n_classes >= 2, "there are fewer than two classes")
 
 
 # ---- training ---------------------------------------------------------------------------------------------

@@ -1,9 +1,8 @@
-"""Files of plain arrays: read without ever unpickling, whoever wrote them."""
+"""Files of plain arrays, which are never unpickled."""
 
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ Arrays = dict[str, NDArray[Any]]
 
 @contextmanager
 def explain_read_errors(path: Path, what: str) -> Iterator[None]:
-    """Turn whatever goes wrong while a file is read into one clear error.
+    """Turn any error while a file is read into one that names the file and the fix.
 
     >>> with explain_read_errors(Path("model.npz"), "an array file"):
     ...     raise KeyError("weights")
@@ -28,7 +27,7 @@ def explain_read_errors(path: Path, what: str) -> Iterator[None]:
         yield
     except (OSError, MemoryError):
         raise
-    except Exception as error:  # each library has kinds of its own
+    except Exception as error:  # each library has its own kinds
         reason = str(error).split("\n", 1)[0]  # XGBoost adds a stack trace
         raise ValueError(
             f"{path} is not {what}, or it is damaged ({type(error).__name__}: {reason}): fit the model "
@@ -43,30 +42,7 @@ def to_npz(arrays: Mapping[str, Any]) -> bytes:
     return content.getvalue()
 
 
-def read_npz(path: Path, like: Mapping[str, tuple[str, int]]) -> Arrays:
-    """Read the arrays that are named in ``like``, each with its data type and number of dimensions."""
-    if not zipfile.is_zipfile(path):
-        raise ValueError("it is no archive of arrays")
-    with np.load(path, allow_pickle=False) as stored:
-        arrays = {name: stored[name] for name in like}
-    check_arrays(arrays, like)
-    return arrays
-
-
-def check_arrays(arrays: Mapping[str, NDArray[Any]], like: Mapping[str, tuple[str, int]]) -> None:
-    """Complain of arrays that are absent or of another kind."""
-    for name, (dtype, ndim) in like.items():
-        if name not in arrays:
-            raise ValueError(f"array {name!r} is missing")
-        found = arrays[name]
-        if found.dtype != np.dtype(dtype) or found.ndim != ndim:
-            raise ValueError(
-                f"array {name!r} has type {found.dtype} and {found.ndim} dimensions instead of {dtype} "
-                f"and {ndim}"
-            )
-
-
-def check(condition: object, complaint: str) -> None:
-    """Complain of contents that cannot be right."""
-    if not condition:
-        raise ValueError(complaint)
+def read_npz(path: Path) -> Arrays:
+    """Read all arrays of an ``.npz`` file."""
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        return dict(stored)

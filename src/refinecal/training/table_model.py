@@ -177,8 +177,8 @@ class TableModel(ABC):
     def load(cls, folder: Path) -> Self:
         """Read a model that :meth:`save` wrote; nothing in the file is ever unpickled.
 
-        Only XGBoost, LightGBM and CatBoost themselves check their files. They find most damage but not all,
-        and a crafted file may crash the process: load models only from sources you trust.
+        The manifest of a run folder tells damaged files; here only the file's own format is checked, and a
+        crafted file may crash the process: load models only from sources you trust.
 
         Raises
         ------
