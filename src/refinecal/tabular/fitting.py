@@ -39,12 +39,15 @@ class Progress(Protocol):
 
     def start(self, run: int, total: int, max_steps: int) -> None:
         """A training run begins; ``run`` counts from 1."""
+        return
 
     def step(self, run: int, number: int, record: Mapping[str, float] | None) -> None:
         """A step of it is done; its record, if validation rows were looked at already."""
+        return
 
     def finish(self, run: int) -> None:
         """All its steps are done."""
+        return
 
 
 class NullProgress(Progress):
