@@ -522,7 +522,7 @@ def test_the_estimator_given_is_left_alone():
     [
         ({"estimator": Ridge()}, {}, "estimator is Ridge.*must be a classifier"),
         ({}, {"X_val": X_CANCER}, "X_val and y_val come together"),
-        ({"n_folds": 3}, {"X_val": X_CANCER, "y_val": Y_CANCER}, "leave out n_folds and groups"),
+        ({"n_folds": 3}, {"X_val": X_CANCER, "y_val": Y_CANCER}, "omit n_folds and groups"),
         (
             {"validation_fraction": 1.5},
             {},
@@ -532,7 +532,7 @@ def test_the_estimator_given_is_left_alone():
         ({"n_folds": "five"}, {}, "n_folds is 'five': it must be a whole number of at least 2"),
         ({"max_steps": 0}, {}, "max_steps is 0: it must be a whole number of at least 1"),
         ({"candidates": []}, {}, "candidates is .*must be a dict of lists"),
-        ({"candidates": {"max_iter": [5]}}, {}, "candidates names the number of rounds"),
+        ({"candidates": {"max_iter": [5]}}, {}, "candidates sets the number of rounds"),
         ({"estimator": "xgb"}, {}, "estimator is 'xgb': it must be a classifier"),
         ({}, {"sample_weight_val": np.ones(5)}, "sample_weight_val is for X_val"),
         (

@@ -48,15 +48,15 @@ SEEDS = ("random_state", "random_seed", "seed")
 
 
 class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Train long, keep the step of smallest refinement error, calibrate, average.
+    """Stop on refinement, calibrate, average.
 
-    The rows are cut into folds, and each is held out in turn. The estimator is trained step by step
-    (boosting rounds, or passes of models with ``partial_fit``) while the refinement error on the held-out
-    fold is followed, and goes back to its best step. Of several ``candidates``, such as regularisation
-    strengths, the one with the smallest refinement error is kept. One calibrator is fitted to what each
-    model says of the rows held out of it, and the calibrated probabilities are averaged. Since errors that
-    models do not share cancel, the mean is then sharpened, as far as models disagree on rows that were held
-    out of two of them. The result does not depend on the order of the rows.
+    The rows are split into folds. On each fold, the estimator is trained step by step (boosting rounds, or
+    passes of models with ``partial_fit``) while the refinement error on the held-out rows is monitored, and
+    is restored to its best step. Of several ``candidates``, such as regularization strengths, the one with
+    the smallest refinement error is kept. One calibrator is fitted to the held-out predictions of all
+    models, and the calibrated probabilities are averaged. Averaging cancels errors that the models do not
+    share, so the mean is then sharpened by how far models disagree on rows held out of two of them. The
+    result does not depend on the order of the rows.
 
     Parameters
     ----------
@@ -66,17 +66,17 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
     candidates : dict of lists or list of dicts, optional
         Parameters to choose from, as ``ParameterGrid`` takes them or one dict per candidate.
     max_steps : int, default 1000
-        Rounds or passes at most; takes the place of ``n_estimators`` or ``max_iter``.
+        Maximum number of rounds or passes; replaces ``n_estimators`` or ``max_iter``.
     patience : int or None, default 50
         Steps without improvement after which training stops.
     metric : str or callable, default "refinement"
-        What to choose by, as for :class:`RefinementMonitor`.
+        The metric to stop and choose by, as for :class:`RefinementMonitor`.
     min_delta : float, default 0
         As for :class:`RefinementMonitor`.
     calibrator : str or object, default "auto"
         As for :func:`decompose`. With "auto", steps are compared after temperature scaling.
     validation_fraction : float, default 0.2
-        The part held out if it is done once, stratified by label, or whole groups if ``groups`` are given.
+        The fraction held out if rows are held out once: stratified by label, or whole groups with ``groups``.
     n_folds : int, splitter, None or "auto", default "auto"
         Hold out each fold in turn, and average the models of all folds; a splitter of scikit-learn gets the
         rows in the order in which they came. ``None`` holds out a part once. "auto" is repeated
@@ -87,10 +87,10 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         predict with that one model.
     tuned_defaults : bool, default True
         Give ``XGBClassifier`` a learning rate of 0.1 and ``colsample_bynode=0.6``, if they are not set:
-        better than the library's defaults on most of 49 tables. What is set is never changed.
+        better than the library's defaults on most of 49 tables. Parameters that you set are never changed.
     random_state : int, RandomState or None
-        For the split, and for the estimator if its seed is not set. Each of several models gets another seed:
-        the number of its fold is added.
+        For the split, and for the estimator if its seed is not set. The number of the fold is added to the
+        seed of each model.
 
     Attributes
     ----------
@@ -99,8 +99,9 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
     calibrator_ : Calibrator
         Fitted on the held-out rows: one for all models.
     pool_beta_ : float
-        The inverse temperature of the mean: 1 for a single model, more for models that disagree. ``None``
-        if rows are held out once only, which does not show how far they do: then the mean is geometric.
+        The inverse temperature of the mean: 1 for a single model, larger for models that disagree. ``None``
+        if each row is held out only once, which does not show how far they disagree: then the mean is
+        geometric.
     best_step_ : int
         How many steps ``estimator_`` was trained for, counted from 1; 1 for models that are fitted once.
     best_params_ : dict
@@ -109,7 +110,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         One record per candidate and step: ``candidate``, ``step``, every term of the decomposition, ``beta``,
         the metric; with ``n_folds`` also ``fold``.
     monitor_ : RefinementMonitor
-        What ``estimator_`` went through, for ``monitor_.plot()``.
+        The monitor of ``estimator_``, for ``monitor_.plot()``.
     estimators_, calibrators_ : list
         One per model; a list of one without folds. The calibrators are all the same.
     classes_ : ndarray
@@ -125,7 +126,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
     >>> model.predict_proba(X).shape, model.best_step_ == model.estimator_.n_estimators_
     ((569, 2), True)
 
-    Which regularisation, rather than which step:
+    Choose the regularization instead of the step:
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> from sklearn.pipeline import make_pipeline
@@ -138,7 +139,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
 
     References
     ----------
-    Section 4 of the paper.
+    Section 4 of "Rethinking Early Stopping: Refine, Then Calibrate".
     """
 
     estimator_: Any
@@ -198,9 +199,9 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         y : array-like
             Labels of any type that scikit-learn takes.
         sample_weight : array-like, optional
-            How often each row counts, in training and in validation. Whole numbers are taken as repetitions,
-            unless there would be more than four times as many rows; all are in the same fold. Rows that are
-            equal may be in different ones: pass ``groups`` to keep them together.
+            Sample weights for training and validation. Whole numbers are taken as repetitions, unless there
+            would be more than four times as many rows; all copies are in the same fold. Equal rows may be
+            in different folds: pass ``groups`` to keep them together.
         X_val, y_val, sample_weight_val : array-like, optional
             Validation data; then nothing is held out of ``X``.
         groups : array-like, optional
@@ -221,7 +222,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         base = last_of(self._base())
         if is_frozen(base):
             check_frozen(base.classes_, classes)
-        is_one = self.refit or is_frozen(base)  # one model is delivered, whatever the folds
+        is_one = self.refit or is_frozen(base)  # a single model is delivered
         pairs: Sequence[tuple[Rows, Rows]]
         if X_val is None:
             n_more = AUTO_FOLDS if is_small(rows.n, len(classes)) else 2
@@ -289,8 +290,8 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         named = {name.rsplit("__", 1)[-1] for params in found for name in params}
         if named & {"n_estimators", "max_iter", "iterations"} and is_iterative(self._base()):
             raise ValueError(
-                "candidates names the number of rounds, which is not chosen beforehand: leave it out, and "
-                "pass max_steps= to bound it"
+                "candidates sets the number of rounds, which training chooses itself: omit it, and pass "
+                "max_steps= to limit it"
             )
         return found
 
@@ -350,7 +351,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
     def _retrain(
         self, chosen: list[TrainedModel], rows: Rows, classes: NDArray[Any], seed: int
     ) -> TrainedModel:
-        """Train on all rows for the median of the best steps."""
+        """Train on all rows for the median number of best steps."""
         first, n_steps = chosen[0], int(np.median([model.n_steps for model in chosen]))
         again = retrain(self._new(first.params, seed), rows, n_steps, first.estimator)
         return replace(first, estimator=again, known=classes, n_steps=n_steps)
@@ -363,7 +364,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         history: list[dict[str, float]],
         classes: NDArray[Any],
     ) -> None:
-        """Set what was learned, all at once: a fit that fails leaves nothing half-learned."""
+        """Set all fitted attributes at once: a fit that fails leaves none of them."""
         first = models[0]
         self._models, self._ensemble = models, ensemble
         self.classes_ = classes
@@ -435,7 +436,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         if X_val is None and sample_weight_val is not None:
             raise ValueError("sample_weight_val is for X_val: pass X_val and y_val with it")
         if X_val is not None and (self.n_folds not in (None, "auto") or groups is not None):
-            raise ValueError("with X_val nothing is held out of X: leave out n_folds and groups")
+            raise ValueError("with X_val nothing is held out of X: omit n_folds and groups")
         fraction = self.validation_fraction
         if not (isinstance(fraction, numbers.Real) and 0 < float(fraction) < 1):
             raise ValueError(f"validation_fraction is {fraction!r}: it must lie between 0 and 1")
@@ -462,7 +463,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
 
 
 def _is_folds(value: Any) -> bool:
-    """Tell whether ``n_folds`` is something else than a number that it may be."""
+    """Tell whether ``n_folds`` is a valid value other than a number."""
     if value is None or isinstance(value, str):
         return value in (None, "auto")
     return hasattr(value, "split")

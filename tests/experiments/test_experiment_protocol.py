@@ -319,7 +319,7 @@ def test_classes_that_training_has_not_seen(monkeypatch):
 
 def test_one_class_is_refused():
     dataset = made_dataset(n=100)
-    with pytest.raises(ValueError, match="one class only: leave this data set out"):
+    with pytest.raises(ValueError, match="one class only: drop this data set"):
         unit_of("xgboost", replace(dataset, y=np.zeros(100, np.int64)))
 
 

@@ -428,7 +428,7 @@ def test_missing_numbers_are_refused(where):
     X, y = parts[where]
     parts[where] = X.assign(noise=X["noise"].where(np.arange(len(X)) > 1)), y
     with pytest.raises(
-        ValueError, match=r"column 'noise' misses 2 of \d+ numbers.*Drop those rows"
+        ValueError, match=r"column 'noise' has 2 missing values in \d+ rows.*Drop those rows"
     ):
         train(parts)
 
@@ -437,7 +437,7 @@ def test_missing_numbers_are_refused(where):
 def test_missing_numbers_are_refused_when_predicting():
     parts = thirds(*mixed(n=200))
     model = train(parts, max_steps=1)
-    with pytest.raises(ValueError, match="column 'size' misses 50 of 50 numbers"):
+    with pytest.raises(ValueError, match="column 'size' has 50 missing values in 50 rows"):
         model.logits(parts[2][0].assign(size=np.nan))
 
 

@@ -337,7 +337,7 @@ def test_a_used_monitor_is_refused_until_it_is_reset():
     _, monitor = fit(SGD, cancer(), max_steps=3)
     history = list(monitor.history)
     with pytest.raises(
-        ValueError, match=r"has seen 3 steps of another training: call monitor.reset"
+        ValueError, match=r"has seen 3 steps of another training run: call monitor.reset"
     ):
         train(SGD, *cancer(), monitor=monitor)
     monitor.reset()

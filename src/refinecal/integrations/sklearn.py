@@ -94,7 +94,7 @@ class RefinementStopping(Stopping):
                 "for another model"
             )
         logits = next(self._stages, None)
-        if logits is None:  # a new training, or more room for rounds since the last one
+        if logits is None:  # a new training run, or n_estimators was raised since the last one
             self._stages = islice(model.staged_decision_function(X_val), i, None)
             logits = next(self._stages)
         self.monitor.update(y_val, logits=logits, step=i + 1, sample_weight=weights)
@@ -131,15 +131,15 @@ def train(
     ----------
     estimator : classifier
         Any scikit-learn classifier, a pipeline that ends in one, or the scikit-learn classifiers of XGBoost,
-        LightGBM and CatBoost. It is left alone: a new one with its parameters is trained, with its own early
-        stopping switched off. Only a ``FrozenEstimator`` is taken as it is.
+        LightGBM and CatBoost. It is not changed: a clone is trained, with its own early stopping switched
+        off. Only a ``FrozenEstimator`` is used as it is.
     X, y, X_val, y_val : array-like
         Training and validation data.
     monitor : RefinementMonitor
         Sees the validation predictions of every step; its ``patience`` says when to stop. It must be new, or
         ``reset()``.
     max_steps : int, default 1000
-        Rounds or passes at most; takes the place of ``n_estimators`` or ``max_iter``.
+        Maximum number of rounds or passes; replaces ``n_estimators`` or ``max_iter``.
     sample_weight, sample_weight_val : array-like, optional
         Weights of the rows.
 
@@ -151,8 +151,8 @@ def train(
 
     Notes
     -----
-    CatBoost hands out predictions after training only. If ``metric`` is "refinement" it stops by its own
-    measure of that; with other metrics, other losses than "Logloss" and "MultiClass", or on a GPU, it first
+    CatBoost gives predictions only after training. If ``metric`` is "refinement" it stops on its own
+    measure of it; with other metrics, losses other than "Logloss" and "MultiClass", or on a GPU, it first
     trains ``max_steps`` rounds. The monitor then sees the same steps as with any other library.
 
     Examples
@@ -169,7 +169,8 @@ def train(
     """
     if monitor.history:
         raise ValueError(
-            f"monitor has seen {len(monitor.history)} steps of another training: call monitor.reset() first"
+            f"monitor has seen {len(monitor.history)} steps of another training run: call "
+            "monitor.reset() first"
         )
     rows, val = _rows(X, y, sample_weight), _rows(X_val, y_val, sample_weight_val)
     last = trainer.last_of(estimator)
@@ -193,12 +194,12 @@ def _rows(X: Any, y: Any, weights: Any) -> Rows:
 
 @contextmanager
 def _set_classes(monitor: RefinementMonitor, classes: NDArray[Any]) -> Iterator[None]:
-    """Let the monitor know the columns of this training, and forget them afterwards."""
+    """Set the classes of the monitor for this training run, and restore them afterwards."""
     given = monitor.classes
     if given is not None and not np.array_equal(np.asarray(given), classes):
         raise ValueError(
             f"monitor.classes are {np.asarray(given).tolist()}, but the columns of the model are those of "
-            f"{classes.tolist()}: leave out classes"
+            f"{classes.tolist()}: omit classes"
         )
     monitor.classes = classes
     try:

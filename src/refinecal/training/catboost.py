@@ -79,15 +79,15 @@ class CatBoostModel(TableModel):
 
 
 class _MonitorMetric:
-    """A metric by its form: CatBoost hands its predictions to nobody else while it trains."""
+    """A CatBoost metric, since CatBoost shows its predictions to metrics only while it trains."""
 
     no_jit = True  # CatBoost would try to compile evaluate with numba, and warn that it cannot
 
     def __init__(self, run: TrainingRun) -> None:
         self.run = run
         self.error: BaseException | None = None
-        # CatBoost shows the training rows too, and does not say which are which. So that they can be told
-        # apart by their number, the first validation row is repeated where there are as many.
+        # CatBoost also shows the training rows, and does not say which rows it shows. They are told apart
+        # by their number: the first validation row is repeated if both numbers are equal.
         self.n_shown = len(run.val.y) + (len(run.val.y) == len(run.rows.y))
 
     def __deepcopy__(self, memo: Any) -> Self:
@@ -101,7 +101,7 @@ class _MonitorMetric:
         return False
 
     def evaluate(self, approxes: Sequence[Any], target: Any, weight: Any) -> tuple[float, float]:
-        """Show validation logits to the monitor; the value itself is of no use to anyone."""
+        """Show validation logits to the monitor; the value itself is not used."""
         if len(target) == self.n_shown and self.error is None:
             n = len(self.run.val.y)
             margins = np.array(approxes[0] if len(approxes) == 1 else np.stack(approxes, axis=1))
@@ -116,13 +116,13 @@ class _MonitorMetric:
 
 
 class _StopCallback:
-    """A callback that ends the training when the monitor says so."""
+    """A callback that ends training when the monitor says so."""
 
     def __init__(self, look: _MonitorMetric) -> None:
         self.look = look
 
     def after_iteration(self, info: Any) -> bool:
-        """Tell CatBoost whether to go on."""
+        """Tell CatBoost whether to continue."""
         return self.look.error is None and not self.look.run.monitor.should_stop
 
 
@@ -162,7 +162,7 @@ def _pool(X: pd.DataFrame, y: Any = None, weights: Weights = None) -> Pool:
 
 # ---- CatBoostClassifier ----------------------------------------------------------------------------------
 
-# CatBoost's names for one parameter each, or for parts of what is left out.
+# CatBoost's aliases of one parameter each, or the parameters that we drop.
 ROUNDS = ("iterations", "num_boost_round", "n_estimators", "num_trees")
 OWN_STOPPING = ("use_best_model", "early_stopping_rounds", "od_type", "od_wait", "od_pval")
 OUTPUT = ("verbose", "verbose_eval", "silent", "logging_level")

@@ -1,4 +1,4 @@
-"""Tables for models that add and multiply: numbers on one scale, missing ones marked, categories one-hot."""
+"""Tables for linear models and networks: scaled numbers, indicators of missing values, one-hot categories."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 LARGEST = float(np.finfo(np.float32).max)  # XGBoost and CatBoost keep numbers as float32
 SCALINGS = ("standard", "quantile")
-MOST_CATEGORIES = 1000  # of a column that get one of their own; the others count as missing
+MOST_CATEGORIES = 1000  # per column that are encoded; rarer ones count as missing
 ROWS_PER_QUANTILE, FEWEST_QUANTILES, MOST_QUANTILES = 30, 10, 1000
-LEAST_SHARE = 1e-7  # the normal quantile of a number beyond all others is +-5.2
+LEAST_SHARE = 1e-7  # values beyond all others get the normal quantile +-5.2
 
 
 def category_mask(X: pd.DataFrame) -> NDArray[np.bool_]:
@@ -173,7 +173,7 @@ def _numbers(X: pd.DataFrame, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
 
 
 def _median(column: NDArray[np.float64]) -> float:
-    """Return the median of what is there; 0 if nothing is."""
+    """Return the median of the values that are not missing; 0 if all are."""
     there = column[~np.isnan(column)]
     return float(np.median(there)) if len(there) else 0.0
 

@@ -25,7 +25,7 @@ from refinecal.training.trainer import TrainingRun
 if TYPE_CHECKING:
     import pandas as pd
 
-NODE = {  # one entry per node, all trees one behind the other
+NODE = {  # one entry per node, tree after tree
     "feature": "int32",  # -1 for a leaf
     "threshold": "float64",  # numbers up to it go left
     "left": "int32",  # counted from the first node of the tree
@@ -36,7 +36,7 @@ NODE = {  # one entry per node, all trees one behind the other
 }
 WORDS = 8  # of 32 categories each, in a bitset
 FIRST_ROUNDS = 16  # before the first look,
-GROWTH = 1.5  # and by how much training goes on from there: a look costs a pass over all trees
+GROWTH = 1.5  # then the number of rounds grows by this factor: a look costs a pass over all trees
 MOST_CATEGORIES = 254  # of a column: scikit-learn has 255 bins; the others count as missing
 
 
@@ -44,7 +44,7 @@ class HistGradientBoostingModel(TableModel):
     """Boosted trees of scikit-learn; a step is a round, saved as plain arrays.
 
     Columns of categories come first, numbered 0, 1, 2... by the codes seen in training, so that
-    scikit-learn's own numbering changes nothing and trees speak of the very columns that they are given.
+    scikit-learn's own numbering changes nothing and trees refer to the columns that they are given.
     """
 
     name = "hist-gb"

@@ -1,9 +1,9 @@
 r"""Logistic regression along a path of penalties, from strong to weak.
 
-With rows on one scale, step s minimises
+With rows on one scale, step s minimizes
 :math:`\frac1n \sum_i \ell(z_i, y_i) + \frac{\lambda_s}{2} \|w\|^2` over weights w and intercepts, where
-:math:`\lambda_s` falls from 100 to :math:`10^{-6}`. Strong penalties give timid probabilities, which
-calibration corrects: that is why refinement may prefer them where the loss does not.
+:math:`\lambda_s` falls from 100 to :math:`10^{-6}`. Strong penalties give underconfident
+probabilities, which calibration corrects: so refinement may prefer them where the loss does not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 STRONGEST, WEAKEST = 1e2, 1e-6
-# On the largest slope of the mean loss; 1e-4 is felt in the fourth digit of refinement
+# On the largest slope of the mean loss; 1e-4 changes the fourth digit of refinement
 TOLERANCE = 1e-5
 MOST_ITERATIONS = 300  # per strength, each starting from the one before
 DENSE_CELLS = 20_000_000  # a larger matrix with categories is stored sparse
@@ -102,7 +102,7 @@ def _solutions(run: TrainingRun, encoding: Encoding) -> Any:
 
     matrix = _matrix(encoding.numbers(run.rows.X), encoding.positions(run.rows.X), encoding.n_codes)
     outputs = 1 if len(run.classes) == 2 else len(run.classes)
-    if matrix.shape[1] == 0:  # no column varies: only the shares of the classes are left to learn
+    if matrix.shape[1] == 0:  # no column varies: only class frequencies can be learned
         counts = np.bincount(run.rows.y, weights=run.rows.weights, minlength=len(run.classes))
         logs = np.log(np.maximum(counts, np.finfo(np.float64).tiny))
         shares = logs[1:] - logs[:1] if len(run.classes) == 2 else logs - logs.mean()

@@ -43,7 +43,7 @@ Batch = tuple[torch.Tensor, torch.Tensor]  # numbers, and which one-hot columns 
 class MLPModel(TableModel):
     """A multi-layer perceptron in torch; a step is an epoch, saved as safetensors.
 
-    Kept are the weights of the best epoch by each metric of the monitor.
+    The weights of the best epoch by each metric of the monitor are kept.
     """
 
     name = "mlp"
@@ -166,7 +166,7 @@ def _forward(
 def _apply_dropout(
     hidden: torch.Tensor, dropout: float, random: torch.Generator | None
 ) -> torch.Tensor:
-    """Apply dropout with random numbers of our own, since torch's takes the global ones."""
+    """Apply dropout with our own random numbers, since torch's dropout uses the global ones."""
     if not dropout:
         return hidden
     stays = torch.rand(hidden.shape, generator=random) >= dropout
@@ -201,7 +201,7 @@ def _tensors(encoding: Encoding, X: pd.DataFrame) -> Batch:
 def _epochs(
     run: TrainingRun, options: dict[str, Any], rows: Batch, encoding: Encoding
 ) -> Iterator[Net]:
-    """Train for as long as anyone asks; yield the net, which goes on changing, after each epoch."""
+    """Train without end; yield the net, which keeps changing, after each epoch."""
     random = torch.Generator().manual_seed(run.seed % LARGEST_SEED)
     net = _new_net(encoding, len(run.classes), options, random)
     for weight in net.values():
@@ -228,7 +228,7 @@ def _epochs(
 
 
 def _mean_one(weights: Any) -> torch.Tensor | None:
-    """Return weights whose mean is 1, so that their unit does not change the learning rate."""
+    """Return weights with mean 1, so that their scale does not change the learning rate."""
     if weights is None:
         return None
     return torch.from_numpy((np.asarray(weights) / np.mean(weights)).astype(np.float32))
@@ -236,7 +236,7 @@ def _mean_one(weights: Any) -> torch.Tensor | None:
 
 @contextmanager
 def _limit_threads(n_threads: int | None) -> Iterator[None]:
-    """Let torch use so many threads for the time of a block."""
+    """Limit the number of threads of torch within a block."""
     before = torch.get_num_threads()
     if n_threads is not None:
         torch.set_num_threads(n_threads)

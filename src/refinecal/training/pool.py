@@ -1,9 +1,9 @@
-"""Several models as one: one calibrator for all of them, the mean of their probabilities, sharpened.
+"""An ensemble: one calibrator for all models, and the sharpened mean of their probabilities.
 
 The mean of calibrated models is underconfident: errors that they do not share cancel. How much sharper it
 should be follows from how far models disagree on rows that none of them was trained on; labels are not
 needed. Take the log-odds of a calibrated model, relative to the class frequencies, as a part that all models
-share, of variance c, and an error of its own, of variance o. To be calibrated, the model has shrunk them by
+share, of variance c, and a separate error, of variance o. To be calibrated, the model has shrunk them by
 c / (c + o); the mean of m models needs to be shrunk by c / (c + o / m) only. The quotient of the two is the
 inverse temperature that the mean needs.
 """
@@ -22,10 +22,12 @@ from refinecal.calibrators.base import Calibrator
 from refinecal.calibrators.registry import as_calibrator
 from refinecal.metrics import Metric
 
-UNKNOWN = -30.0  # log-probability of a class that a model does not know, before calibration
-SMALLEST = 1e-9  # probability whose logarithm counts
-MOST = 1.5  # inverse temperature of a mean
-PRIOR_ROWS = 300  # that halve the sharpening: a calibrator fitted to few rows is not reliable
+UNKNOWN = -30.0  # log-probability of a class that a model has not seen, before calibration
+SMALLEST = 1e-9  # probabilities are clipped here before taking logarithms
+MOST = 1.5  # largest inverse temperature of a mean
+PRIOR_ROWS = (
+    300  # this many rows halve the sharpening: a calibrator fitted to few rows is unreliable
+)
 MOST_ROWS = 20_000  # on which disagreement is measured
 HUGE = 1e300  # a logit that stands for an infinite one
 
@@ -109,12 +111,12 @@ class Disagreement:
         return float(1 + (asked - 1) / (1 + PRIOR_ROWS / n))
 
 
-# ---- what models say of rows that were held out ------------------------------------------------------------
+# ---- held-out predictions ------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """What a model says of the rows held out of its training, and what they are."""
+    """The rows held out of a model's training, and its predictions for them."""
 
     logits: Floats  # of all classes, see all_classes
     y: NDArray[Any]
@@ -169,7 +171,7 @@ class Ensemble:
         classes: Any,
         n_first: int | None = None,
     ) -> Ensemble:
-        """Calibrate models by what each says of the rows held out of it, and sharpen their mean.
+        """Calibrate models on the rows held out of each, and sharpen their mean.
 
         Parameters
         ----------
@@ -203,7 +205,7 @@ class Ensemble:
         return ensemble.sharpen(disagreement, len(np.unique(places[each > 0])))
 
     def sharpen(self, disagreement: Disagreement, n: float) -> Ensemble:
-        """Return the same models with a mean as sharp as their disagreement allows, if n rows calibrate."""
+        """Return the same models with a mean sharpened by their disagreement; n rows calibrate them."""
         return replace(self, beta=disagreement.sharpening(len(self.known), n))
 
     def predict_proba(self, logits: Iterable[Floats]) -> Floats:
@@ -228,7 +230,7 @@ class Ensemble:
         return np.asarray(kept / np.maximum(kept.sum(axis=1, keepdims=True), SMALLEST))
 
     def disagreement(self, logits: Sequence[Floats], weights: Floats | None = None) -> Disagreement:
-        """Measure how far models disagree on rows that none of them was trained on."""
+        """Measure how far models disagree on rows that were not used to train any of them."""
         pairs = zip(logits, self.known, strict=True)
         probs = [self.calibrate(each, known) for each, known in pairs]
         return Disagreement.measure(probs, self.frequencies, weights)

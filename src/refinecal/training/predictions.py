@@ -84,11 +84,11 @@ def show_label(label: Any) -> str:
 
 
 def predictions_of(model: Any, X: Any, like: Predictions | None = None) -> Predictions:
-    """Return logits if the model has them, else probabilities; or whatever it was before, in ``like``.
+    """Return logits if the model has them, else probabilities; the same as before if ``like`` is given.
 
-    Margins (``decision_function``, or what a boosting library has in its place) are logits if
-    ``predict_proba`` is their softmax, or that of one against the rest; votes are neither. Models without
-    probabilities are taken at their decision values, if these decide what they predict.
+    Margins (``decision_function``, or a boosting library's raw scores) are logits if ``predict_proba`` is
+    their softmax, or their one-vs-rest probabilities; votes are neither. For models without probabilities,
+    decision values are taken as logits if the largest one decides the prediction.
     """
     if is_frozen(model):
         return predictions_of(model.estimator, X, like)
@@ -113,7 +113,7 @@ def predictions_of(model: Any, X: Any, like: Predictions | None = None) -> Predi
 
 
 def probabilities_of(model: Any, X: Any) -> NDArray[Any]:
-    """Return ``predict_proba``, scaled to sum to 1 where libraries leave one against the rest as it is."""
+    """Return ``predict_proba``, scaled to sum to 1, which libraries skip for one-vs-rest."""
     probs = np.asarray(model.predict_proba(X))
     return probs / probs.sum(axis=1, keepdims=True) if library_of(model) in MARGINS else probs
 
@@ -131,7 +131,7 @@ def one_vs_rest_link(margins: Any) -> NDArray[Any]:
 
 
 def link_of(margins: Any, probs: Any) -> Link | None:
-    """Return what turns a model's margins into its logits; ``None`` if they have nothing to do with them."""
+    """Return the function from a model's margins to its logits; ``None`` if there is none."""
     margins, probs = np.asarray(margins), np.asarray(probs)
     # Not only for the likely classes: where a model is sure, all links give it probability 1.
     exact = 100 * np.finfo(np.result_type(probs, np.float32)).eps
@@ -177,7 +177,7 @@ def _check_decision(model: Any, values: NDArray[Any], X: Any) -> None:
 
 
 def some_rows(X: Any) -> Any:
-    """Return a few rows to look at, from all over the table."""
+    """Return a few rows, spread over the table."""
     from sklearn.utils import _safe_indexing
     from sklearn.utils.validation import _num_samples
 
@@ -191,9 +191,9 @@ def some_rows(X: Any) -> Any:
 def smooth_zeros(
     found: Predictions, y: NDArray[Any], classes: NDArray[Any]
 ) -> tuple[Predictions, int]:
-    """Smooth probabilities if a label has probability 0, which no temperature corrects.
+    """Smooth probabilities if an observed label has probability 0, which no temperature corrects.
 
-    Forests and neighbours vote, and a vote of none is not impossibility: with n rows,
+    Forests and nearest neighbors vote, and no vote does not mean impossible: with n rows,
     ``n / (n + 1) * p + 1 / (n + 1) / k``, as the paper does after calibration. Return n too, 0 if unneeded.
     """
     if found.kind == "logits":
@@ -206,7 +206,7 @@ def smooth_zeros(
 
 
 def smooth(found: Predictions, n: int) -> Predictions:
-    """Return probabilities mixed with the flat ones as if seen once beside n rows; n = 0 leaves them."""
+    """Mix probabilities with the uniform ones, weighted as one row next to n; n = 0 changes nothing."""
     if n == 0:
         return found
     k = 2 if found.values.ndim == 1 else found.values.shape[1]

@@ -1,8 +1,8 @@
 """RealMLP of the package pytabkit, with label smoothing off, as a model of a table.
 
-pytabkit makes the network, its preprocessing, its schedules and its optimiser; the loop over epochs is here,
+pytabkit provides the network, preprocessing, schedules and optimizer; the loop over epochs is here,
 since pytabkit's own, in Lightning, keeps one epoch's weights for each of its own metrics, while ours shows
-the validation logits of every epoch to a monitor. Both give the same weights, bit by bit.
+the validation logits of every epoch to a monitor. Both give exactly the same weights.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class RealMLPModel(TableModel):
 
     Parameters have pytabkit's names and defaults (those of ``RealMLP_TD_Classifier``), but label smoothing
     ``ls_eps`` is 0, as in the paper: it makes the loss improper. The schedules of learning rate, dropout and
-    weight decay end at ``max_steps``, so a training for fewer epochs is not the beginning of a longer one.
+    weight decay end at ``max_steps``, so a run of fewer epochs is not the beginning of a longer one.
     For the same seed the weights are those of ``RealMLP_TD_Classifier(random_state=seed)``.
 
-    Kept are the weights of the best epoch by each metric of the monitor.
+    The weights of the best epoch by each metric of the monitor are kept.
     """
 
     name = "realmlp"
@@ -51,7 +51,7 @@ class RealMLPModel(TableModel):
     step_name = "epoch"
     file_name = "realmlp"
     default_steps = 256
-    default_patience = None  # schedules that end early are no use
+    default_patience = None  # the schedules must run to their end
 
     def __init__(
         self,
@@ -165,8 +165,8 @@ class Columns:
         n_missing = int(np.isnan(numbers).sum())
         if n_missing:
             raise ValueError(
-                f"column {self.names[j]!r} misses {n_missing} of {len(numbers)} numbers: RealMLP takes none "
-                "that are missing. Drop those rows, as the paper does, or fill the gaps."
+                f"column {self.names[j]!r} has {n_missing} missing values in {len(numbers)} rows, which "
+                "RealMLP cannot take. Drop those rows, as the paper does, or fill the gaps."
             )
         return numbers
 
@@ -221,12 +221,12 @@ def _new_module(run: TrainingRun, options: dict[str, Any], columns: Columns, kit
 
 
 def _epochs(module: Any) -> Iterator[None]:
-    """Train for as long as anyone asks; pause after each epoch."""
+    """Train without end; pause after each epoch."""
     optimizer, rows, progress = module.configure_optimizers(), module.train_dl, module.progress
     while True:
         module.model.train()
         for batch in rows:
-            module.hp_manager.update_hypers(module)  # the schedules, by what progress says
+            module.hp_manager.update_hypers(module)  # the schedules, by progress
             output = module.model(batch)
             loss = module.criterion(output["x_cont"], output["y"]).sum()
             loss.backward()
@@ -239,7 +239,7 @@ def _epochs(module: Any) -> Iterator[None]:
 
 
 def _options(run: TrainingRun, kit: Any) -> dict[str, Any]:
-    """Return all that pytabkit is told, its defaults included."""
+    """Return all options of pytabkit, its defaults included."""
     if run.rows.weights is not None:
         raise ValueError("weights were given, but pytabkit's RealMLP has none: leave them out")
     defaults = {**kit.DefaultParams.RealMLP_TD_CLASS, "ls_eps": 0.0, "batch_size": 256}
@@ -275,7 +275,7 @@ def _pytabkit() -> Any:
 
 @contextmanager
 def _isolate_torch(n_threads: int | None) -> Iterator[None]:
-    """Give torch so many threads, and put back what pytabkit changes: random numbers, and TF32."""
+    """Limit torch's threads, and restore what pytabkit changes: random numbers and TF32."""
     import torch
 
     with ALONE:

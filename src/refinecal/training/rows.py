@@ -1,4 +1,4 @@
-"""Rows of a user's table: split for validation, repeated as weights say, ordered by what they hold.
+"""Rows of a user's table: split for validation, repeated by weight, ordered by content.
 
 What is drawn at random is drawn from rows in an order that depends on their content alone, so that the order
 of the table does not change a model. Rows that are equal are drawn one by one: new rows may well equal old
@@ -44,12 +44,12 @@ class Rows:
 
     @property
     def n_used(self) -> int:
-        """The number of rows whose weight is not 0."""
+        """The number of rows with nonzero weight."""
         return self.n if self.weights is None else int(np.count_nonzero(self.weights))
 
     @property
     def total(self) -> float:
-        """The number of rows, each counted as often as its weight says."""
+        """The total weight of the rows."""
         return float(self.n if self.weights is None else self.weights.sum())
 
     def take(self, rows: Indices) -> Rows:
@@ -222,8 +222,8 @@ def split_folds(rows: Rows, n_folds: Any, seed: int) -> list[tuple[Indices, Indi
 class Parts(Sequence[tuple[Rows, Rows]]):
     """Training and validation rows of each fold, made when they are asked for.
 
-    Each row is held out in one of the first ``n_first``; those that come after hold rows out again. What a
-    fold's model cannot know, because a class has too few rows, is not among its validation rows.
+    Each row is held out in one of the first ``n_first``; those that come after hold rows out again. A fold's
+    validation rows exclude classes that its model has not seen because they have too few rows.
     """
 
     rows: Rows
@@ -261,7 +261,7 @@ class Parts(Sequence[tuple[Rows, Rows]]):
             )
 
     def know(self, n_classes: int) -> NDArray[np.bool_]:
-        """Tell of classes 0..n_classes-1 whether every fold's model knows them."""
+        """Tell which of the classes 0..n_classes-1 every fold's model has seen."""
         labels = [self._labels(number) for number in range(len(self))]
         knows = [np.isin(np.arange(n_classes), known) for known in labels]
         return np.asarray(np.all(knows, axis=0))
@@ -356,7 +356,7 @@ def _with_same_categories(parts: list[Any]) -> list[Any]:
 
 
 def hash_rows(X: Any) -> NDArray[np.uint64]:
-    """Return a number for each row that depends on nothing but what the row holds, whatever holds it."""
+    """Return a hash of each row's content, the same for every type of table."""
     if hasattr(X, "tocsr"):
         return _hash_sparse(X.tocsr())
     if hasattr(X, "columns"):

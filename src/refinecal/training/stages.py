@@ -107,7 +107,7 @@ class PassTrainer(Trainer):
 
 
 def _passes(model: Any, rows: Rows, classes: NDArray[Any]) -> Iterator[None]:
-    """Train for as long as anyone asks; pause after each pass."""
+    """Train without end; pause after each pass."""
     switch_off_stopping(model)
     if getattr(model, "class_weight", None) == "balanced":  # which partial_fit cannot know
         weights = compute_class_weight("balanced", classes=classes, y=rows.y)
@@ -167,7 +167,7 @@ def length_name(estimator: Any) -> str:
 
 
 def switch_off_stopping(estimator: Any) -> None:
-    """Let an estimator of scikit-learn train as long as it is told."""
+    """Switch off the early stopping of a scikit-learn estimator."""
     params = estimator.get_params(deep=False)
     if "early_stopping" in params:
         estimator.set_params(early_stopping=False)

@@ -56,7 +56,7 @@ def get_model(name: str) -> type[TableModel]:
 
 
 class TableModel(ABC):
-    """A classifier of the rows of a table, at every step of its training that may be wanted.
+    """A classifier of the rows of a table, at each step of its training that may be asked for.
 
     A subclass provides the four methods with an underscore.
 
@@ -118,7 +118,7 @@ class TableModel(ABC):
         params : mapping, optional
             The model's own parameters, such as ``refinecal.tabular.spaces.draw`` returns.
         weights, weights_val : ndarray, optional
-            How often each row counts.
+            Sample weights.
         seed : int, default 0
             The same seed gives the same model.
         n_threads : int, optional
@@ -130,7 +130,7 @@ class TableModel(ABC):
             raise ValueError(f"max_steps is {max_steps}: train for at least one {cls.step_name}")
         if monitor.history:
             raise ValueError(
-                f"monitor has seen {len(monitor.history)} steps already: each training needs a new one"
+                f"monitor has seen {len(monitor.history)} steps already: each training run needs a new one"
             )
         run = TrainingRun(
             Rows(X, np.asarray(y, np.int64), weights),
@@ -161,7 +161,7 @@ class TableModel(ABC):
         return self._logits(X, self._check_step(step))
 
     def logits_at(self, X: pd.DataFrame, steps: Iterable[int]) -> dict[int, NDArray[Any]]:
-        """Return the logits of several steps, by step: those of :meth:`logits`, sooner than one by one."""
+        """Return the logits of several steps, by step: as :meth:`logits` does, but faster."""
         self._check_columns(X)
         return self._logits_at(X, sorted({self._check_step(step) for step in steps}))
 
@@ -205,8 +205,8 @@ class TableModel(ABC):
         step = self.step if step is None else step
         if step is None:
             raise ValueError(
-                "the monitor found no best step, since its metric was never a number: other validation rows "
-                "are needed, or training has diverged"
+                "the monitor found no best step, since its metric was never a number: use other validation "
+                "rows, or lower the learning rate if training diverged"
             )
         if not 1 <= step <= self.n_steps:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""What the experiment trains: each method's model, its last step and its search space, by name."""
+"""The methods of the experiment by name: each one's model, last step and search space."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Method:
     ----------
     name : str
     max_steps : int
-        How long every training goes on: rounds, epochs, or strengths of a penalty.
+        The number of steps of every training run: rounds, epochs, or penalties.
     step_name : str
         What a step is.
     from_paper : bool

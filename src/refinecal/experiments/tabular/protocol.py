@@ -1,4 +1,4 @@
-"""One training of the paper's protocol: to the last step, with the best step by every metric."""
+"""One training run of the paper's protocol: to the last step, with the best step by every metric."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ METRICS = METRIC_NAMES
 def run_unit(key: Key, plan: Plan, dataset: Dataset) -> UnitResult:
     """Train one method once, to its last step; return the best step by each metric and its predictions.
 
-    All steps are trained, whatever the metrics say, unless the predictions stop being numbers. The split is
-    the same for every method. The same key, plan and data give the same result, but for times and memory.
+    All steps are trained, unless predictions stop being finite numbers. The split is the same for every
+    method. The same key, plan and data give the same result, except for times and memory.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def run_unit(key: Key, plan: Plan, dataset: Dataset) -> UnitResult:
     if len(known) < 2:
         raise ValueError(
             f"{dataset.name}: the {len(train)} training rows of split {key.split} have one class only: "
-            "leave this data set out, or give it more rows"
+            "drop this data set, or give it more rows"
         )
     tracker = Tracker(_columns(y[val], known), len(known), plan.metrics)
     kind = method.model
@@ -84,7 +84,7 @@ def run_unit(key: Key, plan: Plan, dataset: Dataset) -> UnitResult:
     if not best:
         raise ValueError(
             f"{key}: the predictions were never finite numbers, so there is no best step: lower the learning "
-            "rate, or leave this configuration out"
+            "rate, or drop this configuration"
         )
     test_logits = model.logits_at(dataset.X.iloc[test], best.values())
     return UnitResult(
