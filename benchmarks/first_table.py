@@ -1,4 +1,4 @@
-"""The first table of the README: ``python -m benchmarks.first_table 20`` repeats both experiments so often.
+"""The small cases of docs/evidence.md: ``python -m benchmarks.first_table 20`` repeats each 20 times.
 
 Boosted trees on scikit-learn's digits, and logistic regression on the paper's Gaussian model, whose best
 answer is known from theory.
