@@ -14,28 +14,28 @@ PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 	one-command averaging tabular vision examples clean
 
 help:
-	@echo "make demo    the whole job on data that comes with scikit-learn, with a report"
+	@echo "make demo    end-to-end example on data that comes with scikit-learn, with a report"
 	@echo "make test    run the tests (about five minutes)"
-	@echo "make test-full  run all tests, the slow ones and those in a browser too (about twenty minutes)"
-	@echo "make fuzz MINUTES=30  look for what breaks the properties, with random seeds"
-	@echo "make coverage  run the tests and say which lines and branches they reach"
-	@echo "make lint    check style, types and layers of imports"
-	@echo "make format  correct style"
-	@echo "make bench   race against the rivals: calibrators, metrics, stopping (about forty minutes)"
-	@echo "make examples  run each framework's example with that framework alone installed"
-	@echo "make evidence DATA=folder  compare ways to stop on Parquet tables (hours)"
+	@echo "make test-full  run all tests, including slow and browser tests (about twenty minutes)"
+	@echo "make fuzz MINUTES=30  search for counterexamples to the property tests, with random seeds"
+	@echo "make coverage  run the tests and report line and branch coverage"
+	@echo "make lint    check style, types and import layers"
+	@echo "make format  fix style"
+	@echo "make bench   benchmark against other packages: calibrators, metrics, stopping (about forty minutes)"
+	@echo "make examples  run each framework's example in an environment with only that framework"
+	@echo "make evidence DATA=folder  compare stopping metrics on Parquet tables (hours)"
 	@echo "make one-command DATA=folder  compare fit and the estimator with five-fold boosting, pytabkit, AutoGluon (hours)"
-	@echo "make averaging DATA=folder  compare ways to stop where models are averaged (hours)"
+	@echo "make averaging DATA=folder  compare stopping metrics for averaged models (hours)"
 	@echo "make gain DATA=folder  compare predicted with measured gains of logistic regression (ten minutes)"
-	@echo "make predictions DATA=folder  train models on Parquet tables, store what they say (an hour)"
-	@echo "make tabular DATA=folder  the paper's experiment on Parquet tables; goes on where it was stopped (hours)"
-	@echo "make vision DATA=folder  the paper's experiment on images with a small network; goes on, too (hours)"
-	@echo "make calibrators  judge all calibrators on those predictions (an hour)"
+	@echo "make predictions DATA=folder  train models on Parquet tables and store their predictions (an hour)"
+	@echo "make tabular DATA=folder  the paper's experiment on Parquet tables; resumes where it stopped (hours)"
+	@echo "make vision DATA=folder  the paper's experiment on images with a small network; resumable (hours)"
+	@echo "make calibrators  compare all calibrators on those predictions (an hour)"
 
 setup: $(VENV)/ready
 
 $(VENV)/ready: $(VENV)/ready-cli
-	@echo "installing what the tests need into $(VENV) (a few minutes the first time)"
+	@echo "installing the test dependencies into $(VENV) (a few minutes the first time)"
 	@$(VENV)/bin/pip install $(PIP_QUIET) -c constraints.txt -e ".[dev]"
 	@touch $@
 
@@ -48,8 +48,8 @@ $(VENV)/ready-cli: pyproject.toml constraints.txt
 demo: $(VENV)/ready-cli
 	@$(VENV)/bin/refinecal demo --out $(DEMO)
 
-# One thread each: two test workers whose libraries take every core would fight for them. Bytecode is kept
-# whatever the environment says, since tests start Python many times.
+# One thread each: two test workers whose libraries use every core would compete. Bytecode is always cached,
+# since tests start Python many times.
 test test-full fuzz coverage: export OMP_NUM_THREADS ?= 1
 test test-full fuzz coverage: export PYTHONDONTWRITEBYTECODE =
 test: setup
@@ -87,11 +87,11 @@ bench: $(BENCH)/ready
 
 $(BENCH)/ready: pyproject.toml benchmarks/requirements.txt
 	@test -x $(BENCH)/bin/pip || $(PYTHON) -m venv --clear $(BENCH)
-	@echo "installing the rivals into $(BENCH) (a few minutes the first time)"
+	@echo "installing the packages to compare with into $(BENCH) (a few minutes the first time)"
 	@$(BENCH)/bin/pip install $(PIP_QUIET) -r benchmarks/requirements.txt -e .
 	@touch $@
 
-# Each example in an environment of its own, which holds refinecal and the extra that it names.
+# Each example runs in its own environment, with refinecal and the extra that it names.
 examples:
 	$(PYTHON) examples/fresh.py
 
@@ -113,7 +113,7 @@ $(AUTOGLUON)/ready: benchmarks/one_command/autogluon.txt
 averaging: setup
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m benchmarks.averaging --data $(DATA)
 
-# Predictions and the losses of their rows stay beside each other, outside of what is committed.
+# Predictions and row losses are stored next to each other and not committed.
 PREDICTIONS ?= predictions
 JUDGED ?= $(PREDICTIONS)/judged
 
@@ -127,7 +127,7 @@ calibrators: $(BENCH)/ready
 	$(BENCH)/bin/python -m benchmarks.calibrators judge --predictions $(PREDICTIONS) --judged $(JUDGED)
 	$(BENCH)/bin/python -m benchmarks.calibrators report --judged $(JUDGED)
 
-# The results of docs/tabular-experiment.md. A run that is there already goes on.
+# The results of docs/tabular-experiment.md. An existing run is resumed.
 RUNS ?= tabular-runs
 MIDDLING := spambase,wine_quality_white,churn,phoneme,wall_robot,optdigits,telco_churn,higgs_7500,jm1,pendigits,online_shoppers,dry_bean
 experiment = $(VENV)/bin/refinecal experiment tabular --out $(RUNS)/$(1) \
