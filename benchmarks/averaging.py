@@ -24,7 +24,7 @@ from benchmarks.one_command.contestants import TARGET
 from refinecal._core.softmax import log_softmax
 from refinecal.stopping import RefinementMonitor
 from refinecal.tabular.schema import Schema
-from refinecal.training.pool import Disagreement, Ensemble, HeldOut, all_classes, average
+from refinecal.training.crossfit import Disagreement, Ensemble, HeldOut, all_classes, average
 from refinecal.training.rows import Rows, parts
 from refinecal.training.table_model import get_model
 from refinecal.training.trainer import DEFAULTS

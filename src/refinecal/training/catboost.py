@@ -14,7 +14,6 @@ from refinecal._core.errors import needs_extra
 from refinecal.training.encoding import category_mask, to_codes, to_numbers
 from refinecal.training.predictions import Predictions, link_of, probabilities_of, some_rows
 from refinecal.training.rows import Rows
-from refinecal.training.storage import explain_read_errors
 from refinecal.training.table_model import FILES, TableModel, Weights
 from refinecal.training.trainer import Trainer, TrainingRun, fit
 
@@ -73,8 +72,7 @@ class CatBoostModel(TableModel):
     @classmethod
     def _load(cls, path: Path) -> Self:
         model = CatBoost()
-        with explain_read_errors(path, "a CatBoost model"):
-            model.load_model(path, format="cbm")
+        model.load_model(path, format="cbm")
         return cls(model, len(model.classes_))
 
 

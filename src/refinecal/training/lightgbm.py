@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from refinecal._core.errors import needs_extra
 from refinecal.training.encoding import category_mask, to_matrix
 from refinecal.training.rows import Rows
-from refinecal.training.storage import explain_read_errors
 from refinecal.training.table_model import FILES, TableModel
 from refinecal.training.trainer import Trainer, TrainingRun, fit
 
@@ -82,8 +81,7 @@ class LightGBMModel(TableModel):
 
     @classmethod
     def _load(cls, path: Path) -> Self:
-        with explain_read_errors(path, "a LightGBM model"):
-            return cls(lgb.Booster(model_str=path.read_text(encoding="ascii")))
+        return cls(lgb.Booster(model_str=path.read_text(encoding="ascii")))
 
 
 def _params(run: TrainingRun) -> dict[str, Any]:

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from refinecal._core.errors import fail_choice
 from refinecal.training.encoding import SCALINGS, Encoding
-from refinecal.training.storage import explain_read_errors, read_npz, to_npz
-from refinecal.training.table_model import FILES, TableModel
+from refinecal.training.table_model import FILES, TableModel, read_npz, to_npz
 from refinecal.training.trainer import TrainingRun
 
 if TYPE_CHECKING:
@@ -79,11 +78,8 @@ class LogisticModel(TableModel):
 
     @classmethod
     def _load(cls, path: Path) -> Self:
-        with explain_read_errors(path, "a model of logistic"):
-            arrays = read_npz(path)
-            encoding = Encoding.from_arrays(arrays)
-            weights, intercepts = arrays["weights"], arrays["intercepts"]
-        return cls(encoding, [(weights, intercepts)])
+        arrays = read_npz(path)
+        return cls(Encoding.from_arrays(arrays), [(arrays["weights"], arrays["intercepts"])])
 
 
 def _scaling(params: dict[str, Any]) -> str:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from refinecal._core.errors import fail_choice, needs_extra
 from refinecal.training.encoding import Encoding
-from refinecal.training.storage import explain_read_errors
 from refinecal.training.table_model import FILES, TableModel
 from refinecal.training.trainer import TrainingRun
 
@@ -102,16 +101,14 @@ class MLPModel(TableModel):
 
     @classmethod
     def _load(cls, path: Path) -> Self:
-        with explain_read_errors(path, "a model of mlp"):
-            arrays = load_file(path)
-            encoding = Encoding.from_arrays(arrays)
-            step = int(arrays["epoch"][0])
-            net = {
-                name[4:]: torch.from_numpy(each)
-                for name, each in arrays.items()
-                if name.startswith("net.")
-            }
-        return cls(encoding, {step: net}, step)
+        arrays = load_file(path)
+        step = int(arrays["epoch"][0])
+        net = {
+            name.removeprefix("net."): torch.from_numpy(each)
+            for name, each in arrays.items()
+            if name.startswith("net.")
+        }
+        return cls(Encoding.from_arrays(arrays), {step: net}, step)
 
 
 # ---- the network ------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
@@ -168,16 +169,14 @@ class TableModel(ABC):
     def save(self, folder: Path, step: int | None = None) -> None:
         """Write the model as it is at a step, by default :attr:`step`, to ``folder / file_name``."""
         content = self._to_bytes(self._check_step(step))
-        with atomic_write(
-            Path(folder) / self.file_name
-        ) as part:  # so that the errors of disks are ours
+        with atomic_write(Path(folder) / self.file_name) as part:  # which explains a full disk
             part.write_bytes(content)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Read a model that :meth:`save` wrote; nothing in the file is ever unpickled.
 
-        The manifest of a run folder tells damaged files; here only the file's own format is checked, and a
+        The manifest of a run folder reveals damage; here only the file's own format is checked, and a
         crafted file may crash the process: load models only from sources you trust.
 
         Raises
@@ -190,7 +189,16 @@ class TableModel(ABC):
             raise FileNotFoundError(
                 f"there is no {cls.file_name} in {folder}: the model is missing"
             )
-        model = cls._load(path)
+        try:
+            model = cls._load(path)
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:  # each library has its own kinds
+            reason = str(error).split("\n", 1)[0]  # XGBoost adds a stack trace
+            raise ValueError(
+                f"{path} is not a model of {cls.name}, or it is damaged ({type(error).__name__}: {reason}): "
+                "fit the model again, or get the run folder again from where it came from"
+            ) from error
         model.step = model.n_steps
         return model
 
@@ -231,3 +239,16 @@ class TableModel(ABC):
     @classmethod
     @abstractmethod
     def _load(cls, path: Path) -> Self: ...
+
+
+def to_npz(arrays: Mapping[str, Any]) -> bytes:
+    """Return the content of an ``.npz`` file with arrays under their names."""
+    content = io.BytesIO()
+    np.savez(content, allow_pickle=False, **arrays)
+    return content.getvalue()
+
+
+def read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """Read all arrays of an ``.npz`` file; they are never unpickled."""
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        return dict(stored)

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from refinecal._core.errors import needs_extra
 from refinecal.training.encoding import category_mask, to_matrix
 from refinecal.training.rows import Rows
-from refinecal.training.storage import explain_read_errors
 from refinecal.training.table_model import FILES, TableModel, Weights
 from refinecal.training.trainer import Trainer, TrainingRun, fit
 
@@ -79,10 +78,9 @@ class XGBoostModel(TableModel):
 
     @classmethod
     def _load(cls, path: Path) -> Self:
-        with explain_read_errors(path, "an XGBoost model"):
-            booster = xgb.Booster(model_file=bytearray(path.read_bytes()))
-            own = json.loads(booster.save_config())["learner"]["learner_model_param"]
-            return cls(booster, int(own["num_class"]) or 2)  # 0 stands for two classes
+        booster = xgb.Booster(model_file=bytearray(path.read_bytes()))
+        own = json.loads(booster.save_config())["learner"]["learner_model_param"]
+        return cls(booster, int(own["num_class"]) or 2)  # 0 stands for two classes
 
 
 def _params(run: TrainingRun) -> dict[str, Any]:
