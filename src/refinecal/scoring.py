@@ -48,7 +48,7 @@ class RefinementScorer:
         if monitor.classes is None:
             monitor.classes = known
         found, _ = smooth_zeros(found, labels, known)
-        monitor.update(labels, **{found.kind: found.values}, sample_weight=sample_weight)
+        monitor.update(labels, **found.arguments, sample_weight=sample_weight)
         value = monitor.history[-1][monitor.metric.name]
         return value if monitor.metric.greater_is_better else -value
 

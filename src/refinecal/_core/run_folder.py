@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import ClassVar
@@ -79,13 +79,16 @@ class RunFolder:
     # ---- manifest ------------------------------------------------------------------------------------------
 
     def listed_files(self) -> Iterable[Path]:
-        """Return the files that the manifest lists: by default all."""
-        return (path for path in self.path.rglob("*") if path.is_file())
+        """Return the files that the manifest lists: by default all others."""
+        own = self.path / MANIFEST
+        return (path for path in self.path.rglob("*") if path.is_file() and path != own)
 
-    def write_manifest(self) -> None:
-        """List the files of the folder, each with its SHA-256."""
-        paths = sorted(path for path in self.listed_files() if path != self.path / MANIFEST)
-        files = {path.relative_to(self.path).as_posix(): self._digest(path) for path in paths}
+    def write_manifest(self, known: Mapping[str, str] | None = None) -> None:
+        """List the files of the folder, each with its SHA-256, which may be ``known`` already."""
+        files, digests = {}, known or {}
+        for path in sorted(self.listed_files()):
+            name = path.relative_to(self.path).as_posix()
+            files[name] = digests[name] if name in digests else self.digest(path)
         write_json(self.path / MANIFEST, {"format": self.FORMAT, "files": files})
 
     def read_manifest(self) -> dict[str, str]:
@@ -121,14 +124,15 @@ class RunFolder:
     def verify(self, name: str, files: dict[str, str]) -> Path:
         """Return where a file is; raise if it is not the one that the manifest lists."""
         path = self.path / name
-        if name not in files or self._digest(path) != files[name]:
+        if name not in files or self.digest(path) != files[name]:
             raise ValueError(
                 f"{path} is not the file that {self.WRITER} wrote (its SHA-256 differs from {MANIFEST}): "
                 f"{self.FIX}"
             )
         return path
 
-    def _digest(self, path: Path) -> str:
+    def digest(self, path: Path) -> str:
+        """Return the SHA-256 of a file."""
         try:
             with path.open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -121,7 +121,9 @@ class CrossFit(ABC):
     ) -> list[FoldModel]:
         """Train a candidate on all folds, or on some of them."""
         folds = range(len(parts)) if folds is None else folds
-        self.cancel.clear()
+        n_workers = self.count_workers(parts)
+        if n_workers == 1:
+            return [self.train(parts, candidate, fold) for fold in folds]
 
         def train(fold: int) -> FoldModel:
             try:
@@ -130,9 +132,7 @@ class CrossFit(ABC):
                 self.cancel.set()  # the others end at their next step
                 raise
 
-        n_workers = self.count_workers(parts)
-        if n_workers == 1:
-            return [train(fold) for fold in folds]
+        self.cancel.clear()
         with ThreadPoolExecutor(n_workers) as pool:  # boosting libraries free the interpreter
             runs = [pool.submit(train, fold) for fold in folds]
             try:
@@ -151,16 +151,7 @@ class CrossFit(ABC):
 
         Candidates are compared on the first ``n_compared`` folds; those chosen are trained on all.
         """
-        best = choose(self._compare(parts, n_candidates, n_compared), metrics)
-        for _, models in best.values():
-            rest = self.train_folds(parts, models[0].candidate, range(len(models), len(parts)))
-            self._record(rest)
-            models.extend(rest)
-        return best
-
-    def _compare(
-        self, parts: Pairs, n_candidates: int, n_compared: int
-    ) -> Iterator[list[FoldModel]]:
+        best: dict[str, tuple[float, list[FoldModel]]] = {}
         for number in range(n_candidates):
             try:
                 models = self.train_folds(parts, number, range(n_compared))
@@ -168,7 +159,12 @@ class CrossFit(ABC):
                 self.skip(number, error)
                 continue
             self._record(models)
-            yield models
+            update_best(best, models, metrics)
+        for _, models in best.values():
+            rest = self.train_folds(parts, models[0].candidate, range(len(models), len(parts)))
+            self._record(rest)
+            models.extend(rest)
+        return best
 
     def _record(self, models: Iterable[FoldModel]) -> None:
         for each in models:
@@ -190,23 +186,24 @@ class CrossFit(ABC):
         return Ensemble.fit(held_out, known, calibrator, self.classes, n_first)
 
 
-def choose(
-    candidates: Iterable[list[FoldModel]], metrics: Iterable[Metric]
-) -> dict[str, tuple[float, list[FoldModel]]]:
-    """Return, for each metric, the best mean over folds, and the models of the candidate that has it.
+def update_best(
+    best: dict[str, tuple[float, list[FoldModel]]],
+    models: list[FoldModel],
+    metrics: Iterable[Metric],
+) -> None:
+    """Replace, for each metric, the best mean over folds so far if these models have a better one.
 
     A metric that was never a number on some fold, such as AUROC where there is one class, chooses nothing.
     """
-    best: dict[str, tuple[float, list[FoldModel]]] = {}
-    for models in candidates:
-        for metric in metrics:
-            name = metric.name
-            if all(name in each.choices for each in models):
-                values = [each.choices[name].value for each in models]
-                value = float(np.average(values, weights=[each.total for each in models]))
-                if name not in best or metric.better(value, best[name][0]):
-                    best[name] = value, models
-    return best
+    weights = [each.total for each in models]
+    for metric in metrics:
+        name = metric.name
+        if all(name in each.choices for each in models):
+            value = float(
+                np.average([each.choices[name].value for each in models], weights=weights)
+            )
+            if name not in best or metric.better(value, best[name][0]):
+                best[name] = value, models
 
 
 # ---- how far models disagree -------------------------------------------------------------------------------

@@ -56,6 +56,11 @@ class Predictions(NamedTuple):
         with np.errstate(divide="ignore"):
             return np.log(np.asarray(self.probs, dtype=np.float64))
 
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The predictions as keywords: ``{"probs": values}`` or ``{"logits": values}``."""
+        return {self.kind: self.values}
+
 
 # ---- what a model is ------------------------------------------------------------------------------------
 

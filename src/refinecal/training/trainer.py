@@ -66,7 +66,7 @@ class TrainingRun:
         shown = {"logits": found}
         if isinstance(found, Predictions):
             found, _ = smooth_zeros(found, self.val.y, self.classes)
-            shown = {found.kind: found.values}
+            shown = found.arguments
         self.step += 1
         self.monitor.update(self.val.y, **shown, step=self.step, sample_weight=self.val.weights)
         if self.on_step is not None:
