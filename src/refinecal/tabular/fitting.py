@@ -30,7 +30,7 @@ from refinecal.training.crossfit import (
 from refinecal.training.rows import Parts
 from refinecal.training.spaces import draw
 from refinecal.training.table_model import TableModel, get_model
-from refinecal.training.trainer import DEFAULTS
+from refinecal.training.trainer import DEFAULTS, TrainingRun
 
 CHOSEN_BY, USUAL = "refinement", "log_loss"  # how we choose, and early stopping on validation loss
 FEW_NUMBERS = 200_000  # cells of a table for which one thread is enough
@@ -329,21 +329,18 @@ class _TableFolds(CrossFit):
             seen = monitor.history and monitor.last_step == step
             self.progress.step(run, step, monitor.history[-1] if seen else None)
 
-        model = kind.train(
-            rows.X,
-            np.searchsorted(known, rows.y),
-            val.X,
-            np.searchsorted(known, val.y),
-            n_classes=len(known),
-            monitor=monitor,
-            max_steps=_max_steps(options),
-            params=self.params if candidate is None else self.candidates[candidate],
-            weights=rows.weights,
-            weights_val=val.weights,
-            seed=options.seed + fold,
-            n_threads=self._share_cores(parts)[1],
-            on_step=report,
+        training_run = TrainingRun(
+            replace(rows, y=np.searchsorted(known, rows.y)),
+            replace(val, y=np.searchsorted(known, val.y)),
+            np.arange(len(known)),
+            monitor,
+            _max_steps(options),
+            self.params if candidate is None else self.candidates[candidate],
+            options.seed + fold,
+            self._share_cores(parts)[1],
+            report,
         )
+        model = kind.train(training_run)
         if monitor.best is None:
             raise ValueError(
                 f"{options.model} predicted no finite numbers: lower its learning rate, or try "

@@ -19,7 +19,7 @@ from refinecal.training.encoding import (
     to_codes,
     to_numbers,
 )
-from refinecal.training.table_model import FILES, TableModel, read_npz, to_npz
+from refinecal.training.table_model import TableModel, read_npz, to_npz
 from refinecal.training.trainer import TrainingRun
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ class HistGradientBoostingModel(TableModel):
     """
 
     name = "hist-gb"
-    file_name = FILES[name]
 
     def __init__(
         self,

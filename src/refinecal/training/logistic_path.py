@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from refinecal._core.errors import fail_choice
 from refinecal.training.encoding import SCALINGS, Encoding
-from refinecal.training.table_model import FILES, TableModel, read_npz, to_npz
+from refinecal.training.table_model import TableModel, check_params, read_npz, to_npz
 from refinecal.training.trainer import TrainingRun
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ class LogisticModel(TableModel):
 
     name = "logistic"
     step_name = "strength"
-    file_name = FILES[name]
     default_steps = 30
     default_patience = None
 
@@ -83,9 +82,7 @@ class LogisticModel(TableModel):
 
 
 def _scaling(params: dict[str, Any]) -> str:
-    for name in params:
-        if name != "scaling":
-            fail_choice("a parameter of logistic", name, ["scaling"], "left out")
+    check_params("logistic", params, ["scaling"])
     scaling = params.get("scaling", "standard")
     if scaling not in SCALINGS:
         fail_choice("scaling", scaling, list(SCALINGS), "left out")
