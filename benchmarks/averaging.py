@@ -9,7 +9,7 @@ calibrate and to average them are compared.
 import argparse
 import json
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,10 @@ from benchmarks.one_command.contestants import TARGET
 from refinecal._core.softmax import log_softmax
 from refinecal.stopping import RefinementMonitor
 from refinecal.tabular.schema import Schema
-from refinecal.training.pool import Disagreement, Ensemble, HeldOut, all_classes, average
+from refinecal.training.crossfit import Disagreement, Ensemble, HeldOut, all_classes, average
 from refinecal.training.rows import Rows, parts
 from refinecal.training.table_model import get_model
-from refinecal.training.trainer import DEFAULTS
+from refinecal.training.trainer import DEFAULTS, TrainingRun
 
 RESULTS = Path(__file__).parent / "results"
 # Tuned on other tables by Holzmüller, Grinsztajn, Steinwart ("Better by default", 2024).
@@ -101,17 +101,16 @@ def run_case(file: Path, split: int, regime: str, options: argparse.Namespace) -
         known = np.unique(ours.y)
         y, y_val = (np.searchsorted(known, part.y) for part in (ours, val))
         monitor = RefinementMonitor(also=["log_loss"], patience=options.patience, stop_on="all")
-        model = get_model(kind).train(
-            ours.X,
-            y,
-            val.X,
-            y_val,
-            n_classes=len(known),
-            monitor=monitor,
-            max_steps=options.rounds,
-            params=params,
+        run = TrainingRun(
+            replace(ours, y=y),
+            replace(val, y=y_val),
+            np.arange(len(known)),
+            monitor,
+            options.rounds,
+            params,
             n_threads=1,
         )
+        model = get_model(kind).train(run)
         for metric, models in found.items():
             step = monitor.bests[metric].step
             logits = [all_classes(model.logits(X, step), known, k) for X in (val.X, X_new)]

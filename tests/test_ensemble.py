@@ -10,7 +10,7 @@ from scipy.special import expit, log_softmax, softmax
 from scipy.stats import gmean
 
 import refinecal as rc
-from refinecal.training.pool import (
+from refinecal.training.crossfit import (
     MOST,
     PRIOR_ROWS,
     Disagreement,

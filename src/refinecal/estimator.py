@@ -4,7 +4,7 @@ from __future__ import annotations  # so that help() shows types by name
 
 import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,16 +13,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
-from sklearn.utils import check_random_state, get_tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils import check_array, check_random_state, get_tags, indexable
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from refinecal._core.checks import check_keywords
+from refinecal._core.checks import check_keywords, check_weights
 from refinecal._core.errors import warn
 from refinecal.calibrators.registry import UserCalibrator
 from refinecal.metrics import get_metric
 from refinecal.stopping import RefinementMonitor
-from refinecal.training.arguments import check_frozen, check_known, check_rows, check_table
-from refinecal.training.pool import Ensemble, choose
+from refinecal.training.crossfit import BestStep, CrossFit, FoldModel, all_classes
 from refinecal.training.predictions import (
     is_frozen,
     library_of,
@@ -31,9 +31,9 @@ from refinecal.training.predictions import (
     smooth_zeros,
 )
 from refinecal.training.rows import AUTO_FOLDS, Parts, Rows, concat_rows, is_small, parts
-from refinecal.training.trained import TrainedModel, TrainingRecord
 from refinecal.training.trainer import (
     TrainingRun,
+    check_known,
     is_iterative,
     last_of,
     new_model,
@@ -212,69 +212,76 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         self
         """
         self._check_parameters(X_val, y_val, sample_weight_val, groups)
-        rows = check_rows(X, y, sample_weight, groups).with_keys()
+        rows = _check_rows(X, y, sample_weight, groups)
         classes = np.unique(rows.y if rows.weights is None else rows.y[rows.weights > 0])
         if len(classes) < 2:
             raise ValueError(
                 f"y holds one class only, {show_label(classes[0])}: there is nothing to learn"
             )
+        if self._is_frozen():
+            unknown = np.setdiff1d(last_of(self.estimator).classes_, classes)
+            if unknown.size:
+                raise ValueError(
+                    f"the frozen estimator knows the class {show_label(unknown[0])}, but y has no row of it: "
+                    "pass rows of every class"
+                )
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        base = last_of(self._base())
-        if is_frozen(base):
-            check_frozen(base.classes_, classes)
-        is_one = self.refit or is_frozen(base)  # a single model is delivered
         pairs: Sequence[tuple[Rows, Rows]]
         if X_val is None:
             n_more = AUTO_FOLDS if is_small(rows.n, len(classes)) else 2
-            n_more = 0 if is_one else n_more
+            n_more = 0 if self.refit or self._is_frozen() else n_more
             pairs = parts(rows, self.n_folds, self.validation_fraction, seed, n_more)
+            everything = rows.in_order(rows.repeats()) if self.refit else rows
         else:
-            val = check_rows(X_val, y_val, sample_weight_val, None, "_val").with_keys()
+            val = _check_rows(X_val, y_val, sample_weight_val, None, "_val")
             check_known(val.y, classes)
             pairs = [(rows.in_order(rows.repeats()), val.in_order(val.repeats()))]
-        n_first = pairs.n_first if isinstance(pairs, Parts) else 1
-        seen, history = self._choose(pairs, n_first, seed)
-        models = [each.model for each in seen]
-        if any(model.smoothing for model in models):
-            smoothing = sum(each.val.n for each in seen[:n_first])
-            models = [replace(model, smoothing=smoothing) for model in models]
-        known = [model.columns(classes) for model in models]
-        held_out = [each.held_out(model, classes) for model, each in zip(models, seen, strict=True)]
-        ensemble = Ensemble.fit(held_out, known, self.calibrator, classes, n_first)
-        if self.refit and not is_frozen(base):
-            everything = rows.in_order(rows.repeats()) if X_val is None else concat_rows(*pairs[0])
-            models = [self._retrain(models, everything, classes, seed)]
-        if is_one:
-            models = models[:1]
-            ensemble = replace(ensemble, known=(models[0].columns(classes),), beta=1.0)
-        self._publish(models, ensemble, seen[0].monitor, history, classes)
+            everything = concat_rows(*pairs[0]) if self.refit else rows
+        self._fit_folds(pairs, everything, classes, seed)
         return self
 
-    # ---- choosing ---------------------------------------------------------------------------------------
+    # ---- training ---------------------------------------------------------------------------------------
 
-    def _choose(
-        self, pairs: Sequence[tuple[Rows, Rows]], n_first: int, seed: int
-    ) -> tuple[list[TrainingRecord], list[dict[str, float]]]:
-        """Return the folds of the candidate that is best on average, and the history of all candidates.
-
-        With "auto" folds, candidates are compared on the first ones; the chosen one is trained on all.
-        """
+    def _fit_folds(
+        self, pairs: Sequence[tuple[Rows, Rows]], rows: Rows, classes: NDArray[Any], seed: int
+    ) -> None:
+        """Cross-fit the candidates, or refit the one chosen to all rows; set the fitted attributes."""
+        metric, candidates = get_metric(self.metric), self._candidates()
+        n_first = pairs.n_first if isinstance(pairs, Parts) else 1
         n_compared = n_first if isinstance(self.n_folds, str) else len(pairs)
-        candidates, metric = self._candidates(), get_metric(self.metric)
-        history: list[dict[str, float]] = []
-
-        def train_folds(number: int, folds: range) -> list[TrainingRecord]:
-            found = []
-            for fold in folds:
-                found.append(self._train(number, candidates[number], *pairs[fold], seed, fold))
-                where = {"candidate": number} | ({} if len(pairs) == 1 else {"fold": fold})
-                history.extend(where | record for record in found[-1].monitor.history)
-            return found
-
-        compared = (train_folds(number, range(n_compared)) for number in range(len(candidates)))
-        _, best = choose(compared, [metric])[metric.name]
-        winner = best[0].candidate
-        return best + train_folds(winner, range(n_compared, len(pairs))), history
+        folds = _EstimatorFolds(classes, self.calibrator, self, candidates, seed)
+        found = folds.search(pairs, len(candidates), [metric], n_compared)
+        models = found[metric.name][1]
+        first, best = models[0], [each.choices[metric.name] for each in models]
+        n_smoothed = sum(len(each.y) for each in models[:n_first])
+        smoothing = n_smoothed if any(map(folds.has_zeros, models, best)) else 0
+        ensemble = folds.combine(models, metric.name, n_first, smoothing=smoothing)
+        estimators, n_steps = [each.model for each in models], best[0].step
+        params = dict(candidates[first.candidate or 0])
+        if self._is_frozen():
+            estimators, ensemble = estimators[:1], ensemble.single(first.known)
+        elif self.refit:
+            n_steps = int(np.median([each.step for each in best]))
+            new = self._new(params, seed)
+            estimators = [retrain(new, rows, n_steps, first.model)]
+            ensemble = ensemble.single(np.arange(len(classes)))
+        # All at once: a fit that fails leaves none of these attributes.
+        self.classes_, self.history_ = classes, folds.history
+        if len(pairs) == 1:
+            for record in self.history_:
+                del record["fold"]
+        self._ensemble, self._smoothing = ensemble, smoothing
+        self._likes = [each.logits._replace(values=np.empty(0)) for each in best[: len(estimators)]]
+        self.estimators_, self.estimator_ = estimators, estimators[0]
+        calibrator = ensemble.calibrator
+        self.calibrator_ = calibrator.user if isinstance(calibrator, UserCalibrator) else calibrator
+        self.calibrators_ = [self.calibrator_] * len(estimators)
+        self.pool_beta_ = ensemble.beta
+        self.best_step_, self.best_params_, self.monitor_ = n_steps, params, first.monitor
+        for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
 
     def _candidates(self) -> Sequence[dict[str, Any]]:
         given = {} if self.candidates is None else self.candidates
@@ -294,36 +301,6 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
                 "max_steps= to limit it"
             )
         return found
-
-    def _train(
-        self, number: int, params: Mapping[str, Any], rows: Rows, val: Rows, seed: int, fold: int
-    ) -> TrainingRecord:
-        """Train one candidate on one fold, back to its best step."""
-        monitor = RefinementMonitor(
-            self.metric,
-            patience=self.patience,
-            min_delta=self.min_delta,
-            calibrator=self.calibrator,
-        )
-        base = last_of(self._base())
-        monitor.classes = known = base.classes_ if is_frozen(base) else np.unique(rows.y)
-        run = TrainingRun(rows, val, np.asarray(known), monitor, self.max_steps)
-        model = train(self._new(params, seed, fold), run)
-        n_steps = run.find_best()
-        if is_iterative(model) and n_steps == self.max_steps:
-            message = f"the best step is the last of {self.max_steps}: raise max_steps"
-            warn(message, ConvergenceWarning)
-        predictions = predictions_of(model, val.X)
-        _, smoothing = smooth_zeros(predictions, val.y, known)
-        trained = TrainedModel(
-            estimator=model,
-            known=known,
-            like=predictions._replace(values=np.empty(0)),
-            smoothing=smoothing,
-            params=dict(params),
-            n_steps=n_steps,
-        )
-        return TrainingRecord(number, trained, monitor, predictions, val)
 
     def _new(self, params: Mapping[str, Any], seed: int, fold: int = 0) -> Any:
         """Return a new estimator with these parameters, and another seed for each fold."""
@@ -348,39 +325,8 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
     def _base(self) -> Any:
         return HistGradientBoostingClassifier() if self.estimator is None else self.estimator
 
-    def _retrain(
-        self, chosen: list[TrainedModel], rows: Rows, classes: NDArray[Any], seed: int
-    ) -> TrainedModel:
-        """Train on all rows for the median number of best steps."""
-        first, n_steps = chosen[0], int(np.median([model.n_steps for model in chosen]))
-        again = retrain(self._new(first.params, seed), rows, n_steps, first.estimator)
-        return replace(first, estimator=again, known=classes, n_steps=n_steps)
-
-    def _publish(
-        self,
-        models: list[TrainedModel],
-        ensemble: Ensemble,
-        monitor: RefinementMonitor,
-        history: list[dict[str, float]],
-        classes: NDArray[Any],
-    ) -> None:
-        """Set all fitted attributes at once: a fit that fails leaves none of them."""
-        first = models[0]
-        self._models, self._ensemble = models, ensemble
-        self.classes_ = classes
-        self.history_ = history
-        self.estimators_ = [model.estimator for model in models]
-        found = ensemble.calibrator
-        self.estimator_ = first.estimator
-        self.calibrator_ = found.user if isinstance(found, UserCalibrator) else found
-        self.calibrators_ = [self.calibrator_] * len(models)
-        self.pool_beta_ = ensemble.beta
-        self.best_step_, self.best_params_ = first.n_steps, first.params
-        self.monitor_ = monitor
-        for name in ("n_features_in_", "feature_names_in_"):
-            self.__dict__.pop(name, None)
-            if hasattr(first.estimator, name):
-                setattr(self, name, getattr(first.estimator, name))
+    def _is_frozen(self) -> bool:
+        return is_frozen(last_of(self._base()))
 
     # ---- predicting -------------------------------------------------------------------------------------
 
@@ -397,9 +343,11 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         ndarray of shape (n, k)
         """
         check_is_fitted(self)
-        X = check_table(X)
+        X, k = _check_table(X), len(self.classes_)
+        models = zip(self.estimators_, self._likes, self._ensemble.known, strict=True)
         return self._ensemble.predict_proba(
-            model.logits(X, self.classes_) for model in self._models
+            all_classes(predictions_of(model, X, like), known, k, self._smoothing)
+            for model, like, known in models
         )
 
     def predict_log_proba(self, X: Any) -> NDArray[Any]:
@@ -467,3 +415,71 @@ def _is_folds(value: Any) -> bool:
     if value is None or isinstance(value, str):
         return value in (None, "auto")
     return hasattr(value, "split")
+
+
+def _check_rows(X: Any, y: Any, sample_weight: Any, groups: Any, suffix: str = "") -> Rows:
+    """Return the arguments of ``fit`` as rows; what X may hold is up to the estimator."""
+    if y is None:
+        raise ValueError("this classifier requires y to be passed, but the target y is None")
+    X, y, groups = indexable(_check_table(X), y, groups)
+    y = column_or_1d(y, warn=True)
+    check_classification_targets(y)
+    weights = check_weights(sample_weight, len(y), f"X{suffix}")
+    return Rows(X, y, weights, None if groups is None else np.asarray(groups)).with_keys()
+
+
+def _check_table(X: Any) -> Any:
+    """Return features whose rows can be taken."""
+    if hasattr(X, "tocsr"):
+        return X.tocsr()
+    if hasattr(X, "columns"):  # a DataFrame
+        return X
+    values = np.asarray(X)
+    if values.dtype.kind in "OUT" and values.ndim != 2:  # texts, or rows of several lengths
+        return X
+    return check_array(values, dtype=None, ensure_all_finite=False)
+
+
+# ---- one training run --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _EstimatorFolds(CrossFit):
+    """Trains clones of the estimator of a :class:`RefineThenCalibrateClassifier`."""
+
+    owner: RefineThenCalibrateClassifier
+    candidates: Sequence[Mapping[str, Any]]
+    seed: int
+
+    def train(self, parts: Any, candidate: int | None, fold: int) -> FoldModel:
+        """Train one candidate on one fold, back to its best step."""
+        owner, (rows, val) = self.owner, parts[fold]
+        monitor = RefinementMonitor(
+            owner.metric,
+            patience=owner.patience,
+            min_delta=owner.min_delta,
+            calibrator=owner.calibrator,
+        )
+        base = last_of(owner._base())
+        monitor.classes = known = np.asarray(
+            base.classes_ if is_frozen(base) else np.unique(rows.y)
+        )
+        run = TrainingRun(rows, val, known, monitor, owner.max_steps)
+        model = train(owner._new(self.candidates[candidate or 0], self.seed, fold), run)
+        n_steps = run.find_best()
+        if is_iterative(model) and n_steps == owner.max_steps:
+            message = f"the best step is the last of {owner.max_steps}: raise max_steps"
+            warn(message, ConvergenceWarning)
+        predictions = predictions_of(model, val.X)
+        choices = {
+            name: BestStep(best.step, best.value, predictions)
+            for name, best in monitor.bests.items()
+        }
+        places = np.arange(val.n) if val.places is None else val.places
+        columns = np.searchsorted(self.classes, known)
+        about = (candidate, fold, columns, monitor.history, choices, model)
+        return FoldModel(*about, val.y, val.weights, places, monitor)
+
+    def has_zeros(self, model: FoldModel, best: BestStep) -> bool:
+        """Tell whether a label that was observed has probability 0."""
+        return smooth_zeros(best.logits, model.y, self.classes[model.known])[1] > 0

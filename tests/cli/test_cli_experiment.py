@@ -244,7 +244,7 @@ def test_a_folder_that_is_there_is_refused():
     _, err = run("tabular", *SMALL, "--splits", 1, "--out", "run", code=1)
     assert "holds a run already: continue it with --resume" in err
     _, err = run("tabular", *SMALL, "--out", "tables", code=1)
-    assert "exists and is no run: name a new folder" in err
+    assert "exists and is not a run: name a new folder" in err
 
 
 @pytest.mark.parametrize(

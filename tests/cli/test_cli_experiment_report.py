@@ -89,7 +89,7 @@ def test_unfinished_runs_are_reported_as_far_as_they_are(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (["nowhere"], "is no folder"),
+        (["nowhere"], "is not a folder"),
         (["RUN", "--min-rows", "99999"], "no data set has 99999 rows: the largest has 11000"),
         (["RUN", "-o", "RUN"], "is a folder of the run: name another"),
         (["RUN", "-o", "RUN/failures"], "is a folder of the run: name another"),

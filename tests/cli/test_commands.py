@@ -554,13 +554,13 @@ def test_ctrl_c_is_clean(tmp_path):
 # What the second training of a fit begins with takes for ever.
 SECOND = """
 import time
-from refinecal.tabular.units import UnfinishedRun
-new = UnfinishedRun.new
+from refinecal.tabular.fit_folder import FitFolder
+new = FitFolder.new
 
-def new_once(unfinished, *about):
-    return time.sleep(600) if unfinished.n_finished else new(unfinished, *about)
+def new_once(folder, *about):
+    return time.sleep(600) if folder.n_finished else new(folder, *about)
 
-UnfinishedRun.new = new_once
+FitFolder.new = new_once
 """
 
 

@@ -21,8 +21,10 @@ from refinecal.experiments.tabular.protocol import METRICS, UnitResult, run_unit
 from refinecal.experiments.tabular.sets import Dataset, split
 from refinecal.experiments.tabular.tracking import Tracker
 from refinecal.training import mlp
+from refinecal.training.rows import Rows
 from refinecal.training.spaces import draw
 from refinecal.training.table_model import MODELS
+from refinecal.training.trainer import TrainingRun
 
 GREATER = ("accuracy", "auroc")
 TIMES = ("seconds", "peak_memory")
@@ -237,18 +239,10 @@ def test_training_again_up_to_the_best_step_gives_the_stored_predictions(method)
     unit = unit_of(method, dataset, config=1, steps=8)
     train, val, test = split(dataset.y, 0, 0)
     step = unit.best["refinement"]
-    model = get_method(method).model.train(
-        dataset.X.iloc[train],
-        dataset.y[train],
-        dataset.X.iloc[val],
-        dataset.y[val],
-        n_classes=3,
-        monitor=rc.RefinementMonitor(always_less),
-        max_steps=step,
-        params=unit.params,
-        seed=plan_of(method).seed_of(unit.key),
-        n_threads=1,
-    )
+    rows, rows_val = (Rows(dataset.X.iloc[part], dataset.y[part]) for part in (train, val))
+    monitor, seed = rc.RefinementMonitor(always_less), plan_of(method).seed_of(unit.key)
+    run = TrainingRun(rows, rows_val, np.arange(3), monitor, step, unit.params, seed, n_threads=1)
+    model = get_method(method).model.train(run)
     for rows, stored in ((val, unit.val_logits), (test, unit.test_logits)):
         again = model.logits(dataset.X.iloc[rows], step).astype(np.float32)
         if (

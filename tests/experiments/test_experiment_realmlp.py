@@ -14,7 +14,9 @@ from scipy.special import log_softmax
 
 import refinecal as rc
 from refinecal.training.realmlp import RealMLPModel
+from refinecal.training.rows import Rows
 from refinecal.training.spaces import draw
+from refinecal.training.trainer import TrainingRun
 
 needs_pytabkit = pytest.mark.skipif(find_spec("pytabkit") is None, reason="needs pytabkit")
 N = 2000
@@ -155,9 +157,12 @@ def until_the_end():
 
 def train(parts, monitor=None, max_steps=5, **options):
     (X, y), (X_val, y_val) = parts[:2]
-    options = {"params": SMALL, "n_threads": 1, "n_classes": int(y.max()) + 1, **options}
+    options = {"params": SMALL, "n_threads": 1, **options}
+    classes = np.arange(options.pop("n_classes", int(y.max()) + 1))
+    rows = Rows(X, y, options.pop("weights", None))
+    monitor = monitor or Watcher()
     return RealMLPModel.train(
-        X, y, X_val, y_val, monitor=monitor or Watcher(), max_steps=max_steps, **options
+        TrainingRun(rows, Rows(X_val, y_val), classes, monitor, max_steps, **options)
     )
 
 

@@ -455,7 +455,7 @@ def test_a_run_without_results_is_refused_with_the_cure(tmp_path):
     made_run(tmp_path / "run", plan, without=plan.units())
     with pytest.raises(ValueError, match="holds no finished training: run refinecal experiment"):
         read_results(tmp_path / "run")
-    with pytest.raises(ValueError, match="is no folder"):
+    with pytest.raises(ValueError, match="is not a folder"):
         read_results(tmp_path / "nowhere")
 
 

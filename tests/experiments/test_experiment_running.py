@@ -390,10 +390,10 @@ def test_a_new_run_takes_a_new_or_empty_folder(tmp_path, folder):
         RunFolder.create(folder.path, folder.plan)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").touch()
-    with pytest.raises(FileExistsError, match="exists and is no run"):
+    with pytest.raises(FileExistsError, match="exists and is not a run"):
         RunFolder.create(tmp_path / "other", folder.plan)
     (tmp_path / "file").touch()
-    with pytest.raises(FileExistsError, match="exists and is no run"):
+    with pytest.raises(FileExistsError, match="exists and is not a run"):
         RunFolder.create(tmp_path / "file", folder.plan)
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / ".plan.0123abcd.part.json").touch()  # killed at once
@@ -401,9 +401,9 @@ def test_a_new_run_takes_a_new_or_empty_folder(tmp_path, folder):
 
 
 def test_what_is_no_run(tmp_path):
-    with pytest.raises(ValueError, match="is no folder, so it is no run"):
+    with pytest.raises(ValueError, match="is not a folder, so it is not a run"):
         RunFolder(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match="has no plan.json, so it is no run"):
+    with pytest.raises(ValueError, match="has no plan.json, so it is not a run"):
         RunFolder(tmp_path)
     (tmp_path / "plan.json").write_text('{"sources": [')
     with pytest.raises(ValueError, match="is damaged"):
@@ -639,5 +639,24 @@ def test_no_framework_is_imported_to_look_at_a_run(folder):
 def test_the_folder_holds_nothing_else(folder):
     run(folder.missing(), writes(b="raise"), folder, processes=1)
     assert {path.name for path in Path(folder.path).iterdir()} == {
-        *("plan.json", "units", "failures", "journal.jsonl", "lock", "workers.log")
+        *("plan.json", "units", "failures", "journal.jsonl", "lock", "workers.log"),
+        "manifest.json",
     }
+
+
+def test_the_manifest_reveals_damage_that_archives_hide(folder):
+    """A result that another one has overwritten is whole, but not the one that was written."""
+    first, second = folder.plan.units()[:2]
+    run([first, second], writes(), folder, processes=1)
+    listed = json.loads((folder.path / "manifest.json").read_text())
+    assert listed["format"] == 1
+    assert sorted(listed["files"]) == sorted(f"units/{key.name}.npz" for key in (first, second))
+    folder.unit_path(first).write_bytes(folder.unit_path(second).read_bytes())
+    assert folder.remove_damaged(lambda path: True) == [first]
+    run([first], writes(), folder, processes=1)  # and the new result is listed in its place
+    assert folder.remove_damaged(lambda path: True) == []
+    (folder.path / "manifest.json").write_text("{")
+    with pytest.raises(
+        ValueError, match=r"manifest\.json is not what an experiment wrote .*delete it"
+    ):
+        folder.remove_damaged(lambda path: True)

@@ -25,7 +25,9 @@ from refinecal.experiments.tabular.sets import (
     survey,
 )
 from refinecal.stopping import RefinementMonitor
+from refinecal.training.rows import Rows
 from refinecal.training.table_model import get_model
+from refinecal.training.trainer import TrainingRun
 
 # ---- splits ----------------------------------------------------------------------------------------------
 
@@ -237,15 +239,9 @@ def test_models_take_what_is_loaded(tmp_path, model):
     data = find_sets(tmp_path)[0].load(min_rows=100)
     train, val, _ = split(data.y, 0)
     monitor = RefinementMonitor()
-    get_model(model).train(
-        data.X.iloc[train],
-        data.y[train],
-        data.X.iloc[val],
-        data.y[val],
-        n_classes=len(data.classes),
-        monitor=monitor,
-        max_steps=3,
-    )
+    rows, rows_val = (Rows(data.X.iloc[part], data.y[part]) for part in (train, val))
+    classes = np.arange(len(data.classes))
+    get_model(model).train(TrainingRun(rows, rows_val, classes, monitor, 3))
     assert monitor.best is not None
 
 

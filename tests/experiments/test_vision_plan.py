@@ -217,7 +217,9 @@ def test_a_plan_of_another_kind_is_refused(tmp_path):
     folder = RunFolder.create(tmp_path / "run", small())
     path = folder.path / "plan.json"
     path.write_text(path.read_text().replace('"vision"', '"audio"'))
-    with pytest.raises(ValueError, match="the experiment 'audio', which this refinecal does not"):
+    with pytest.raises(
+        ValueError, match="the experiment 'audio', which this version of refinecal does not"
+    ):
         RunFolder(folder.path)
     path.write_text('{"kind": ["vision"]}')
     with pytest.raises(ValueError, match="is damaged"):

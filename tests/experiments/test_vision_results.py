@@ -281,7 +281,7 @@ def test_a_metric_that_never_was_a_number_is_left_out(tmp_path):
 
 
 def test_errors_name_the_cure(tmp_path):
-    with pytest.raises(ValueError, match="is no folder"):
+    with pytest.raises(ValueError, match="is not a folder"):
         read_results(tmp_path / "nowhere")
     made_run(tmp_path / "empty", made_plan(), without=made_plan().units())
     with pytest.raises(ValueError, match="no finished training: run refinecal experiment vision"):

@@ -14,6 +14,7 @@ from refinecal._core.format import tidy_sentence
 from refinecal.decomposition import decompose
 from refinecal.evaluation import row_losses
 from refinecal.tabular.data import Options, prepare
+from refinecal.tabular.fit_folder import FitFolder
 from refinecal.tabular.fitting import TRACKED, draw_candidates, fit, plan
 from refinecal.tabular.judgement import (
     describe_calibration,
@@ -24,7 +25,6 @@ from refinecal.tabular.judgement import (
     recommend,
 )
 from refinecal.tabular.schema import Schema
-from refinecal.tabular.units import FoldFit, UnfinishedRun
 
 FAST = {"max_steps": 8, "patience": 8, "n_threads": 1}
 
@@ -38,11 +38,15 @@ def fitted(tmp_path, table=None, test=None, progress=None, resume=False, **optio
     schema = Schema.infer(table, "kind", drop=["weight", "family"])
     options = Options(**(FAST | options))
     data = prepare(table, schema, options, test)
-    unfinished = UnfinishedRun(tmp_path / "work")
+    return fit(data, options, opened(tmp_path / "work", plan(data, options), resume), progress)
+
+
+def opened(path, planned, resume=False):
+    folder = FitFolder(path)
     if resume:
-        unfinished.check(plan(data, options))
-    unfinished.open(plan(data, options), resume)
-    return fit(data, options, unfinished, progress)
+        folder.check_plan(planned)
+    folder.open(planned, resume)
+    return folder
 
 
 def rows_as_set(rows):
@@ -108,7 +112,7 @@ def test_test_probabilities_are_means_of_models(tmp_path):
     calibrated, plain = [], []
     ensemble = found.chosen.ensemble
     for unit in found.units:
-        logits = found.model.load(unit.folder).logits(found.data.test.X).astype(float)
+        logits = found.model.load(unit.model).logits(found.data.test.X).astype(float)
         plain.append(scipy.special.softmax(logits, axis=1))
         calibrated.append(ensemble.calibrator.predict_proba_logits(np.log(plain[-1])))
     np.testing.assert_allclose(found.chosen.before, np.mean(plain, axis=0), atol=1e-9)
@@ -243,9 +247,8 @@ def test_the_scale_of_weights_does_not_decide_the_sharpening(tmp_path):
         schema = Schema.infer(scaled, "kind", weight="weight", drop=["family"])
         options = Options(**FAST, folds=3, calibrator="temperature", model="logistic")
         data = prepare(scaled, schema, options)
-        unfinished = UnfinishedRun(tmp_path / str(scale))
-        unfinished.open(plan(data, options), resume=False)
-        betas.append(fit(data, options, unfinished).ensemble.beta)
+        folder = opened(tmp_path / str(scale), plan(data, options))
+        betas.append(fit(data, options, folder).ensemble.beta)
     assert betas[0] > 1
     assert betas[1] - 1 == pytest.approx(betas[0] - 1, rel=0.1)  # smoothing counts weights
 
@@ -293,9 +296,8 @@ def test_weights_of_test_rows_count_where_models_are_compared(tmp_path):
     for number, each in enumerate([ones, pa.concat_tables([ones, zeros])]):
         options = Options(**FAST, folds=3)
         data = prepare(table, schema, options, each)
-        unfinished = UnfinishedRun(tmp_path / str(number))
-        unfinished.open(plan(data, options), resume=False)
-        betas.append(fit(data, options, unfinished).ensemble.beta)
+        folder = opened(tmp_path / str(number), plan(data, options))
+        betas.append(fit(data, options, folder).ensemble.beta)
     assert betas[0] == pytest.approx(betas[1])
 
 
@@ -433,7 +435,7 @@ def test_resuming_something_else_is_refused(tmp_path):
 
 def test_units_survive_being_stored(tmp_path):
     unit = fitted(tmp_path, folds=2).units[1]
-    again = FoldFit.load(unit.folder)
+    again = FitFolder(tmp_path / "work").load(0, 1)
     assert again.history == unit.history
     assert again.choices.keys() == unit.choices.keys()
     for name, choice in unit.choices.items():
@@ -568,9 +570,9 @@ def test_models_trained_at_once_are_those_trained_one_by_one(tmp_path, model):
     assert both.history == alone.history
     assert [unit.fold for unit in both.delivered] == [0, 1, 2]
     for ours, other in zip(both.delivered, alone.delivered, strict=True):
-        (file,) = ours.folder.glob("model.*")
+        (file,) = ours.model.glob("model.*")
         if model != "catboost":  # whose files hold the time and an id
-            assert file.read_bytes() == (other.folder / file.name).read_bytes()
+            assert file.read_bytes() == (other.model / file.name).read_bytes()
 
 
 def test_a_failure_ends_the_models_trained_beside_it(tmp_path):
@@ -580,7 +582,7 @@ def test_a_failure_ends_the_models_trained_beside_it(tmp_path):
         fitted(tmp_path, n_threads=2, progress=progress, **settings)
     assert set(progress.steps) == {1, 2}
     assert progress.steps.count(1) < 5000
-    assert UnfinishedRun(tmp_path / "work").n_finished == 0
+    assert FitFolder(tmp_path / "work").n_finished == 0
 
 
 def test_other_metrics_get_the_blend_that_is_delivered(tmp_path):

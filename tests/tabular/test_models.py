@@ -25,7 +25,9 @@ from sklearn.preprocessing import QuantileTransformer
 
 import refinecal as rc
 from refinecal.training.encoding import Encoding, most_frequent, positions_in, to_matrix
+from refinecal.training.rows import Rows
 from refinecal.training.table_model import MODELS, get_model
+from refinecal.training.trainer import TrainingRun
 
 STEPS = {"logistic": 8, "mlp": 6}  # 25 rounds of the others
 SMALL = {"mlp": {"n_layers": 2, "hidden_size": 16, "learning_rate": 0.01}}
@@ -80,16 +82,12 @@ def train(name, data, monitor=None, max_steps=None, **options):
     X, y, X_val, y_val = data
     k = options.pop("n_classes", int(y.max()) + 1)
     options = {"params": SMALL.get(name, {}), "n_threads": 1, **options}
-    return get_model(name).train(
-        X,
-        y,
-        X_val,
-        y_val,
-        n_classes=k,
-        monitor=new_monitor() if monitor is None else monitor,
-        max_steps=STEPS.get(name, 25) if max_steps is None else max_steps,
-        **options,
-    )
+    rows = Rows(X, y, options.pop("weights", None))
+    val = Rows(X_val, y_val, options.pop("weights_val", None))
+    monitor = new_monitor() if monitor is None else monitor
+    max_steps = STEPS.get(name, 25) if max_steps is None else max_steps
+    run = TrainingRun(rows, val, np.arange(k), monitor, max_steps, **options)
+    return get_model(name).train(run)
 
 
 def odd_rows(X):

@@ -18,14 +18,15 @@ import pytest
 from full_disk import small_files
 from made_tables import mixed, write_csv
 
+from refinecal._core.run_folder import RunFolder
 from refinecal.cli._console import describe_error
 from refinecal.report.page import Page
 from refinecal.report.render import write
 from refinecal.tabular.data import Options
-from refinecal.tabular.job import FitRequest, Interrupted, _write_test_rows, run_fit
-from refinecal.tabular.manifest import write_manifest
-from refinecal.tabular.run import Run, _find_user_files, publish
-from refinecal.training.pool import all_classes
+from refinecal.tabular.fit_folder import FitFolder, Interrupted, find_user_files
+from refinecal.tabular.job import FitRequest, _write_test_rows, open_fit
+from refinecal.tabular.run import Run
+from refinecal.training.crossfit import all_classes
 from refinecal.training.table_model import MODELS
 
 STEPS = {"logistic": 5, "mlp": 2}
@@ -41,6 +42,15 @@ def request(folder, model="xgboost", **more):
     )
     given = {"drop": ("weight", "family"), "out": folder / "run", "options": options} | more
     return FitRequest(table, "kind", **given)
+
+
+def run_fit(given, progress=None, add_report=None):
+    with open_fit(given) as job:
+        found = job.run(progress)
+        if add_report is not None:
+            add_report(found, job.draft)
+        job.publish()
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +83,7 @@ def test_the_folder_holds_what_it_should(finished):
 def test_a_loaded_run_predicts_what_was_fitted(tmp_path, model, folds):
     found = run_fit(request(tmp_path, model, options={"folds": folds, "refit": False}))
     run = Run.load(found.path)
-    assert _find_user_files(found.path) == []
+    assert find_user_files(found.path) == []
     table = pq.read_table(tmp_path / "table.parquet").take(pa.array(found.fit.data.test_places))
     probs = run.predict_proba(table)
     np.testing.assert_allclose(probs, found.fit.chosen.after, rtol=1e-6, atol=1e-9)
@@ -309,9 +319,9 @@ def test_a_disk_that_is_full_at_the_end(tmp_path, largest):
         write(Page("A report", "x" * 10_000), folder / "report.html")
 
     with pytest.raises(OSError, match="no report today"):
-        run_fit(given, on_written=fail)
+        run_fit(given, add_report=fail)
     with pytest.raises(OSError, match="File too large") as caught, limit:
-        run_fit(replace(given, resume=True), FillsLate(0), on_written=write_report)
+        run_fit(replace(given, resume=True), FillsLate(0), add_report=write_report)
     assert caught.value.filename == str(given.out)
     kept = sorted(os.listdir(tmp_path / ".run.unfinished"))
     models = [f"{which}-fold-{fold}" for which in ("candidate-0", "delivered") for fold in (0, 1)]
@@ -355,12 +365,12 @@ def test_files_that_no_fit_wrote_are_kept(copy, tmp_path):
 
 
 def test_a_run_has_no_other_files(copy):
-    assert _find_user_files(copy) == []
+    assert find_user_files(copy) == []
     (copy / "manifest.json").write_text("{")
-    assert _find_user_files(copy) == []
+    assert find_user_files(copy) == []
     (copy / "manifest.json").unlink()  # as in folders of older versions
     (copy / "notes.md").write_text("mine")
-    assert [path.name for path in _find_user_files(copy)] == ["notes.md"]
+    assert [path.name for path in find_user_files(copy)] == ["notes.md"]
 
 
 def test_a_file_in_the_way_of_a_new_one_is_named_and_both_are_kept(copy, tmp_path):
@@ -375,7 +385,7 @@ def test_a_file_in_the_way_of_a_new_one_is_named_and_both_are_kept(copy, tmp_pat
 def test_a_run_that_cannot_be_published_leaves_the_older_one(copy):
     before = sorted(copy.rglob("*"))
     with pytest.raises(FileNotFoundError):
-        publish(copy.parent / "nothing", copy)
+        FitFolder(copy).publish(copy.parent / "nothing")
     assert sorted(copy.rglob("*")) == before
 
 
@@ -419,7 +429,7 @@ def test_the_manifest_lists_every_file(tmp_path):
     def write_report(finished, folder):
         write(Page("A report", "All is well."), folder / "report.html")
 
-    found = run_fit(request(tmp_path, options={"folds": 2}), on_written=write_report)
+    found = run_fit(request(tmp_path, options={"folds": 2}), add_report=write_report)
     manifest = json.loads((found.path / "manifest.json").read_text())
     files = [path for path in found.path.rglob("*") if path.is_file()]
     expected = {
@@ -510,7 +520,7 @@ def test_links_out_of_the_folder_are_refused(copy, another):
     model = copy / "fold-1" / "model.ubj"
     model.unlink()
     model.symlink_to(another / "fold-1" / "model.ubj")
-    write_manifest(copy)
+    RunFolder(copy).write_manifest()
     with pytest.raises(ValueError, match="'fold-1/model.ubj', which is outside of the run folder"):
         Run.load(copy)
 
@@ -547,7 +557,7 @@ def test_a_hostile_model_file_runs_nothing(tmp_path, model):
     mark = tmp_path / "ran"
     for content in (pickle.dumps(Hostile(mark)), hostile_npz(mark)):
         file.write_bytes(content)
-        write_manifest(found.path)
+        RunFolder(found.path).write_manifest()
         with pytest.raises(ValueError, match="model.* is not a"):
             Run.load(found.path)
         assert not mark.exists()
@@ -564,7 +574,7 @@ def edited(run, name, change):
     change(found)
     path.write_text(json.dumps(found))
     if name != "manifest.json":
-        write_manifest(run)
+        RunFolder(run).write_manifest()
 
 
 @pytest.mark.parametrize(

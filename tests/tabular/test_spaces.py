@@ -8,8 +8,10 @@ from sklearn.datasets import load_iris
 
 import refinecal as rc
 from refinecal.training.mlp import DEFAULTS
+from refinecal.training.rows import Rows
 from refinecal.training.spaces import draw
 from refinecal.training.table_model import MODELS, get_model
+from refinecal.training.trainer import TrainingRun
 
 N = 2000
 LEAST_P = 1e-3  # seeds are fixed, so that a test either always passes or never
@@ -102,17 +104,9 @@ def test_models_take_what_is_drawn(name):
         assert params == {key: value for key, value in params.items() if value is not None}
         assert all(type(value) in (int, float, str) for value in params.values())  # fit for JSON
         monitor = rc.RefinementMonitor()
-        model = get_model(name).train(
-            X[::2],
-            y[::2],
-            X[1::2],
-            y[1::2],
-            n_classes=3,
-            monitor=monitor,
-            max_steps=3,
-            params=params,
-            n_threads=1,
-        )
+        rows, val = Rows(X[::2], y[::2]), Rows(X[1::2], y[1::2])
+        run = TrainingRun(rows, val, np.arange(3), monitor, 3, params, n_threads=1)
+        model = get_model(name).train(run)
         assert model.logits(X).shape == (150, 3)
 
 

@@ -75,7 +75,8 @@ def plain(value: Any) -> Any:
 def write_json(path: Path, value: Any) -> None:
     """Write JSON that people can read too."""
     text = json.dumps(plain(value), indent=1, ensure_ascii=False, allow_nan=False)
-    path.write_text(text + "\n", encoding="utf-8")
+    with atomic_write(path) as part:
+        part.write_text(text + "\n", encoding="utf-8")
 
 
 # ---- locks: of the system, which end with their process, however it ends -----------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,9 +31,9 @@ def demo(
     """Fit boosted trees to a real table, and choose a regularisation on the paper's Gaussian model."""
     from refinecal.cli.fit import ProgressBars, show, show_data
     from refinecal.experiments.gaussian import run
-    from refinecal.report.of_fit import writer
+    from refinecal.report.of_fit import check_packages, write_report
     from refinecal.tabular.data import Options
-    from refinecal.tabular.job import FitRequest, metrics, run_fit
+    from refinecal.tabular.job import FitRequest, metrics, open_fit
 
     console = Console(as_json, quiet, verbose)
     table = write_digits(out)
@@ -50,9 +49,16 @@ def demo(
         overwrite=True,
         restart=True,
     )
-    with console.show_warnings(), ProgressBars(console, MODEL) as progress:
-        show_it = partial(show_data, console, table)
-        finished = run_fit(request, progress, show_it, writer(request))
+    check_packages()
+    with (
+        console.show_warnings(),
+        ProgressBars(console, MODEL) as progress,
+        open_fit(request) as job,
+    ):
+        show_data(console, table, job.data)
+        finished = job.run(progress)
+        write_report(finished, request, job.draft)
+        job.publish()
     show(console, finished)
 
     console.say(

@@ -195,9 +195,10 @@ def fit(
     verbose: Verbose = False,
 ) -> None:
     """Train long, stop where refinement is best, calibrate, and write a run folder with a report."""
-    from refinecal.report.of_fit import writer
+    from refinecal.report.of_fit import check_packages, write_report
     from refinecal.tabular.data import Options
-    from refinecal.tabular.job import FitRequest, Interrupted, resume_options, run_fit
+    from refinecal.tabular.fit_folder import FitFolder, Interrupted
+    from refinecal.tabular.job import FitRequest, metrics, open_fit
 
     console = Console(as_json, quiet, verbose)
     if resume and restart:
@@ -233,27 +234,29 @@ def fit(
         restart,
     )
     check_folder(request.out, [table, *([] if test is None else [test])])
-    done = _check_resume(console, request)
-
-    def begin(data: Data) -> None:
-        show_data(console, table, data)
-        if done:
-            final = 0 if data.everything is None else len(data.everything)
-            total = count(tune * len(data.pairs) + final, "training run")
-            console.say(f"resuming: {done} of {total} are done")
-
-    with console.show_warnings(), ProgressBars(console, model) as progress:
-        try:
-            finished = run_fit(request, progress, begin, writer(request))
-        except Interrupted as error:
-            kept = count(error.finished, "finished training run")
-            raise KeyboardInterrupt(
-                f"{kept} kept: continue with {resume_options(request.out)}"
-            ) from None
+    check_packages()
+    folder = FitFolder(request.out)
+    if resume and not folder.n_finished:
+        _check_resume(console, request)
+    try:
+        with (
+            console.show_warnings(),
+            ProgressBars(console, model) as progress,
+            open_fit(request) as job,
+        ):
+            show_data(console, table, job.data)
+            if job.n_done:
+                final = 0 if job.data.everything is None else len(job.data.everything)
+                total = count(tune * len(job.data.pairs) + final, "training run")
+                console.say(f"resuming: {job.n_done} of {total} are done")
+            finished = job.run(progress)
+            write_report(finished, request, job.draft)
+            job.publish()
+    except Interrupted as error:
+        kept = count(error.finished, "finished training run")
+        raise KeyboardInterrupt(f"{kept} kept: continue with {folder.resume_options}") from None
     show(console, finished)
     if as_json:
-        from refinecal.tabular.job import metrics
-
         console.result(
             {"run": finished.path, "report": finished.report, **metrics(request, finished)}
         )
@@ -270,21 +273,14 @@ def _folds(given: str) -> int | str | None:
     return None if int(given) == 1 else int(given)
 
 
-def _check_resume(console: Console, request: FitRequest) -> int:
-    """Return how many training runs are done of the run to resume; say if there are none."""
-    from refinecal.tabular.run import hidden_path
-    from refinecal.tabular.units import UnfinishedRun
-
-    done = UnfinishedRun(hidden_path(request.out, "unfinished")).n_finished if request.resume else 0
-    if not request.resume or done:
-        return done
+def _check_resume(console: Console, request: FitRequest) -> None:
+    """Say that there is no unfinished run to resume; refuse to resume a finished one."""
     if request.out.exists() and not request.overwrite:
         raise ValueError(
             f"--resume: {show_path(request.out)} is finished: there is nothing to resume; pass --overwrite "
             "to replace it"
         )
     console.note("--resume: there is no unfinished run, so this one starts from the beginning")
-    return 0
 
 
 # ---- what is shown -----------------------------------------------------------------------------------------

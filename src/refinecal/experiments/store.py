@@ -1,4 +1,4 @@
-"""The folder of a run: what is planned, what is finished, what failed; every file in it is whole."""
+"""The run folder of an experiment: its plan, results and failures, and a journal of what was done."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import os
 import platform
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from refinecal._core.files import atomic_write, hold_lock, in_use, is_locked
+from refinecal._core import run_folder
+from refinecal._core.files import atomic_write
+from refinecal._core.run_folder import FAILURES, MANIFEST, PLAN
 from refinecal.experiments.rates import Rates
 from refinecal.experiments.tabular.plan import Plan
 from refinecal.experiments.vision.plan import VisionPlan
 
-__all__ = ["RunFolder", "failure_of", "versions"]
+__all__ = ["PLAN", "RunFolder", "failure_of", "versions"]
 
-PLAN, UNITS, FAILURES = "plan.json", "units", "failures"
-JOURNAL, LOCK, LOG = "journal.jsonl", "lock", "workers.log"
-ENDING = ".npz"
+JOURNAL, LOG = "journal.jsonl", "workers.log"
 PACKAGES = (
     *("refinecal", "numpy", "scipy", "scikit-learn", "pandas"),
     *("xgboost", "lightgbm", "catboost", "torch", "pytabkit"),
@@ -35,25 +35,20 @@ Key = Any  # of either experiment: has a name, and says which others are alike
 Failure = dict[str, Any]  # kind, message, traceback; added: key, time, attempts
 
 
-class RunFolder:
-    """A run on disk: ``plan.json``, and for each training a file in ``units``, or ``failures`` if it failed.
-
-    A file appears under its name when it is complete. So whatever happens to a run (ctrl-C, SIGKILL, a power
-    cut), what is there can be used, and the rest can be done later.
+class RunFolder(run_folder.RunFolder):
+    """The run of an experiment: for each training run, a file in ``units``, or in ``failures`` if it failed.
 
     Parameters
     ----------
     path : path-like
-        The folder of a run that was begun.
+        The folder of a run that was started.
 
     Attributes
     ----------
-    path : Path
-        The folder.
     plan : Plan or VisionPlan
         What is planned.
     kind : str
-        Which experiment it is a run of: ``"tabular"`` or ``"vision"``.
+        The experiment: ``"tabular"`` or ``"vision"``.
 
     Examples
     --------
@@ -68,30 +63,35 @@ class RunFolder:
     (1, 'MemoryError', [])
     """
 
+    FORMAT = 1
+    WRITER = "an experiment"
+    FIX = "delete it and resume the run"
+    UNITS = "units"
+    UNIT = "*.npz"
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        super().__init__(path, f"running the experiment in {path}")
         if not (self.path / PLAN).is_file():
-            there = "has no plan.json" if self.path.is_dir() else "is no folder"
+            found = "has no plan.json" if self.path.is_dir() else "is not a folder"
             raise ValueError(
-                f"{self.path} {there}, so it is no run: name the folder that --out of an experiment named"
+                f"{self.path} {found}, so it is not a run: pass the folder that --out of an experiment named"
             )
         self.kind, self.plan = self._read_plan()
-        for name in (UNITS, FAILURES):
+        for name in (self.UNITS, FAILURES):
             (self.path / name).mkdir(exist_ok=True)
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], plan: Plan | VisionPlan) -> RunFolder:
-        """Begin a run in a folder that is new or empty."""
-        path = Path(path)
-        cls.check_new(path)
-        _as_bytes(plan)  # which may fail, before there is anything on the disk
-        path.mkdir(parents=True, exist_ok=True)
-        cls._write_plan(path, plan)
+        """Start a run in a folder that is new or empty."""
+        cls.check_new(Path(path))
+        content = _as_bytes(plan)  # which may fail, before there is anything on the disk
+        Path(path).mkdir(parents=True, exist_ok=True)
+        run_folder.RunFolder(path).write_plan(content)
         return cls(path)
 
     @staticmethod
     def check_new(path: Path) -> None:
-        """Refuse a folder in which no run can begin."""
+        """Refuse a folder in which no run can start."""
         if (path / PLAN).is_file():
             raise FileExistsError(
                 f"{path} holds a run already: continue it with --resume, or name another folder"
@@ -100,7 +100,7 @@ class RunFolder:
         if path.exists() and not (
             path.is_dir() and all(each.name.startswith(begun) for each in path.iterdir())
         ):
-            raise FileExistsError(f"{path} exists and is no run: name a new folder")
+            raise FileExistsError(f"{path} exists and is not a run: name a new folder")
 
     def check_kind(self, kind: str) -> None:
         """Refuse a run of another experiment."""
@@ -111,9 +111,9 @@ class RunFolder:
             )
 
     def grow(self, plan: Plan | VisionPlan) -> None:
-        """Take another plan that computes all that the run's does: with more, or with data elsewhere.
+        """Replace the plan by one that computes all of it and more, or finds its data elsewhere.
 
-        A plan that leaves something out or computes it otherwise is refused, in words.
+        A plan that omits something or computes it differently is refused with an explanation.
         """
         if plan == self.plan:
             return
@@ -122,72 +122,90 @@ class RunFolder:
             said = "\n  ".join(self.plan.losses(plan))
             if said:
                 raise ValueError(
-                    f"{self.path} was begun with another plan:\n  {said}\nA run can get more "
+                    f"{self.path} was started with another plan:\n  {said}\nA run can get more "
                     f"{plan.MORE}, if all that it has are named too. Resume without these options, which "
                     f"takes the plan of the run{_suggest_names(self.plan, plan)}, or name another folder"
                 )
-            self._write_plan(self.path, plan)
+            self.write_plan(_as_bytes(plan))
             self.plan = plan
 
     # ---- units ---------------------------------------------------------------------------------------------
 
     def unit_path(self, key: Key) -> Path:
-        """Return where the result of a training is, or will be."""
-        return self.path / UNITS / f"{key.name}{ENDING}"
+        """Return where the result of a training run is, or will be."""
+        return self.path / self.UNITS / f"{key.name}.npz"
 
     def has(self, key: Key) -> bool:
-        """Tell whether a training has a result."""
-        try:
-            return self.unit_path(key).stat().st_size > 0
-        except FileNotFoundError:
-            return False
+        """Tell whether a training run has a result."""
+        path = self.unit_path(key)
+        return path.exists() and path.stat().st_size > 0
 
     def remove_damaged(self, is_whole: Callable[[Path], bool]) -> list[Key]:
-        """Remove results that are not whole, as a bad copy leaves them: now they are missing; return them."""
-        damaged = [key for key in self.finished() if not is_whole(self.unit_path(key))]
-        for key in damaged:
-            self.unit_path(key).unlink(missing_ok=True)
+        """Remove results that are damaged, for instance by a bad copy; return them."""
+        files = self._read_manifest()
+        damaged = []
+        for key in self.finished():
+            path = self.unit_path(key)
+            expected = files.get(f"{self.UNITS}/{path.name}")
+            if not is_whole(path) or expected not in (None, self.digest(path)):
+                damaged.append(key)
+                path.unlink(missing_ok=True)
         return damaged
 
     def finished(self) -> list[Key]:
-        """Return the trainings that have a result, in the order of the plan."""
-        there = self._list_files(UNITS, ENDING)
-        return [key for key in self.plan.units() if key.name in there]
+        """Return the training runs that have a result, in the order of the plan."""
+        done = self.unit_names()
+        return [key for key in self.plan.units() if key.name in done]
 
     def failed(self) -> dict[Key, Failure]:
-        """Return the trainings that failed, with why; not those that have a result by now."""
-        names, done = self._list_files(FAILURES, ".json"), self._list_files(UNITS, ENDING)
-        return {
-            key: self._failure(key)
-            for key in self.plan.units()
-            if key.name in names and key.name not in done
-        }
+        """Return the training runs that failed and have no result, with the reason."""
+        names = self.failure_names() - self.unit_names()
+        return {key: self._failure(key) for key in self.plan.units() if key.name in names}
 
     def missing(self) -> list[Key]:
-        """Return the trainings that have neither a result nor a failure, in the order of the plan."""
-        there = self._list_files(UNITS, ENDING) | self._list_files(FAILURES, ".json")
-        return [key for key in self.plan.units() if key.name not in there]
+        """Return the training runs that have neither a result nor a failure, in the order of the plan."""
+        done = self.unit_names() | self.failure_names()
+        return [key for key in self.plan.units() if key.name not in done]
 
     def record_failure(self, key: Key, failure: Failure) -> None:
-        """Write down that a training failed, and why."""
+        """Record that a training run failed, and why."""
         about = {"key": key._asdict(), "time": _now(), **failure}
-        with atomic_write(self._failure_path(key)) as part:
+        with atomic_write(self.failure_path(key.name)) as part:
             part.write_text(json.dumps(about, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
     def forget_failure(self, key: Key) -> None:
-        """Take back that a training failed."""
-        self._failure_path(key).unlink(missing_ok=True)
+        """Remove the record of a failure."""
+        self.failure_path(key.name).unlink(missing_ok=True)
 
     def tidy(self) -> None:
-        """Remove what a killed run left behind: beginnings of files."""
-        for folder in (self.path, self.path / UNITS, self.path / FAILURES):
+        """Remove incomplete files, which a killed run left behind."""
+        for folder in (self.path, self.path / self.UNITS, self.path / FAILURES):
             for part in folder.glob(".*.part*"):
                 part.unlink(missing_ok=True)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the lock of the folder; its manifest lists the results, at the end the new ones too."""
+        with super().lock():
+            self.write_manifest(self._read_manifest())  # without results that were removed
+            try:
+                yield
+            finally:
+                with suppress(OSError):  # of a full disk: then new results are not listed
+                    self.write_manifest(self._read_manifest())
+
+    def listed_files(self) -> Iterable[Path]:
+        """Return the files that do not change: results."""
+        return (self.path / self.UNITS / f"{name}.npz" for name in self.unit_names())
+
+    def _read_manifest(self) -> dict[str, str]:
+        """Return the manifest; an older version of refinecal wrote none."""
+        return self.read_manifest() if (self.path / MANIFEST).exists() else {}
 
     # ---- what happened -------------------------------------------------------------------------------------
 
     def note(self, about: Mapping[str, Any]) -> None:
-        """Add a line to the journal: what was done, and how long it took."""
+        """Add a line to the journal."""
         line = json.dumps({"time": _now(), **about}, ensure_ascii=False) + "\n"
         with (self.path / JOURNAL).open("a+b") as file:
             if file.tell():
@@ -197,7 +215,7 @@ class RunFolder:
             file.write(line.encode())
 
     def journal(self) -> Iterator[dict[str, Any]]:
-        """Yield the lines of the journal, but for those that were cut off."""
+        """Yield the complete lines of the journal."""
         try:
             text = (self.path / JOURNAL).read_text("utf-8", errors="replace")
         except FileNotFoundError:
@@ -211,7 +229,7 @@ class RunFolder:
                 yield read
 
     def rates(self) -> Rates:
-        """Return how long trainings took."""
+        """Return how long training runs took."""
         keys, rates = {key.name: key for key in self.plan.units()}, Rates()
         for line in self.journal():
             key = keys.get(line.get("unit", ""))
@@ -221,33 +239,33 @@ class RunFolder:
         return rates
 
     def sessions(self) -> list[dict[str, Any]]:
-        """Return how often the run was begun or resumed: each time with what, and how wide."""
+        """Return a record of each start and resumption: package versions, number of workers."""
         return [line for line in self.journal() if "begin" in line]
 
     def warnings(self) -> Counter[str]:
-        """Return what trainings warned of, and how many did."""
+        """Return the warnings of training runs, with counts."""
         return Counter(text for line in self.journal() for text in line.get("warnings", ()))
 
     def note_left_out(self, reasons: Mapping[str, str]) -> None:
-        """Write down which data sets were left out, and why, if that is not known yet."""
+        """Record which data sets were left out, and why, if that is new."""
         known = self.left_out()
         new = {name: why for name, why in reasons.items() if known.get(name) != why}
         if new:
             self.note({"left_out": new})
 
     def left_out(self) -> dict[str, str]:
-        """Return why data sets that were looked at are not in the plan, by name."""
+        """Return the reason why each data set that was considered is not in the plan."""
         found: dict[str, str] = {}
         for line in self.journal():
             found |= line.get("left_out", {})
         return {name: why for name, why in found.items() if name not in self.plan.sets}
 
     def changed_versions(self) -> list[str]:
-        """Return the packages that are not those with which the run was begun or last resumed."""
+        """Return the packages whose versions changed since the run was started or last resumed."""
         sessions, now = self.sessions(), versions()
         before = sessions[-1].get("versions", now) if sessions else now
         return [
-            f"{name} was {before.get(name, 'absent')} when the run was begun and is "
+            f"{name} was {before.get(name, 'absent')} when the run was started and is "
             f"{now.get(name, 'absent')} now: results of both are in one folder"
             for name in sorted({*before, *now})
             if before.get(name) != now.get(name)
@@ -255,25 +273,8 @@ class RunFolder:
 
     @property
     def log(self) -> Path:
-        """Return the file that takes what worker processes print."""
+        """The file for the output of worker processes."""
         return self.path / LOG
-
-    def lock(self) -> AbstractContextManager[None]:
-        """Refuse to be two runs in one folder; a run that was killed does not count."""
-        return hold_lock(self.path / LOCK, self._doing)
-
-    def check_idle(self) -> None:
-        """Refuse a run at which another process is at work."""
-        if self.is_running():
-            raise in_use(self.path / LOCK, self._doing)
-
-    @property
-    def _doing(self) -> str:
-        return f"running the experiment in {self.path}"
-
-    def is_running(self) -> bool:
-        """Tell whether a process is at work in this folder now, as far as this machine can tell."""
-        return is_locked(self.path / LOCK)
 
     # ---- helpers -------------------------------------------------------------------------------------------
 
@@ -282,46 +283,29 @@ class RunFolder:
             return _read_plan((self.path / PLAN).read_text("utf-8"))
         except (json.JSONDecodeError, UnicodeDecodeError, TypeError, KeyError) as error:
             raise ValueError(
-                f"{self.path / PLAN} is damaged ({error}): begin a new run in another folder"
+                f"{self.path / PLAN} is damaged ({error}): start a new run in another folder"
             ) from error
         except ValueError as error:
             raise ValueError(f"{self.path / PLAN}: {error}") from error
 
-    @staticmethod
-    def _write_plan(path: Path, plan: Plan | VisionPlan) -> None:
-        with atomic_write(path / PLAN) as part:
-            part.write_bytes(_as_bytes(plan))
-
-    def _failure_path(self, key: Key) -> Path:
-        return self.path / FAILURES / f"{key.name}.json"
-
     def _failure(self, key: Key) -> Failure:
         try:
-            read: Failure = json.loads(self._failure_path(key).read_text("utf-8"))
+            read: Failure = json.loads(self.failure_path(key.name).read_text("utf-8"))
         except (OSError, ValueError):
             read = {}
         if not isinstance(read, dict) or "kind" not in read:
             return {"kind": "unknown", "message": "its record cannot be read"}
         return read
 
-    def _list_files(self, folder: str, ending: str) -> set[str]:
-        """Return the names of the files in a folder; empty ones are what a power cut left."""
-        with os.scandir(self.path / folder) as entries:
-            return {
-                entry.name.removesuffix(ending)
-                for entry in entries
-                if entry.name.endswith(ending) and entry.name[0] != "." and entry.stat().st_size
-            }
-
 
 def _read_plan(text: str) -> tuple[str, Any]:
-    """Return which experiment a plan is of, and the plan; that of tables says nothing about it."""
+    """Return the kind of experiment, "tabular" unless the plan names another, and the plan."""
     read = json.loads(text)
     kind = read.get("kind", "tabular") if isinstance(read, dict) else "tabular"
     if kind not in PLANS:
         raise ValueError(
-            f"the plan is of the experiment {kind!r}, which this refinecal does not know: use the version "
-            "that wrote it"
+            f"the plan is for the experiment {kind!r}, which this version of refinecal does not know: use "
+            "the version that wrote it"
         )
     return kind, PLANS[kind].from_json(text)
 
@@ -336,7 +320,7 @@ def _as_bytes(plan: Plan | VisionPlan) -> bytes:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return what is to be remembered of an error."""
+    """Return the record of an error."""
     return {
         "kind": type(error).__name__,
         "message": str(error),
@@ -345,7 +329,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what decides about results, of what there is of it."""
+    """Return the versions of the packages that affect results, as far as installed."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         with suppress(PackageNotFoundError):
@@ -354,7 +338,7 @@ def versions() -> dict[str, str]:
 
 
 def _suggest_names(old: Plan | VisionPlan, new: Plan | VisionPlan) -> str:
-    """Return how methods, say, are added to those of a run; nothing if none of these is left out."""
+    """Return how to add methods, say, to those of a run; nothing if none is omitted."""
     said = ""
     for what, (field, option) in old.NAMED.items():
         before, after = getattr(old, field), getattr(new, field)

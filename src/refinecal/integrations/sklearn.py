@@ -19,9 +19,8 @@ from refinecal._core.checks import check_keywords
 from refinecal.integrations._adapter import Stopping
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 from refinecal.training import trainer
-from refinecal.training.predictions import is_frozen, show_label
+from refinecal.training.predictions import is_frozen
 from refinecal.training.rows import Rows
-from refinecal.training.stages import cut
 
 __all__ = ["RefinementStopping", "train"]
 
@@ -110,7 +109,7 @@ class RefinementStopping(Stopping):
             raise ValueError(
                 "no round was seen: call model.fit(X, y, monitor=...) with this object"
             )
-        return cut(model, self.monitor.best_step, self._val[0])
+        return trainer.cut(model, self.monitor.best_step, self._val[0])
 
 
 def train(
@@ -175,12 +174,7 @@ def train(
     rows, val = _rows(X, y, sample_weight), _rows(X_val, y_val, sample_weight_val)
     last = trainer.last_of(estimator)
     classes = np.asarray(last.classes_) if is_frozen(last) else np.unique(rows.y)
-    strange = np.setdiff1d(val.y, classes)
-    if strange.size:
-        raise ValueError(
-            f"y_val holds {show_label(strange[0])}, which y does not: the model cannot learn it. Drop these "
-            "rows."
-        )
+    trainer.check_known(val.y, classes)
     with _set_classes(monitor, classes):
         run = trainer.TrainingRun(rows, val, classes, monitor, max_steps)
         model = trainer.train(trainer.new_model(estimator), run)

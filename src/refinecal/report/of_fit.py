@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from refinecal.report.of_evaluation import (
 )
 from refinecal.report.page import Card, Column, Figure, Page, Section, Table
 from refinecal.report.render import write
+from refinecal.tabular.fit_folder import REPORT
 from refinecal.tabular.judgement import (
     describe_calibration,
     describe_certainty,
@@ -28,7 +29,6 @@ from refinecal.tabular.judgement import (
     recommend,
     sort_metrics,
 )
-from refinecal.tabular.run import REPORT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 MOST_LEAKS = 5  # that are named at the top
 
 
-def writer(given: FitRequest) -> Callable[[FinishedRun, Path], None]:
-    """Return what adds the report to the folder of a run."""
+def check_packages() -> None:
+    """Raise if a package for reports is missing: before the training, not after it."""
     with needs_extra("cli", "jinja2", "matplotlib"):
-        import jinja2  # noqa: F401  # now, not after the training
+        import jinja2  # noqa: F401
         import matplotlib  # noqa: F401
 
-    def add(finished: FinishedRun, folder: Path) -> None:
-        write(page(finished, given), folder / REPORT)
 
-    return add
+def write_report(finished: FinishedRun, given: FitRequest, folder: Path) -> None:
+    """Add the report to the folder of a run."""
+    write(page(finished, given), folder / REPORT)
 
 
 def page(finished: FinishedRun, given: FitRequest) -> Page:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
@@ -20,12 +18,19 @@ from refinecal.evaluation import Difference, paired_difference, row_losses
 from refinecal.metrics import get_metric
 from refinecal.stopping import RefinementMonitor
 from refinecal.tabular.data import Data, Options
-from refinecal.tabular.units import UNDER_WAY, BestStep, FoldFit, UnfinishedRun
-from refinecal.training.pool import Ensemble, average, choose
-from refinecal.training.rows import Parts, Rows
+from refinecal.tabular.fit_folder import UNDER_WAY, FitFolder
+from refinecal.training.crossfit import (
+    BestStep,
+    Cancelled,
+    CrossFit,
+    Ensemble,
+    FoldModel,
+    average,
+)
+from refinecal.training.rows import Parts
 from refinecal.training.spaces import draw
 from refinecal.training.table_model import TableModel, get_model
-from refinecal.training.trainer import DEFAULTS
+from refinecal.training.trainer import DEFAULTS, TrainingRun
 
 CHOSEN_BY, USUAL = "refinement", "log_loss"  # how we choose, and early stopping on validation loss
 FEW_NUMBERS = 200_000  # cells of a table for which one thread is enough
@@ -35,7 +40,7 @@ TRACKED = (USUAL, "brier", "accuracy", "auroc")
 
 
 class Progress(Protocol):
-    """Is told how far a fit is, by several threads if several models are trained at once."""
+    """Shows how far a fit is; is called by several threads if several models are trained at once."""
 
     def start(self, run: int, total: int, max_steps: int) -> None:
         """A training run begins; ``run`` counts from 1."""
@@ -52,9 +57,6 @@ class Progress(Protocol):
 
 class NullProgress(Progress):
     """Shows nothing."""
-
-
-# ---- the whole ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +81,11 @@ class Fit:
     options: Options
     data: Data
     candidates: list[dict[str, Any]]
-    units: list[FoldFit]  # of the chosen candidate
+    units: list[FoldModel]  # of the chosen candidate
     outcomes: dict[str, Selection]
     history: list[dict[str, float]]
     max_steps: int
-    delivered: list[FoldFit]  # the same, or models of all rows
+    delivered: list[FoldModel]  # the same, or models of all rows
     ensemble: Ensemble  # of those
 
     @property
@@ -122,7 +124,7 @@ class Fit:
         return paired_difference(last[in_last], first[in_first], weights)
 
     def _held_out(
-        self, units: list[FoldFit], parts: Parts, ensemble: Ensemble
+        self, units: list[FoldModel], parts: Parts, ensemble: Ensemble
     ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.float64] | None]:
         """Return the loss of each row that was held out of one model, its place, and its weight."""
         k, units = self.data.k, units[: parts.n_first]
@@ -148,9 +150,7 @@ def plan(data: Data, options: Options) -> dict[str, Any]:
     return {"data": data.key, **version, **asdict(options)}
 
 
-def fit(
-    data: Data, options: Options, unfinished: UnfinishedRun, progress: Progress | None = None
-) -> Fit:
+def fit(data: Data, options: Options, folder: FitFolder, progress: Progress | None = None) -> Fit:
     """Train every candidate on every fold; keep what each metric would choose.
 
     Parameters
@@ -159,7 +159,7 @@ def fit(
         From :func:`prepare`.
     options : Options
         How to fit.
-    unfinished : UnfinishedRun
+    folder : FitFolder
         Keeps training runs until all are done.
     progress : Progress, optional
         Is told of every step.
@@ -169,54 +169,30 @@ def fit(
     Fit
     """
     candidates = draw_candidates(options)
-    n_final = 0 if data.everything is None else len(data.everything)
-    trainer = Trainer(
+    folds = _TableFolds(
+        range(data.k),
+        options.calibrator,
         data,
         options,
-        unfinished,
+        candidates,
+        folder,
         progress or NullProgress(),
-        len(candidates) * len(data.pairs) + n_final,
     )
-    history: list[dict[str, float]] = []
-
-    def train_all() -> Iterator[list[FoldFit]]:
-        for number, params in enumerate(candidates):
-            try:
-                units = trainer.units(data.pairs, params, number)
-            except ValueError as error:
-                if number == 0:  # the default parameters: something is wrong with the table
-                    raise
-                warn(f"configuration {number} is skipped: {error}")
-                continue
-            for unit in units:
-                where = {"candidate": float(number), "fold": float(unit.fold)}
-                history.extend(where | record for record in unit.history)
-            yield units
-
-    best = choose(train_all(), [get_metric(name) for name in (CHOSEN_BY, *TRACKED)])
+    metrics = [get_metric(name) for name in (CHOSEN_BY, *TRACKED)]
+    best = folds.search(data.pairs, len(candidates), metrics, len(data.pairs))
     if data.test is None:  # no rows to compare metrics on
         best = {CHOSEN_BY: best[CHOSEN_BY]}
-    outcomes = _selections(best, data, options)
-    units = best[CHOSEN_BY][1]
-    delivered, ensemble = units, outcomes[CHOSEN_BY].ensemble
+    outcomes = folds.select(best)
+    chosen, units = outcomes[CHOSEN_BY], best[CHOSEN_BY][1]
+    delivered, ensemble = units, chosen.ensemble
     if data.everything is not None:
-        params = candidates[outcomes[CHOSEN_BY].candidate]
-        delivered = trainer.units(data.everything, params, None)
-        n_first = data.everything.n_first
-        ensemble = _ensemble(delivered, CHOSEN_BY, data, options.calibrator, n_first)
+        folds.params = candidates[chosen.candidate]
+        delivered = folds.train_folds(data.everything, None)
+        ensemble = folds.combine(delivered, CHOSEN_BY, data.everything.n_first)
         if len(units) > 1:  # if the new models do not show how far they disagree
-            ensemble = _sharpen(ensemble, outcomes[CHOSEN_BY].ensemble, units, CHOSEN_BY, data)
-    return Fit(
-        options,
-        data,
-        candidates,
-        units,
-        outcomes,
-        history,
-        _max_steps(options),
-        delivered,
-        ensemble,
-    )
+            ensemble = folds.sharpen(ensemble, chosen.ensemble, units, CHOSEN_BY)
+    found = (units, outcomes, folds.history, _max_steps(options), delivered, ensemble)
+    return Fit(options, data, candidates, *found)
 
 
 def draw_candidates(options: Options) -> list[dict[str, Any]]:
@@ -226,220 +202,158 @@ def draw_candidates(options: Options) -> list[dict[str, Any]]:
     return [default] + [draw(options.model, rng) for _ in range(options.tune - 1)]
 
 
-# ---- choosing ----------------------------------------------------------------------------------------------
-
-
-def _selections(
-    best: dict[str, tuple[float, list[FoldFit]]], data: Data, options: Options
-) -> dict[str, Selection]:
-    """Return the result of choosing by each metric; metrics with the same choice share it.
-
-    Log loss, which refinement is compared with, gets a calibrator fitted in the same way. The other metrics
-    reuse the blend of calibrators found for refinement, which saves time.
-    """
-    found: dict[str, Selection] = {}
-    seen: dict[tuple[int, ...], Selection] = {}
-    for name, (value, units) in best.items():
-        same = (units[0].candidate or 0, *(unit.choices[name].step for unit in units))
-        calibrator: Any = options.calibrator
-        if name not in (CHOSEN_BY, USUAL):
-            ours = found[CHOSEN_BY].ensemble.calibrator
-            if isinstance(ours, AutoCalibrator):
-                calibrator = AutoCalibrator(weights=ours.weights_.tolist())
-        if same not in seen:
-            seen[same] = _selection(name, value, units, data, calibrator)
-        found[name] = replace(seen[same], metric=name, value=value)
-    return found
-
-
-def _selection(
-    name: str, value: float, units: list[FoldFit], data: Data, calibrator: Any
-) -> Selection:
-    ensemble = _ensemble(units, name, data, calibrator, data.pairs.n_first)
-    ensemble = _sharpen(ensemble, ensemble, units, name, data)
-    steps, candidate = [unit.choices[name].step for unit in units], units[0].candidate
-    assert candidate is not None, "not delivered models"
-    if data.test is None:
-        return Selection(name, candidate, steps, value, ensemble)
-    logits = [unit.test_logits(name, data.k) for unit in units]
-    probs = [np.exp(log_softmax(each)) for each in logits]
-    single = {}
-    for loss in ("log", "brier"):
-        about: dict[str, Any] = {"loss": loss, "classes": range(data.k)}
-        single[loss] = np.mean([row_losses(data.test.y, p, **about) for p in probs], axis=0)
-    before, after = average(probs, ensemble.known), ensemble.predict_proba(logits)
-    return Selection(name, candidate, steps, value, ensemble, single, before, after)
-
-
-def _ensemble(
-    units: list[FoldFit], metric: str, data: Data, calibrator: Any, n_first: int
-) -> Ensemble:
-    """Calibrate and average the models at the steps that a metric chose."""
-    held_out = [unit.held_out(metric, data.k) for unit in units]
-    known = [unit.known for unit in units]
-    return Ensemble.fit(held_out, known, calibrator, range(data.k), n_first)
-
-
-def _sharpen(
-    ensemble: Ensemble, judged: Ensemble, units: list[FoldFit], metric: str, data: Data
-) -> Ensemble:
-    """Sharpen the mean of an ensemble by how far the judged models disagree on test rows.
-
-    Their labels are not used. Nothing changes if the mean is sharpened already, or with few test rows.
-    """
-    if ensemble.beta is not None or data.test is None or data.test.n_used < FEW_ROWS:
-        return ensemble
-    logits = [unit.test_logits(metric, data.k) for unit in units]
-    disagreement = judged.disagreement(logits, data.test.weights)
-    return ensemble.sharpen(disagreement, sum(len(unit.y) for unit in units))
-
-
-# ---- training ----------------------------------------------------------------------------------------------
-
-
-class Cancelled(Exception):
-    """Another training run has failed, or the user has interrupted the fit."""
+def _max_steps(options: Options) -> int:
+    default = get_model(options.model).default_steps
+    return default if options.max_steps is None else options.max_steps
 
 
 @dataclass(slots=True)
-class Trainer:
-    """Trains the models of all folds, several at once, or loads them from an unfinished run."""
+class _TableFolds(CrossFit):
+    """Trains the models of a table, several at once, or loads them from an unfinished run."""
 
     data: Data
     options: Options
-    unfinished: UnfinishedRun
+    candidates: list[dict[str, Any]]
+    folder: FitFolder
     progress: Progress
-    total: int
-    begun: int = 0
+    params: dict[str, Any] = field(default_factory=dict)  # of the models that are delivered
 
-    def units(
-        self, pairs: Parts, params: Mapping[str, Any], candidate: int | None
-    ) -> list[FoldFit]:
-        """Return the training runs of a candidate, or of the delivered models, by fold."""
-        n_workers, n_threads = self._share_cores(pairs)
-        first, self.begun = self.begun + 1, self.begun + len(pairs)
-        cancel = threading.Event()
+    # ---- choosing ------------------------------------------------------------------------------------------
 
-        def unit(fold: int) -> FoldFit:
-            try:
-                return self._unit(pairs, params, (candidate, fold), first + fold, n_threads, cancel)
-            except BaseException:
-                cancel.set()  # the others end at their next step
-                raise
+    def select(self, best: dict[str, tuple[float, list[FoldModel]]]) -> dict[str, Selection]:
+        """Return the result of choosing by each metric; metrics with the same choice share it.
 
-        if n_workers == 1:
-            return [unit(fold) for fold in range(len(pairs))]
-        with ThreadPoolExecutor(n_workers) as pool:  # boosting libraries free the interpreter
-            runs = [pool.submit(unit, fold) for fold in range(len(pairs))]
-            try:
-                for run in as_completed(runs):
-                    if not isinstance(run.exception(), Cancelled):
-                        run.result()  # raises what went wrong
-            except BaseException:  # ctrl-C among them
-                cancel.set()
-                raise
-        return [run.result() for run in runs]
+        Log loss, which refinement is compared with, gets a calibrator fitted in the same way. The other
+        metrics reuse the blend of calibrators found for refinement, which saves time.
+        """
+        found: dict[str, Selection] = {}
+        seen: dict[tuple[int, ...], Selection] = {}
+        for name, (value, units) in best.items():
+            same = (units[0].candidate or 0, *(unit.choices[name].step for unit in units))
+            calibrator = None
+            if name not in (CHOSEN_BY, USUAL):
+                ours = found[CHOSEN_BY].ensemble.calibrator
+                if isinstance(ours, AutoCalibrator):
+                    calibrator = AutoCalibrator(weights=ours.weights_.tolist())
+            if same not in seen:
+                seen[same] = self._select(name, value, units, calibrator)
+            found[name] = replace(seen[same], metric=name, value=value)
+        return found
 
-    def _share_cores(self, pairs: Parts) -> tuple[int, int | None]:
+    def _select(
+        self, name: str, value: float, units: list[FoldModel], calibrator: Any
+    ) -> Selection:
+        ensemble = self.combine(units, name, self.data.pairs.n_first, calibrator)
+        ensemble = self.sharpen(ensemble, ensemble, units, name)
+        steps, k, test = [unit.choices[name].step for unit in units], self.data.k, self.data.test
+        selection = Selection(name, units[0].candidate or 0, steps, value, ensemble)
+        if test is None:
+            return selection
+        logits = [unit.test_logits(name, k) for unit in units]
+        probs = [np.exp(log_softmax(each)) for each in logits]
+        single = {
+            loss: np.mean(
+                [row_losses(test.y, each, loss=loss, classes=range(k)) for each in probs], axis=0
+            )
+            for loss in ("log", "brier")
+        }
+        before, after = average(probs, ensemble.known), ensemble.predict_proba(logits)
+        return replace(selection, single=single, before=before, after=after)
+
+    def sharpen(
+        self, ensemble: Ensemble, judged: Ensemble, units: list[FoldModel], metric: str
+    ) -> Ensemble:
+        """Sharpen the mean of an ensemble by how far the judged models disagree on test rows.
+
+        Their labels are not used. Nothing changes if the mean is sharpened already, or with few test rows.
+        """
+        test = self.data.test
+        if ensemble.beta is not None or test is None or test.n_used < FEW_ROWS:
+            return ensemble
+        logits = [unit.test_logits(metric, self.data.k) for unit in units]
+        disagreement = judged.disagreement(logits, test.weights)
+        return ensemble.sharpen(disagreement, sum(len(unit.y) for unit in units))
+
+    def skip(self, candidate: int, error: ValueError) -> None:
+        """Skip a configuration, unless it is the default: then something is wrong with the table."""
+        if candidate == 0:
+            raise error
+        warn(f"configuration {candidate} is skipped: {error}")
+
+    # ---- training ------------------------------------------------------------------------------------------
+
+    def count_workers(self, parts: Any) -> int:
+        """Return how many models to train at once."""
+        return self._share_cores(parts)[0]
+
+    def _share_cores(self, parts: Any) -> tuple[int, int | None]:
         """Return how many models to train at once, and how many threads each gets (None: the default)."""
-        kind, numbers = get_model(self.options.model), pairs.rows.X.size
+        kind, numbers = get_model(self.options.model), parts.rows.X.size
         cores = check_threads(self.options.n_threads)
-        n_workers = min(cores, len(pairs), max(1, MOST_NUMBERS // max(1, numbers)))
+        n_workers = min(cores, len(parts), max(1, MOST_NUMBERS // max(1, numbers)))
         if not kind.frees_the_interpreter or n_workers == 1:
             few = self.options.n_threads is None and numbers < FEW_NUMBERS
             return 1, 1 if few else self.options.n_threads
         return n_workers, 1 if numbers < FEW_NUMBERS else cores // n_workers
 
-    def _unit(
-        self,
-        pairs: Parts,
-        params: Mapping[str, Any],
-        where: tuple[int | None, int],
-        run: int,
-        n_threads: int | None,
-        cancel: threading.Event,
-    ) -> FoldFit:
-        if cancel.is_set():
+    def train(self, parts: Any, candidate: int | None, fold: int) -> FoldModel:
+        """Return a training run, loaded if it was finished before."""
+        if self.cancel.is_set():
             raise Cancelled
-        self.progress.start(run, self.total, _max_steps(self.options))
-        found = self.unfinished.load(*where)
+        n_candidates, everything = len(self.candidates), self.data.everything
+        number = n_candidates if candidate is None else candidate
+        run = number * len(self.data.pairs) + fold + 1
+        total = n_candidates * len(self.data.pairs) + (0 if everything is None else len(everything))
+        self.progress.start(run, total, _max_steps(self.options))
+        try:
+            found = self.folder.load(candidate, fold)
+            return self._train(parts, candidate, fold, run) if found is None else found
+        finally:
+            self.progress.finish(run)
 
-        def report(step: int, monitor: RefinementMonitor) -> None:
-            if cancel.is_set():
+    def _train(self, parts: Any, candidate: int | None, fold: int, run: int) -> FoldModel:
+        """Train one model; store it at the step of smallest refinement error."""
+        kind, options, (rows, val) = get_model(self.options.model), self.options, parts[fold]
+        known = np.unique(rows.y)
+        is_final = candidate is None
+        monitor = RefinementMonitor(
+            CHOSEN_BY,
+            also=(USUAL,) if is_final else TRACKED,
+            patience=kind.default_patience if options.patience is None else options.patience,
+            stop_on=(CHOSEN_BY, USUAL),
+        )
+
+        def report(step: int) -> None:
+            if self.cancel.is_set():
                 raise Cancelled
             seen = monitor.history and monitor.last_step == step
             self.progress.step(run, step, monitor.history[-1] if seen else None)
 
-        try:
-            if found is None:
-                test = None if where[0] is None else self.data.test
-                rows = pairs[where[1]]
-                found = _train(
-                    rows, test, self.options, params, where, self.unfinished, n_threads, report
-                )
-        finally:
-            self.progress.finish(run)
-        return found
-
-
-def _max_steps(options: Options) -> int:
-    return (
-        get_model(options.model).default_steps if options.max_steps is None else options.max_steps
-    )
-
-
-def _train(
-    pair: tuple[Rows, Rows],
-    test: Rows | None,
-    options: Options,
-    params: Mapping[str, Any],
-    where: tuple[int | None, int],
-    unfinished: UnfinishedRun,
-    n_threads: int | None,
-    report: Callable[[int, RefinementMonitor], None],
-) -> FoldFit:
-    """Train one model; store it at the step of smallest refinement error."""
-    kind, (rows, val) = get_model(options.model), pair
-    known = np.unique(rows.y)
-    is_final = where[0] is None
-    monitor = RefinementMonitor(
-        CHOSEN_BY,
-        also=(USUAL,) if is_final else TRACKED,
-        patience=kind.default_patience if options.patience is None else options.patience,
-        stop_on=(CHOSEN_BY, USUAL),
-    )
-    model = kind.train(
-        rows.X,
-        np.searchsorted(known, rows.y),
-        val.X,
-        np.searchsorted(known, val.y),
-        n_classes=len(known),
-        monitor=monitor,
-        max_steps=_max_steps(options),
-        params=params,
-        weights=rows.weights,
-        weights_val=val.weights,
-        seed=options.seed + where[1],
-        n_threads=n_threads,
-        on_step=lambda step: report(step, monitor),
-    )
-    if monitor.best is None:
-        raise ValueError(
-            f"{options.model} predicted no finite numbers: lower its learning rate, or try "
-            "another --model"
+        training_run = TrainingRun(
+            replace(rows, y=np.searchsorted(known, rows.y)),
+            replace(val, y=np.searchsorted(known, val.y)),
+            np.arange(len(known)),
+            monitor,
+            _max_steps(options),
+            self.params if candidate is None else self.candidates[candidate],
+            options.seed + fold,
+            self._share_cores(parts)[1],
+            report,
         )
-    folder = unfinished.new(f"{UNDER_WAY}-{where[1]}")
-    model.save(folder, monitor.best.step)
-    steps = {best.step for best in monitor.bests.values()}
-    logits = model.logits_at(val.X, steps)
-    on_test = {} if test is None else model.logits_at(test.X, steps)
-    choices = {
-        name: BestStep(best.step, best.value, logits[best.step], on_test.get(best.step))
-        for name, best in monitor.bests.items()
-    }
-    assert val.places is not None, "rows of a table"
-    candidate, fold = where
-    history, (y, weights, places) = monitor.history, (val.y, val.weights, val.places)
-    return unfinished.keep(
-        FoldFit(candidate, fold, known, history, choices, folder, y, weights, places)
-    )
+        model = kind.train(training_run)
+        if monitor.best is None:
+            raise ValueError(
+                f"{options.model} predicted no finite numbers: lower its learning rate, or try "
+                "another --model"
+            )
+        folder = self.folder.new(f"{UNDER_WAY}-{fold}")
+        model.save(folder, monitor.best.step)
+        steps, test = {best.step for best in monitor.bests.values()}, self.data.test
+        logits = model.logits_at(val.X, steps)
+        on_test = {} if test is None or is_final else model.logits_at(test.X, steps)
+        choices = {
+            name: BestStep(best.step, best.value, logits[best.step], on_test.get(best.step))
+            for name, best in monitor.bests.items()
+        }
+        about = (candidate, fold, known, monitor.history, choices, folder)
+        return self.folder.keep(FoldModel(*about, val.y, val.weights, val.places))

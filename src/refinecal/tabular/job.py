@@ -3,7 +3,7 @@
 from __future__ import annotations  # so that help() shows types by name
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -14,29 +14,18 @@ from numpy.typing import NDArray
 
 import refinecal
 from refinecal._core.errors import warn
-from refinecal._core.files import FULL, hold_lock, write_json
+from refinecal._core.files import write_json
+from refinecal._core.run_folder import RunFolder
 from refinecal.tabular.data import Data, Options, prepare
 from refinecal.tabular.files import Source, open_table
+from refinecal.tabular.fit_folder import HISTORY, METRICS, REPORT, RUN, TEST_ROWS, FitFolder
 from refinecal.tabular.fitting import Fit, Progress, fit, plan
 from refinecal.tabular.judgement import Judgement, judge
-from refinecal.tabular.manifest import write_manifest
-from refinecal.tabular.run import (
-    HISTORY,
-    METRICS,
-    REPORT,
-    TEST_ROWS,
-    check_free,
-    hidden_path,
-    publish,
-    write_model,
-)
+from refinecal.tabular.run import write_model
 from refinecal.tabular.schema import Schema, check_lists, check_roles
-from refinecal.tabular.units import RUN, UnfinishedRun
 from refinecal.training.table_model import get_model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow as pa
 
 
@@ -94,99 +83,75 @@ class FinishedRun:
         return self.path / REPORT
 
 
-class Interrupted(KeyboardInterrupt):
-    """The user has interrupted a fit of which some trainings were finished, and are kept."""
+@contextmanager
+def open_fit(request: FitRequest) -> Iterator[FitJob]:
+    """Read and check the table, and lock the run folder, until the fit is published or fails.
 
-    def __init__(self, finished: int) -> None:
-        super().__init__()
-        self.finished = finished
-
-
-def run_fit(
-    request: FitRequest,
-    progress: Progress | None = None,
-    on_data: Callable[[Data], None] | None = None,
-    on_written: Callable[[FinishedRun, Path], None] | None = None,
-) -> FinishedRun:
-    """Read, fit, judge, write: nothing is at ``request.out`` before all is done.
+    Nothing is at ``request.out`` before :meth:`FitJob.publish`. If something goes wrong before, finished
+    training runs are kept for ``resume``.
 
     Parameters
     ----------
     request : FitRequest
         What to do.
-    progress : Progress, optional
-        Is told of every step.
-    on_data : callable, optional
-        Called once the table is read and cut into parts, before anything is trained.
-    on_written : callable, optional
-        Called with the folder of a run that is complete but has no name yet, to add a report to it.
-
-    Returns
-    -------
-    FinishedRun
     """
     start = time.perf_counter()
     source = open_table(request.table, request.delimiter, request.decimal)
     roles = check_roles(source.names, request.target, request.weight, request.group)
     check_lists(source.names, roles, request.drop, request.categorical, request.numeric)
-    lock = hidden_path(request.out, "lock")
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with hold_lock(lock, f"fitting {request.out}", remove=True):
-        check_free(request.out, request.overwrite)
-        unfinished = UnfinishedRun(hidden_path(request.out, "unfinished"))
-        n = unfinished.n_finished
-        if n and not (request.resume or request.restart):
+    folder = FitFolder(request.out)
+    with folder.lock():
+        folder.check_free(request.overwrite)
+        n_done = folder.n_finished
+        if n_done and not (request.resume or request.restart):
             raise ValueError(
-                f"an unfinished run of {request.out} has {n} finished training run{'s' * (n > 1)}: pass "
-                f"{resume_options(request.out)} to continue it, or --restart to discard it"
+                f"an unfinished run of {request.out} has {n_done} finished training "
+                f"run{'s' * (n_done > 1)}: pass {folder.resume_options} to continue it, or --restart to "
+                "discard it"
             )
         get_model(request.options.model)  # says at once if its library is missing
         data = read_data(request, source)
         planned = plan(data, request.options)
         if request.resume:
-            unfinished.check(planned)
-        with _tidy(unfinished, request.out):
-            unfinished.open(planned, request.resume)
-            if on_data is not None:
-                on_data(data)
-            found = fit(data, request.options, unfinished, progress)
-            finished = FinishedRun(request.out, found, judge(found), time.perf_counter() - start)
-            folder = unfinished.new(RUN)
-            _write(request, finished, folder)
-            if on_written is not None:
-                on_written(finished, folder)
-            write_manifest(folder)
-            check_free(request.out, request.overwrite)  # much may have happened meanwhile
-            publish(folder, request.out)
-        unfinished.close()
-    return finished
+            folder.check_plan(planned)
+        with folder.work(planned, request.resume):
+            yield FitJob(request, data, folder, n_done if request.resume else 0, start)
 
 
-@contextmanager
-def _tidy(unfinished: UnfinishedRun, out: Path) -> Iterator[None]:
-    """Leave nothing behind when something goes wrong but trainings that are finished and may be of use."""
-    try:
-        yield
-    except BaseException as error:
-        kept = unfinished.n_finished
-        if kept:
-            unfinished.tidy()
-        else:
-            unfinished.close()
-        if isinstance(error, OSError) and error.errno in FULL:
-            error.filename = str(out)  # not of a file that nobody knows, or of none
-        if kept and isinstance(error, KeyboardInterrupt):
-            raise Interrupted(kept) from None
-        if kept:
-            error.add_note(
-                f"{kept} finished training run{'s' * (kept > 1)} kept: continue with {resume_options(out)}"
-            )
-        raise
+@dataclass(frozen=True, slots=True)
+class FitJob:
+    """A fit in progress, from :func:`open_fit`: run it, add a report to its folder, publish it."""
 
+    request: FitRequest
+    data: Data
+    folder: FitFolder
+    n_done: int  # training runs that were finished before
+    start: float
 
-def resume_options(out: Path) -> str:
-    """Return the options that continue an unfinished run."""
-    return "--resume --overwrite" if out.exists() else "--resume"
+    def run(self, progress: Progress | None = None) -> FinishedRun:
+        """Train, judge, and write all files but the report to ``draft``."""
+        found = fit(self.data, self.request.options, self.folder, progress)
+        finished = FinishedRun(
+            self.request.out, found, judge(found), time.perf_counter() - self.start
+        )
+        draft = self.folder.new(RUN)
+        write_model(found, draft)
+        write_json(draft / METRICS, metrics(self.request, finished))
+        _write_history(found, draft / HISTORY)
+        if finished.judged is not None:
+            _write_test_rows(found, draft / TEST_ROWS)
+        return finished
+
+    @property
+    def draft(self) -> Path:
+        """The run folder as long as it has no name, for the report."""
+        return self.folder.path / RUN
+
+    def publish(self) -> None:
+        """Write the manifest, and give the run folder its name."""
+        RunFolder(self.draft).write_manifest()
+        self.folder.check_free(self.request.overwrite)  # much may have happened meanwhile
+        self.folder.publish(self.draft)
 
 
 def read_data(request: FitRequest, source: Source) -> Data:
@@ -226,14 +191,6 @@ def _drop_unlabelled(
 
 
 # ---- what is written ---------------------------------------------------------------------------------------
-
-
-def _write(request: FitRequest, finished: FinishedRun, folder: Path) -> None:
-    write_model(finished.fit, folder)
-    write_json(folder / METRICS, metrics(request, finished))
-    _write_history(finished.fit, folder / HISTORY)
-    if finished.judged is not None:
-        _write_test_rows(finished.fit, folder / TEST_ROWS)
 
 
 def metrics(request: FitRequest, finished: FinishedRun) -> dict[str, Any]:

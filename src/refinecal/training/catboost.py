@@ -14,8 +14,7 @@ from refinecal._core.errors import needs_extra
 from refinecal.training.encoding import category_mask, to_codes, to_numbers
 from refinecal.training.predictions import Predictions, link_of, probabilities_of, some_rows
 from refinecal.training.rows import Rows
-from refinecal.training.storage import explain_read_errors
-from refinecal.training.table_model import FILES, TableModel, Weights
+from refinecal.training.table_model import TableModel, Weights
 from refinecal.training.trainer import Trainer, TrainingRun, fit
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ class CatBoostModel(TableModel):
     """Boosted symmetric trees of CatBoost; a step is a tree, saved in CatBoost's binary format."""
 
     name = "catboost"
-    extra = "catboost"
-    file_name = FILES[name]
     frees_the_interpreter = True
 
     def __init__(self, model: CatBoost, n_classes: int, n_threads: int | None = None) -> None:
@@ -73,8 +70,7 @@ class CatBoostModel(TableModel):
     @classmethod
     def _load(cls, path: Path) -> Self:
         model = CatBoost()
-        with explain_read_errors(path, "a CatBoost model"):
-            model.load_model(path, format="cbm")
+        model.load_model(path, format="cbm")
         return cls(model, len(model.classes_))
 
 

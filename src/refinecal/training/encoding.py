@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal.training.storage import Arrays
-
 if TYPE_CHECKING:
     import pandas as pd
+
+Arrays = dict[str, NDArray[Any]]
 
 LARGEST = float(np.finfo(np.float32).max)  # XGBoost and CatBoost keep numbers as float32
 SCALINGS = ("standard", "quantile")

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from refinecal._kernels.trees import add_trees
 from refinecal.training.encoding import (
+    Arrays,
     category_mask,
     most_frequent,
     positions_in,
     to_codes,
     to_numbers,
 )
-from refinecal.training.storage import Arrays, explain_read_errors, read_npz, to_npz
-from refinecal.training.table_model import FILES, TableModel
+from refinecal.training.table_model import TableModel, read_npz, to_npz
 from refinecal.training.trainer import TrainingRun
 
 if TYPE_CHECKING:
@@ -48,7 +48,6 @@ class HistGradientBoostingModel(TableModel):
     """
 
     name = "hist-gb"
-    file_name = FILES[name]
 
     def __init__(
         self,
@@ -93,11 +92,10 @@ class HistGradientBoostingModel(TableModel):
 
     @classmethod
     def _load(cls, path: Path) -> Self:
-        with explain_read_errors(path, "a model of hist-gb"):
-            arrays = read_npz(path)
-            mask, baseline = arrays["is_category"], arrays["baseline"]
-            known = np.split(arrays["codes"], arrays["code_starts"][1:-1]) if mask.any() else []
-            trees = Trees({name: arrays[name] for name in (*NODE, "starts", "bitsets")})
+        arrays = read_npz(path)
+        mask, baseline = arrays["is_category"], arrays["baseline"]
+        known = np.split(arrays["codes"], arrays["code_starts"][1:-1]) if mask.any() else []
+        trees = Trees({name: arrays[name] for name in (*NODE, "starts", "bitsets")})
         return cls(trees, baseline, mask, known)
 
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from refinecal._core.errors import needs_extra
 from refinecal.training.encoding import category_mask, to_matrix
 from refinecal.training.rows import Rows
-from refinecal.training.storage import explain_read_errors
-from refinecal.training.table_model import FILES, TableModel
+from refinecal.training.table_model import TableModel
 from refinecal.training.trainer import Trainer, TrainingRun, fit
 
 if TYPE_CHECKING:
@@ -32,8 +31,6 @@ class LightGBMModel(TableModel):
     """Boosted trees of LightGBM; a step is a round, saved in LightGBM's text format."""
 
     name = "lightgbm"
-    extra = "lightgbm"
-    file_name = FILES[name]
     frees_the_interpreter = True
 
     def __init__(self, booster: lgb.Booster, n_threads: int | None = None) -> None:
@@ -82,8 +79,7 @@ class LightGBMModel(TableModel):
 
     @classmethod
     def _load(cls, path: Path) -> Self:
-        with explain_read_errors(path, "a LightGBM model"):
-            return cls(lgb.Booster(model_str=path.read_text(encoding="ascii")))
+        return cls(lgb.Booster(model_str=path.read_text(encoding="ascii")))
 
 
 def _params(run: TrainingRun) -> dict[str, Any]:

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from refinecal._core.errors import fail_choice
 from refinecal.training.encoding import SCALINGS, Encoding
-from refinecal.training.storage import explain_read_errors, read_npz, to_npz
-from refinecal.training.table_model import FILES, TableModel
+from refinecal.training.table_model import TableModel, check_params, read_npz, to_npz
 from refinecal.training.trainer import TrainingRun
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ class LogisticModel(TableModel):
 
     name = "logistic"
     step_name = "strength"
-    file_name = FILES[name]
     default_steps = 30
     default_patience = None
 
@@ -79,17 +77,12 @@ class LogisticModel(TableModel):
 
     @classmethod
     def _load(cls, path: Path) -> Self:
-        with explain_read_errors(path, "a model of logistic"):
-            arrays = read_npz(path)
-            encoding = Encoding.from_arrays(arrays)
-            weights, intercepts = arrays["weights"], arrays["intercepts"]
-        return cls(encoding, [(weights, intercepts)])
+        arrays = read_npz(path)
+        return cls(Encoding.from_arrays(arrays), [(arrays["weights"], arrays["intercepts"])])
 
 
 def _scaling(params: dict[str, Any]) -> str:
-    for name in params:
-        if name != "scaling":
-            fail_choice("a parameter of logistic", name, ["scaling"], "left out")
+    check_params("logistic", params, ["scaling"])
     scaling = params.get("scaling", "standard")
     if scaling not in SCALINGS:
         fail_choice("scaling", scaling, list(SCALINGS), "left out")

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.errors import fail_choice, needs_extra
+from refinecal._core.errors import needs_extra
 from refinecal.training.encoding import Encoding
-from refinecal.training.storage import explain_read_errors
-from refinecal.training.table_model import FILES, TableModel
+from refinecal.training.table_model import TableModel, check_params, find_step
 from refinecal.training.trainer import TrainingRun
 
 if TYPE_CHECKING:
@@ -47,9 +46,7 @@ class MLPModel(TableModel):
     """
 
     name = "mlp"
-    extra = "mlp"
     step_name = "epoch"
-    file_name = FILES[name]
     default_steps = 256
     default_patience = 64
 
@@ -65,7 +62,8 @@ class MLPModel(TableModel):
 
     @classmethod
     def _train(cls, run: TrainingRun) -> Self:
-        options = _options(run.params)
+        check_params(cls.name, run.params, DEFAULTS)
+        options = DEFAULTS | run.params
         encoding = Encoding.learn(run.rows.X, "quantile")
         rows, rows_val = _tensors(encoding, run.rows.X), _tensors(encoding, run.val.X)
         nets: dict[int, Net] = {}
@@ -84,34 +82,24 @@ class MLPModel(TableModel):
     def _logits_at(self, X: pd.DataFrame, steps: list[int]) -> dict[int, NDArray[Any]]:
         rows = _tensors(self.encoding, X)
         with _limit_threads(self.n_threads):
-            return {step: _predict(self._net(step), rows) for step in steps}
-
-    def _net(self, step: int) -> Net:
-        if step not in self.nets:
-            raise ValueError(
-                f"step is {step}: only the weights of epochs {sorted(self.nets)} were kept, the best by "
-                "each metric of the monitor"
-            )
-        return self.nets[step]
+            return {step: _predict(find_step(self.nets, step), rows) for step in steps}
 
     def _to_bytes(self, step: int) -> bytes:
-        net = {f"net.{name}": w.numpy() for name, w in self._net(step).items()}
+        net = {f"net.{name}": w.numpy() for name, w in find_step(self.nets, step).items()}
         stored = self.encoding.to_arrays() | net | {"epoch": np.array([step], np.int64)}
         content: bytes = save({name: np.ascontiguousarray(each) for name, each in stored.items()})
         return content
 
     @classmethod
     def _load(cls, path: Path) -> Self:
-        with explain_read_errors(path, "a model of mlp"):
-            arrays = load_file(path)
-            encoding = Encoding.from_arrays(arrays)
-            step = int(arrays["epoch"][0])
-            net = {
-                name[4:]: torch.from_numpy(each)
-                for name, each in arrays.items()
-                if name.startswith("net.")
-            }
-        return cls(encoding, {step: net}, step)
+        arrays = load_file(path)
+        step = int(arrays["epoch"][0])
+        net = {
+            name.removeprefix("net."): torch.from_numpy(each)
+            for name, each in arrays.items()
+            if name.startswith("net.")
+        }
+        return cls(Encoding.from_arrays(arrays), {step: net}, step)
 
 
 # ---- the network ------------------------------------------------------------------------------------------
@@ -184,13 +172,6 @@ def _predict(net: Net, rows: Batch) -> NDArray[Any]:
 
 
 # ---- training ---------------------------------------------------------------------------------------------
-
-
-def _options(params: dict[str, Any]) -> dict[str, Any]:
-    for name in params:
-        if name not in DEFAULTS:
-            fail_choice("a parameter of mlp", name, list(DEFAULTS), "left out")
-    return DEFAULTS | params
 
 
 def _tensors(encoding: Encoding, X: pd.DataFrame) -> Batch:

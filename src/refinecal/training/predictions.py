@@ -49,6 +49,14 @@ class Predictions(NamedTuple):
         return np.asarray(np.exp(log_softmax(values)))
 
     @property
+    def logits(self) -> NDArray[Any]:
+        """The predictions as logits: of probabilities, the logarithms."""
+        if self.kind == "logits":
+            return self.values
+        with np.errstate(divide="ignore"):
+            return np.log(np.asarray(self.probs, dtype=np.float64))
+
+    @property
     def arguments(self) -> dict[str, Any]:
         """The predictions as keywords: ``{"probs": values}`` or ``{"logits": values}``."""
         return {self.kind: self.values}

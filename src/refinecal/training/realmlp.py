@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.errors import fail_choice, needs_extra
+from refinecal._core.errors import needs_extra
 from refinecal.training.encoding import category_mask, positions_in, to_codes, to_numbers
-from refinecal.training.table_model import TableModel
+from refinecal.training.table_model import TableModel, check_params, find_step
 from refinecal.training.trainer import TrainingRun
 
 if TYPE_CHECKING:
@@ -47,9 +47,7 @@ class RealMLPModel(TableModel):
     """
 
     name = "realmlp"
-    extra = "realmlp"
     step_name = "epoch"
-    file_name = "realmlp"
     default_steps = 256
     default_patience = None  # the schedules must run to their end
 
@@ -90,13 +88,9 @@ class RealMLPModel(TableModel):
         return cls(columns, network, kept, run.step, len(run.classes), run.n_threads)
 
     def _logits(self, X: pd.DataFrame, step: int) -> NDArray[Any]:
-        if step not in self.kept:
-            raise ValueError(
-                f"step is {step}: only the weights of epochs {sorted(self.kept)} were kept, the best by "
-                "each metric of the monitor"
-            )
+        weights = find_step(self.kept, step)
         with _isolate_torch(self.n_threads):
-            self.network.net.load_state_dict(self.kept[step])
+            self.network.net.load_state_dict(weights)
             return self.network.predict(self.network.prepare(self.columns.dataset(X, _pytabkit())))
 
     def _to_bytes(self, step: int) -> bytes:
@@ -245,9 +239,7 @@ def _options(run: TrainingRun, kit: Any) -> dict[str, Any]:
     defaults = {**kit.DefaultParams.RealMLP_TD_CLASS, "ls_eps": 0.0, "batch_size": 256}
     ours = {"n_epochs": run.max_steps}
     allowed = [name for name in defaults if name not in ("n_epochs", "use_ls")]
-    for name in run.params:
-        if name not in allowed:
-            fail_choice("a parameter of realmlp", name, allowed, "left out")
+    check_params("realmlp", run.params, allowed)
     options = defaults | run.params | ours
     return options | {"use_ls": options["ls_eps"] > 0}
 

@@ -22,6 +22,7 @@ FEW = 20_000  # rows times classes: below, folds are repeated
 MOST_REPEATED = 4  # whole weights are repeated literally up to this many times the rows
 
 Indices = NDArray[np.int64]
+Split = tuple[Indices, Indices]  # training and validation rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +57,9 @@ class Rows:
         """Return the given rows, in that order."""
         from sklearn.utils import _safe_indexing
 
-        return Rows(
-            _safe_indexing(self.X, rows),
-            self.y[rows],
-            None if self.weights is None else self.weights[rows],
-            None if self.groups is None else self.groups[rows],
-            None if self.keys is None else self.keys[rows],
-            None if self.places is None else self.places[rows],
-        )
+        others = (self.y, self.weights, self.groups, self.keys, self.places)
+        taken = (None if each is None else each[rows] for each in others)
+        return Rows(_safe_indexing(self.X, rows), *taken)  # type: ignore[arg-type]
 
     def with_keys(self) -> Rows:
         """Return the same rows with keys and places."""
@@ -111,38 +107,38 @@ class _Draw:
     ranks: Indices  # from 0 within the class
     sizes: Indices  # how many rows the class has
 
-    @classmethod
-    def of(cls, rows: Rows, seed: int) -> _Draw:
-        assert rows.keys is not None, "keyed first"
-        weights = np.ones(rows.n) if rows.weights is None else rows.weights
-        labels = _codes(rows.y)
-        used = np.flatnonzero(weights)
-        used = used[np.lexsort([weights[used], labels[used], rows.keys[used]])]  # content alone
-        label, mass = labels[used], weights[used]
-        order = np.random.default_rng(seed).permutation(len(used))
-        order = order[np.argsort(label[order], kind="stable")]
-        sizes = np.bincount(label, minlength=labels.max() + 1)
-        totals = np.bincount(label, mass, minlength=len(sizes))
-        firsts, before = np.cumsum(sizes) - sizes, np.cumsum(totals) - totals
-        places, ranks = np.empty(len(used)), np.empty(len(used), dtype=np.int64)
-        middle = np.cumsum(mass[order]) - mass[order] / 2
-        places[order] = (middle - before[label[order]]) / totals[label[order]]
-        ranks[order] = np.arange(len(used)) - firsts[label[order]]
-        return cls(used, places, ranks, sizes[label])
-
-    def sides(self, held_out: NDArray[np.bool_]) -> tuple[Indices, Indices]:
+    def split(self, held_out: NDArray[np.bool_]) -> Split:
         """Return the rows that are not held out, and those that are."""
         return np.sort(self.rows[~held_out]), np.sort(self.rows[held_out])
 
 
-def hold_out(rows: Rows, fraction: float, seed: int) -> tuple[Indices, Indices]:
+def _draw(rows: Rows, seed: int) -> _Draw:
+    assert rows.keys is not None, "keyed first"
+    weights = np.ones(rows.n) if rows.weights is None else rows.weights
+    labels = _codes(rows.y)
+    used = np.flatnonzero(weights)
+    used = used[np.lexsort([weights[used], labels[used], rows.keys[used]])]  # content alone
+    label, mass = labels[used], weights[used]
+    order = np.random.default_rng(seed).permutation(len(used))
+    order = order[np.argsort(label[order], kind="stable")]
+    sizes = np.bincount(label, minlength=labels.max() + 1)
+    totals = np.bincount(label, mass, minlength=len(sizes))
+    firsts, before = np.cumsum(sizes) - sizes, np.cumsum(totals) - totals
+    places, ranks = np.empty(len(used)), np.empty(len(used), dtype=np.int64)
+    middle = np.cumsum(mass[order]) - mass[order] / 2
+    places[order] = (middle - before[label[order]]) / totals[label[order]]
+    ranks[order] = np.arange(len(used)) - firsts[label[order]]
+    return _Draw(used, places, ranks, sizes[label])
+
+
+def hold_out(rows: Rows, fraction: float, seed: int) -> Split:
     """Return training and validation rows: about this fraction of each class, or of the groups.
 
     A class of one row is for training only.
     """
     if rows.groups is not None:
         return _hold_out_groups(rows, fraction, seed)
-    draw = _Draw.of(rows, seed)
+    draw = _draw(rows, seed)
     held_out = (draw.places < fraction) | (draw.ranks == 0)
     held_out &= draw.ranks < draw.sizes - 1  # the last is for training, and with it every class
     if not held_out.any():
@@ -150,10 +146,10 @@ def hold_out(rows: Rows, fraction: float, seed: int) -> tuple[Indices, Indices]:
             f"n_samples={rows.n} is too few to hold some out for validation: a class needs two rows or "
             "more. Pass X_val= and y_val=."
         )
-    return draw.sides(held_out)
+    return draw.split(held_out)
 
 
-def _hold_out_groups(rows: Rows, fraction: float, seed: int) -> tuple[Indices, Indices]:
+def _hold_out_groups(rows: Rows, fraction: float, seed: int) -> Split:
     """Hold out groups, in random order, as long as they bring every class closer to the fraction."""
     names, group = np.unique(np.asarray(rows.groups), return_inverse=True)
     label = _codes(rows.y)
@@ -182,16 +178,7 @@ def _hold_out_groups(rows: Rows, fraction: float, seed: int) -> tuple[Indices, I
     return np.flatnonzero(used & ~side), np.flatnonzero(used & side)
 
 
-def most_folds(rows: Rows, wanted: int) -> int | None:
-    """Return how many folds there can be, at most ``wanted``; ``None`` if not even two."""
-    grouped = rows.groups is not None
-    most = (
-        len(np.unique(np.asarray(rows.groups))) if grouped else int(_Draw.of(rows, 0).sizes.max())
-    )
-    return min(wanted, most) if most >= 2 else None
-
-
-def split_folds(rows: Rows, n_folds: Any, seed: int) -> list[tuple[Indices, Indices]]:
+def split_folds(rows: Rows, n_folds: Any, seed: int) -> list[Split]:
     """Return training and validation rows of each fold: stratified, groups together.
 
     A splitter of the user's gets the table as it is.
@@ -207,7 +194,7 @@ def split_folds(rows: Rows, n_folds: Any, seed: int) -> list[tuple[Indices, Indi
         with warnings.catch_warnings():  # classes with fewer rows than folds are seen to below
             warnings.filterwarnings("ignore", "The least populated class", UserWarning)
             return list(splitter.split(np.zeros(rows.n), rows.y, rows.groups))
-    draw = _Draw.of(rows, seed)
+    draw = _draw(rows, seed)
     fold = (draw.places * n_folds).astype(np.int64)
     empty = np.setdiff1d(np.arange(n_folds), fold)
     if empty.size:
@@ -215,7 +202,7 @@ def split_folds(rows: Rows, n_folds: Any, seed: int) -> list[tuple[Indices, Indi
             f"n_folds={n_folds} is more than there are rows in any class, with n_samples={rows.n}: use "
             "fewer folds"
         )
-    return [draw.sides(fold == number) for number in range(n_folds)]
+    return [draw.split(fold == number) for number in range(n_folds)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +214,24 @@ class Parts(Sequence[tuple[Rows, Rows]]):
     """
 
     rows: Rows
-    splits: list[tuple[Indices, Indices]]
+    splits: list[Split]
     n_first: int
+
+    @classmethod
+    def of(cls, rows: Rows, splits: list[Split]) -> Parts:
+        """Return parts that each have something to learn and something to look at."""
+        found = cls(rows, splits, _count_first(splits))
+        for number in range(len(found)):
+            val = found._split(number)[1]
+            if rows.weights is not None:
+                val = val[rows.weights[val] > 0]
+            if not (val.size and len(found._labels(number)) > 1):
+                what = "a single class to train on" if val.size else "no validation row"
+                raise ValueError(
+                    f"part {number + 1} of {len(found)} has {what}: use fewer folds, other groups or more "
+                    "rows"
+                )
+        return found
 
     def __len__(self) -> int:
         return len(self.splits)
@@ -237,7 +240,7 @@ class Parts(Sequence[tuple[Rows, Rows]]):
         repeat = self.rows.repeats()
         return tuple(self.rows.in_order(repeat, each) for each in self._split(number))
 
-    def _split(self, number: int) -> tuple[Indices, Indices]:
+    def _split(self, number: int) -> Split:
         train, val = self.splits[number]
         return train, val[np.isin(self.rows.y[val], self._labels(number))]
 
@@ -247,67 +250,13 @@ class Parts(Sequence[tuple[Rows, Rows]]):
         used = train if self.rows.weights is None else train[self.rows.weights[train] > 0]
         return np.unique(self.rows.y[used])
 
-    def check(self) -> None:
-        """Refuse a part that has nothing to learn or to look at."""
-        for number in range(len(self)):
-            val = self._split(number)[1]
-            if self.rows.weights is not None:
-                val = val[self.rows.weights[val] > 0]
-            if val.size and len(self._labels(number)) > 1:
-                continue
-            what = "a single class to train on" if val.size else "no validation row"
-            raise ValueError(
-                f"part {number + 1} of {len(self)} has {what}: use fewer folds, other groups or more rows"
-            )
-
     def know(self, n_classes: int) -> NDArray[np.bool_]:
         """Tell which of the classes 0..n_classes-1 every fold's model has seen."""
-        labels = [self._labels(number) for number in range(len(self))]
-        knows = [np.isin(np.arange(n_classes), known) for known in labels]
+        knows = [np.isin(np.arange(n_classes), self._labels(i)) for i in range(len(self))]
         return np.asarray(np.all(knows, axis=0))
 
 
-def parts(rows: Rows, n_folds: Any, fraction: float, seed: int, n_more: int = 0) -> Parts:
-    """Return the folds of a table, or the only split if ``n_folds`` is ``None``.
-
-    "auto" takes five folds, or as many as there can be, and then ``n_more`` folds of another random cut.
-    """
-    if n_folds is None:
-        return _make_parts(rows, [hold_out(rows, fraction, seed)])
-    if not isinstance(n_folds, str):
-        return _make_parts(rows, split_folds(rows, n_folds, seed))
-    for fewer in range(most_folds(rows, AUTO_FOLDS) or 1, 1, -1):
-        first = _cut(rows, fewer, seed)
-        if first:
-            held_out = {val.tobytes() for _, val in first}
-            others = _cut(rows, fewer, seed + 1) if n_more else []
-            # Few groups may make the same folds again, and the same models.
-            more = [split for split in others if split[1].tobytes() not in held_out][:n_more]
-            return _make_parts(rows, first + more)
-    return _make_parts(rows, [hold_out(rows, fraction, seed)])
-
-
-def is_small(n: int, k: int) -> bool:
-    """Tell whether n rows of k classes leave time for twice as many models."""
-    return n * k < FEW
-
-
-def _cut(rows: Rows, n_folds: int, seed: int) -> list[tuple[Indices, Indices]]:
-    """Return folds, or none if a draw leaves one without rows or a model with nothing to learn."""
-    try:
-        return _make_parts(rows, split_folds(rows, n_folds, seed)).splits
-    except ValueError:
-        return []
-
-
-def _make_parts(rows: Rows, splits: list[tuple[Indices, Indices]]) -> Parts:
-    """Return parts that each have something to learn and something to look at."""
-    found = Parts(rows, splits, _n_first(splits))
-    found.check()
-    return found
-
-
-def _n_first(splits: list[tuple[Indices, Indices]]) -> int:
+def _count_first(splits: list[Split]) -> int:
     """Return how many of the splits hold out each row once, if those after them hold out no others."""
     seen = np.zeros(1 + max(int(val.max(initial=0)) for _, val in splits), dtype=bool)
     for number, (_, val) in enumerate(splits):
@@ -316,6 +265,41 @@ def _n_first(splits: list[tuple[Indices, Indices]]) -> int:
             return number if all_seen else len(splits)
         seen[val] = True
     return len(splits)
+
+
+def parts(rows: Rows, n_folds: Any, fraction: float, seed: int, n_more: int = 0) -> Parts:
+    """Return the folds of a table, or the only split if ``n_folds`` is ``None``.
+
+    "auto" takes five folds, or as many as there can be, and then ``n_more`` folds of another random cut.
+    """
+
+    def cut(n: int, seed: int) -> list[Split]:
+        """Return folds, or none if a draw leaves one without rows or a model with nothing to learn."""
+        try:
+            return Parts.of(rows, split_folds(rows, n, seed)).splits
+        except ValueError:
+            return []
+
+    if n_folds is not None and not isinstance(n_folds, str):
+        return Parts.of(rows, split_folds(rows, n_folds, seed))
+    most = 1
+    if n_folds is not None:
+        grouped = rows.groups is not None
+        most = len(np.unique(rows.groups)) if grouped else int(_draw(rows, 0).sizes.max())
+    for n in range(min(AUTO_FOLDS, most), 1, -1):
+        first = cut(n, seed)
+        if first:
+            held_out = {val.tobytes() for _, val in first}
+            others = cut(n, seed + 1) if n_more else []
+            # Few groups may make the same folds again, and the same models.
+            more = [split for split in others if split[1].tobytes() not in held_out][:n_more]
+            return Parts.of(rows, first + more)
+    return Parts.of(rows, [hold_out(rows, fraction, seed)])
+
+
+def is_small(n: int, k: int) -> bool:
+    """Tell whether n rows of k classes leave time for twice as many models."""
+    return n * k < FEW
 
 
 # ---- tables ------------------------------------------------------------------------------------------------
@@ -350,8 +334,8 @@ def _with_same_categories(parts: list[Any]) -> list[Any]:
         if first[name].dtype == "category" and second[name].dtype == "category":
             known = first[name].cat.categories
             more = second[name].cat.categories.difference(known, sort=False)
-            first[name] = first[name].cat.set_categories([*known, *more])
-            second[name] = second[name].cat.set_categories([*known, *more])
+            for part in (first, second):
+                part[name] = part[name].cat.set_categories([*known, *more])
     return [first, second]
 
 

@@ -17,10 +17,10 @@ from refinecal._core.errors import fail_choice
 
 __all__ = ["draw"]
 
-Params = dict[str, Any]
+Draw = Callable[[np.random.Generator], Any]
 
 
-def draw(name: str, rng: np.random.Generator) -> Params:
+def draw(name: str, rng: np.random.Generator) -> dict[str, Any]:
     """Return random parameters of a model, for ``train``.
 
     >>> sorted(draw("mlp", np.random.default_rng(0)))
@@ -28,107 +28,87 @@ def draw(name: str, rng: np.random.Generator) -> Params:
     """
     if name not in SPACES:
         fail_choice("model", name, list(SPACES), "left out")
-    return SPACES[name](rng)
+    return {parameter: draw_one(rng) for parameter, draw_one in SPACES[name].items()}
 
 
-def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
-    return float(np.exp(rng.uniform(math.log(low), math.log(high))))
+def _uniform(low: float, high: float) -> Draw:
+    return lambda rng: float(rng.uniform(low, high))
 
 
-def _log_integer(rng: np.random.Generator, low: float, high: float) -> int:
-    """Return a log-uniform number, rounded: 0 is common if ``low`` is less than a half."""
-    return round(_log_uniform(rng, low, high))
+def _integer(low: int, high: int) -> Draw:
+    return lambda rng: int(rng.integers(low, high))
 
 
-def _choice(rng: np.random.Generator, *values: Any) -> Any:
-    return values[int(rng.integers(len(values)))]
+def _log_uniform(low: float, high: float) -> Draw:
+    return lambda rng: float(np.exp(rng.uniform(math.log(low), math.log(high))))
 
 
-def _weighted(rng: np.random.Generator, values: list[Any], probs: list[float] | None = None) -> Any:
-    return values[int(rng.choice(len(values), p=probs))]
+def _log_integer(low: float, high: float) -> Draw:
+    """Draw a log-uniform number, rounded: 0 is common if ``low`` is less than a half."""
+    return lambda rng: round(_log_uniform(low, high)(rng))
 
 
-def _xgboost(rng: np.random.Generator) -> Params:
-    return {
-        "max_depth": int(rng.integers(1, 12)),
-        "learning_rate": _log_uniform(rng, 1e-3, 0.7),
-        "subsample": float(rng.uniform(0.5, 1)),
-        "colsample_bytree": float(rng.uniform(0.5, 1)),
-        "colsample_bylevel": float(rng.uniform(0.5, 1)),
-        "min_child_weight": _log_integer(rng, 1e-5, 100),
-        "alpha": _log_uniform(rng, 1e-5, 5),
-        "lambda": _log_uniform(rng, 1e-5, 5),
-        "gamma": _log_uniform(rng, 1e-5, 5),
-    }
+def _choice(*values: Any) -> Draw:
+    return lambda rng: values[int(rng.integers(len(values)))]
 
 
-def _lightgbm(rng: np.random.Generator) -> Params:
-    return {
-        "num_leaves": _log_integer(rng, 4, 256),
-        "learning_rate": _log_uniform(rng, 1e-3, 0.7),
-        "bagging_freq": 1,  # without which bagging_fraction has no effect
-        "bagging_fraction": float(rng.uniform(0.5, 1)),
-        "feature_fraction": float(rng.uniform(0.5, 1)),
-        "min_data_in_leaf": _log_integer(rng, 1, 100),
-        "lambda_l1": _log_uniform(rng, 1e-5, 5),
-        "lambda_l2": _log_uniform(rng, 1e-5, 5),
-        "min_gain_to_split": _log_uniform(rng, 1e-5, 5),
-    }
+def _weighted(values: list[Any], probs: list[float] | None = None) -> Draw:
+    return lambda rng: values[int(rng.choice(len(values), p=probs))]
 
 
-def _catboost(rng: np.random.Generator) -> Params:
-    return {
-        "depth": int(rng.integers(2, 9)),  # symmetric trees: time and memory double with each level
-        "learning_rate": _log_uniform(rng, 1e-2, 0.5),
-        "l2_leaf_reg": _log_uniform(rng, 0.1, 30),  # around CatBoost's 3
-        "random_strength": _log_uniform(rng, 0.01, 10),  # around CatBoost's 1
-        "rsm": float(rng.uniform(0.5, 1)),
-        "bagging_temperature": float(rng.uniform(0, 1)),
-    }
-
-
-def _hist_gb(rng: np.random.Generator) -> Params:
-    return {
-        "max_leaf_nodes": _log_integer(rng, 4, 256),
-        "learning_rate": _log_uniform(rng, 1e-3, 0.7),
-        "max_features": float(rng.uniform(0.5, 1)),
-        "min_samples_leaf": _log_integer(rng, 1, 100),
-        "l2_regularization": _log_uniform(rng, 1e-5, 5),
-    }
-
-
-def _logistic(rng: np.random.Generator) -> Params:
-    return {"scaling": _choice(rng, "standard", "quantile")}  # the penalty is what steps go through
-
-
-def _mlp(rng: np.random.Generator) -> Params:
-    return {
-        "learning_rate": _log_uniform(rng, 1e-4, 1e-2),
-        "dropout": _choice(rng, 0.0, 0.1, 0.2, 0.3),
-        "weight_decay": _choice(rng, 0.0, 1e-5, 1e-4, 1e-3),
-    }
-
-
-def _realmlp(rng: np.random.Generator) -> Params:
-    return {
-        "num_emb_type": _weighted(rng, ["none", "pbld", "pl", "plr"]),
-        "add_front_scale": _weighted(rng, [True, False], [0.6, 0.4]),
-        "lr": _log_uniform(rng, 2e-2, 3e-1),
-        "p_drop": _weighted(rng, [0.0, 0.15, 0.3], [0.3, 0.5, 0.2]),
-        "act": _weighted(rng, ["relu", "selu", "mish"]),
-        "hidden_sizes": _weighted(rng, [[256] * 3, [64] * 5, [512]], [0.6, 0.2, 0.2]),
-        "wd": _weighted(rng, [0.0, 2e-3, 2e-2]),
-        "plr_sigma": _log_uniform(rng, 0.05, 0.5),
-        "ls_eps": _weighted(rng, [0.0, 0.1]),
-    }
-
-
-SPACES: dict[str, Callable[[np.random.Generator], Params]] = {
-    "xgboost": _xgboost,
-    "lightgbm": _lightgbm,
-    "catboost": _catboost,
-    "hist-gb": _hist_gb,
-    "logistic": _logistic,
-    "mlp": _mlp,
-    "realmlp": _realmlp,
+SPACES: dict[str, dict[str, Draw]] = {
+    "xgboost": {
+        "max_depth": _integer(1, 12),
+        "learning_rate": _log_uniform(1e-3, 0.7),
+        "subsample": _uniform(0.5, 1),
+        "colsample_bytree": _uniform(0.5, 1),
+        "colsample_bylevel": _uniform(0.5, 1),
+        "min_child_weight": _log_integer(1e-5, 100),
+        "alpha": _log_uniform(1e-5, 5),
+        "lambda": _log_uniform(1e-5, 5),
+        "gamma": _log_uniform(1e-5, 5),
+    },
+    "lightgbm": {
+        "num_leaves": _log_integer(4, 256),
+        "learning_rate": _log_uniform(1e-3, 0.7),
+        "bagging_freq": lambda rng: 1,  # without which bagging_fraction has no effect
+        "bagging_fraction": _uniform(0.5, 1),
+        "feature_fraction": _uniform(0.5, 1),
+        "min_data_in_leaf": _log_integer(1, 100),
+        "lambda_l1": _log_uniform(1e-5, 5),
+        "lambda_l2": _log_uniform(1e-5, 5),
+        "min_gain_to_split": _log_uniform(1e-5, 5),
+    },
+    "catboost": {
+        "depth": _integer(2, 9),  # symmetric trees: time and memory double with each level
+        "learning_rate": _log_uniform(1e-2, 0.5),
+        "l2_leaf_reg": _log_uniform(0.1, 30),  # around CatBoost's 3
+        "random_strength": _log_uniform(0.01, 10),  # around CatBoost's 1
+        "rsm": _uniform(0.5, 1),
+        "bagging_temperature": _uniform(0, 1),
+    },
+    "hist-gb": {
+        "max_leaf_nodes": _log_integer(4, 256),
+        "learning_rate": _log_uniform(1e-3, 0.7),
+        "max_features": _uniform(0.5, 1),
+        "min_samples_leaf": _log_integer(1, 100),
+        "l2_regularization": _log_uniform(1e-5, 5),
+    },
+    "logistic": {"scaling": _choice("standard", "quantile")},  # steps go through the penalties
+    "mlp": {
+        "learning_rate": _log_uniform(1e-4, 1e-2),
+        "dropout": _choice(0.0, 0.1, 0.2, 0.3),
+        "weight_decay": _choice(0.0, 1e-5, 1e-4, 1e-3),
+    },
+    "realmlp": {
+        "num_emb_type": _weighted(["none", "pbld", "pl", "plr"]),
+        "add_front_scale": _weighted([True, False], [0.6, 0.4]),
+        "lr": _log_uniform(2e-2, 3e-1),
+        "p_drop": _weighted([0.0, 0.15, 0.3], [0.3, 0.5, 0.2]),
+        "act": _weighted(["relu", "selu", "mish"]),
+        "hidden_sizes": _weighted([[256] * 3, [64] * 5, [512]], [0.6, 0.2, 0.2]),
+        "wd": _weighted([0.0, 2e-3, 2e-2]),
+        "plr_sigma": _log_uniform(0.05, 0.5),
+        "ls_eps": _weighted([0.0, 0.1]),
+    },
 }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -13,8 +14,6 @@ from numpy.typing import NDArray
 
 from refinecal._core.errors import fail_choice
 from refinecal._core.files import atomic_write
-from refinecal.stopping import RefinementMonitor
-from refinecal.training.rows import Rows
 from refinecal.training.trainer import TrainingRun
 
 if TYPE_CHECKING:
@@ -71,7 +70,6 @@ class TableModel(ABC):
     """
 
     name: ClassVar[str]
-    extra: ClassVar[str | None] = None
     step_name: ClassVar[str] = "round"
     file_name: ClassVar[str]
     default_steps: ClassVar[int] = 1000
@@ -83,68 +81,27 @@ class TableModel(ABC):
     n_steps: int
     step: int | None = None
 
+    def __init_subclass__(cls) -> None:
+        cls.file_name = FILES.get(cls.name, "")
+
     @classmethod
-    def train(
-        cls,
-        X: pd.DataFrame,
-        y: NDArray[np.int64],
-        X_val: pd.DataFrame,
-        y_val: NDArray[np.int64],
-        *,
-        n_classes: int,
-        monitor: RefinementMonitor,
-        max_steps: int,
-        params: Mapping[str, Any] | None = None,
-        weights: Weights = None,
-        weights_val: Weights = None,
-        seed: int = 0,
-        n_threads: int | None = None,
-        on_step: Callable[[int], None] | None = None,
-    ) -> Self:
+    def train(cls, run: TrainingRun) -> Self:
         """Train until the monitor says stop, or for ``max_steps``.
 
-        Parameters
-        ----------
-        X, X_val : DataFrame
-            Numbers as float64, NaN where missing; categories as pandas categories of whole numbers.
-        y, y_val : ndarray of int64
-            Labels 0..n_classes-1; ``y`` has every class.
-        n_classes : int
-            How many classes there are.
-        monitor : RefinementMonitor
-            A new one; sees the validation logits after each step, counted from 1.
-        max_steps : int
-            The last step, if the monitor does not stop before.
-        params : mapping, optional
-            The model's own parameters, such as ``refinecal.tabular.spaces.draw`` returns.
-        weights, weights_val : ndarray, optional
-            Sample weights.
-        seed : int, default 0
-            The same seed gives the same model.
-        n_threads : int, optional
-            By default the library's own choice.
-        on_step : callable, optional
-            Called with the number of steps done, for a progress bar.
+        Features are a DataFrame: numbers as float64, NaN where missing; categories as pandas categories of
+        whole numbers. Labels are 0..k-1, and the training rows have every class.
         """
-        if max_steps < 1:
-            raise ValueError(f"max_steps is {max_steps}: train for at least one {cls.step_name}")
-        if monitor.history:
+        if run.max_steps < 1:
             raise ValueError(
-                f"monitor has seen {len(monitor.history)} steps already: each training run needs a new one"
+                f"max_steps is {run.max_steps}: train for at least one {cls.step_name}"
             )
-        run = TrainingRun(
-            Rows(X, np.asarray(y, np.int64), weights),
-            Rows(X_val, np.asarray(y_val, np.int64), weights_val),
-            np.arange(n_classes),
-            monitor,
-            max_steps,
-            dict(params or {}),
-            seed,
-            n_threads,
-            on_step,
-        )
+        if run.monitor.history:
+            raise ValueError(
+                f"monitor has seen {len(run.monitor.history)} steps already: each training run needs a new "
+                "one"
+            )
         model = cls._train(run)
-        model.step = monitor.best_step
+        model.step = run.monitor.best_step
         return model
 
     def logits(self, X: pd.DataFrame, step: int | None = None) -> NDArray[Any]:
@@ -168,29 +125,31 @@ class TableModel(ABC):
     def save(self, folder: Path, step: int | None = None) -> None:
         """Write the model as it is at a step, by default :attr:`step`, to ``folder / file_name``."""
         content = self._to_bytes(self._check_step(step))
-        with atomic_write(
-            Path(folder) / self.file_name
-        ) as part:  # so that the errors of disks are ours
+        with atomic_write(Path(folder) / self.file_name) as part:  # which explains a full disk
             part.write_bytes(content)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Read a model that :meth:`save` wrote; nothing in the file is ever unpickled.
 
-        The manifest of a run folder tells damaged files; here only the file's own format is checked, and a
+        The manifest of a run folder reveals damage; here only the file's own format is checked, and a
         crafted file may crash the process: load models only from sources you trust.
-
-        Raises
-        ------
-        ValueError
-            If the file cannot be read.
         """
         path = Path(folder) / cls.file_name
         if not path.is_file():
             raise FileNotFoundError(
                 f"there is no {cls.file_name} in {folder}: the model is missing"
             )
-        model = cls._load(path)
+        try:
+            model = cls._load(path)
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:  # each library has its own kinds
+            reason = str(error).split("\n", 1)[0]  # XGBoost adds a stack trace
+            raise ValueError(
+                f"{path} is not a model of {cls.name}, or it is damaged ({type(error).__name__}: {reason}): "
+                "fit the model again, or get the run folder again from where it came from"
+            ) from error
         model.step = model.n_steps
         return model
 
@@ -231,3 +190,33 @@ class TableModel(ABC):
     @classmethod
     @abstractmethod
     def _load(cls, path: Path) -> Self: ...
+
+
+def find_step(kept: Mapping[int, Any], step: int) -> Any:
+    """Return the weights of an epoch of a network, of which only the best ones are kept."""
+    if step not in kept:
+        raise ValueError(
+            f"step is {step}: only the weights of epochs {sorted(kept)} were kept, the best by each metric "
+            "of the monitor"
+        )
+    return kept[step]
+
+
+def check_params(model: str, params: Mapping[str, Any], allowed: Iterable[str]) -> None:
+    """Refuse a parameter that a model does not have."""
+    for name in params:
+        if name not in allowed:
+            fail_choice(f"a parameter of {model}", name, list(allowed), "left out")
+
+
+def to_npz(arrays: Mapping[str, Any]) -> bytes:
+    """Return the content of an ``.npz`` file with arrays under their names."""
+    content = io.BytesIO()
+    np.savez(content, allow_pickle=False, **arrays)
+    return content.getvalue()
+
+
+def read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """Read all arrays of an ``.npz`` file; they are never unpickled."""
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        return dict(stored)

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from refinecal._core.errors import needs_extra
 from refinecal.training.encoding import category_mask, to_matrix
 from refinecal.training.rows import Rows
-from refinecal.training.storage import explain_read_errors
-from refinecal.training.table_model import FILES, TableModel, Weights
+from refinecal.training.table_model import TableModel, Weights
 from refinecal.training.trainer import Trainer, TrainingRun, fit
 
 if TYPE_CHECKING:
@@ -31,8 +30,6 @@ class XGBoostModel(TableModel):
     """Boosted trees of XGBoost; a step is a round, saved in XGBoost's UBJSON format."""
 
     name = "xgboost"
-    extra = "xgboost"
-    file_name = FILES[name]
     frees_the_interpreter = True
 
     def __init__(self, booster: xgb.Booster, n_classes: int, n_threads: int | None = None) -> None:
@@ -79,10 +76,9 @@ class XGBoostModel(TableModel):
 
     @classmethod
     def _load(cls, path: Path) -> Self:
-        with explain_read_errors(path, "an XGBoost model"):
-            booster = xgb.Booster(model_file=bytearray(path.read_bytes()))
-            own = json.loads(booster.save_config())["learner"]["learner_model_param"]
-            return cls(booster, int(own["num_class"]) or 2)  # 0 stands for two classes
+        booster = xgb.Booster(model_file=bytearray(path.read_bytes()))
+        own = json.loads(booster.save_config())["learner"]["learner_model_param"]
+        return cls(booster, int(own["num_class"]) or 2)  # 0 stands for two classes
 
 
 def _params(run: TrainingRun) -> dict[str, Any]:

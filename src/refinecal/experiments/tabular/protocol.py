@@ -13,6 +13,8 @@ from refinecal.experiments.tabular.methods import get_method
 from refinecal.experiments.tabular.plan import METRIC_NAMES, Key, Plan
 from refinecal.experiments.tabular.sets import split
 from refinecal.experiments.tabular.unit import UnitResult
+from refinecal.training.rows import Rows
+from refinecal.training.trainer import TrainingRun
 
 if TYPE_CHECKING:
     from refinecal.experiments.tabular.sets import Dataset
@@ -68,16 +70,16 @@ def run_unit(key: Key, plan: Plan, dataset: Dataset) -> UnitResult:
     warm_up(len(known) == 2)
     began = time.perf_counter()
     model = kind.train(
-        dataset.X.iloc[train],
-        _columns(y[train], known),
-        dataset.X.iloc[val],
-        _columns(y[val], known),
-        n_classes=len(known),
-        monitor=tracker,
-        max_steps=min(plan.max_steps or method.max_steps, method.max_steps),
-        params=params,
-        seed=plan.seed_of(key),
-        n_threads=plan.n_threads,
+        TrainingRun(
+            Rows(dataset.X.iloc[train], _columns(y[train], known)),
+            Rows(dataset.X.iloc[val], _columns(y[val], known)),
+            np.arange(len(known)),
+            tracker,
+            min(plan.max_steps or method.max_steps, method.max_steps),
+            params,
+            plan.seed_of(key),
+            plan.n_threads,
+        )
     )
     trained = time.perf_counter()
     best = {name: found.step for name, found in tracker.bests.items()}

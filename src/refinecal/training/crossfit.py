@@ -1,4 +1,7 @@
-"""An ensemble: one calibrator for all models, and the sharpened mean of their probabilities.
+"""Cross-fitting: train candidates on folds, choose one, calibrate on held-out rows, average the models.
+
+:class:`CrossFit` is the one procedure behind ``RefineThenCalibrateClassifier`` and ``refinecal fit``; they
+differ in how one model is trained.
 
 The mean of calibrated models is underconfident: errors that they do not share cancel. How much sharper it
 should be follows from how far models disagree on rows that none of them was trained on; labels are not
@@ -10,9 +13,12 @@ inverse temperature that the mean needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,54 +27,183 @@ from refinecal._core.softmax import log_softmax
 from refinecal.calibrators.base import Calibrator
 from refinecal.calibrators.registry import as_calibrator
 from refinecal.metrics import Metric
+from refinecal.stopping import RefinementMonitor
+from refinecal.training.predictions import Predictions, smooth
+from refinecal.training.rows import Rows
 
 UNKNOWN = -30.0  # log-probability of a class that a model has not seen, before calibration
 SMALLEST = 1e-9  # probabilities are clipped here before taking logarithms
 MOST = 1.5  # largest inverse temperature of a mean
-PRIOR_ROWS = (
-    300  # this many rows halve the sharpening: a calibrator fitted to few rows is unreliable
-)
+# This many rows halve the sharpening: a calibrator fitted to few rows is unreliable.
+PRIOR_ROWS = 300
 MOST_ROWS = 20_000  # on which disagreement is measured
 HUGE = 1e300  # a logit that stands for an infinite one
 
 Floats = NDArray[Any]
+Pairs = Sequence[tuple[Rows, Rows]]  # training and validation rows of each fold
 
 
-# ---- which candidate ------------------------------------------------------------------------------------
+# ---- the models of the folds -------------------------------------------------------------------------------
 
 
-class FoldRecord(Protocol):
-    """A model that was trained on one fold."""
+@dataclass(frozen=True, slots=True)
+class BestStep:
+    """The best step by one metric, with the model's validation and test predictions at that step."""
+
+    step: int
+    value: float
+    logits: Any  # an array, or an estimator's Predictions
+    test_logits: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoldModel:
+    """A model trained on one fold, and its predictions for the rows held out."""
+
+    candidate: int | None  # None for a model that is delivered, trained on all rows
+    fold: int
+    known: NDArray[np.int64]  # columns of the classes of its training rows
+    history: list[dict[str, float]]
+    choices: dict[str, BestStep]  # by metric
+    model: Any  # a fitted estimator, or the folder of a saved model
+    y: NDArray[Any]  # of the validation rows, as are the weights and places
+    weights: NDArray[np.float64] | None
+    places: NDArray[np.int64]
+    monitor: RefinementMonitor | None = None
 
     @property
-    def values(self) -> Mapping[str, float]:
-        """The best value of each metric on its validation rows."""
+    def total(self) -> float:
+        """The total weight of the validation rows."""
+        return Rows(None, self.y, self.weights).total
 
-    @property
-    def size(self) -> float:
-        """The total weight of these rows."""
+    def held_out(self, metric: str, k: int, smoothing: int = 0) -> HeldOut:
+        """Return the validation rows, with the predictions at the step that a metric chose."""
+        logits = all_classes(self.choices[metric].logits, self.known, k, smoothing)
+        return HeldOut(logits, self.y, self.weights, self.places)
+
+    def test_logits(self, metric: str, k: int) -> Floats:
+        """Return the predictions for the test rows at that step."""
+        logits = self.choices[metric].test_logits
+        assert logits is not None, "there are test rows"
+        return all_classes(logits, self.known, k)
 
 
-Record = TypeVar("Record", bound=FoldRecord)
+class Cancelled(Exception):
+    """Another training run has failed, or the user has interrupted the fit."""
 
 
-def choose(
-    candidates: Iterable[list[Record]], metrics: Iterable[Metric]
-) -> dict[str, tuple[float, list[Record]]]:
-    """Return, for each metric, the best mean over folds, and the folds of the candidate that has it.
+@dataclass(slots=True)
+class CrossFit(ABC):
+    """Trains candidates on folds, chooses one by a metric, calibrates and averages its models.
+
+    A subclass trains one model; candidates are known by their number, ``None`` stands for models to deliver.
+    """
+
+    classes: Any  # in the order of the columns of predictions
+    calibrator: Any
+    history: list[dict[str, float]] = field(default_factory=list, init=False)
+    cancel: threading.Event = field(default_factory=threading.Event, init=False)
+
+    @abstractmethod
+    def train(self, parts: Pairs, candidate: int | None, fold: int) -> FoldModel:
+        """Train a candidate on one fold; raise :class:`Cancelled` soon after ``cancel`` is set."""
+
+    def count_workers(self, parts: Pairs) -> int:
+        """Return how many models to train at once."""
+        return 1
+
+    def skip(self, candidate: int, error: ValueError) -> None:
+        """Decide about a candidate that cannot be trained: by default the error is raised."""
+        raise error
+
+    def train_folds(
+        self, parts: Pairs, candidate: int | None, folds: Sequence[int] | None = None
+    ) -> list[FoldModel]:
+        """Train a candidate on all folds, or on some of them."""
+        folds = range(len(parts)) if folds is None else folds
+        n_workers = self.count_workers(parts)
+        if n_workers == 1:
+            return [self.train(parts, candidate, fold) for fold in folds]
+
+        def train(fold: int) -> FoldModel:
+            try:
+                return self.train(parts, candidate, fold)
+            except BaseException:
+                self.cancel.set()  # the others end at their next step
+                raise
+
+        self.cancel.clear()
+        with ThreadPoolExecutor(n_workers) as pool:  # boosting libraries free the interpreter
+            runs = [pool.submit(train, fold) for fold in folds]
+            try:
+                for run in as_completed(runs):
+                    if not isinstance(run.exception(), Cancelled):
+                        run.result()  # raises what went wrong
+            except BaseException:  # ctrl-C among them
+                self.cancel.set()
+                raise
+        return [run.result() for run in runs]
+
+    def search(
+        self, parts: Pairs, n_candidates: int, metrics: Iterable[Metric], n_compared: int
+    ) -> dict[str, tuple[float, list[FoldModel]]]:
+        """Return, for each metric, the best mean over folds, and the models of the candidate that has it.
+
+        Candidates are compared on the first ``n_compared`` folds; those chosen are trained on all.
+        """
+        best: dict[str, tuple[float, list[FoldModel]]] = {}
+        for number in range(n_candidates):
+            try:
+                models = self.train_folds(parts, number, range(n_compared))
+            except ValueError as error:
+                self.skip(number, error)
+                continue
+            self._record(models)
+            update_best(best, models, metrics)
+        for _, models in best.values():
+            rest = self.train_folds(parts, models[0].candidate, range(len(models), len(parts)))
+            self._record(rest)
+            models.extend(rest)
+        return best
+
+    def _record(self, models: Iterable[FoldModel]) -> None:
+        for each in models:
+            where = {"candidate": each.candidate or 0, "fold": each.fold}
+            self.history.extend(where | record for record in each.history)
+
+    def combine(
+        self,
+        models: Sequence[FoldModel],
+        metric: str,
+        n_first: int,
+        calibrator: Any = None,
+        smoothing: int = 0,
+    ) -> Ensemble:
+        """Calibrate and average the models at the steps that a metric chose."""
+        held_out = [each.held_out(metric, len(self.classes), smoothing) for each in models]
+        known = [each.known for each in models]
+        calibrator = self.calibrator if calibrator is None else calibrator
+        return Ensemble.fit(held_out, known, calibrator, self.classes, n_first)
+
+
+def update_best(
+    best: dict[str, tuple[float, list[FoldModel]]],
+    models: list[FoldModel],
+    metrics: Iterable[Metric],
+) -> None:
+    """Replace, for each metric, the best mean over folds so far if these models have a better one.
 
     A metric that was never a number on some fold, such as AUROC where there is one class, chooses nothing.
     """
-    best: dict[str, tuple[float, list[Record]]] = {}
-    for records in candidates:
-        sizes = [each.size for each in records]
-        for metric in metrics:
-            if all(metric.name in each.values for each in records):
-                values = [each.values[metric.name] for each in records]
-                value = float(np.average(values, weights=sizes))
-                if metric.name not in best or metric.better(value, best[metric.name][0]):
-                    best[metric.name] = value, records
-    return best
+    weights = [each.total for each in models]
+    for metric in metrics:
+        name = metric.name
+        if all(name in each.choices for each in models):
+            value = float(
+                np.average([each.choices[name].value for each in models], weights=weights)
+            )
+            if name not in best or metric.better(value, best[name][0]):
+                best[name] = value, models
 
 
 # ---- how far models disagree -------------------------------------------------------------------------------
@@ -111,7 +246,7 @@ class Disagreement:
         return float(1 + (asked - 1) / (1 + PRIOR_ROWS / n))
 
 
-# ---- held-out predictions ------------------------------------------------------------
+# ---- held-out predictions ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +259,17 @@ class HeldOut:
     places: NDArray[np.int64]
 
 
-def all_classes(logits: Floats, known: NDArray[np.int64], k: int) -> Floats:
-    """Return log-probabilities ``(n, k)`` of all classes from log-odds or logits of the known ones."""
-    logits = np.clip(np.asarray(logits, dtype=np.float64), -HUGE, HUGE)
+def all_classes(
+    found: Floats | Predictions, known: NDArray[np.int64], k: int, smoothing: int = 0
+) -> Floats:
+    """Return log-probabilities ``(n, k)`` of all classes from log-odds or logits of the known ones.
+
+    Predictions of an estimator may be probabilities; for ``smoothing``, see
+    :func:`refinecal.training.predictions.smooth_zeros`.
+    """
+    if isinstance(found, Predictions):
+        found = smooth(found, smoothing).logits
+    logits = np.clip(np.asarray(found, dtype=np.float64), -HUGE, HUGE)
     if logits.ndim == 1:
         logits = np.stack([np.zeros_like(logits), logits], axis=1)
     found = log_softmax(logits)
@@ -207,6 +350,10 @@ class Ensemble:
     def sharpen(self, disagreement: Disagreement, n: float) -> Ensemble:
         """Return the same models with a mean sharpened by their disagreement; n rows calibrate them."""
         return replace(self, beta=disagreement.sharpening(len(self.known), n))
+
+    def single(self, known: NDArray[np.int64]) -> Ensemble:
+        """Return one model with the same calibrator."""
+        return replace(self, known=(known,), beta=1.0)
 
     def predict_proba(self, logits: Iterable[Floats]) -> Floats:
         """Return probabilities from the logits ``(n, k)`` of each model, taken one by one."""
