@@ -20,7 +20,7 @@ from refinecal._core.errors import warn
 from refinecal._core.files import write_json
 from refinecal._core.format import list_names
 from refinecal.calibrators import from_dict
-from refinecal.tabular._drift import NewRows
+from refinecal.tabular.drift import NewRows
 from refinecal.tabular.fitting import Fit
 from refinecal.tabular.manifest import MANIFEST, Manifest
 from refinecal.tabular.names import shorten

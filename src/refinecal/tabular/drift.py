@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +12,11 @@ from numpy.typing import NDArray
 from scipy.special import betaln, gammaln
 
 from refinecal._core.format import list_names
+from refinecal.tabular.columns import Column, Profile
+from refinecal.tabular.schema import REST, Schema
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from refinecal.tabular.columns import Column
-    from refinecal.tabular.schema import Schema
 
 # The rule. Count the new rows that do what few training rows did: lack the value, have one outside the range
 # of 98% of the training values, have a category never seen, or have the same value as all others. Report the
@@ -26,61 +24,11 @@ if TYPE_CHECKING:
 # source would do so less than once in 100,000 times. That chance is exact for any distribution, so skewed and
 # heavy-tailed columns raise no alarm: of n rows from the same source, the number beyond the k-th largest of N
 # training values is beta-binomial. Few rows, new or old, prove little by the same law.
-TAIL = 0.01  # of the values at each end of the range
-FREQUENT = 0.25  # of the values: a number so frequent, such as 0, is left out of the range
 MOST = 0.5  # of the new rows
 CHANCE = 1e-5
 FEW = 20  # rows that may well be variants of one, and so are never called constant
 ENOUGH = 1000  # rows tell as much as more
 MOST_SHOWN = 3  # unseen values of a column
-REST = "…"  # stands for those that are not counted one by one
-
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """What is kept of a column's training values to tell whether new ones are like them.
-
-    Attributes
-    ----------
-    n_mode : int
-        How many rows have the most frequent value.
-    n_rare : int
-        How many lie outside the bounds; of categories, how many have one of their own, or one not kept.
-    bounds : tuple of float
-        The numbers between which 98% of the values lie, all if they are few; empty for categories.
-    mode : float or None
-        A number so frequent that the bounds are those of all others.
-    """
-
-    n_mode: int
-    n_rare: int
-    bounds: tuple[float, ...] = ()
-    mode: float | None = None
-
-
-def profile_of_numbers(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> Profile | None:
-    """Return the profile of numbers, from the sorted values and how often each occurs."""
-    if len(distinct) < 2:
-        return None
-    top, mode = int(counts.argmax()), None
-    n_mode = int(counts[top])
-    if n_mode > FREQUENT * counts.sum():
-        mode = float(distinct[top])
-        distinct, counts = np.delete(distinct, top), np.delete(counts, top)
-    up_to = np.cumsum(counts)
-    tail = int(TAIL * up_to[-1])
-    low, high = np.searchsorted(up_to, [tail, up_to[-1] - 1 - tail], side="right")
-    n_rare = int(up_to[-1] - counts[low : high + 1].sum())
-    return Profile(n_mode, n_rare, (float(distinct[low]), float(distinct[high])), mode)
-
-
-def profile_of_categories(counts: NDArray[np.int64], n_kept: int) -> Profile | None:
-    """Return the profile of categories, of which the most frequent are kept."""
-    if len(counts) < 2:
-        return None
-    counts = np.sort(counts)[::-1]
-    n_rare = int((counts[:n_kept] == 1).sum() + counts[n_kept:].sum())
-    return Profile(int(counts[0]), n_rare)
 
 
 class NewRows:
