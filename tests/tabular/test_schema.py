@@ -377,7 +377,6 @@ def test_rows_without_a_label():
 def test_a_class_of_a_single_row_is_noted():
     table = pa.table({"x": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "y": ["a", "a", "b", "b", "b", "c"]})
     schema = Schema.infer(table, "y")
-    assert schema.rare_classes == ("c",)
     assert schema.class_counts == (2, 3, 1)
     assert schema.table_of_kinds()[0]["note"] == "a single row: 'c'"
 

@@ -51,63 +51,29 @@ FREQUENT = 0.25  # of the values: a number as frequent as this, such as 0, is le
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What is kept of a column's training values to tell whether new ones are like them.
+    """What is kept of a column's training values to tell whether new ones are like them."""
 
-    Attributes
-    ----------
-    n_mode : int
-        How many rows have the most frequent value.
-    n_rare : int
-        How many lie outside the bounds; of categories, how many occur once, or are not kept.
-    bounds : tuple of float
-        The numbers between which 98% of the values lie, all if they are few; empty for categories.
-    mode : float or None
-        A number so frequent that the bounds are those of all others.
-    """
-
-    n_mode: int
-    n_rare: int
-    bounds: tuple[float, ...] = ()
-    mode: float | None = None
+    n_mode: int  # rows that have the most frequent value
+    n_rare: int  # rows outside the bounds; with categories that occur once, or are not kept
+    bounds: tuple[float, ...] = ()  # of 98% of the numbers, of all if they are few
+    mode: float | None = None  # a number so frequent that the bounds are those of all others
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column and what it is used as.
-
-    Attributes
-    ----------
-    name : str
-    kind : {"number", "category", "unused"}
-    categories : tuple of str
-        The categories that were seen, at most 1000, sorted.
-    note : str
-        Why it is unused, or what else there is to know.
-    n_missing, n_distinct : int
-        How many rows lack a value, and how many different values there are.
-    form : {"plain", "date"}
-        Numbers of a date are days since 1970-01-01.
-    order : {"ymd", "dmy", "mdy"}
-        Of year, month and day in the texts of a date; ISO 8601 is always understood.
-    decimal : {",", ".", ""}
-        The decimal mark of texts; other files tell theirs if they can.
-    unit : str
-        The unit next to the numbers, such as "EUR" or "%".
-    profile : Profile or None
-        What tells whether values of other rows are like those seen; ``None`` if it is not known.
-    """
+    """A column and what it is used as."""
 
     name: str
     kind: Kind
-    categories: tuple[str, ...] = ()
-    note: str = ""
+    categories: tuple[str, ...] = ()  # those that were seen, at most 1000, sorted
+    note: str = ""  # why it is unused, or what else there is to know
     n_missing: int = 0
     n_distinct: int = 0
-    form: Literal["plain", "date"] = "plain"
-    order: Order = "ymd"
-    decimal: str = ""
-    unit: str = ""
-    profile: Profile | None = None
+    form: Literal["plain", "date"] = "plain"  # numbers of a date are days since 1970-01-01
+    order: Order = "ymd"  # of year, month and day in texts; ISO 8601 is always understood
+    decimal: str = ""  # the decimal mark of texts, "," or "."; other files tell theirs if they can
+    unit: str = ""  # next to the numbers, such as "EUR" or "%"
+    profile: Profile | None = None  # ``None`` if it is not known
 
     @property
     def is_complete(self) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from refinecal._core.errors import needs_extra, warn
-from refinecal.tabular.names import count_nouns, suspect_delimiter
+from refinecal.tabular.names import suspect_delimiter
 from refinecal.tabular.values import MISSING, Decimals, find_marks
 
 with needs_extra("cli", package="pyarrow"):
@@ -40,19 +40,13 @@ SEPARATOR = re.compile(r'(?i)"?sep=(.)"?\r?\n?')  # a first line that spreadshee
 
 
 class DelimitedText:
-    """A text file with a line of names; all its columns are read as strings.
+    """A text file with a line of names, all of whose columns are read as strings.
 
-    Attributes
-    ----------
-    names : list of str
-        The columns; one without a name is called after its place, "column 3".
-    has_rows : bool
-        Whether there are any.
-    delimiter : str
-        The character between two values.
-    decimals : Decimals
-        The decimal marks of its columns.
+    A column without a name is called after its place, "column 3". ``has_rows`` tells whether there are any,
+    ``delimiter`` is the character between two values, and ``decimals`` are the decimal marks.
     """
+
+    kind = "CSV"
 
     def __init__(
         self, path: Path, delimiter: str | None = None, decimal: str | None = None
@@ -90,7 +84,7 @@ class DelimitedText:
         wanted = columns if last in columns else [*columns, last]
         table = None
         metadata = self.decimals.to_metadata()
-        with self._explain_errors(), self._text.open() as file:
+        with self._explain_rows(), self._text.open() as file:
             for batch in pacsv.open_csv(file, **self._options(wanted)):
                 table = pa.Table.from_batches([batch])
                 yield table.replace_schema_metadata(metadata)
@@ -130,22 +124,22 @@ class DelimitedText:
         }
 
     @contextmanager
-    def _explain_errors(self) -> Iterator[None]:
-        """Turn errors of pyarrow into ones that name the row and the fix."""
+    def _explain_rows(self) -> Iterator[None]:
+        """Turn errors of pyarrow about rows into ones that name the row and the fix."""
         try:
             yield
         except pa.ArrowInvalid as error:
-            first, *_ = str(error).splitlines()
-            message = f"{self.path} cannot be read as CSV: {first}"
             if ragged := RAGGED.search(str(error)):
                 row, n_names, n_values = map(int, ragged.groups()[:3])
-                message = self._explain_row(row - self._n_lines, n_names, n_values, ragged[4])
-            elif "straddling" in str(error):
-                message = (
+                raise ValueError(
+                    self._explain_row(row - self._n_lines, n_names, n_values, ragged[4])
+                ) from error
+            if "straddling" in str(error):
+                raise ValueError(
                     f"{self.path} has a row of more than {self._block >> 20} MB: most likely a quote is "
                     'never closed. Close it, or double it ("") if it is part of the text.'
-                )
-            raise ValueError(message) from error
+                ) from error
+            raise
 
     def _explain_row(self, row: int, n_names: int, n_values: int, text: str) -> str:
         text = text if len(text) <= 60 else text[:57] + "..."
@@ -155,9 +149,9 @@ class DelimitedText:
         if row == 1 and n_values == n_names + 1:
             fix = "If the rows begin with their names, name that column in the first line too."
         return (
-            f"{self.path}, row {row}: {count_nouns(n_values, 'value')}, but "
-            f"{count_nouns(n_names, 'name')} in the first line, with {self.delimiter!r} between them; the "
-            f"row is {text!r}. {suspect_delimiter(self.names) or fix}"
+            f"{self.path}, row {row}: {n_values} value{'s' * (n_values != 1)}, but {n_names} "
+            f"name{'s' * (n_names != 1)} in the first line, with {self.delimiter!r} between them; the row is "
+            f"{text!r}. {suspect_delimiter(self.names) or fix}"
         )
 
 
@@ -181,30 +175,28 @@ class Utf8Text:
         self._codec = "bz2" if BZIP2.match(magic) else codec
         start = next(self._read_blocks(), b"")
         is_utf16 = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        try:
-            self._scan("utf-16" if is_utf16 else UTF8)
-        except UnicodeDecodeError as error:
-            if is_utf16:
+        for encoding in ("utf-16",) if is_utf16 else (UTF8, WESTERN):
+            try:
+                self._scan(encoding)
+                break
+            except UnicodeDecodeError as error:
+                is_first = self._is_ascii and error.object[: error.start].isascii()
+                if encoding == UTF8 and is_first:
+                    continue
+                what = "is neither UTF-8 nor Windows-1252 throughout"
+                what = "begins as UTF-16 but is not UTF-16 throughout" if is_utf16 else what
                 raise ValueError(
-                    f"{path} begins as UTF-16 but is not: it is cut off or damaged. Save it as UTF-8. "
-                    f"({error.reason})"
+                    f"{path} {what}: the bytes {error.object[error.start :][:12]!r} are not valid. Save it "
+                    "as UTF-8."
                 ) from None
-            if not (self._is_ascii and error.object[: error.start].isascii()):
-                raise ValueError(_explain_encoding(path, error)) from None
-            self._read_as_western()
         if not self.head.strip():
             raise ValueError(f"{path} is empty: it needs a line of column names, and rows")
-
-    def _read_as_western(self) -> None:
-        try:
-            self._scan(WESTERN)
-        except UnicodeDecodeError as error:
-            raise ValueError(_explain_encoding(self.path, error)) from None
-        warn(
-            f"{self.path} is not UTF-8: it is read as Windows-1252 (Western European). If letters come out "
-            "wrong, save it as UTF-8.",
-            UserWarning,
-        )
+        if encoding == WESTERN:
+            warn(
+                f"{path} is not UTF-8: it is read as Windows-1252 (Western European). If letters come out "
+                "wrong, save it as UTF-8.",
+                UserWarning,
+            )
 
     def _scan(self, encoding: str) -> None:
         """Decode the whole file, and copy it if it is not UTF-8."""
@@ -243,14 +235,6 @@ class Utf8Text:
         if self._copy is not None:
             return pa.OSFile(self._copy.name)
         return pa.input_stream(str(self.path), compression=self._codec)
-
-
-def _explain_encoding(path: Path, error: UnicodeDecodeError) -> str:
-    wrong = error.object[error.start :][:12]
-    return (
-        f"{path} is neither UTF-8 nor Windows-1252 throughout: the bytes {wrong!r} are not. Save it as "
-        "UTF-8."
-    )
 
 
 # ---- delimiters ------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaln, gammaln
 
 from refinecal._core.format import list_names
@@ -51,7 +50,7 @@ class NewRows:
 
     def describe_drift(self) -> dict[str, str]:
         """Return what to say of each column that is unlike training."""
-        found = {name: each.finding(self.n_rows) for name, each in self._columns.items()}
+        found = {name: each.describe_drift(self.n_rows) for name, each in self._columns.items()}
         return {name: text for name, text in found.items() if text}
 
 
@@ -59,7 +58,8 @@ class _NewColumn:
     """What one column of the new rows holds."""
 
     def __init__(self, column: Column, n_training: int) -> None:
-        self.column, self.profile, self.n_training = column, column.profile, n_training
+        self.column, self.n_training = column, n_training
+        self.profile = column.profile or Profile(n_training, n_training)  # an old run has none
         self.unseen = Counter[str]()
         self.n_known = 0  # numbers, or categories that were seen
         self.n_others = self.n_outside = 0  # numbers that are not the mode, and those out of bounds
@@ -78,84 +78,75 @@ class _NewColumn:
         self.least = min(self.least, float(numbers.min()))
         self.most = max(self.most, float(numbers.max()))
         self.is_whole = self.is_whole and bool((numbers % 1 == 0).all())
-        if self.profile is None or not self.profile.bounds:
-            return
-        low, high = self.profile.bounds
-        # New dates lie beyond the old ones as a rule; by more than the span of the old ones is too far.
-        margin = high - low if self.column.form == "date" else 0.0
-        others = numbers if self.profile.mode is None else numbers[numbers != self.profile.mode]
-        self.n_others += len(others)
-        self.n_outside += int(((others < low - margin) | (others > high + margin)).sum())
+        if self.profile.bounds:
+            low, high = self.profile.bounds
+            # New dates lie beyond the old ones as a rule; by more than the span of the old ones is too far.
+            margin = high - low if self.column.form == "date" else 0.0
+            others = numbers if self.profile.mode is None else numbers[numbers != self.profile.mode]
+            self.n_others += len(others)
+            self.n_outside += int(((others < low - margin) | (others > high + margin)).sum())
 
-    @property
-    def n_filled(self) -> int:
-        """How many training rows have a value."""
-        return self.n_training - self.column.n_missing
-
-    def finding(self, n_rows: int) -> str:
-        """Say how the column is unlike training; nothing if it is not."""
-        empty = self._empty(n_rows)
-        if empty or self.profile is None:  # in a run folder of an earlier version
-            return empty
-        return self._new_values(self.profile) or self._constant(self.profile, n_rows)
-
-    def _empty(self, n_rows: int) -> str:
-        n_lost = 0 if self.profile is None or self.column.is_complete else self.profile.n_rare
-        n_empty = n_rows - self.n_known - self.unseen.total()
-        if not is_odd(n_empty, n_rows, self.column.n_missing + n_lost, self.n_training):
-            return ""
-        filled = _share(self.n_filled, self.n_training, "training rows")
-        rows = "every row" if n_empty == n_rows else _share(n_empty, n_rows, "rows")
-        return f"{self.column.name!r} is empty in {rows}, but {filled} have a value"
-
-    def _new_values(self, profile: Profile) -> str:
-        name, n_unseen = self.column.name, self.unseen.total()
+    def describe_drift(self, n_rows: int) -> str:
+        """Say how the column is unlike training; "" if it is not."""
+        column, profile, n_unseen = self.column, self.profile, self.unseen.total()
+        n_filled = self.n_training - column.n_missing
         n_here = self.n_known + n_unseen
-        if is_odd(n_unseen, n_here, profile.n_rare, self.n_filled):
+        n_lost = 0 if column.profile is None or column.is_complete else profile.n_rare
+        if is_odd(n_rows - n_here, n_rows, column.n_missing + n_lost, self.n_training):
+            filled = _share(n_filled, self.n_training, "training rows")
+            rows = "every row" if not n_here else _share(n_rows - n_here, n_rows, "rows")
+            return f"{column.name!r} is empty in {rows}, but {filled} have a value"
+        if is_odd(n_unseen, n_here, profile.n_rare, n_filled):
             return (
-                f"{_share(n_unseen, n_here, 'values')} of {name!r} were never seen in training "
+                f"{_share(n_unseen, n_here, 'values')} of {column.name!r} were never seen in training "
                 f"({examples(self.unseen)}): they count as missing"
             )
-        n_usual = self.n_filled - (0 if profile.mode is None else profile.n_mode)
-        if not is_odd(self.n_outside, self.n_others, profile.n_rare, n_usual):
-            return ""
-        besides = "" if profile.mode is None else f" other than {self._format(profile.mode)}"
+        n_usual = n_filled - (0 if profile.mode is None else profile.n_mode)
+        if is_odd(self.n_outside, self.n_others, profile.n_rare, n_usual):
+            return self._describe_range(n_usual)
+        if is_odd(self.n_known - 1, self.n_known - 1, profile.n_mode, n_filled):
+            return self._describe_constant(n_rows)
+        return ""
+
+    def _describe_range(self, n_usual: int) -> str:
+        low, high = self.profile.bounds
+        mode, n_rare = self.profile.mode, self.profile.n_rare
+        besides = "" if mode is None else f" other than {self._format(mode)}"
         far = "far " if self.column.form == "date" else ""
-        low, high = map(self._format, profile.bounds)
-        span = profile.bounds[1] - profile.bounds[0]
-        is_near = self.least >= profile.bounds[0] - span and self.most <= profile.bounds[1] + span
         meaning = "has its unit or meaning changed?"
+        is_near = self.least >= 2 * low - high and self.most <= 2 * high - low
         if is_near and self.is_whole:  # such as the next year
             meaning = "predictions extrapolate there"
-        usual = _share(n_usual - profile.n_rare, n_usual, "training values")
         return (
-            f"{_share(self.n_outside, self.n_others, 'values')} of {name!r}{besides} lie {far}outside {low} "
-            f"to {high}, the range of {usual}: {meaning}"
+            f"{_share(self.n_outside, self.n_others, 'values')} of {self.column.name!r}{besides} lie "
+            f"{far}outside {self._format(low)} to {self._format(high)}, the range of "
+            f"{_share(n_usual - n_rare, n_usual, 'training values')}: {meaning}"
         )
 
-    def _constant(self, profile: Profile, n_rows: int) -> str:
-        n = self.n_known
-        if n < n_rows and self.column.kind == "category" and not self.column.is_complete:
+    def _describe_constant(self, n_rows: int) -> str:
+        n, column = self.n_known, self.column
+        if n < n_rows and column.kind == "category" and not column.is_complete:
             return ""  # the others may have values that were not kept
-        if self.unseen or self.least < self.most or n < FEW or self.column.form == "date":
+        if self.unseen or self.least < self.most or n < FEW or column.form == "date":
             return ""  # a date may well be that of today in every row
-        if not is_odd(n - 1, n - 1, profile.n_mode, self.n_filled):
-            return ""
         rows = "every row" if n == n_rows else f"all {n} rows that have a value"
-        return (
-            f"{self.column.name!r} is {self._format(self.least)} in {rows}, but varies in training"
-        )
+        return f"{column.name!r} is {self._format(self.least)} in {rows}, but varies in training"
 
     def _format(self, number: float) -> str:
         """Return a value of the column for people."""
         if self.column.kind == "category":
             return repr(self.column.categories[int(number)])
-        return _date(number) if self.column.form == "date" else f"{number:.6g}"
+        if self.column.form != "date":
+            return f"{number:.6g}"
+        try:
+            return str((datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=number)).date())
+        except OverflowError:
+            return f"day {number:.0f}"
 
 
 def is_odd(count: int, n: int, seen: int, n_training: int) -> bool:
     """Tell whether most of n new rows do what some of the training rows did, beyond chance."""
-    if n == 0 or count < MOST * n:
+    if n <= 0 or count < MOST * n:
         return False
     rows = min(n, ENOUGH)
     a, b = seen + 2, max(n_training - seen - 1, 1)  # both ends of the range were chosen by looking
@@ -179,10 +170,3 @@ def examples(unseen: Counter[str]) -> str:
 def _share(count: int, n: int, what: str) -> str:
     """Return "all values" or "97% of the values", rounded down."""
     return f"all {what}" if count == n else f"{100 * count // n}% of the {what}"
-
-
-def _date(days: float) -> str:
-    try:
-        return str((datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=days)).date())
-    except OverflowError:
-        return f"day {days:.0f}"

@@ -91,7 +91,9 @@ def open_table(
     for name, given in (("delimiter", delimiter), ("decimal", decimal)):
         if given is not None:
             raise ValueError(f"{name} is {given!r}, but {path} is not a text file: leave it out")
-    return Source(ParquetTable(path) if kind == "parquet" else ArrowTable(path))
+    kind_of_table = ParquetTable if kind == "parquet" else ArrowTable
+    with _explain_errors(path, kind_of_table.kind):
+        return Source(kind_of_table(path))
 
 
 @contextmanager
@@ -168,16 +170,8 @@ def _check_exists(path: Path) -> None:
 class Source:
     """A table in a file, of which no more than a chunk is in memory at a time.
 
-    Made by :func:`open_table`.
-
-    Attributes
-    ----------
-    path : Path
-        The file.
-    names : list of str
-        The columns, in order.
-    format : DelimitedText, ParquetTable or ArrowTable
-        What is known of the file.
+    Made by :func:`open_table`. ``path`` is the file, ``names`` are its columns in order, and ``format`` is a
+    :class:`DelimitedText`, :class:`ParquetTable` or :class:`ArrowTable`.
     """
 
     def __init__(self, format: DelimitedText | ParquetTable | ArrowTable) -> None:
@@ -194,40 +188,21 @@ class Source:
             raise ValueError(f"{self.path} has columns but no rows: there is nothing to read")
 
     def chunks(self, columns: Sequence[str] | None = None, rows: int = ROWS) -> Iterator[pa.Table]:
-        """Return an iterator over the table in pieces of some number of rows; the last may be shorter.
+        """Return an iterator over Arrow tables of some number of rows each; the last may be shorter.
 
-        Parameters
-        ----------
-        columns : sequence of str, optional
-            Which columns to read, in this order; by default all.
-        rows : int, default 65536
-            How many rows a piece has.
-
-        Returns
-        -------
-        iterator of Arrow tables
+        They have these columns, in this order; by default all.
         """
         if rows < 1:
             raise ValueError(f"rows is {rows}: a chunk needs at least one")
-        wanted = self._check(columns)
-        return _rechunk((table.select(wanted) for table in self.format.tables(wanted, rows)), rows)
+        return _rechunk(self._tables(self._check(columns), rows), rows)
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the whole table.
-
-        Parameters
-        ----------
-        columns : sequence of str, optional
-            As for :meth:`chunks`.
-
-        Returns
-        -------
-        Arrow table
-        """
+        """Return the whole table, with these columns in this order; by default all."""
         wanted = self._check(columns)
         if isinstance(self.format, ParquetTable):
-            return self.format.read(wanted)
-        return pa.concat_tables(self.format.tables(wanted, ROWS)).select(wanted)
+            with _explain_errors(self.path, self.format.kind):
+                return self.format.read(wanted)
+        return pa.concat_tables(self._tables(wanted, ROWS))
 
     def _check(self, columns: Sequence[str] | None) -> list[str]:
         wanted = self.names if columns is None else list(columns)
@@ -236,6 +211,11 @@ class Source:
         for name in set(wanted) - set(self.names):
             check_column(name, self.names, "columns", str(self.path))
         return wanted
+
+    def _tables(self, wanted: list[str], rows: int) -> Iterator[pa.Table]:
+        with _explain_errors(self.path, self.format.kind):
+            for table in self.format.tables(wanted, rows):
+                yield table.select(wanted)
 
 
 def _rechunk(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
@@ -258,6 +238,8 @@ def _rechunk(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
 class ParquetTable:
     """A Parquet file."""
 
+    kind = "Parquet"
+
     def __init__(self, path: Path) -> None:
         self.path = path
         with self._open(pre_buffer=False) as file:
@@ -265,15 +247,10 @@ class ParquetTable:
             self.has_rows = file.metadata.num_rows > 0
         self.names = [name for name in names if not PANDAS_INDEX.fullmatch(name)]
 
-    @contextmanager
-    def _open(self, **options: bool) -> Iterator[Any]:
+    def _open(self, **options: bool) -> Any:
         from pyarrow import parquet
 
-        with (
-            _explain_errors(self.path, "Parquet"),
-            parquet.ParquetFile(self.path, **options) as file,
-        ):
-            yield file
+        return parquet.ParquetFile(self.path, **options)
 
     def tables(self, columns: list[str], rows: int) -> Iterator[pa.Table]:
         # Without pre_buffer=False, pyarrow would keep all of the file in memory.
@@ -290,6 +267,8 @@ class ParquetTable:
 class ArrowTable:
     """An Arrow file, which Feather is too, or a stream of Arrow batches in a file."""
 
+    kind = "Arrow or Feather"
+
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
             start = file.read(6)
@@ -299,7 +278,7 @@ class ArrowTable:
                 "write it again, as Feather or Parquet"
             )
         self.path, self._is_stream = path, start != b"ARROW1"
-        with _explain_errors(path, "Arrow or Feather"), pa.OSFile(str(path)) as raw:
+        with pa.OSFile(str(path)) as raw:
             self._all = self._open(raw).schema.names  # with the index of pandas
         self.names = [name for name in self._all if not PANDAS_INDEX.fullmatch(name)]
         self.has_rows = any(table.num_rows for table in self.tables(self.names[:1], 1))
@@ -310,14 +289,10 @@ class ArrowTable:
         return open_ipc(raw, options=options)
 
     def tables(self, columns: list[str], rows: int) -> Iterator[pa.Table]:
-        fields = [self._all.index(name) for name in columns]
-        with _explain_errors(self.path, "Arrow or Feather"), pa.OSFile(str(self.path)) as raw:
-            reader = self._open(raw, fields)
-            batches = (
-                reader
-                if self._is_stream
-                else map(reader.get_batch, range(reader.num_record_batches))
-            )
+        with pa.OSFile(str(self.path)) as raw:
+            batches = self._open(raw, [self._all.index(name) for name in columns])
+            if not self._is_stream:
+                batches = map(batches.get_batch, range(batches.num_record_batches))
             for batch in batches:
                 yield pa.Table.from_batches([batch])
 
@@ -350,13 +325,7 @@ class Writer:
         self._writer: Any = None
 
     def write(self, table: pa.Table) -> None:
-        """Add rows.
-
-        Parameters
-        ----------
-        table : Arrow table
-            With the same columns every time.
-        """
+        """Add the rows of an Arrow table, with the same columns every time."""
         if self._kind == "text":
             table = _flatten(table)
         if self.schema is None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from refinecal._core.errors import needs_extra, warn
 from refinecal._core.format import list_names
 from refinecal.tabular.columns import Column, Profile, fail_number, infer_classes, infer_column
-from refinecal.tabular.names import check_column, check_there
+from refinecal.tabular.names import check_column, hint
 from refinecal.tabular.values import (
     Decimals,
     Order,
@@ -91,12 +91,6 @@ class Schema:
         """The columns that models see, in order."""
         return tuple(column for column in self.columns if column.kind != "unused")
 
-    @property
-    def rare_classes(self) -> tuple[str, ...]:
-        """The classes of a single row."""
-        pairs = zip(self.classes, self.class_counts, strict=False)
-        return tuple(name for name, count in pairs if count == 1)
-
     # ---- learning ----------------------------------------------------------------------------------------
 
     @classmethod
@@ -164,7 +158,13 @@ class Schema:
         """Return the columns that training rows did not have; raise if any is missing that models need."""
         known = {self.target, self.weight, self.group, *(column.name for column in self.columns)}
         extra = [name for name in names if name not in known]
-        check_there([column.name for column in self.features], names, extra)
+        given = set(names)
+        absent = [column.name for column in self.features if column.name not in given]
+        if absent:
+            raise ValueError(
+                f"the table lacks the column{'s' * (len(absent) > 1)} {list_names(absent)}, which the model "
+                f"needs.{hint(absent[0], names, extra)}"
+            )
         return extra
 
     def encode(self, table: pa.Table, *, first_row: int = 1) -> pd.DataFrame:
@@ -269,7 +269,9 @@ class Schema:
                 "row counts, so it must be a finite number of at least 0"
             )
         if not values[used].any():
-            raise ValueError(f"weight {self.weight!r} is 0 in every row: at least one row must count")
+            raise ValueError(
+                f"weight {self.weight!r} is 0 in every row: at least one row must count"
+            )
         return values
 
     def groups(
@@ -302,7 +304,9 @@ class Schema:
     def table_of_kinds(self) -> list[dict[str, str | int]]:
         """Return one row for each column, for people: name, kind, missing, distinct, note."""
         roles = {"target": self.target, "weight": self.weight, "group": self.group}
-        rows: list[tuple[Any, ...]] = [(name, role, "", "", "") for role, name in roles.items() if name]
+        rows: list[tuple[Any, ...]] = [
+            (name, role, "", "", "") for role, name in roles.items() if name
+        ]
         n_missing = self.n_rows - sum(self.class_counts)
         rows[0] = (self.target, "target", n_missing, len(self.classes), self._describe_classes())
         for column in self.columns:
@@ -315,20 +319,17 @@ class Schema:
     def _describe_classes(self) -> str:
         """Return what to know of the classes: those of a single row, or that differ by case or blanks."""
         notes = []
-        if self.rare_classes:
-            notes.append(f"a single row: {list_names(self.rare_classes, 3)}")
+        counts = zip(self.classes, self.class_counts, strict=False)
+        rare = [label for label, count in counts if count == 1]
+        if rare:
+            notes.append(f"a single row: {list_names(rare, 3)}")
         seen: dict[str, str] = {}
-        pairs = [
-            (seen.setdefault(" ".join(each.casefold().split()), each), each)
-            for each in self.classes
-        ]
-        variants = [(first, other) for first, other in pairs if first != other]
+        folded = ((" ".join(each.casefold().split()), each) for each in self.classes)
+        pairs = [(seen.setdefault(key, each), each) for key, each in folded]
+        variants = [f"{first!r} and {other!r}" for first, other in pairs if first != other]
         if variants:
-            one, other = variants[0]
             more = f" (and {len(variants) - 1} more)" if len(variants) > 1 else ""
-            notes.append(
-                f"{one!r} and {other!r} differ only by case or blanks{more}: one class or two?"
-            )
+            notes.append(f"{variants[0]} differ only by case or blanks{more}: one class or two?")
         return "; ".join(notes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -363,7 +364,9 @@ class Schema:
 def _restore(kind: Any, state: Mapping[str, Any]) -> Any:
     """Return a dataclass from its fields in JSON."""
     values = {each.name: state[each.name] for each in fields(kind)}
-    values = {name: tuple(each) if isinstance(each, list) else each for name, each in values.items()}
+    values = {
+        name: tuple(each) if isinstance(each, list) else each for name, each in values.items()
+    }
     if values.get("profile") is not None:
         values["profile"] = _restore(Profile, values["profile"])
     return kind(**values)

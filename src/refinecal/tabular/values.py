@@ -43,6 +43,7 @@ CODES = "USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN
 UNIT = rf"(?:(?:US|[ACRS]|HK|NZ)?\p{{Sc}}|%|{CODES}|kr\.?|zł|Kč|Ft|Fr\.?|Rs\.?)"
 SAME_UNIT = {"$": "USD", "US$": "USD", "€": "EUR", "£": "GBP", "R$": "BRL", "₹": "INR", "Rs": "INR"}
 BLANK = r" \x{a0}\x{202f}"  # spaces of several widths
+SMALL = "'’"  # apostrophes, as in 1'000
 WHOLE = r"^\+?(-?[0-9]+)(?:\.(?:0{0,2}|0{4,}))?$"  # not 1.000, which may be a thousand
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 NO_ROWS = np.empty(0, np.int64)
@@ -51,16 +52,11 @@ Mark = Literal[",", "."]  # before decimals
 OTHER: dict[str, Mark] = {",": ".", ".": ","}
 
 
-def _groups(separator: str, decimal: str) -> str:
-    return rf"[1-9][0-9]{{0,2}}(?:[{separator}][0-9]{{3}})+(?:{decimal}[0-9]*)?"
-
-
+GROUPED = r"[1-9][0-9]{{0,2}}(?:[{}][0-9]{{3}})+(?:\{}[0-9]*)?"
 GROUPS = {  # numbers with one thing between their thousands, by the decimal mark; 1,23,456 is Indian
-    mark: r"^[+-]?(?:"
-    + "|".join(_groups(each, re.escape(mark)) for each in (re.escape(OTHER[mark]), BLANK, "'’"))
-    + (r"|[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}(?:\.[0-9]*)?" if mark == "." else "")
-    + ")$"
-    for mark in OTHER
+    ",": rf"^[+-]?(?:{'|'.join(GROUPED.format(each, ',') for each in ('.', BLANK, SMALL))})$",
+    ".": rf"^[+-]?(?:{'|'.join(GROUPED.format(each, '.') for each in (',', BLANK, SMALL))}"
+    r"|[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}(?:\.[0-9]*)?)$",
 }
 
 
@@ -185,7 +181,7 @@ def _parse_numbers(text: pa.Array, mark: Mark) -> Numbers:
     text = pc.replace_substring(strip_missing(text), MINUS, "-")
     bare = _drop_units(text)
     grouped = pc.match_substring_regex(bare, GROUPS[mark])
-    other = rf"[{re.escape(OTHER[mark])}{BLANK}'’]"
+    other = rf"[{re.escape(OTHER[mark])}{BLANK}{SMALL}]"
     number = pc.if_else(grouped, pc.replace_substring_regex(bare, other, ""), bare)
     if mark == ",":  # a point is only legal between thousands
         has_point = pc.and_not(pc.match_substring(bare, "."), grouped)
@@ -198,7 +194,7 @@ def _parse_numbers(text: pa.Array, mark: Mark) -> Numbers:
     values[rows[yes]], values[rows[no]] = 1.0, 0.0
     has_unit = pc.and_(good, pc.not_equal(text, bare))
     plain = pc.replace_substring_regex(text.filter(has_unit), r"([0-9.,])[eE][+-]?[0-9]+", r"\1")
-    units = pc.replace_substring_regex(plain, rf"[0-9,()+\-{BLANK}'’]|\.$|\.[0-9]*", "")
+    units = pc.replace_substring_regex(plain, rf"[0-9,()+\-{BLANK}{SMALL}]|\.$|\.[0-9]*", "")
     units = sorted({SAME_UNIT.get(each, each) for each in units.to_pylist() if each})
 
     def first(mask: pa.Array) -> tuple[str, float] | None:
@@ -270,6 +266,8 @@ def sort_texts(texts: Iterable[str]) -> list[str]:
     (['9', '10'], ['10', '9', 'b'])
     """
     values = sorted(texts)
+    if all(re.fullmatch("-?[0-9]+", value) for value in values):
+        return sorted(values, key=int)
     found = numbers_of(pa.chunked_array([pa.array(values, pa.string())]))
     if found.bad.size or found.words.size or found.missing.any():
         return values
@@ -445,7 +443,9 @@ def find_order(column: pa.ChunkedArray) -> tuple[Order | None, bool]:
 def explain_dates(column: pa.ChunkedArray) -> str:
     """Say why a column that looks like dates is not one; "" if it does not."""
     text = strip_missing(column, MISSING + BLANKS)
-    others = rows_where(pc.invert(pc.match_substring_regex(text, f"{ISO}|{YEAR_FIRST}|{YEAR_LAST}")))
+    others = rows_where(
+        pc.invert(pc.match_substring_regex(text, f"{ISO}|{YEAR_FIRST}|{YEAR_LAST}"))
+    )
     n_dates = len(text) - text.null_count - len(others)
     if n_dates > len(others) > 0:
         return f"mostly dates, but row {others[0] + 1} is {column[int(others[0])].as_py()!r}"
