@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 import scipy.stats
 
-from refinecal.tabular._drift import CHANCE, NewRows, Profile, is_odd
+from refinecal.tabular.columns import Profile
+from refinecal.tabular.drift import CHANCE, NewRows, is_odd
 from refinecal.tabular.names import shorten
 from refinecal.tabular.schema import Schema
 

@@ -334,8 +334,8 @@ def test_long_utf8_is_not_cut_within_a_letter(tmp_path):
 )
 def test_decimal_marks_are_found(tmp_path, text, marks):
     path = written(tmp_path / "a.csv", text)
-    assert open_table(path).decimals.marks == marks
-    assert [open_table(path, decimal=given).decimals.given for given in ",."] == [",", "."]
+    assert open_table(path).format.decimals.marks == marks
+    assert [open_table(path, decimal=given).format.decimals.given for given in ",."] == [",", "."]
     with pytest.raises(ValueError, match=r"decimal is 'x': it must be '\.' or ','"):
         open_table(path, decimal="x")
 
@@ -344,7 +344,7 @@ def test_a_very_long_cell_hides_nothing(tmp_path):
     text = 'x;t\n1,5;"' + "word " * 40_000 + '"\n2,5;b\n'
     before = csv.field_size_limit()
     source = open_table(written(tmp_path / "a.csv", text))
-    assert (source.delimiter, source.decimals.marks) == (";", {"x": ","})
+    assert (source.format.delimiter, source.format.decimals.marks) == (";", {"x": ","})
     assert csv.field_size_limit() == before
 
 
@@ -354,7 +354,7 @@ def test_odd_beginnings(tmp_path, text):
 
 
 def test_bytes_of_0_are_found_wherever_they_are(tmp_path):
-    with pytest.raises(ValueError, match="something else than text"):
+    with pytest.raises(ValueError, match="is not a text file"):
         open_table(written(tmp_path / "a.csv", b"a,b\n" + b"1,2\n" * 1_500_000 + b"\0,1\n"))
 
 
@@ -383,7 +383,7 @@ def test_tsv_has_tabs_whatever_else_there_is(tmp_path):
         (
             "t.csv",
             b"a,b,a,b,c\n1,2,3,4,5\n",
-            r"more than one column called 'a', 'b': give each a name",
+            r"more than one column called 'a', 'b': rename all but one",
         ),
         ("t.csv", b"1,1,2\n1,2,3\n", r"called '1'.*If the first line holds data and not names"),
         ("t.csv", b"a,b\n1,2\n3,4\n5\n", r"t\.csv, row 3: 1 value, but 2 names.*the row is '5'"),
@@ -392,8 +392,8 @@ def test_tsv_has_tabs_whatever_else_there_is(tmp_path):
         ("t.csv", b'a,b\n1,"2\n3,4\n5,6\n', r"ends within quotes, which begin with '2\\n3,4"),
         ("t.csv", b'a,b\n1,"2\n' + b"3,4\n" * 4_000_000, r"more than 1 MB: most likely a quote"),
         ("t.csv", b'"a,b\n' + b"3,4\n" * 2_000_000, r"no line of column names"),
-        ("t.csv", b"PAR1\0\0\0", r"t\.csv holds something else than text"),
-        ("t.csv", "a,b\n1,2\n".encode("utf-16-le"), r"something else than text.*in UTF-8"),
+        ("t.csv", b"PAR1\0\0\0", r"t\.csv is not a text file"),
+        ("t.csv", "a,b\n1,2\n".encode("utf-16-le"), r"is not a text file.*in UTF-8"),
         ("t.csv", "a,b\n1,2\n".encode("utf-16")[:-1], r"begins as UTF-16 but is not"),
         (
             "t.csv.gz",
@@ -412,7 +412,7 @@ def test_tsv_has_tabs_whatever_else_there_is(tmp_path):
         ),
         ("t.parquet", b"a,b\n1,2\n", r"cannot be read as Parquet.*another format than its ending"),
         ("t.feather", b"ARROW1\0\0 nothing", r"t\.feather cannot be read as Arrow or Feather"),
-        ("t.feather", b"FEA1 old", r"Feather file of the old version 1.*write it anew"),
+        ("t.feather", b"FEA1 old", r"Feather file of the old version 1.*write it again"),
         ("t.arrow", b"a,b\n1,2\n", r"cannot be read as Arrow"),
         (
             "t.xlsx",
@@ -489,7 +489,7 @@ def test_bad_arguments(tmp_path):
         with pytest.raises(ValueError, match="delimiter is .*: it must be one character"):
             open_table(path, delimiter=bad)
     pq.write_table(TABLE, tmp_path / "t.parquet")
-    with pytest.raises(ValueError, match="no text file: leave it out"):
+    with pytest.raises(ValueError, match="not a text file: leave it out"):
         open_table(tmp_path / "t.parquet", delimiter=",")
     with pytest.raises(ValueError, match="rows is 0"):
         open_table(path).chunks(rows=0)
@@ -566,12 +566,12 @@ def test_what_cannot_be_written(tmp_path):
     with pytest.raises(
         FileNotFoundError, match="the folder .*nowhere does not exist: make it first"
     ):
-        create_table(tmp_path / "nowhere" / "a.csv")
+        write_all(tmp_path / "nowhere" / "a.csv", TABLE)
     with pytest.raises(ValueError, match=r"ends in '\.doc'"):
-        create_table(tmp_path / "a.doc")
+        write_all(tmp_path / "a.doc", TABLE)
     (tmp_path / "d.csv").mkdir()
     with pytest.raises(ValueError, match=r"d\.csv is a folder"):
-        create_table(tmp_path / "d.csv")
+        write_all(tmp_path / "d.csv", TABLE)
     with pytest.raises(ValueError, match="'l' holds list<.*>, which CSV cannot: write Parquet"):
         write_all(tmp_path / "a.csv", pa.table({"l": [[1]]}))
     with pytest.raises(ValueError, match=r"columns \['b'\], but .* began with \['a'\]"):

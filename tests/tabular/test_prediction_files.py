@@ -285,7 +285,7 @@ def test_what_was_written_is_evaluated_alike(data, tmp_path_factory):
         ),
         (
             {"columns": ["p_a", "p_b", "text"]},
-            "row 1 of column 'text' of .* is 'u', which is no number",
+            "row 1 of column 'text' of .* is 'u', which is not a number",
         ),
         (
             {"columns": ["p_a", "p_b", "hole"]},
@@ -293,7 +293,7 @@ def test_what_was_written_is_evaluated_alike(data, tmp_path_factory):
         ),
         (
             {"target": "region", "columns": ["p_a", "p_b"], "weight": "text"},
-            "row 1 of column 'text' of .* is 'u', which is no number",
+            "row 1 of column 'text' of .* is 'u', which is not a number",
         ),
     ],
 )

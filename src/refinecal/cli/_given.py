@@ -20,7 +20,7 @@ def column_note(found: Predictions) -> str:
     """Say which column is which class, where their names do not; "" where they do."""
     what = "logit" if found.logits else "probability"
     if len(found.names) == 1:
-        from refinecal.tabular._prediction_columns import choose_columns
+        from refinecal.tabular.prediction_columns import choose_columns
 
         what = "log-odds" if found.logits else what
         (name,) = found.names

@@ -26,7 +26,7 @@ from refinecal.cli._outputs import check_output
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from refinecal.tabular._drift import NewRows
+    from refinecal.tabular.drift import NewRows
     from refinecal.tabular.run import Run
 
 MOST_SHOWN = 3  # columns that are not used
@@ -63,7 +63,7 @@ def predict(
     verbose: Verbose = False,
 ) -> None:
     """Write the class and the calibrated probabilities of each row. Nothing in RUN is ever unpickled."""
-    from refinecal.tabular._drift import NewRows
+    from refinecal.tabular.drift import NewRows
     from refinecal.tabular.files import create_table, open_table
     from refinecal.tabular.names import shorten
     from refinecal.tabular.run import Run
@@ -147,7 +147,7 @@ def _note_unused_columns(names: list[str], where: str) -> str:
 
 def _note_unseen_values(name: str, values: Counter[str]) -> str:
     """Say which values of a column were never seen in training."""
-    from refinecal.tabular._drift import examples
+    from refinecal.tabular.drift import examples
 
     total = sum(values.values())
     return (

@@ -1,33 +1,32 @@
-"""What the columns of a table are: numbers, categories, or of no use; and which classes a target has."""
+"""What a column of a table is: numbers, dates, categories, or not used; and which classes a target has."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import needs_extra
 from refinecal._core.format import list_names
-from refinecal.tabular._drift import Profile, profile_of_categories, profile_of_numbers
 from refinecal.tabular.values import (
     OTHER,
     Mark,
     Numbers,
     Order,
-    Texts,
     days_of,
     decode,
+    explain_dates,
     find_order,
-    find_stray_date,
-    has_named_months,
     is_date,
     is_number,
     is_text,
+    look_like_codes,
     numbers_of,
-    strip_missing,
+    rows_where,
+    sort_texts,
     texts_of,
 )
 
@@ -36,55 +35,45 @@ with needs_extra("cli", package="pyarrow"):
     import pyarrow.compute as pc
 
 Kind = Literal["number", "category", "unused"]
-Form = Literal["plain", "date"]
 
 MOST_CATEGORIES = 1000
 DISTINCT = 0.9  # if more of the texts than this are different, they name the rows
-FEW = 20  # unless there are no more than so many
+FEW = 20  # unless there are no more than these
 SURE_PAIRS = 12  # of which chance would leave none once in 160,000 times
 ID_NAME = re.compile(r"(?:^|[\W_]|(?<=[a-z])(?=I))(?i:id|ids|idx|index|uuid|guid|row|rownum|key)$")
 UNNAMED = re.compile(r"column 1|Unnamed: 0")  # what others write before a table's first name
 MARKS = {",": "commas", ".": "points"}
 ORDERS = {"ymd": "year, month, day", "dmy": "day, month, year", "mdy": "month, day, year"}
+EXAMPLES = {"ymd": "2024-12-31", "dmy": "31.12.2024", "mdy": "12/31/2024"}
+TAIL = 0.01  # of the values at each end of the range
+FREQUENT = 0.25  # of the values: a number as frequent as this, such as 0, is left out of the range
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What is kept of a column's training values to tell whether new ones are like them."""
+
+    n_mode: int  # rows that have the most frequent value
+    n_rare: int  # rows outside the bounds; with categories that occur once, or are not kept
+    bounds: tuple[float, ...] = ()  # of 98% of the numbers, of all if they are few
+    mode: float | None = None  # a number so frequent that the bounds are those of all others
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column and what it is used as.
-
-    Attributes
-    ----------
-    name : str
-    kind : {"number", "category", "unused"}
-    categories : tuple of str
-        The categories that were seen, at most 1000, sorted.
-    note : str
-        Why it is unused, or what else there is to know.
-    n_missing, n_distinct : int
-        How many rows lack a value, and how many different values there are.
-    form : {"plain", "date"}
-        Numbers of a date are days since 1970-01-01.
-    order : {"ymd", "dmy", "mdy"}
-        Of year, month and day in the texts of a date; ISO 8601 is always understood.
-    decimal : {",", ".", ""}
-        What stood before the decimals of texts; other files tell theirs if they can.
-    unit : str
-        What stood beside the numbers, such as "EUR" or "%".
-    profile : Profile or None
-        What tells whether values of other rows are like those seen; ``None`` if it is not known.
-    """
+    """A column and what it is used as."""
 
     name: str
     kind: Kind
-    categories: tuple[str, ...] = ()
-    note: str = ""
+    categories: tuple[str, ...] = ()  # those that were seen, at most 1000, sorted
+    note: str = ""  # why it is unused, or what else there is to know
     n_missing: int = 0
     n_distinct: int = 0
-    form: Form = "plain"
-    order: Order = "ymd"
-    decimal: str = ""
-    unit: str = ""
-    profile: Profile | None = None
+    form: Literal["plain", "date"] = "plain"  # numbers of a date are days since 1970-01-01
+    order: Order = "ymd"  # of year, month and day in texts; ISO 8601 is always understood
+    decimal: str = ""  # the decimal mark of texts, "," or "."; other files tell theirs if they can
+    unit: str = ""  # next to the numbers, such as "EUR" or "%"
+    profile: Profile | None = None  # ``None`` if it is not known
 
     @property
     def is_complete(self) -> bool:
@@ -96,74 +85,99 @@ class Column:
         """Whether the categories are those of true and false."""
         return set(self.categories) <= {"True", "False"}
 
+    def drop(self, note: str) -> Column:
+        """Return the column unused, with the reason."""
+        return Column(self.name, "unused", (), note, self.n_missing, self.n_distinct)
+
 
 def infer_column(
     name: str,
-    column: pa.ChunkedArray,
+    values: pa.ChunkedArray,
     forced: Kind | None = None,
     mark: Mark = ".",
     order: Order | None = None,
+    delimiter: str = "",
 ) -> Column:
-    """Return what a column is, or what it is said to be.
-
-    ``mark`` stands before the decimals of texts, and ``order`` is that of dates which do not tell theirs.
+    """Return what a column is, or what the user says it is.
 
     Numbers, truth values and lengths of time (in seconds) are numbers; dates are too, in days since 1970.
-    Texts are numbers, truth values or dates if all of them are, else categories. A dictionary, which is
-    how Arrow stores pandas' categories, has categories whatever it holds.
+    Texts are numbers, truth values or dates if all of them are, else categories. A dictionary, which is how
+    Arrow stores the categories of pandas, always has categories.
+
+    ``mark`` is the decimal mark of texts, ``order`` that of dates which do not tell theirs, and
+    ``delimiter`` the character between the columns of the file.
     """
-    is_dictionary = pa.types.is_dictionary(column.type)
-    column = decode(column)
+    is_dictionary = pa.types.is_dictionary(values.type)
+    values = decode(values)
+    kind = values.type
+    if forced == "unused":
+        return _count_dropped(name, values)
     if forced == "category" or (is_dictionary and forced is None):
-        found = _category(name, column, forced=forced is not None)
-    elif is_date(column.type):
-        found = _number(name, days_of(column), "date")
-    elif is_text(column.type):
-        found = _from_text(name, column, forced, mark, order)
-    elif is_number(column.type):
-        found = _number(name, numbers_of(column))
-    elif pa.types.is_null(column.type):
-        found = Column(name, "number", n_missing=len(column))
+        found = _make_category(name, values, forced)
+    elif is_text(kind):
+        found = _infer_text(name, values, forced, mark, order, delimiter)
+    elif is_date(kind):
+        found = _make_number(name, days_of(values), forced, form="date")
+    elif is_number(kind) or pa.types.is_null(kind):
+        found = _make_number(name, numbers_of(values), forced)
     else:
-        found = Column(name, "unused", note=f"holds {column.type}, which models cannot use")
-    found = _drop_if_useless(found, column)
-    return found if forced else _check_id(found, column, mark)
+        return Column(name, "unused", note=f"holds {kind}, which models cannot use")
+    if found.kind != "unused" and found.n_distinct == 1 and found.n_missing == 0:
+        return found.drop(f"always the same: {values[0].as_py()!s}")
+    return found if found.n_distinct else found.drop("every value is missing")
 
 
-def _from_text(
+def _count_dropped(name: str, values: pa.ChunkedArray) -> Column:
+    try:
+        n_distinct = pc.count_distinct(values).as_py()
+    except pa.ArrowException:  # of lists, for instance
+        n_distinct = 0
+    return Column(name, "unused", (), "left out on request", values.null_count, n_distinct)
+
+
+# ---- numbers ---------------------------------------------------------------------------------------------
+
+
+def _infer_text(
     name: str,
     column: pa.ChunkedArray,
     forced: Kind | None,
     mark: Mark,
     order: Order | None,
+    delimiter: str,
 ) -> Column:
     numbers = numbers_of(column, mark)
     n_numbers = int((~numbers.missing).sum())
-    all_alike = numbers.words.size in (0, n_numbers)  # not 3 beside true
-    several = len(numbers.units) > 1
-    if forced == "number" and several:
+    has_units = len(numbers.units) > 1
+    if forced == "number" and has_units:
         raise ValueError(
             f"column {name!r} has numbers with different units, {list_names(numbers.units, 3)}: convert "
             "them to one"
         )
-    are_codes = numbers.formatted is not None and _looks_like_codes(column)
-    are_amounts = n_numbers > 0 and all_alike and not several and not are_codes
+    are_codes = numbers.formatted is not None and look_like_codes(column)
+    all_alike = numbers.words.size in (0, n_numbers)  # not 3 next to true
+    are_amounts = n_numbers > 0 and all_alike and not has_units and not are_codes
     if not numbers.bad.size and (forced == "number" or are_amounts):
-        unit = numbers.units[0] if numbers.units else ""
-        return replace(_number(name, numbers), decimal=mark, unit=unit)
+        found = _make_number(name, numbers, forced, decimal=mark, unit="".join(numbers.units))
+        commas = rows_where(pc.match_substring(column, ",")) if mark == delimiter == "," else ()
+        if len(commas) and not found.note:  # lists such as 2,3 look the same
+            text, value = column[int(commas[0])].as_py(), numbers.values[commas[0]]
+            note = f"{text!r} is read as {value:.12g}; --categorical if it is a list"
+            return replace(found, note=note)
+        return found
     found_order, is_certain = find_order(column)
     if found_order is not None:
         found_order = found_order if is_certain or order is None else order
         days = days_of(column, found_order)
         if not days.bad.size:
-            found = _number(name, days, "date", found_order)
+            found = _make_number(name, days, forced, form="date", order=found_order)
             guess = " (no row tells)" if not is_certain and order is None else ""
             return replace(found, note=found.note + guess)
     if forced == "number":
         fail_number(Column(name, "number"), column, int(numbers.bad[0]), 1, mark)
-    found = _category(name, column)
-    note = _explain_category(column, numbers, mark)
-    return replace(found, note="; ".join(each for each in (note, found.note) if each))
+    found = _make_category(name, column, forced)
+    notes = (_explain_category(column, numbers, mark), found.note)
+    return replace(found, note="; ".join(filter(None, notes)))
 
 
 def _explain_category(column: pa.ChunkedArray, numbers: Numbers, mark: Mark) -> str:
@@ -174,144 +188,71 @@ def _explain_category(column: pa.ChunkedArray, numbers: Numbers, mark: Mark) -> 
         return ""
     if not numbers_of(column, OTHER[mark]).bad.size:
         return f"numbers with decimal {MARKS[OTHER[mark]]}, where {MARKS[mark]} are read"
-    first = column[int(numbers.bad[0])].as_py()
     if int((~numbers.missing).sum()) > len(numbers.bad):
-        return f"mostly numbers, but row {numbers.bad[0] + 1} is {first!r}"
-    row = find_stray_date(column)
-    if row is not None:
-        return f"mostly dates, but row {row + 1} is {column[row].as_py()!r}"
-    return (
-        f"to use dates as such, write {first!r} as in 2024-12-31"
-        if has_named_months(column)
-        else ""
-    )
+        row = int(numbers.bad[0])
+        return f"mostly numbers, but row {row + 1} is {column[row].as_py()!r}"
+    return explain_dates(column)
 
 
-def _looks_like_codes(column: pa.ChunkedArray) -> bool:
-    """Tell digits in groups or parentheses that are no amounts: all of one form, such as phones."""
-    text = pc.unique(strip_missing(column)).drop_null()
-    forms = pc.unique(pc.replace_substring_regex(text, r"[0-9]", "0"))
-    numbered = r"^\([0-9]+\)$|^[0-9]{1,3}(?:\.[0-9]{1,3}){3}$"  # (1), (2); addresses of computers
-    if len(text) > 1 and pc.all(pc.match_substring_regex(text, numbered)).as_py():
-        return True
-    in_groups = pc.all(pc.match_substring_regex(text, r"^\+?[0-9]{1,3}( [0-9]{3})+$")).as_py()
-    return bool(in_groups and len(text) > 1 and (len(forms) == 1 or text[0].as_py()[0] == "+"))
-
-
-def _number(name: str, numbers: Numbers, form: Form = "plain", order: Order = "ymd") -> Column:
-    missing = numbers.missing
-    distinct, counts = np.unique(numbers.values[~missing], return_counts=True)
+def _make_number(name: str, numbers: Numbers, forced: Kind | None, **more: Any) -> Column:
+    """Return a column of numbers; unused if they only name the rows, unless it is forced."""
+    distinct, counts = np.unique(numbers.values[~numbers.missing], return_counts=True)
+    n_missing = int(numbers.missing.sum())
+    found = Column(name, "number", n_missing=n_missing, n_distinct=len(distinct), **more)
     notes = []
-    if form == "date":
-        notes.append("days since 1970-01-01" + f", read as {ORDERS[order]}" * (order != "ymd"))
+    if found.form == "date":
+        order = "" if found.order == "ymd" else f", read as {ORDERS[found.order]}"
+        notes.append(f"days since 1970-01-01{order}")
     if numbers.formatted:
         text, value = numbers.formatted
         notes.append(f"{text!r} is read as {value:.12g}")
+    if numbers.bare and numbers.units == ("%",):
+        text, value = numbers.bare
+        notes[-1] += f" and {text!r} as {value:.12g}: write all with % or none"
     if numbers.infinite:
         notes.append(f"infinite values count as missing ({numbers.infinite} rows)")
     if numbers.blanks:
         notes.append(f"{' and '.join(map(repr, numbers.blanks))} count as missing")
-    return Column(
-        name,
-        "number",
-        note="; ".join(notes),
-        n_missing=int(missing.sum()),
-        n_distinct=len(distinct),
-        form=form,
-        order=order,
-        profile=profile_of_numbers(distinct, counts),
-    )
+    is_id: bool | None = False
+    if forced is None and found.form == "plain":
+        is_id = _is_id(name, distinct, int(counts.sum()), len(numbers.values))
+    if is_id:
+        return found.drop("almost every value is unique, like an ID; --numeric uses it")
+    if is_id is None:
+        notes.append("whole numbers, all different: if they only name the rows, use --drop")
+    return replace(found, note="; ".join(notes), profile=_profile_numbers(distinct, counts))
 
 
-def _category(name: str, column: pa.ChunkedArray, forced: bool = False) -> Column:
-    try:
-        texts = texts_of(column)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return Column(name, "unused", note=f"holds {column.type}, which models cannot use")
-    n_missing, n_distinct = int((texts.codes < 0).sum()), len(texts.values)
-    present = len(column) - n_missing
-    found = Column(name, "category", n_missing=n_missing, n_distinct=n_distinct)
-    if n_distinct > max(FEW, DISTINCT * present) and not forced:
-        return _unused_id(found)
-    note = ""
-    if n_distinct > MOST_CATEGORIES:
-        note = f"the {MOST_CATEGORIES} most frequent of {n_distinct} categories; others as missing"
-    counts, values = texts.counts(), texts.values.to_pylist()
-    kept = sorted(range(n_distinct), key=lambda i: (-counts[i], values[i]))[:MOST_CATEGORIES]
-    return replace(
-        found,
-        categories=tuple(sort_texts(values[i] for i in kept)),
-        note=note,
-        profile=profile_of_categories(counts, MOST_CATEGORIES),
-    )
+def _is_id(name: str, distinct: NDArray[np.float64], n: int, n_rows: int) -> bool | None:
+    """Tell whether numbers only name the rows; ``None`` if they may.
 
-
-def sort_texts(texts: object) -> list[str]:
-    """Return texts sorted: by value if all are numbers, else as texts.
-
-    >>> sort_texts(["10", "9"]), sort_texts(["10", "9", "b"])
-    (['9', '10'], ['10', '9', 'b'])
+    Whole numbers do if the column is called so and all differ, or if they lie so close that chance would have
+    repeated more of them: of n numbers in a range of r, about n^2 / 2r pairs would be equal.
     """
-    values = sorted(texts)  # type: ignore[call-overload]
-    found = numbers_of(pa.chunked_array([pa.array(values, pa.string())]))
-    if found.bad.size or found.words.size or found.missing.any():
-        return list(values)
-    return [values[i] for i in np.argsort(found.values, kind="stable")]
+    if n <= FEW or len(distinct) < DISTINCT * n or (distinct % 1 != 0).any():
+        return False
+    repeats = n - len(distinct)
+    too_close = n**2 > 2 * (SURE_PAIRS + 4 * repeats) * (distinct[-1] - distinct[0])
+    is_named = ID_NAME.search(name) or UNNAMED.fullmatch(name)
+    if too_close or (is_named and len(distinct) == n_rows):
+        return True
+    return False if repeats else None
 
 
-def _drop_if_useless(column: Column, values: pa.ChunkedArray) -> Column:
-    """Return the column, unused if it says nothing."""
-    if column.kind == "unused":
-        return column
-    note = ""
-    if column.n_distinct == 0:
-        note = "every value is missing"
-    elif column.n_distinct == 1 and column.n_missing == 0:
-        note = f"always the same: {values[0].as_py()!s}"
-    return unused_column(column, note) if note else column
-
-
-def _check_id(column: Column, values: pa.ChunkedArray, mark: Mark) -> Column:
-    """Return a column, unused if it has whole numbers that only name the rows; with a note if it may.
-
-    They do if the column is called so and all differ, or if they lie so close that chance would have repeated
-    more of them: of n numbers in a range of r, about n^2 / 2r pairs would be equal.
-    """
-    n, is_plain = len(values) - column.n_missing, column.form == "plain"
-    if column.kind != "number" or not is_plain or column.n_distinct < DISTINCT * n or n <= FEW:
-        return column
-    numbers = numbers_of(values, mark).values
-    numbers = numbers[~np.isnan(numbers)]
-    if not (numbers == np.floor(numbers)).all():
-        return column
-    repeats = n - column.n_distinct
-    too_close = n**2 > 2 * (SURE_PAIRS + 4 * repeats) * np.ptp(numbers)
-    named = ID_NAME.search(column.name) or UNNAMED.fullmatch(column.name)
-    if too_close or (named and column.n_distinct == len(values)):
-        return _unused_id(column)
-    if repeats:
-        return column
-    note = "whole numbers, all different: if they only name the rows, use --drop"
-    return replace(column, note="; ".join(each for each in (column.note, note) if each))
-
-
-def _unused_id(column: Column) -> Column:
-    option = "--numeric" if column.kind == "number" else "--categorical"
-    return unused_column(column, f"almost every value is unique, like an ID; {option} uses it")
-
-
-def drop_column(name: str, values: pa.ChunkedArray) -> Column:
-    """Return a column that is left out, whatever its values are."""
-    try:
-        n_distinct = pc.count_distinct(values).as_py()
-    except pa.ArrowException:  # of lists, for instance
-        n_distinct = 0
-    return Column(name, "unused", (), "left out on request", values.null_count, n_distinct)
-
-
-def unused_column(column: Column, note: str) -> Column:
-    """Return a column that is not used, with the reason."""
-    return Column(column.name, "unused", (), note, column.n_missing, column.n_distinct)
+def _profile_numbers(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> Profile | None:
+    """Return the profile of numbers, from the sorted values and how often each occurs."""
+    if len(distinct) < 2:
+        return None
+    top, mode = int(counts.argmax()), None
+    n_mode = int(counts[top])
+    if n_mode > FREQUENT * counts.sum():
+        mode = float(distinct[top])
+        distinct, counts = np.delete(distinct, top), np.delete(counts, top)
+    up_to = np.cumsum(counts)
+    tail = int(TAIL * up_to[-1])
+    low, high = np.searchsorted(up_to, [tail, up_to[-1] - 1 - tail], side="right")
+    n_rare = int(up_to[-1] - counts[low : high + 1].sum())
+    return Profile(n_mode, n_rare, (float(distinct[low]), float(distinct[high])), mode)
 
 
 def fail_number(
@@ -319,26 +260,48 @@ def fail_number(
 ) -> NoReturn:
     """Raise for a value that is not the number, or the date, that it should be."""
     value = values[row].as_py()
-    wanted, cure = "a number", "Correct it, or leave it empty if it is missing."
+    kind, fix = "a number", "Correct it, or leave it empty if it is missing."
     if column.form == "date":
-        example = {"ymd": "2024-12-31", "dmy": "31.12.2024", "mdy": "12/31/2024"}[column.order]
-        wanted = f"a date such as {example}"
+        kind = f"a date such as {EXAMPLES[column.order]}"
     elif isinstance(value, str) and re.fullmatch(r"\s*[+-]?[\d.,]+\s*", value):
-        cure = (
+        fix = (
             f"Decimals are read with {MARKS[mark]} here: write all numbers that way, or pass "
             f"decimal={OTHER[mark]!r} if that is wrong."
         )
     where = f"column {column.name!r}, row {first_row + row}"
-    raise ValueError(f"{where}: {value!r} is not {wanted}. {cure}")
+    raise ValueError(f"{where}: {value!r} is not {kind}. {fix}")
 
 
-# ---- the classes of a target -----------------------------------------------------------------------------
+# ---- categories and classes ------------------------------------------------------------------------------
 
-MOST_FRACTIONS = 20  # so many different fractions may be classes; more are measurements
-MOST_WHOLE = 1000  # so many different whole numbers
-MOST_SHOWN = 10  # classes in an error
+MOST_FRACTIONS = 20  # different fractions may be classes; more are measurements
+MOST_WHOLE = 1000  # different whole numbers may be
 FRACTION = re.compile(r"[+-]?(?:\d*[.,]\d+(?:[eE][+-]?\d+)?|\d+\.?[eE]-\d+)")
 WHOLE = re.compile(r"[+-]?\d+")
+
+
+def _make_category(name: str, column: pa.ChunkedArray, forced: Kind | None) -> Column:
+    """Return a column of categories; unused if almost all differ, unless it is forced."""
+    try:
+        texts = texts_of(column)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return Column(name, "unused", note=f"holds {column.type}, which models cannot use")
+    counts, values = texts.counts(), texts.values.to_pylist()
+    n, n_distinct = int(counts.sum()), len(values)
+    found = Column(name, "category", n_missing=len(column) - n, n_distinct=n_distinct)
+    if n_distinct > max(FEW, DISTINCT * n) and forced is None:
+        return found.drop("almost every value is unique, like an ID; --categorical uses it")
+    note = ""
+    if n_distinct > MOST_CATEGORIES:
+        note = f"the {MOST_CATEGORIES} most frequent of {n_distinct} categories; others as missing"
+    kept = sorted(range(n_distinct), key=lambda i: (-counts[i], values[i]))[:MOST_CATEGORIES]
+    n_rare = int((counts[kept] == 1).sum() + n - counts[kept].sum())
+    return replace(
+        found,
+        categories=tuple(sort_texts(values[i] for i in kept)),
+        note=note,
+        profile=Profile(int(counts.max()), n_rare) if n_distinct > 1 else None,
+    )
 
 
 def infer_classes(name: str, column: pa.ChunkedArray) -> tuple[tuple[str, ...], tuple[int, ...]]:
@@ -347,71 +310,34 @@ def infer_classes(name: str, column: pa.ChunkedArray) -> tuple[tuple[str, ...], 
         texts = texts_of(column)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise ValueError(f"target {name!r} holds {column.type}, which cannot be a class") from None
-    values = texts.values.to_pylist()
-    if len(values) < 2:
-        raise ValueError(f"target {name!r} is {_describe_single_class(texts, values)}")
-    _check_few(name, texts, values)
-    counts = dict(zip(values, texts.counts().tolist(), strict=True))
+    values, counts = texts.values.to_pylist(), texts.counts()
+    _check_classes(f"target {name!r}", values, int(counts.sum()), len(column))
     classes = tuple(sort_texts(values))
-    return classes, tuple(counts[each] for each in classes)
+    by_class = dict(zip(values, counts.tolist(), strict=True))
+    return classes, tuple(by_class[each] for each in classes)
 
 
-def find_variants(classes: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Return pairs of classes that differ only by case or blanks.
-
-    >>> find_variants(("Ja", "ja", "nein"))
-    [('Ja', 'ja')]
-    """
-    seen: dict[str, str] = {}
-    pairs = ((seen.setdefault(" ".join(each.casefold().split()), each), each) for each in classes)
-    return [(first, other) for first, other in pairs if first != other]
-
-
-def _describe_single_class(texts: Texts, values: list[str]) -> str:
-    """Say what a target is that has no two classes."""
-    missing = int((texts.codes < 0).sum())
-    nothing = ": there is nothing to learn"
-    if not values:
-        return f"missing in every row{nothing}"
-    if not missing:
-        return f"always {values[0]!r}{nothing}"
-    return (
-        f"always {values[0]!r}, or missing (empty, NA and the like) in {missing} of {len(texts.codes)} "
-        f"rows{nothing}. If to be missing is a class, write a word for it."
-    )
-
-
-def _check_few(name: str, texts: Texts, values: list[str]) -> None:
-    """Refuse a target that looks like a measurement, or like the name of each row."""
-    n, k = int((texts.codes >= 0).sum()), len(values)
+def _check_classes(what: str, values: list[str], n: int, n_rows: int) -> None:
+    """Refuse a target of fewer than two classes, or that looks like a measurement or the name of each row."""
+    k = len(values)
+    if k == 0:
+        raise ValueError(f"{what} is missing in every row: there is nothing to learn")
+    if k == 1 and n == n_rows:
+        raise ValueError(f"{what} is always {values[0]!r}: there is nothing to learn")
+    if k == 1:
+        raise ValueError(
+            f"{what} is always {values[0]!r}, or missing (empty, NA and the like) in {n_rows - n} of "
+            f"{n_rows} rows: there is nothing to learn. If to be missing is a class, write a word for it."
+        )
     fractions = sum(FRACTION.fullmatch(value) is not None for value in values)
     numbers = fractions + sum(WHOLE.fullmatch(value) is not None for value in values)
-    what = f"target {name!r} has {k} different values in {n} rows"
+    found = f"{what} has {k} different values in {n} rows, such as {values[0]!r}"
     if (fractions and numbers == k > MOST_FRACTIONS) or (numbers == k > MOST_WHOLE):
         raise ValueError(
-            f"{what}, such as {values[0]!r}: it looks like a number to be measured, but refinecal predicts "
-            "classes. Cut it into classes first, or name another target."
+            f"{found}: it looks like a number to be measured, but refinecal predicts classes. Cut it into "
+            "classes first, or name another target."
         )
     if k > 2 and k > n / 2:
         raise ValueError(
-            f"{what}, such as {values[0]!r}: classes need several rows each. Name another target, or put "
-            "rare classes together."
+            f"{found}: classes need several rows each. Name another target, or merge rare classes."
         )
-
-
-def labels_of(
-    texts: Texts, name: str, classes: tuple[str, ...], first_row: int
-) -> NDArray[np.int64]:
-    """Return the places of a target's values among its classes, or say which row has none."""
-    labels = texts.places(classes)
-    bad = np.flatnonzero(labels < 0)
-    if not bad.size:
-        return labels
-    row, where = bad[0], f"target {name!r}, row {first_row + bad[0]}"
-    if texts.codes[row] < 0:
-        raise ValueError(f"{where} is missing: drop the rows without a label")
-    value = texts.values[texts.codes[row]].as_py()
-    raise ValueError(
-        f"{where} is {value!r}, which training rows did not have: their classes are "
-        f"{list_names(classes, MOST_SHOWN)}"
-    )

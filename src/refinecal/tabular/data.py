@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import warn
-from refinecal.tabular._leakage import Leak, find_leaks
+from refinecal.tabular.leakage import Leak, find_leaks
 from refinecal.tabular.names import shorten
 from refinecal.training.rows import AUTO_FOLDS, Parts, Rows, hold_out, is_small, parts
 

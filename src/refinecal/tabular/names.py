@@ -12,7 +12,7 @@ DELIMITERS = {",": "','", ";": "';'", "\t": "'tab'", "|": "'|'"}  # and how to p
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """Return the name most like this one, whatever the case of its letters; ``None`` if none is.
+    """Return the name most like this one, ignoring case; ``None`` if none is.
 
     >>> nearest("Incom", ["age", "income"])
     'income'
@@ -23,7 +23,7 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 
 
 def hint(name: str, names: Sequence[str], likely: Sequence[str] = ()) -> str:
-    """Return the end of an error about a name that is not there; ``likely`` are those that it may be."""
+    """Return the end of an error about a column that is not there; ``likely`` are those it may be."""
     suspected = suspect_delimiter(names)
     if suspected:
         return f" The only column is {names[0]!r}. {suspected}"
@@ -33,18 +33,33 @@ def hint(name: str, names: Sequence[str], likely: Sequence[str] = ()) -> str:
 
 
 def suspect_delimiter(names: Sequence[str]) -> str:
-    """Return what to do about a table whose only name looks like several, read with another delimiter.
+    """Return what to do about a table whose only name looks like several; "" if it does not.
 
     >>> suspect_delimiter(["age;size;y"])
     "Is ';' between its columns? Then pass delimiter=';'."
     """
-    if len(names) != 1:
-        return ""
-    most = max(DELIMITERS, key=names[0].count)
-    if most not in names[0]:
+    most = max(DELIMITERS, key=names[0].count) if len(names) == 1 else None
+    if most is None or most not in names[0]:
         return ""
     what = "a tab" if most == "\t" else repr(most)
     return f"Is {what} between its columns? Then pass delimiter={DELIMITERS[most]}."
+
+
+def check_column(
+    name: str, names: Sequence[str], what: str, where: str = "the table", more: str = ""
+) -> None:
+    """Raise unless there is such a column; suggest the nearest, and say ``more``.
+
+    >>> check_column("incom", ["age", "income"], "target")
+    Traceback (most recent call last):
+    ...
+    ValueError: target is 'incom', but the table has no such column. Did you mean 'income'? \
+The columns are 'age', 'income'.
+    """
+    if name not in names:
+        raise ValueError(
+            f"{what} is {name!r}, but {where} has no such column.{hint(name, names)}{more}"
+        )
 
 
 def shorten(messages: Mapping[str, str], most: int = MOST_MESSAGES) -> list[str]:
@@ -53,56 +68,7 @@ def shorten(messages: Mapping[str, str], most: int = MOST_MESSAGES) -> list[str]
     >>> shorten({"a": "'a' is empty", "b": "'b' is empty", "c": "'c' is empty"}, most=1)
     ["'a' is empty", "and 2 more columns: 'b', 'c'"]
     """
-    others = list(messages)[most:]
+    texts, others = list(messages.values()), list(messages)[most:]
     if len(others) < 2:
-        return list(messages.values())
-    return [
-        *list(messages.values())[:most],
-        f"and {len(others)} more columns: {list_names(others)}",
-    ]
-
-
-def check_column(
-    name: str, names: Sequence[str], what: str, where: str = "the table", more: str = ""
-) -> str:
-    """Return the name if there is such a column; else raise, suggest the nearest, and say ``more``.
-
-    >>> check_column("incom", ["age", "income"], "target")
-    Traceback (most recent call last):
-    ...
-    ValueError: target is 'incom', but the table has no such column. Did you mean 'income'? \
-The columns are 'age', 'income'.
-    """
-    if name in names:
-        return name
-    raise ValueError(
-        f"{what} is {name!r}, but {where} has no such column.{hint(name, names)}{more}"
-    )
-
-
-def check_there(needed: Sequence[str], names: Sequence[str], unknown: Sequence[str]) -> None:
-    """Raise if a column is missing that a model needs, perhaps one of the unknown under another name.
-
-    >>> check_there(["age", "size"], ["age", "Size"], ["Size"])
-    Traceback (most recent call last):
-    ...
-    ValueError: the table lacks the column 'size', which the model needs. Did you mean 'Size'? \
-The columns are 'age', 'Size'.
-    """
-    given = set(names)
-    absent = [name for name in needed if name not in given]
-    if absent:
-        lacks = "column" if len(absent) == 1 else "columns"
-        raise ValueError(
-            f"the table lacks the {lacks} {list_names(absent)}, which the model needs."
-            f"{hint(absent[0], names, unknown)}"
-        )
-
-
-def count_nouns(number: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> count_nouns(1, "value"), count_nouns(2, "value")
-    ('1 value', '2 values')
-    """
-    return f"{number} {noun}" + "s" * (number != 1)
+        return texts
+    return [*texts[:most], f"and {len(others)} more columns: {list_names(others)}"]

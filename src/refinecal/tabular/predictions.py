@@ -14,17 +14,19 @@ from numpy.typing import NDArray
 from refinecal._core.errors import needs_extra, warn
 from refinecal._core.format import list_names
 from refinecal._core.softmax import log_softmax
-from refinecal.tabular._prediction_columns import choose_columns
-from refinecal.tabular._prediction_values import (
-    align_labels,
-    groups_of,
-    labels_of,
-    values_of,
-    weights_of,
-)
-from refinecal.tabular._sources import ParquetSource, Source, explain_errors
+from refinecal._core.threads import check_threads, map_threads
 from refinecal.tabular.files import open_table
 from refinecal.tabular.names import check_column
+from refinecal.tabular.prediction_columns import Choice, choose_columns
+from refinecal.tabular.values import (
+    Decimals,
+    decode,
+    is_number,
+    is_text,
+    numbers_of,
+    sort_texts,
+    texts_of,
+)
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa
@@ -35,11 +37,13 @@ LABELS = (
     " The labels must be in the same table as the predictions: add them as a column. (`refinecal predict` "
     "copies the target if the new rows have it.)"
 )
+MOST_CLASSES = 10_000
+MOST_RANGE = 2**20  # integers this close together are counted, not sorted
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a file of predictions holds.
+    """Labels and predictions of a file.
 
     Attributes
     ----------
@@ -52,7 +56,7 @@ class Predictions:
     logits : bool
         Whether the values are logits.
     weights : ndarray or None
-        How often each row counts.
+        Sample weights.
     groups : ndarray or None
         The subgroup of each row, ``None`` where it is missing.
     names : tuple of str
@@ -114,7 +118,7 @@ def read_predictions(
     logits : bool, default False
         They are logits.
     weight : str, optional
-        A column that says how often each row counts.
+        A column of sample weights.
     by : str, optional
         A column of subgroups.
     delimiter, decimal : str, optional
@@ -130,21 +134,26 @@ def read_predictions(
     for role, name in roles.items():
         if name is not None:
             check_column(name, source.names, role, where, LABELS if role == "target" else "")
-    table = _read(source, [name for name in dict.fromkeys(roles.values()) if name is not None])
-    labels, known = labels_of(table[target], target, where)
+    table = source.read([name for name in dict.fromkeys(roles.values()) if name is not None])
+    labels, known = _read_labels(table[target], target, where)
     others = [name for name in source.names if name not in roles.values()]
     choice = choose_columns(others, known, columns, logits, where)
-    values = values_of(_read(source, choice.columns), choice, logits, where)
+    if tuple(known) != choice.classes:
+        labels = np.array([*map(choice.classes.index, known), -1], dtype=np.int64)[labels]
+    groups = None
+    if by is not None:
+        texts = texts_of(table[by])
+        groups = np.array([*texts.values.to_pylist(), None], dtype=object)[texts.codes]
     found = Predictions(
-        labels=align_labels(labels, known, choice.classes),
-        values=values,
+        labels=labels,
+        values=_read_values(source.read(choice.columns), choice, logits, where),
         classes=choice.classes,
         logits=logits,
-        weights=None if weight is None else weights_of(table, weight, where),
-        groups=None if by is None else groups_of(table[by]),
+        weights=None if weight is None else _read_numbers(table, weight, where),
+        groups=groups,
         names=choice.columns,
     )
-    return _drop_unlabelled(found, target, where)
+    return _drop_unlabeled(found, target, where)
 
 
 def read_same_rows(
@@ -187,38 +196,98 @@ def read_same_rows(
     return found
 
 
-def _read(source: Source, columns: Sequence[str]) -> pa.Table:
-    if not isinstance(source, ParquetSource):
-        return source.read(columns)
-    from pyarrow import parquet
-
-    # At once, in all threads; parquet.read_table would import pandas first.
-    with (
-        explain_errors(source.path, "Parquet"),
-        parquet.ParquetFile(source.path, memory_map=True) as file,
-    ):
-        return file.read(columns=list(columns))
-
-
-def _drop_unlabelled(found: Predictions, target: str, where: str) -> Predictions:
+def _drop_unlabeled(found: Predictions, target: str, where: str) -> Predictions:
     """Return the rows that have a label."""
-    there = found.labels >= 0
-    if there.all():
+    kept = found.labels >= 0
+    if kept.all():
         return found
-    first, lost = int(np.flatnonzero(~there)[0]), int((~there).sum())
+    missing = np.flatnonzero(~kept)
     warn(
-        f"target {target!r} is missing in {lost} of {len(there)} rows of {where}, the first of which is row "
-        f"{first + 1}: they are left out",
+        f"target {target!r} is missing in {missing.size} of {len(kept)} rows of {where}, the first of which "
+        f"is row {missing[0] + 1}: they are left out",
         UserWarning,
     )
-    weights, groups = found.weights, found.groups
-    return replace(
-        found,
-        labels=found.labels[there],
-        values=found.values[there],
-        weights=None if weights is None else weights[there],
-        groups=None if groups is None else groups[there],
-    )
+    names = ("labels", "values", "weights", "groups")
+    arrays = {name: getattr(found, name) for name in names}
+    return replace(found, **{name: x[kept] for name, x in arrays.items() if x is not None})
+
+
+# ---- columns as arrays -------------------------------------------------------------------------------------
+
+
+def _read_labels(
+    column: pa.ChunkedArray, target: str, where: str
+) -> tuple[NDArray[np.int64], list[str]]:
+    """Return the place of each row's label among the sorted labels, -1 where it is missing."""
+    if pa.types.is_integer(column.type) and column.null_count == 0 and len(column):
+        # Not by to_numpy, which imports pandas.
+        values = np.concatenate([np.from_dlpack(chunk) for chunk in column.chunks])
+        low, high = int(values.min()), int(values.max())
+        if high - low < MOST_RANGE:
+            values = values.astype(np.int64) - low
+            seen = np.bincount(values) > 0
+            if seen.sum() <= MOST_CLASSES:
+                known = [str(low + value) for value in np.flatnonzero(seen).tolist()]
+                return (values if seen.all() else (np.cumsum(seen) - 1)[values]), known
+    texts = texts_of(column)
+    if not len(texts.values):
+        raise ValueError(f"target {target!r} is missing in every row of {where}")
+    known = sort_texts(texts.values.to_pylist())
+    if len(known) > MOST_CLASSES:
+        raise ValueError(
+            f"target {target!r} has {len(known)} different values, such as {known[0]!r}: labels are classes, "
+            "not measurements"
+        )
+    return texts.places(known), known
+
+
+def _read_values(table: pa.Table, choice: Choice, logits: bool, where: str) -> NDArray[Any]:
+    """Return the predictions; in memory, column follows column, as in the file."""
+    kinds = {table.schema.field(name).type for name in choice.columns}
+    dtype = np.float32 if kinds <= {pa.float32(), pa.float16()} else np.float64
+    columns = np.empty((len(choice.columns), len(table)), dtype)
+
+    def fill(j: int) -> None:
+        column = table[choice.columns[j]]
+        if not (pa.types.is_floating(column.type) and column.null_count == 0):
+            columns[j] = _read_numbers(table, choice.columns[j], where, choice.columns)
+            return
+        start = 0
+        for chunk in column.chunks:  # one after the other: no copy of the whole
+            columns[j, start : start + len(chunk)] = np.from_dlpack(chunk)
+            start += len(chunk)
+
+    map_threads(fill, range(len(columns)), columns.size, check_threads(None))
+    if len(columns) > 1:
+        return columns.T
+    if not choice.flipped:
+        return np.asarray(columns[0])
+    return np.asarray(-columns[0] if logits else 1 - columns[0])
+
+
+def _read_numbers(
+    table: pa.Table, name: str, where: str, predictions: Sequence[str] = ()
+) -> NDArray[np.float64]:
+    """Return a column of numbers, infinite ones too, or say which row is not one."""
+    column, where = decode(table[name]), f"column {name!r} of {where}"
+    if not (is_text(column.type) or is_number(column.type)):
+        raise ValueError(f"{where} holds {column.type}, not numbers")
+    mark = Decimals.of_table(table).find(name, predictions)
+    found = numbers_of(column, mark, infinite=True)
+    if found.bad.size:
+        row = int(found.bad[0])
+        fix = ": if this column does not hold predictions, name those that do with --columns"
+        raise ValueError(
+            f"row {row + 1} of {where} is {column[row].as_py()!r}, which is not a number"
+            + fix * bool(predictions)
+        )
+    missing = np.flatnonzero(found.missing)
+    if missing.size:
+        raise ValueError(
+            f"row {missing[0] + 1} of {where} is missing: drop the rows without it "
+            f"({missing.size} of {len(column)})"
+        )
+    return found.values
 
 
 # ---- several files -----------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from refinecal._core.errors import warn
 from refinecal._core.files import write_json
 from refinecal._core.run_folder import RunFolder
 from refinecal.calibrators import from_dict
-from refinecal.tabular._drift import NewRows
+from refinecal.tabular.drift import NewRows
 from refinecal.tabular.fit_folder import CALIBRATOR, SCHEMA
 from refinecal.tabular.fitting import Fit
 from refinecal.tabular.names import shorten

@@ -4,7 +4,7 @@ from __future__ import annotations  # so that help() shows types by name
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -12,17 +12,8 @@ from numpy.typing import NDArray
 
 from refinecal._core.errors import needs_extra, warn
 from refinecal._core.format import list_names
-from refinecal.tabular._drift import REST, Profile
-from refinecal.tabular.columns import (
-    Column,
-    drop_column,
-    fail_number,
-    find_variants,
-    infer_classes,
-    infer_column,
-    labels_of,
-)
-from refinecal.tabular.names import check_column, check_there
+from refinecal.tabular.columns import Column, Profile, fail_number, infer_classes, infer_column
+from refinecal.tabular.names import check_column, hint
 from refinecal.tabular.values import (
     Decimals,
     Order,
@@ -45,21 +36,19 @@ __all__ = ["Column", "Schema"]
 
 VERSION = 2  # of what is stored
 READABLE = (1, 2)
-FIELDS = ("target", "classes", "class_counts", "weight", "weight_decimal", "group", "n_rows")
-COLUMN_FIELDS = (
-    *("name", "kind", "form", "order", "decimal", "unit", "categories", "note"),
-    *("n_missing", "n_distinct"),
-)
-PROFILE_FIELDS = ("n_mode", "n_rare", "bounds", "mode")
-MOST_UNSEEN = 100  # different values that are told of a column
+OLD = {"order": "ymd", "unit": "", "profile": None}  # of columns that older versions stored
+MOST_UNSEEN = 100  # different values of a column that are counted one by one
+REST = "…"  # stands for the others
+MOST_SHOWN = 10  # classes in an error
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What the columns of a table are: learnt from training rows, applied to any others.
+    """What the columns of a table are: learned from training rows, applied to any others.
 
-    The same data give the same arrays whether they come from CSV, Parquet or Feather, whole or in chunks.
-    Rows are counted from 1 in errors; ``first_row`` is the number of the first row of a chunk.
+    The same data give the same arrays from CSV, Parquet and Feather, whole or in chunks. In all methods,
+    ``table`` is an Arrow table, and ``first_row`` is the number of its first row, for errors. Rows are
+    counted from 1.
 
     Attributes
     ----------
@@ -70,21 +59,21 @@ class Schema:
     classes : tuple of str
         Its values, by value if all are numbers, else as texts; 1 and 1.0 are the same class.
     weight, group : str or None
-        The columns that say how often a row counts, and which rows belong together.
+        The columns of sample weights, and of groups of rows that belong together.
     n_rows : int
-        How many rows it was learnt from, those without a label included.
+        How many rows it was learned from, those without a label included.
     class_counts : tuple of int
         How often each class occurs.
     weight_decimal : {",", ".", ""}
-        What stood before the decimals of weights, as in :class:`Column`.
+        The decimal mark of weights, as in :class:`Column`.
 
     Examples
     --------
-    >>> table = pa.table({"size": ["1", "2.5", "NA"], "colour": ["red", None, "blue"], "y": [0, 1, 1]})
+    >>> table = pa.table({"size": ["1", "2.5", "NA"], "color": ["red", None, "blue"], "y": [0, 1, 1]})
     >>> schema = Schema.infer(table, "y")
     >>> [(column.name, column.kind) for column in schema.features]
-    [('size', 'number'), ('colour', 'category')]
-    >>> schema.encode(table)["colour"].tolist()
+    [('size', 'number'), ('color', 'category')]
+    >>> schema.encode(table)["color"].tolist()
     [1, nan, 0]
     """
 
@@ -101,12 +90,6 @@ class Schema:
     def features(self) -> tuple[Column, ...]:
         """The columns that models see, in order."""
         return tuple(column for column in self.columns if column.kind != "unused")
-
-    @property
-    def rare_classes(self) -> tuple[str, ...]:
-        """The classes of a single row."""
-        pairs = zip(self.classes, self.class_counts, strict=False)
-        return tuple(name for name, count in pairs if count == 1)
 
     # ---- learning ----------------------------------------------------------------------------------------
 
@@ -137,11 +120,9 @@ class Schema:
         target : str
             The column to predict.
         weight, group : str, optional
-            Columns that say how often a row counts, and which rows belong together.
-        drop : sequence of str
-            Columns to leave out.
-        categorical, numeric : sequence of str
-            Columns that are categories, or numbers, whatever they look like.
+            The columns of sample weights, and of groups of rows that belong together.
+        drop, categorical, numeric : sequence of str
+            Columns to leave out, and columns that are categories, or numbers, even if they look different.
 
         Returns
         -------
@@ -149,16 +130,11 @@ class Schema:
         """
         roles = check_roles(table.column_names, target, weight, group)
         forced = check_lists(table.column_names, roles, drop, categorical, numeric)
-        decimals, order = Decimals.read(table), _common_order(table)
+        decimals, order = Decimals.of_table(table), _find_common_order(table)
+        marks = {name: decimals.find(name, decimals.marks) for name in table.column_names}
         columns = tuple(
-            drop_column(name, table[name])
-            if name in set(drop)
-            else _note_commas(
-                infer_column(
-                    name, table[name], forced.get(name), decimals.find(name, decimals.marks), order
-                ),
-                table[name],
-                decimals,
+            infer_column(
+                name, table[name], forced.get(name), marks[name], order, decimals.delimiter
             )
             for name in table.column_names
             if name not in roles
@@ -167,60 +143,45 @@ class Schema:
         if all(column.kind == "unused" for column in columns):
             why = "; ".join(f"{column.name!r}: {column.note}" for column in columns[:5])
             raise ValueError(
-                f"beside {target!r}, the table has no column to learn from"
+                f"besides {target!r}, the table has no column to learn from"
                 + f" ({why})" * bool(why)
             )
-        decimal = "" if weight is None else decimals.find(weight, decimals.marks)
-        n_rows = table.num_rows
-        schema = cls(columns, target, classes, weight, group, n_rows, counts, decimal)
-        labelled = schema.has_label(table)  # the others may lack a weight or a group too
-        if weight is not None:
-            weights_of(table, weight, used=labelled, decimal=decimal)
-        if group is not None:
-            groups_of(table, group, used=labelled)
+        decimal = "" if weight is None else marks[weight]
+        schema = cls(columns, target, classes, weight, group, table.num_rows, counts, decimal)
+        schema.weights(table)
+        schema.groups(table)
         return schema
 
     # ---- applying ----------------------------------------------------------------------------------------
 
     def check_names(self, names: Sequence[str]) -> list[str]:
-        """Return the columns that training rows did not have; raise if any is missing that models need.
-
-        Parameters
-        ----------
-        names : sequence of str
-            The columns of another table. Target, weight and group may be among them.
-
-        Returns
-        -------
-        list of str
-        """
+        """Return the columns that training rows did not have; raise if any is missing that models need."""
         known = {self.target, self.weight, self.group, *(column.name for column in self.columns)}
         extra = [name for name in names if name not in known]
-        check_there([column.name for column in self.features], names, extra)
+        given = set(names)
+        absent = [column.name for column in self.features if column.name not in given]
+        if absent:
+            raise ValueError(
+                f"the table lacks the column{'s' * (len(absent) > 1)} {list_names(absent)}, which the model "
+                f"needs.{hint(absent[0], names, extra)}"
+            )
         return extra
 
     def encode(self, table: pa.Table, *, first_row: int = 1) -> pd.DataFrame:
         """Return what models see of a table: the features, in order.
 
-        Parameters
-        ----------
-        table : Arrow table
-            With the columns of :attr:`features`, in any order, and perhaps others.
-        first_row : int, default 1
-            The number of its first row, for errors.
-
         Returns
         -------
         DataFrame
             Numbers as float64, NaN where they are missing or, with a warning, infinite. Categories as
-            pandas' categories 0, 1, ..., which are places in ``column.categories``; NaN for those that are
-            missing or were not seen in training.
+            categories 0, 1, ... of pandas, which are places in ``column.categories``; NaN for those that
+            are missing or were not seen in training.
         """
         with needs_extra("cli", package="pandas"):
             import pandas as pd
 
         self.check_names(table.column_names)
-        decimals = Decimals.read(table)
+        decimals = Decimals.of_table(table)
         numbers = [column.name for column in self.features if column.decimal]
         arrays: dict[str, Any] = {}
         invalid: list[tuple[int, Column]] = []
@@ -234,10 +195,14 @@ class Schema:
             if column.form == "date":
                 found = days_of(values, column.order)
             else:
-                mark = decimals.find(column.name, numbers, column.decimal)
-                found = numbers_of(values, mark)
-                check_unit(column, found.units)
+                found = numbers_of(values, decimals.find(column.name, numbers, column.decimal))
             arrays[column.name] = found.values
+            other = next((unit for unit in found.units if unit != column.unit), None)
+            if column.unit and other:
+                raise ValueError(
+                    f"column {column.name!r} has numbers in {other!r}, but those of the training rows were "
+                    f"in {column.unit!r}: convert them"
+                )
             if found.bad.size:
                 invalid.append((int(found.bad[0]), column))
             if found.infinite:
@@ -249,19 +214,10 @@ class Schema:
         return pd.DataFrame(arrays, copy=False)
 
     def unseen(self, table: pa.Table) -> dict[str, dict[str, int]]:
-        """Return categories that training rows did not have, and how often, by column.
+        """Return categories that training rows did not have, and how often they occur, by column.
 
         Columns with more categories than are kept are left out: of theirs it is not known. Of a column
-        with more than 100 such values, the most frequent 100 are told, and "…" counts all others.
-
-        Parameters
-        ----------
-        table : Arrow table
-            As for :meth:`encode`.
-
-        Returns
-        -------
-        dict of dict of int
+        with more than 100 such values, the 100 most frequent are counted, and "…" counts all others.
         """
         self.check_names(table.column_names)
         columns = [c for c in self.features if c.kind == "category" and c.is_complete]
@@ -269,17 +225,7 @@ class Schema:
         return {name: counts for name, counts in found.items() if counts}
 
     def has_label(self, table: pa.Table) -> NDArray[np.bool_]:
-        """Return a mask of the rows whose target is not missing.
-
-        Parameters
-        ----------
-        table : Arrow table
-            With the target.
-
-        Returns
-        -------
-        ndarray of bool
-        """
+        """Return a mask of the rows whose target is not missing."""
         return self._target_texts(table).codes >= 0
 
     def _target_texts(self, table: pa.Table) -> Texts:
@@ -287,189 +233,167 @@ class Schema:
         return texts_of(table[self.target], set(self.classes) <= {"True", "False"})
 
     def labels(self, table: pa.Table, *, first_row: int = 1) -> NDArray[np.int64]:
-        """Return the target as places in ``classes``.
-
-        Parameters
-        ----------
-        table : Arrow table
-            With the target, missing nowhere.
-        first_row : int, default 1
-            The number of its first row, for errors.
-
-        Returns
-        -------
-        ndarray of int
-        """
-        return labels_of(self._target_texts(table), self.target, self.classes, first_row)
+        """Return the target, which must not be missing, as places in ``classes``."""
+        texts = self._target_texts(table)
+        labels = texts.places(self.classes)
+        bad = np.flatnonzero(labels < 0)
+        if not bad.size:
+            return labels
+        row, where = bad[0], f"target {self.target!r}, row {first_row + bad[0]}"
+        if texts.codes[row] < 0:
+            raise ValueError(f"{where} is missing: drop the rows without a label")
+        raise ValueError(
+            f"{where} is {texts.values[texts.codes[row]].as_py()!r}, which training rows did not have: their "
+            f"classes are {list_names(self.classes, MOST_SHOWN)}"
+        )
 
     def weights(
         self, table: pa.Table, *, first_row: int = 1, optional: bool = False
     ) -> NDArray[np.float64] | None:
-        """Return how often each row counts; ``None`` if no column says it.
+        """Return the sample weights; ``None`` if there is no such column.
 
-        Parameters
-        ----------
-        table, first_row
-            As for :meth:`labels`.
-        optional : bool, default False
-            Whether the column may be absent from this table: then the result is ``None`` too.
-
-        Returns
-        -------
-        ndarray of float, or None
+        Rows without a label need none. If ``optional``, the column may be absent from this table.
         """
         if self.weight is None or (optional and self.weight not in table.column_names):
             return None
-        return weights_of(table, self.weight, first_row, decimal=self.weight_decimal)
+        check_column(self.weight, table.column_names, "weight")
+        mark = Decimals.of_table(table).find(self.weight, learned=self.weight_decimal)
+        values = numbers_of(table[self.weight], mark).values
+        used = self._are_used(table)
+        bad = np.flatnonzero(used & ~(values >= 0))
+        if bad.size:
+            value = table[self.weight][int(bad[0])].as_py()
+            found = "missing" if value is None else repr(value)
+            raise ValueError(
+                f"weight {self.weight!r}, row {first_row + bad[0]} is {found}: a weight says how often the "
+                "row counts, so it must be a finite number of at least 0"
+            )
+        if not values[used].any():
+            raise ValueError(
+                f"weight {self.weight!r} is 0 in every row: at least one row must count"
+            )
+        return values
 
     def groups(
         self, table: pa.Table, *, first_row: int = 1, optional: bool = False
     ) -> NDArray[np.int64] | None:
-        """Return a number for each row's group; ``None`` if no column says it.
+        """Return a number for each row's group, as for :meth:`weights`.
 
-        Parameters
-        ----------
-        table, first_row, optional
-            As for :meth:`weights`.
-
-        Returns
-        -------
-        ndarray of int, or None
-            Groups are numbered in the order of their texts, so that the order of the rows does not matter.
+        Groups are numbered in the order of their texts, so that the order of the rows does not matter.
         """
         if self.group is None or (optional and self.group not in table.column_names):
             return None
-        return groups_of(table, self.group, first_row)
+        check_column(self.group, table.column_names, "group")
+        texts = texts_of(table[self.group])
+        bad = np.flatnonzero((texts.codes < 0) & self._are_used(table))
+        if bad.size:
+            raise ValueError(
+                f"group {self.group!r}, row {first_row + bad[0]} is missing: every row must belong to a "
+                "group. Give those without one a group each, or drop them."
+            )
+        return texts.places(sorted(texts.values.to_pylist()))
+
+    def _are_used(self, table: pa.Table) -> NDArray[np.bool_]:
+        """Return a mask of the rows that need a weight and a group: those with a label, if there are any."""
+        if self.target not in table.column_names:
+            return np.ones(table.num_rows, np.bool_)
+        return self.has_label(table)
 
     # ---- showing and storing -----------------------------------------------------------------------------
 
     def table_of_kinds(self) -> list[dict[str, str | int]]:
         """Return one row for each column, for people: name, kind, missing, distinct, note."""
         roles = {"target": self.target, "weight": self.weight, "group": self.group}
-        rows: list[dict[str, str | int]] = [
-            {"name": name, "kind": kind, "missing": "", "distinct": "", "note": ""}
-            for kind, name in roles.items()
-            if name is not None
+        rows: list[tuple[Any, ...]] = [
+            (name, role, "", "", "") for role, name in roles.items() if name
         ]
-        rows[0] |= {
-            "missing": self.n_rows - sum(self.class_counts),
-            "distinct": len(self.classes),
-            "note": self._describe_classes(),
-        }
+        n_missing = self.n_rows - sum(self.class_counts)
+        rows[0] = (self.target, "target", n_missing, len(self.classes), self._describe_classes())
         for column in self.columns:
             is_date = column.form == "date" and column.kind == "number"
-            rows.append(
-                {
-                    "name": column.name,
-                    "kind": "date" if is_date else column.kind,
-                    "missing": column.n_missing,
-                    "distinct": column.n_distinct,
-                    "note": column.note,
-                }
-            )
-        return rows
+            kind = "date" if is_date else column.kind
+            rows.append((column.name, kind, column.n_missing, column.n_distinct, column.note))
+        names = ("name", "kind", "missing", "distinct", "note")
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
     def _describe_classes(self) -> str:
-        """Return what to know of the classes."""
+        """Return what to know of the classes: those of a single row, or that differ by case or blanks."""
         notes = []
-        if self.rare_classes:
-            notes.append(f"a single row: {list_names(self.rare_classes, 3)}")
-        variants = find_variants(self.classes)
+        counts = zip(self.classes, self.class_counts, strict=False)
+        rare = [label for label, count in counts if count == 1]
+        if rare:
+            notes.append(f"a single row: {list_names(rare, 3)}")
+        seen: dict[str, str] = {}
+        folded = ((" ".join(each.casefold().split()), each) for each in self.classes)
+        pairs = [(seen.setdefault(key, each), each) for key, each in folded]
+        variants = [f"{first!r} and {other!r}" for first, other in pairs if first != other]
         if variants:
-            one, other = variants[0]
             more = f" (and {len(variants) - 1} more)" if len(variants) > 1 else ""
-            notes.append(
-                f"{one!r} and {other!r} differ only by case or blanks{more}: one class or two?"
-            )
+            notes.append(f"{variants[0]} differ only by case or blanks{more}: one class or two?")
         return "; ".join(notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain texts, numbers and lists, for JSON."""
-        columns = []
-        for column in self.columns:
-            columns.append(_pick(column, COLUMN_FIELDS))
-            if column.profile is not None:
-                columns[-1]["profile"] = _pick(column.profile, PROFILE_FIELDS)
-        return {"version": VERSION, **_pick(self, FIELDS), "columns": columns}
+
+        def plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            return {name: list(v) if isinstance(v, tuple) else v for name, v in pairs}
+
+        return {"version": VERSION, **asdict(self, dict_factory=plain)}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """Return the schema that :meth:`to_dict` stored; raise if it is not one.
-
-        Parameters
-        ----------
-        state : dict
-            From JSON.
-
-        Returns
-        -------
-        Schema
-        """
+        """Return the schema that :meth:`to_dict` stored; raise if it is not one."""
         if not isinstance(state, Mapping) or "version" not in state:
-            raise ValueError("the schema is not one: it must be what Schema.to_dict() returned")
+            raise ValueError("this is not a schema: it must be what Schema.to_dict() returned")
         if state["version"] not in READABLE:
             raise ValueError(
                 f"the schema has version {state['version']!r}, this refinecal reads {READABLE}: use the "
                 "refinecal that wrote it"
             )
         try:
-            columns = tuple(_read_column(each) for each in state["columns"])
-            return cls(columns=columns, **_unpick(state, FIELDS))
+            columns = [_restore(Column, OLD | each) for each in state["columns"]]
+            found: Self = _restore(cls, {**state, "columns": columns})
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(
                 f"the stored schema is damaged: {type(error).__name__}: {error}. Fit again to write a new "
                 "one."
             ) from error
+        return found
 
 
-def _pick(source: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    values = ((name, getattr(source, name)) for name in names)
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values}
+def _restore(kind: Any, state: Mapping[str, Any]) -> Any:
+    """Return a dataclass from its fields in JSON."""
+    values = {each.name: state[each.name] for each in fields(kind)}
+    values = {
+        name: tuple(each) if isinstance(each, list) else each for name, each in values.items()
+    }
+    if values.get("profile") is not None:
+        values["profile"] = _restore(Profile, values["profile"])
+    return kind(**values)
 
 
-def _read_column(state: Mapping[str, Any]) -> Column:
-    profile = state.get("profile")
-    if profile is not None:
-        profile = Profile(**_unpick(profile, PROFILE_FIELDS))
-    state = {"order": "ymd", "unit": "", **state}  # which older versions did not write
-    return Column(**_unpick(state, COLUMN_FIELDS), profile=profile)
-
-
-def _common_order(table: pa.Table) -> Order | None:
+def _find_common_order(table: pa.Table) -> Order | None:
     """Return the order of most dates that tell theirs, with the year last; ``None`` if none does."""
     columns = (decode(table[name]) for name in table.column_names)
     found = [find_order(column) for column in columns if is_text(column.type)]
-    told = [order for order, is_certain in found if order and is_certain and order != "ymd"]
-    return Counter(told).most_common(1)[0][0] if told else None
+    certain = [order for order, is_certain in found if order and is_certain and order != "ymd"]
+    return Counter(certain).most_common(1)[0][0] if certain else None
 
 
-def _note_commas(column: Column, values: pa.ChunkedArray, decimals: Decimals) -> Column:
-    """Point out decimal commas where commas stand between columns, too: lists such as 2,3 look the same."""
-    if column.decimal != "," or decimals.delimiter != "," or column.note:
-        return column
-    first = next((each.as_py() for each in values if each.is_valid and "," in each.as_py()), None)
-    if first is None:
-        return column
-    value = numbers_of(pa.chunked_array([[first]]), ",").values[0]
-    return replace(column, note=f"{first!r} is read as {value:.12g}; --categorical if it is a list")
+def _count_unseen(column: Column, values: pa.ChunkedArray) -> dict[str, int]:
+    """Return how often values occur that are not among the categories, the most frequent first."""
+    texts = texts_of(values, column.is_truth)
+    new = np.flatnonzero(texts.known(column.categories) < 0)
+    counts = texts.counts()[new]
+    order = np.argsort(-counts, kind="stable")  # the first to appear first
+    kept = order[:MOST_UNSEEN]
+    names = texts.values.take(pa.array(new[kept])).to_pylist()
+    found = dict(zip(names, counts[kept].tolist(), strict=True))
+    rest = int(counts[order[MOST_UNSEEN:]].sum())
+    return found | {REST: found.get(REST, 0) + rest} if rest else found
 
 
-def check_unit(column: Column, units: tuple[str, ...]) -> None:
-    """Refuse numbers in other units than those of the training rows."""
-    others = [unit for unit in units if column.unit and unit != column.unit]
-    if others:
-        raise ValueError(
-            f"column {column.name!r} has numbers in {others[0]!r}, but those of the training rows were in "
-            f"{column.unit!r}: convert them"
-        )
-
-
-def _unpick(state: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    values = ((name, state[name]) for name in names)
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values}
-
-
-# ---- columns with a part of their own, and those named in lists --------------------------------------------
+# ---- columns that the user names ---------------------------------------------------------------------------
 
 
 def check_roles(
@@ -505,58 +429,5 @@ def check_lists(
             if other != what:
                 raise ValueError(f"{name!r} is both {other} and {what}: leave it out of {what}")
             given[name] = what
-    kinds = {"categorical": "category", "numeric": "number"}
-    return {name: kinds[what] for name, what in given.items() if what in kinds}
-
-
-def weights_of(
-    table: pa.Table,
-    name: str,
-    first_row: int = 1,
-    used: NDArray[np.bool_] | None = None,
-    decimal: str = "",
-) -> NDArray[np.float64]:
-    """Return a column as weights, checked in the rows that are used."""
-    check_column(name, table.column_names, "weight")
-    mark = Decimals.read(table).find(name, learnt=decimal)
-    values = numbers_of(table[name], mark).values
-    used = np.ones(len(values), np.bool_) if used is None else used
-    bad = np.flatnonzero(used & ~(values >= 0))
-    if bad.size:
-        value = table[name][int(bad[0])].as_py()
-        found = "missing" if value is None else repr(value)
-        raise ValueError(
-            f"weight {name!r}, row {first_row + bad[0]} is {found}: a weight says how often the row counts, "
-            "so it must be a finite number of at least 0"
-        )
-    if not values[used].any():
-        raise ValueError(f"weight {name!r} is 0 in every row: at least one row must count")
-    return values
-
-
-def groups_of(
-    table: pa.Table, name: str, first_row: int = 1, used: NDArray[np.bool_] | None = None
-) -> NDArray[np.int64]:
-    """Return a number for each row's group, missing in no row that is used."""
-    check_column(name, table.column_names, "group")
-    texts = texts_of(table[name])
-    bad = np.flatnonzero((texts.codes < 0) & (True if used is None else used))
-    if bad.size:
-        raise ValueError(
-            f"group {name!r}, row {first_row + bad[0]} is missing: every row must belong to a group. Give "
-            "those without one a group each, or drop them."
-        )
-    return texts.places(sorted(texts.values.to_pylist()))
-
-
-def _count_unseen(column: Column, values: pa.ChunkedArray) -> dict[str, int]:
-    """Return how often values occur that are not among the categories, the most frequent first."""
-    texts = texts_of(values, column.is_truth)
-    new = np.flatnonzero(texts.known(column.categories) < 0)
-    counts = texts.counts()[new]
-    order = np.argsort(-counts, kind="stable")  # the first to appear first
-    kept = order[:MOST_UNSEEN]
-    names = texts.values.take(pa.array(new[kept])).to_pylist()
-    found = dict(zip(names, counts[kept].tolist(), strict=True))
-    rest = int(counts[order[MOST_UNSEEN:]].sum())
-    return found | {REST: found.get(REST, 0) + rest} if rest else found
+    kinds = {"drop": "unused", "categorical": "category", "numeric": "number"}
+    return {name: kinds[what] for name, what in given.items()}

@@ -1,8 +1,7 @@
-"""What the cells of a column say: numbers or texts, from text and from every Arrow type.
+"""What the cells of a column say: numbers, dates or texts, from text and from every Arrow type.
 
-The same data give the same values whichever format they were stored in, and whichever way they are cut
-into chunks: what a cell means depends on this cell, on its file and on what is known of its column, never
-on the cells beside it.
+The same data give the same values in every file format and for every size of chunk: what a cell means depends
+on this cell, on its file and on what is known of its column, never on neighboring cells.
 
 Numbers may be written as people write them: 1,234.50 or 1.234,50 by the decimal mark of the file, $5, 5 EUR,
 12 %, (5) for -5.
@@ -13,8 +12,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,15 +25,12 @@ with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa
     import pyarrow.compute as pc
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-# Missing wherever it stands, quoted or not. "None" is not among them: it may be a class or a category.
+# Missing everywhere, quoted or not. "None" is not among them: it may be a class or a category.
 MISSING = (
     *("", "?", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>"),
     *("NaN", "nan", "NAN", "-NaN", "-nan", "null", "NULL", "Null"),
 )
-# Missing in a column of numbers, among them what spreadsheets write for numbers that they lack.
+# Missing in a column of numbers or dates, among them what spreadsheets write for errors.
 BLANKS = (
     *("None", "none", "NONE", "-", "--", ".", "na", "n.a.", "N.A."),
     *("#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!"),
@@ -46,122 +43,30 @@ CODES = "USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|NZD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN
 UNIT = rf"(?:(?:US|[ACRS]|HK|NZ)?\p{{Sc}}|%|{CODES}|kr\.?|zł|Kč|Ft|Fr\.?|Rs\.?)"
 SAME_UNIT = {"$": "USD", "US$": "USD", "€": "EUR", "£": "GBP", "R$": "BRL", "₹": "INR", "Rs": "INR"}
 BLANK = r" \x{a0}\x{202f}"  # spaces of several widths
+SMALL = "'’"  # apostrophes, as in 1'000
 WHOLE = r"^\+?(-?[0-9]+)(?:\.(?:0{0,2}|0{4,}))?$"  # not 1.000, which may be a thousand
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+NO_ROWS = np.empty(0, np.int64)
 
 Mark = Literal[",", "."]  # before decimals
 OTHER: dict[str, Mark] = {",": ".", ".": ","}
 
 
-def _groups(separator: str, decimal: str) -> str:
-    return rf"[1-9][0-9]{{0,2}}(?:[{separator}][0-9]{{3}})+(?:{decimal}[0-9]*)?"
-
-
+GROUPED = r"[1-9][0-9]{{0,2}}(?:[{}][0-9]{{3}})+(?:\{}[0-9]*)?"
 GROUPS = {  # numbers with one thing between their thousands, by the decimal mark; 1,23,456 is Indian
-    mark: r"^[+-]?(?:"
-    + "|".join(_groups(each, re.escape(mark)) for each in (re.escape(OTHER[mark]), BLANK, "'’"))
-    + (r"|[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}(?:\.[0-9]*)?" if mark == "." else "")
-    + ")$"
-    for mark in OTHER
+    ",": rf"^[+-]?(?:{'|'.join(GROUPED.format(each, ',') for each in ('.', BLANK, SMALL))})$",
+    ".": rf"^[+-]?(?:{'|'.join(GROUPED.format(each, '.') for each in (',', BLANK, SMALL))}"
+    r"|[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}(?:\.[0-9]*)?)$",
 }
-
-
-# ---- the decimal marks of a file ---------------------------------------------------------------------------
-
-AMOUNT = re.compile(  # a number, perhaps with a unit before or behind it
-    r"\(?[+-]?\s*[^\d.,()+-]{0,5}([+-]?(?:\d[\d.,'’ \u00a0\u202f]*|[.,]\d+)(?:[eE][+-]?\d+)?)"
-    r"[^\d.,()+-]{0,5}\)?"
-)
-IP_ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
-AMBIGUOUS = re.compile(r"[+-]?[1-9]\d{0,2}([.,])\d{3}")  # a thousand, or three decimals
-SPACED = re.compile(r"[+-]?[1-9]\d{0,2}([ '’\u00a0\u202f])\d{3}(?:\1\d{3})*([.,]?)\d*")
-CERTAIN = re.compile(  # with the decimal mark as the only comma or point, or the other one in groups
-    r"[+-]?(?:(?:[1-9]\d{0,2}(?:(?P<other>[.,])\d{3})+|\d*)(?!(?P=other))(?P<mark>[.,])\d*(?:[eE][+-]?\d+)?"
-    r"|[1-9]\d{0,2}(?P<group>[.,])\d{3}(?:(?P=group)\d{3})+)"
-)
-
-
-def find_mark(cells: Iterable[str]) -> str:
-    """Return what stands before the decimals of a column of numbers; "" if nothing tells, or it has texts.
-
-    1.234,5 and 1.234.567 tell a comma, 3.14 a point. 1.234 may be a thousand or have three decimals; beside
-    whole numbers it is a thousand, if all of these are below 1000.
-
-    >>> find_mark(["3,14", "2"]), find_mark(["$1,234.50"]), find_mark(["1.234"])
-    (',', '.', '')
-    >>> find_mark(["1.234", "87", "2.500"])
-    ','
-    """
-    told, unsure, whole = set(), [], []
-    for cell in cells:
-        text = cell.strip().replace(MINUS, "-")
-        found = None if IP_ADDRESS.fullmatch(text) else AMOUNT.fullmatch(text)
-        if not found and text not in MISSING and text not in BLANKS:
-            return ""
-        number = found[1].strip() if found else ""
-        if not number:
-            continue
-        if spaced := SPACED.fullmatch(number):
-            told.add(spaced[2])
-        elif ambiguous := AMBIGUOUS.fullmatch(number):
-            unsure.append(ambiguous[1])
-        elif certain := CERTAIN.fullmatch(number):
-            told.add(certain["mark"] or OTHER[certain["group"]])
-        elif number.lstrip("+-").isdigit():
-            whole.append(number)
-        else:
-            return ""
-    told.discard("")
-    if not told and len(unsure) > 1 and len(set(unsure)) == 1 and whole:
-        return OTHER[unsure[0]] if all(abs(int(each)) < 1000 for each in whole) else ""
-    return told.pop() if len(told) == 1 else ""
-
-
-@dataclass(frozen=True)
-class Decimals:
-    """How a file writes decimals.
-
-    ``marks`` are those of columns of numbers that tell theirs; ``given`` is what the user says of all.
-    """
-
-    marks: Mapping[str, Mark] = field(default_factory=dict)
-    given: Mark | None = None
-    delimiter: str = ","
-
-    def find(self, name: str, numbers: Iterable[str] = (), learnt: str = "") -> Mark:
-        """Return the mark of a column: its own, that of most other numbers, what was learnt, or a point."""
-        if self.given is not None or name in self.marks:
-            return self.given or self.marks[name]
-        votes = Counter(self.marks[each] for each in numbers if each in self.marks)
-        if votes[","] != votes["."]:
-            return "," if votes[","] > votes["."] else "."
-        return "," if learnt == "," and self.delimiter != "," else "."
-
-    def write(self, table: pa.Table) -> pa.Table:
-        """Return a table that remembers this."""
-        return table.replace_schema_metadata({DECIMALS: json.dumps(vars(self)).encode()})
-
-    @classmethod
-    def read(cls, table: pa.Table) -> Self:
-        """Return what a table remembers; those that are not of text have points."""
-        found = (table.schema.metadata or {}).get(DECIMALS)
-        return cls() if found is None else cls(**json.loads(found))
-
-
-DECIMALS = b"refinecal.decimals"  # in the metadata of a table
 
 
 # ---- types -----------------------------------------------------------------------------------------------
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Tell whether a type is a string of some sort."""
-    views = getattr(pa.types, "is_string_view", None)
-    return bool(
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or (views is not None and views(kind))
-    )
+    """Tell whether a type is a string type."""
+    views = getattr(pa.types, "is_string_view", pa.types.is_string)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or views(kind))
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -176,7 +81,7 @@ def is_date(kind: pa.DataType) -> bool:
 
 
 def decode(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column whose values stand in it: dictionaries looked up, texts as plain strings."""
+    """Return a column with dictionaries looked up, and texts as plain strings."""
     if pa.types.is_dictionary(column.type):
         column = pc.cast(column, column.type.value_type)
     if is_text(column.type) and not pa.types.is_string(column.type):
@@ -191,97 +96,59 @@ def decode(column: pa.ChunkedArray) -> pa.ChunkedArray:
 class Numbers:
     """A column as numbers, NaN where they are missing.
 
-    ``bad`` has the rows that are no numbers, ``words`` those that are true or false, ``infinite`` counts
-    those that are infinite, and ``blanks`` has the texts that count as missing only here. ``units`` are what
-    stands beside numbers, and ``formatted`` is the first number written with these, or in groups of digits.
+    ``bad`` has the rows that are not numbers, ``words`` those that are true or false, ``infinite`` counts
+    those that are infinite, and ``blanks`` has the texts that count as missing only here. ``units`` are
+    those next to numbers, ``formatted`` is the first number written with a unit or in groups of digits, and
+    ``bare`` the first without a unit if others have one.
     """
 
     values: NDArray[np.float64]
-    bad: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    words: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    bad: NDArray[np.int64] = field(default_factory=lambda: NO_ROWS)
+    words: NDArray[np.int64] = field(default_factory=lambda: NO_ROWS)
     infinite: int = 0
     blanks: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
     formatted: tuple[str, float] | None = None
+    bare: tuple[str, float] | None = None
 
     @property
     def missing(self) -> NDArray[np.bool_]:
         return np.isnan(self.values)
 
 
-def numbers_of(column: pa.ChunkedArray, mark: Mark = ".") -> Numbers:
-    """Return a column as numbers, each cell by itself; ``mark`` stands before the decimals of texts."""
+def numbers_of(column: pa.ChunkedArray, mark: Mark = ".", infinite: bool = False) -> Numbers:
+    """Return a column as numbers, each cell by itself, with this decimal mark in texts.
+
+    Infinite ones are missing, unless they are wanted.
+    """
     column = decode(column)
     if is_text(column.type):
-        found = _parse_numbers(column, mark)
+        values = _parse_plain(column, mark)
+        found = (
+            _parse_distinct(column, lambda text: _parse_numbers(text, mark))
+            if values is None
+            else Numbers(values)
+        )
     elif is_number(column.type):
         found = Numbers(_convert_numbers(column))
     else:
         found = Numbers(np.full(len(column), np.nan), rows_where(column.is_valid()))
-    infinite = np.isinf(found.values)
-    if not infinite.any():
+    is_infinite = np.isinf(found.values)
+    if infinite or not is_infinite.any():
         return found
-    values = np.where(infinite, np.nan, found.values)
-    return replace(found, values=values, infinite=int(infinite.sum()))
+    values = np.where(is_infinite, np.nan, found.values)
+    return replace(found, values=values, infinite=int(is_infinite.sum()))
 
 
 def _convert_numbers(column: pa.ChunkedArray) -> NDArray[np.float64]:
     kind = column.type
     if pa.types.is_decimal(kind) or pa.types.is_float32(kind):
-        # By way of texts: 0.1 is then the same number as in CSV, down to the last bit.
+        # By way of texts: 0.1 is then exactly the same number as in CSV.
         return to_floats(pc.cast(column, pa.string()))
     if not (pa.types.is_duration(kind) or pa.types.is_time(kind)):
         return to_floats(column)
     whole = pa.int32() if kind.bit_width == 32 else pa.int64()
     return to_floats(pc.cast(column, whole)) / PER_SECOND[kind.unit]
-
-
-def _parse_numbers(column: pa.ChunkedArray, mark: Mark) -> Numbers:
-    values = _parse_plain(column, mark)
-    if values is not None:
-        return Numbers(values)
-    texts = column.dictionary_encode().unify_dictionaries()
-    if len(column) < 2 * len(texts.chunk(0).dictionary):
-        return _parse_cells(column, mark)
-    # Each different text once: columns of categories have few.
-    found = _parse_cells(pa.chunked_array([texts.chunk(0).dictionary]), mark)
-    codes = pc.fill_null(pa.chunked_array([each.indices for each in texts.chunks]), -1).to_numpy()
-    bad, words = np.zeros(len(found.values) + 1, bool), np.zeros(len(found.values) + 1, np.int64)
-    bad[found.bad] = True
-    words[found.words] = 1
-    values = np.append(found.values, np.nan)[codes]
-    return replace(
-        found, values=values, bad=np.flatnonzero(bad[codes]), words=np.flatnonzero(words[codes])
-    )
-
-
-def _parse_cells(column: pa.ChunkedArray, mark: Mark) -> Numbers:
-    text = pc.replace_substring(strip_missing(column), MINUS, "-")
-    bare = _drop_units(text)
-    grouped = pc.match_substring_regex(bare, GROUPS[mark])
-    other = rf"[{re.escape(OTHER[mark])}{BLANK}'’]"
-    number = pc.if_else(grouped, pc.replace_substring_regex(bare, other, ""), bare)
-    if mark == ",":  # a point is none here, unless it stands between thousands
-        has_point = pc.and_not(pc.match_substring(bare, "."), grouped)
-        number = pc.if_else(has_point, "-", pc.replace_substring(number, ",", "."))
-    good = pc.match_substring_regex(number, NUMBER)
-    values = to_floats(pc.if_else(good, number, None))
-    rows = rows_where(pc.invert(good))
-    others = text.take(pa.array(rows))
-    yes, no, blank = (_is_among(others, texts) for texts in (TRUE, FALSE, BLANKS))
-    values[rows[yes]], values[rows[no]] = 1.0, 0.0
-    has_unit = pc.and_(good, pc.not_equal(text, bare))
-    plain = pc.replace_substring_regex(text.filter(has_unit), r"([0-9.,])[eE][+-]?[0-9]+", r"\1")
-    units = pc.replace_substring_regex(plain, rf"[0-9,()+\-{BLANK}'’]|\.$|\.[0-9]*", "")
-    formatted = rows_where(pc.or_(has_unit, pc.and_(good, grouped)))
-    return Numbers(
-        values,
-        bad=rows[~(yes | no | blank)],
-        words=rows[yes | no],
-        blanks=tuple(pc.unique(others.filter(pa.array(blank))).to_pylist()),
-        units=tuple(sorted({SAME_UNIT.get(each, each) for each in units.to_pylist() if each})),
-        formatted=(text[formatted[0]].as_py(), values[formatted[0]]) if formatted.size else None,
-    )
 
 
 def _parse_plain(column: pa.ChunkedArray, mark: Mark) -> NDArray[np.float64] | None:
@@ -298,45 +165,196 @@ def _parse_plain(column: pa.ChunkedArray, mark: Mark) -> NDArray[np.float64] | N
     return values if int(np.isnan(values).sum()) == column.null_count else None
 
 
-def _drop_units(text: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return amounts without what stands beside their numbers; (5) and 5- are -5."""
+def _parse_distinct(column: pa.ChunkedArray, parse: Callable[[pa.Array], Numbers]) -> Numbers:
+    """Return a column of texts parsed, each different text once: columns of categories have few."""
+    codes, texts = _encode(column)
+    found = parse(texts)
+    rows = {}
+    for name in ("bad", "words"):
+        is_among = np.zeros(len(texts) + 1, bool)
+        is_among[getattr(found, name)] = True
+        rows[name] = np.flatnonzero(is_among[codes])
+    return replace(found, values=np.append(found.values, np.nan)[codes], **rows)
+
+
+def _parse_numbers(text: pa.Array, mark: Mark) -> Numbers:
+    text = pc.replace_substring(strip_missing(text), MINUS, "-")
+    bare = _drop_units(text)
+    grouped = pc.match_substring_regex(bare, GROUPS[mark])
+    other = rf"[{re.escape(OTHER[mark])}{BLANK}{SMALL}]"
+    number = pc.if_else(grouped, pc.replace_substring_regex(bare, other, ""), bare)
+    if mark == ",":  # a point is only legal between thousands
+        has_point = pc.and_not(pc.match_substring(bare, "."), grouped)
+        number = pc.if_else(has_point, "-", pc.replace_substring(number, ",", "."))
+    good = pc.match_substring_regex(number, NUMBER)
+    values = to_floats(pc.if_else(good, number, None))
+    rows = rows_where(pc.invert(good))
+    others = text.take(pa.array(rows))
+    yes, no, blank = (np.asarray(is_among(others, texts)) for texts in (TRUE, FALSE, BLANKS))
+    values[rows[yes]], values[rows[no]] = 1.0, 0.0
+    has_unit = pc.and_(good, pc.not_equal(text, bare))
+    plain = pc.replace_substring_regex(text.filter(has_unit), r"([0-9.,])[eE][+-]?[0-9]+", r"\1")
+    units = pc.replace_substring_regex(plain, rf"[0-9,()+\-{BLANK}{SMALL}]|\.$|\.[0-9]*", "")
+    units = sorted({SAME_UNIT.get(each, each) for each in units.to_pylist() if each})
+
+    def first(mask: pa.Array) -> tuple[str, float] | None:
+        places = rows_where(mask)
+        return (text[places[0]].as_py(), values[places[0]]) if places.size else None
+
+    return Numbers(
+        values,
+        bad=rows[~(yes | no | blank)],
+        words=rows[yes | no],
+        blanks=tuple(pc.unique(others.filter(pa.array(blank))).to_pylist()),
+        units=tuple(units),
+        formatted=first(pc.or_(has_unit, pc.and_(good, grouped))),
+        bare=first(pc.and_not(good, has_unit)) if units else None,
+    )
+
+
+def _drop_units(text: pa.Array) -> pa.Array:
+    """Return amounts without the units next to their numbers; (5) is -5."""
     text = pc.replace_substring_regex(text, r"^\(([^()+-]*)\)$", r"-\1")
     text = pc.replace_substring_regex(text, rf"^([+-]?)\s*{UNIT}\s*([+-]?[0-9.,])", r"\1\2")
     text = pc.replace_substring_regex(text, rf"([0-9.,])[{BLANK}]*{UNIT}$", r"\1")
     return pc.replace_substring_regex(text, rf"^-[{BLANK}]+([0-9])", r"-\1")
 
 
-def to_floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
+def to_floats(column: Any) -> NDArray[np.float64]:
     """Return what can be cast as new float64, NaN where it is null."""
     floats = pc.cast(column, pa.float64(), safe=not pa.types.is_integer(column.type))
-    return np.array(floats.to_numpy(), dtype=np.float64)
+    return np.array(floats, dtype=np.float64)
 
 
-def rows_where(mask: pa.ChunkedArray) -> NDArray[np.int64]:
+def rows_where(mask: Any) -> NDArray[np.int64]:
     """Return the places where a mask is true, which it is not where it is null."""
-    return np.flatnonzero(pc.fill_null(mask, False).to_numpy())
+    return np.flatnonzero(np.asarray(pc.fill_null(mask, False)))
 
 
-def _is_among(text: pa.ChunkedArray, texts: Iterable[str]) -> NDArray[np.bool_]:
-    found = pc.is_in(text, value_set=pa.array(texts, pa.string()))
-    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.bool_)
+def is_among(text: Any, texts: Iterable[str]) -> Any:
+    """Return a mask of the texts that are among others."""
+    return pc.is_in(text, value_set=pa.array(texts, pa.string()))
 
 
-def strip_missing(text: Any) -> Any:
+def strip_missing(text: Any, missing: Sequence[str] = MISSING) -> Any:
     """Return texts without spaces around them, null where they say that something is missing."""
     text = pc.utf8_trim_whitespace(text)
-    absent = pc.is_in(text, value_set=pa.array(MISSING, pa.string()))
-    return pc.if_else(absent, None, text)
+    return pc.if_else(is_among(text, missing), None, text)
+
+
+def match_all(text: Any, pattern: str) -> bool:
+    """Tell whether all texts match a pattern, and there are any."""
+    return bool(len(text) and pc.all(pc.match_substring_regex(text, pattern)).as_py())
+
+
+def look_like_codes(column: Any) -> bool:
+    """Tell whether digits in groups or parentheses are codes of one form, such as phone numbers."""
+    text = pc.unique(strip_missing(column)).drop_null()
+    if len(text) < 2:
+        return False
+    if match_all(text, rf"^\([0-9]+\)$|{IP_ADDRESS}"):  # (1), (2) or IP addresses
+        return True
+    forms = pc.unique(pc.replace_substring_regex(text, r"[0-9]", "0"))
+    in_groups = match_all(text, r"^\+?[0-9]{1,3}( [0-9]{3})+$")
+    return in_groups and (len(forms) == 1 or text[0].as_py()[0] == "+")
+
+
+def sort_texts(texts: Iterable[str]) -> list[str]:
+    """Return texts sorted: by value if all are numbers, else as texts.
+
+    >>> sort_texts(["10", "9"]), sort_texts(["10", "9", "b"])
+    (['9', '10'], ['10', '9', 'b'])
+    """
+    values = sorted(texts)
+    if all(re.fullmatch("-?[0-9]+", value) for value in values):
+        return sorted(values, key=int)
+    found = numbers_of(pa.chunked_array([pa.array(values, pa.string())]))
+    if found.bad.size or found.words.size or found.missing.any():
+        return values
+    return [values[i] for i in np.argsort(found.values, kind="stable")]
+
+
+# ---- the decimal marks of a file -------------------------------------------------------------------------
+
+IP_ADDRESS = r"^[0-9]{1,3}(?:\.[0-9]{1,3}){3}$"
+LONGEST = 60  # characters of a number, with spaces and units
+DECIMALS = b"refinecal.decimals"  # in the metadata of a table
+
+
+def find_marks(columns: Mapping[str, Iterable[str]]) -> dict[str, Mark]:
+    """Return the decimal marks of the columns of numbers whose cells tell it.
+
+    That is the mark with which all cells are numbers: 1.234,5 and 1.234.567 tell a comma, 3.14 a point. 1.234
+    may be a thousand or have three decimals; next to whole numbers it is a thousand, if all of these are
+    below 1000.
+
+    >>> find_marks({"a": ["3,14", "2"], "b": ["$1,234.50"], "c": ["1.234"], "d": ["1.234", "87", "2.500"]})
+    {'a': ',', 'b': '.', 'd': ','}
+    """
+    cells = {name: set(each) for name, each in columns.items()}
+    cells = {name: each for name, each in cells.items() if max(map(len, each), default=0) < LONGEST}
+    text = pa.array([cell for each in cells.values() for cell in each], pa.string())
+    owner = np.repeat(np.arange(len(cells)), [len(each) for each in cells.values()])
+    is_address = pc.match_substring_regex(text, IP_ADDRESS)
+    sizes = []
+    for mark in OTHER:
+        found = _parse_numbers(text, mark)
+        found.values[[*found.bad, *found.words, *rows_where(is_address)]] = np.inf
+        sizes.append(np.abs(found.values))
+
+    def count(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+        return np.bincount(owner[mask], minlength=len(cells))
+
+    comma, point = sizes
+    more, less, same = count(comma > point), count(comma < point), count(comma == point)
+    no_comma, no_point = count(np.isinf(comma)) > 0, count(np.isinf(point)) > 0
+    small = count((comma == point) & (comma == np.floor(comma)) & (comma < 1000))
+    thousands = (same > 0) & (small == same) & (more + less > 1)
+    is_comma = ~no_comma & (no_point | thousands & (less == 0))
+    is_point = ~no_point & (no_comma | thousands & (more == 0))
+    marks = np.select([is_comma, is_point], [",", "."], "").tolist()
+    return {name: mark for name, mark in zip(cells, marks, strict=True) if mark}
+
+
+@dataclass(frozen=True)
+class Decimals:
+    """The decimal marks of a file: those its columns of numbers show, or the one that the user gives."""
+
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    given: Mark | None = None
+    delimiter: str = ","
+
+    def find(self, name: str, numbers: Iterable[str] = (), learned: str = "") -> Mark:
+        """Return the mark of a column: its own, that of most other numbers, what was learned, or a point."""
+        if self.given is not None or name in self.marks:
+            return self.given or self.marks[name]
+        votes = Counter(self.marks[each] for each in numbers if each in self.marks)
+        if votes[","] != votes["."]:
+            return "," if votes[","] > votes["."] else "."
+        return "," if learned == "," and self.delimiter != "," else "."
+
+    def to_metadata(self) -> dict[bytes, bytes]:
+        """Return it as the metadata of a table."""
+        return {DECIMALS: json.dumps(vars(self)).encode()}
+
+    @classmethod
+    def of_table(cls, table: pa.Table) -> Self:
+        """Return the marks of the file that a table was read from; without any, they are points."""
+        found = (table.schema.metadata or {}).get(DECIMALS)
+        return cls() if found is None else cls(**json.loads(found))
 
 
 # ---- dates -----------------------------------------------------------------------------------------------
 
 Order = Literal["ymd", "dmy", "mdy"]  # of year, month and day
-ZONE = r":[0-9.:]*(?:Z|[+-][0-9]{2}:?[0-9]{2})$"
-ISO = (
-    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
-    r"(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?)?$"
+HOUR, SIXTIETH = "(?:[01][0-9]|2[0-3])", "[0-5][0-9]"
+ZONE = rf"(?:Z|[+-]{HOUR}:?{SIXTIETH})"
+DAY = (  # of the calendar
+    r"(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
+    r"|02-(?:0[1-9]|1[0-9]|2[0-8]))"
+    r"|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)"
 )
+ISO = rf"^{DAY}(?:[T ]{HOUR}:{SIXTIETH}(?::{SIXTIETH}(?:\.[0-9]{{1,9}})?)?{ZONE}?)?$"
 CLOCK = rf"(?:[T,{BLANK}]+[0-9]{{1,2}}:[0-9]{{2}}(?::[0-9]{{2}}(?:\.[0-9]+)?)?(?:[{BLANK}]?[AaPp][Mm])?)?$"
 YEAR_LAST = r"^[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{4}" + CLOCK
 YEAR_FIRST = r"^[0-9]{4}[./-][0-9]{1,2}[./-][0-9]{1,2}" + CLOCK
@@ -353,24 +371,27 @@ def days_of(column: pa.ChunkedArray, order: Order = "ymd") -> Numbers:
     """
     column = decode(column)
     if is_date(column.type):
-        return Numbers(_days(column))
-    if not is_text(column.type):
-        return Numbers(np.full(len(column), np.nan), rows_where(column.is_valid()))
-    text, half = _to_iso(_strip_blanks(column), order)
+        return Numbers(_count_days(column))
+    if is_text(column.type):
+        return _parse_distinct(column, lambda text: _parse_days(text, order))
+    return Numbers(np.full(len(column), np.nan), rows_where(column.is_valid()))
+
+
+def _parse_days(text: pa.Array, order: Order) -> Numbers:
+    text, half = _to_iso(strip_missing(text, MISSING + BLANKS), order)
     good = pc.match_substring_regex(text, ISO)
     bad = rows_where(pc.invert(good))
     text = pc.replace_substring_regex(pc.if_else(good, text, None), r"(\.[0-9]{6})[0-9]+", r"\1")
-    zoned = pc.match_substring_regex(text, ZONE)
-    local, unread = _times(pc.if_else(zoned, None, text), pa.timestamp("us"))
-    world, unread_too = _times(pc.if_else(zoned, text, None), pa.timestamp("us", "UTC"))
-    values = np.where(np.isnan(local), world, local) + half
-    return Numbers(values, np.sort(np.concatenate([bad, unread, unread_too])))
+    text = pc.replace_substring_regex(text, "^([0-9-]{10})$", r"\1 00:00")
+    zoned = pc.match_substring_regex(text, f":.*{ZONE}$")
+    text = pc.if_else(zoned, text, pc.binary_join_element_wise(text, "Z", ""))
+    return Numbers(_count_days(pc.cast(text, pa.timestamp("us", "UTC"))) + half, bad)
 
 
-def _strip_blanks(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return texts, null where they say that a number or a date is missing."""
-    text = strip_missing(column)
-    return pc.if_else(pc.is_in(text, value_set=pa.array(BLANKS)), None, text)
+def _count_days(column: Any) -> NDArray[np.float64]:
+    zone = getattr(column.type, "tz", None)
+    times = pc.cast(column, pa.timestamp("us", zone), safe=False)
+    return to_floats(pc.cast(times, pa.int64())) / MICROSECONDS
 
 
 def _to_iso(
@@ -396,19 +417,18 @@ def _to_iso(
 
 
 def find_order(column: pa.ChunkedArray) -> tuple[Order | None, bool]:
-    """Return the order in which all texts of a column are dates, ``None`` if they are not; whether any tells.
+    """Return the order in which all texts of a column are dates, or ``None``; and whether some row tells it.
 
     Of 1/2/2024 it is not known which is the day. Unless a row tells, that is the first with points and
     hyphens, and the second with slashes.
     """
-    some = _strip_blanks(column.slice(0, LOOKED_AT)).drop_null()
-    if not pc.all(pc.match_substring_regex(some, f"{ISO}|{YEAR_FIRST}|{YEAR_LAST}")).as_py():
-        return None, False  # no need to look at all
-    text = pc.unique(_strip_blanks(column)).drop_null()
-    if len(text) and pc.all(pc.match_substring_regex(text, f"{ISO}|{YEAR_FIRST}")).as_py():
-        return "ymd", True
-    if not (len(text) and pc.all(pc.match_substring_regex(text, YEAR_LAST)).as_py()):
-        return None, False
+    for some in (column.slice(0, LOOKED_AT), column):  # most columns need no look at all of it
+        text = pc.unique(strip_missing(some, MISSING + BLANKS)).drop_null()
+        is_ymd = match_all(text, f"{ISO}|{YEAR_FIRST}")
+        if len(text) and not is_ymd and not match_all(text, YEAR_LAST):
+            return None, False
+    if is_ymd or not len(text):
+        return ("ymd", True) if is_ymd else (None, False)
     parts = pc.extract_regex(text, r"^(?P<first>[0-9]+)[./-](?P<second>[0-9]+)")
     first, second = (
         pc.max(pc.cast(pc.struct_field(parts, name), pa.int64())).as_py()
@@ -420,48 +440,18 @@ def find_order(column: pa.ChunkedArray) -> tuple[Order | None, bool]:
     return "mdy" if "/" in text[0].as_py() else "dmy", False
 
 
-def find_stray_date(column: pa.ChunkedArray) -> int | None:
-    """Return the first row that is no date where most are; ``None`` if most are not."""
-    text = _strip_blanks(column)
-    is_date = pc.match_substring_regex(text, f"{ISO}|{YEAR_FIRST}|{YEAR_LAST}")
-    others = rows_where(pc.invert(is_date))
+def explain_dates(column: pa.ChunkedArray) -> str:
+    """Say why a column that looks like dates is not one; "" if it does not."""
+    text = strip_missing(column, MISSING + BLANKS)
+    others = rows_where(
+        pc.invert(pc.match_substring_regex(text, f"{ISO}|{YEAR_FIRST}|{YEAR_LAST}"))
+    )
     n_dates = len(text) - text.null_count - len(others)
-    return int(others[0]) if n_dates > len(others) > 0 else None
-
-
-def has_named_months(column: pa.ChunkedArray) -> bool:
-    """Tell whether all texts are dates such as 31 Dec 2024, which are not read."""
-    text = pc.unique(strip_missing(column)).drop_null()
-    return bool(len(text) and pc.all(pc.match_substring_regex(text, WITH_MONTH)).as_py())
-
-
-def _times(
-    text: pa.ChunkedArray, kind: pa.DataType
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return texts as days, and the first row that is no day of the calendar."""
-    try:
-        return _days(pc.cast(text, kind)), np.empty(0, np.int64)
-    except pa.ArrowInvalid:
-        return np.full(len(text), np.nan), np.array([_first_failure(text, kind)])
-
-
-def _first_failure(text: pa.ChunkedArray, kind: pa.DataType) -> int:
-    """Return the first row that cannot be cast, which halving finds; there must be one."""
-    low, high = 0, len(text)
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            pc.cast(text.slice(low, middle - low), kind)
-            low = middle
-        except pa.ArrowInvalid:
-            high = middle
-    return low
-
-
-def _days(column: pa.ChunkedArray) -> NDArray[np.float64]:
-    zone = getattr(column.type, "tz", None)
-    times = pc.cast(column, pa.timestamp("us", zone), safe=False)
-    return to_floats(pc.cast(times, pa.int64())) / MICROSECONDS
+    if n_dates > len(others) > 0:
+        return f"mostly dates, but row {others[0] + 1} is {column[int(others[0])].as_py()!r}"
+    if others.size and match_all(pc.unique(text).drop_null(), WITH_MONTH):
+        return f"to use dates as such, write {text[int(others[0])].as_py()!r} as in 2024-12-31"
+    return ""
 
 
 # ---- texts -----------------------------------------------------------------------------------------------
@@ -493,25 +483,28 @@ def texts_of(column: pa.ChunkedArray, truth: bool | None = None) -> Texts:
 
     The latter only if ``truth``; by default, if there is nothing but true and false.
     """
-    column = decode(column)
-    if not is_text(column.type):
-        if pa.types.is_floating(column.type):
-            column = pc.if_else(pc.is_nan(column), None, column)
-        column = pc.cast(column, pa.string())
+    codes, values = _encode(decode(column))
+    if pa.types.is_floating(values.type):
+        values = pc.if_else(pc.is_nan(values), None, values)
+    same = _canonicalize(pc.cast(values, pa.string()), truth).dictionary_encode()
+    merged = np.append(np.asarray(pc.fill_null(same.indices, -1)), -1).astype(np.int64)
+    return Texts(merged[codes], same.dictionary)
+
+
+def _encode(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], pa.Array]:
+    """Return the place of each row among the different values, -1 where it is null; and these values."""
     encoded = column.dictionary_encode().unify_dictionaries()
     if encoded.num_chunks == 0:
-        return Texts(np.empty(0, np.int64), pa.array([], pa.string()))
+        return NO_ROWS, pa.array([], column.type)
     indices = pa.chunked_array([chunk.indices for chunk in encoded.chunks])
-    codes = pc.fill_null(indices, -1).to_numpy().astype(np.int64)
-    same = _canonicalize(encoded.chunk(0).dictionary, truth).dictionary_encode()
-    merged = np.asarray(pc.fill_null(same.indices, -1).to_numpy(zero_copy_only=False))
-    return Texts(np.append(merged, -1).astype(np.int64)[codes], same.dictionary)
+    codes = np.asarray(pc.fill_null(indices, -1)).astype(np.int64)
+    return codes, encoded.chunk(0).dictionary
 
 
 def _canonicalize(values: pa.Array, truth: bool | None) -> pa.Array:
     values = pc.replace_substring_regex(strip_missing(values), WHOLE, r"\1")
     values = pc.if_else(pc.equal(values, "-0"), "0", values)
-    yes, no = (pc.is_in(values, value_set=pa.array(words)) for words in (TRUE, FALSE))
+    yes, no = is_among(values, TRUE), is_among(values, FALSE)
     if truth is None:
         truth = pc.all(pc.or_(pc.or_(yes, no), values.is_null())).as_py()
     if truth:

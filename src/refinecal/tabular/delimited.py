@@ -1,0 +1,293 @@
+"""Delimited text such as CSV: any delimiter, encoding or compression, every column as text."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+import sys
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import Any
+
+from refinecal._core.errors import needs_extra, warn
+from refinecal.tabular.names import suspect_delimiter
+from refinecal.tabular.values import MISSING, Decimals, find_marks
+
+with needs_extra("cli", package="pyarrow"):
+    import pyarrow as pa
+    import pyarrow.csv as pacsv
+
+DELIMITERS = "\t;|,"  # the comma last: the others hardly ever occur equally often in all lines
+SPELLED = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
+MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+BZIP2 = re.compile(rb"BZh[1-9]1AY&SY")
+UTF8 = "utf-8-sig"  # with or without a byte order mark
+WESTERN = "cp1252"  # what is called Latin-1 is nearly always this
+HEAD = 1 << 22  # characters at the start from which delimiter, names and decimal mark are inferred
+SNIFFED_ROWS = 100  # that a delimiter must split alike
+DECIMAL_ROWS = 5000  # in which the decimal mark is looked for
+BLOCK = 1 << 20  # bytes that are parsed at a time, of which pyarrow reads 32 ahead
+WIDEST = 16  # a row may be longer than a block, but hardly 16 times as long as the line of names
+LINE_END = re.compile(r"\r|\n")
+RAGGED = re.compile(r"(?s)Row #(\d+): Expected (\d+) columns, got (\d+): (.*)")  # of pyarrow
+SEPARATOR = re.compile(r'(?i)"?sep=(.)"?\r?\n?')  # a first line that spreadsheets understand
+
+
+class DelimitedText:
+    """A text file with a line of names, all of whose columns are read as strings.
+
+    A column without a name is called after its place, "column 3". ``has_rows`` tells whether there are any,
+    ``delimiter`` is the character between two values, and ``decimals`` are the decimal marks.
+    """
+
+    kind = "CSV"
+
+    def __init__(
+        self, path: Path, delimiter: str | None = None, decimal: str | None = None
+    ) -> None:
+        if decimal not in (".", ",", None):
+            raise ValueError(f"decimal is {decimal!r}: it must be '.' or ','")
+        self.path = path
+        self._text = Utf8Text(path)
+        head, is_all = self._text.head, self._text.is_all_head
+        separator = SEPARATOR.match(head)
+        if separator:
+            head = head[separator.end() :]
+        if delimiter is None:
+            delimiter = separator[1] if separator else sniff(head, is_all)
+        self.delimiter = check_delimiter(delimiter)
+        with _cells_of_any_length():
+            reader = csv.reader(io.StringIO(head, newline=""), delimiter=self.delimiter)
+            names = next((row for row in reader if any(row)), [])
+            self._n_lines = reader.line_num + (separator is not None)
+            rows = list(islice(reader, DECIMAL_ROWS))
+        if not names or not (rows or is_all):
+            raise ValueError(
+                f"{path} has no line of column names: its first line is empty, too long, or has a quote "
+                "that is never closed"
+            )
+        self.names = [name.strip() or f"column {i}" for i, name in enumerate(names, 1)]
+        self.has_rows = any(rows) if len(names) > 1 else bool(rows)
+        columns = zip(self.names, zip_longest(*rows, fillvalue=""), strict=False)
+        marks = find_marks(dict(columns)) if decimal is None else {}
+        self.decimals = Decimals(marks, decimal, self.delimiter)  # type: ignore[arg-type]
+
+    def tables(self, columns: list[str], rows: int) -> Iterator[pa.Table]:
+        """Yield the table in pieces of any size, with these columns at least."""
+        last = self.names[-1]  # also read to see whether its quotes are closed
+        wanted = columns if last in columns else [*columns, last]
+        table = None
+        metadata = self.decimals.to_metadata()
+        with self._explain_rows(), self._text.open() as file:
+            for batch in pacsv.open_csv(file, **self._options(wanted)):
+                table = pa.Table.from_batches([batch])
+                yield table.replace_schema_metadata(metadata)
+        value = table[last][-1].as_py() if table is not None and table.num_rows else None
+        if value is not None and LINE_END.search(value) and self._text.last != '"':
+            raise ValueError(
+                f"{self.path} ends within quotes, which begin with {value[:30]!r}: close them, or double "
+                'the quote (") if it is part of the text'
+            )
+
+    @property
+    def _block(self) -> int:
+        """How many bytes are parsed at a time."""
+        return max(BLOCK, WIDEST * len(self.delimiter.join(self.names).encode()))
+
+    def _options(self, columns: Sequence[str]) -> dict[str, Any]:
+        return {
+            # One thread is as fast here, and counts the rows.
+            "read_options": pacsv.ReadOptions(
+                skip_rows=self._n_lines,
+                column_names=self.names,
+                block_size=self._block,
+                use_threads=False,
+            ),
+            "parse_options": pacsv.ParseOptions(
+                delimiter=self.delimiter,
+                newlines_in_values=True,
+                ignore_empty_lines=len(self.names) > 1,  # else they are rows with a missing value
+            ),
+            "convert_options": pacsv.ConvertOptions(
+                include_columns=columns,
+                column_types=dict.fromkeys(self.names, pa.string()),
+                null_values=list(MISSING),
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=True,
+            ),
+        }
+
+    @contextmanager
+    def _explain_rows(self) -> Iterator[None]:
+        """Turn errors of pyarrow about rows into ones that name the row and the fix."""
+        try:
+            yield
+        except pa.ArrowInvalid as error:
+            if ragged := RAGGED.search(str(error)):
+                row, n_names, n_values = map(int, ragged.groups()[:3])
+                raise ValueError(
+                    self._explain_row(row - self._n_lines, n_names, n_values, ragged[4])
+                ) from error
+            if "straddling" in str(error):
+                raise ValueError(
+                    f"{self.path} has a row of more than {self._block >> 20} MB: most likely a quote is "
+                    'never closed. Close it, or double it ("") if it is part of the text.'
+                ) from error
+            raise
+
+    def _explain_row(self, row: int, n_names: int, n_values: int, text: str) -> str:
+        text = text if len(text) <= 60 else text[:57] + "..."
+        fix = (
+            "Put values that contain the delimiter or a quote in quotes, or pass another delimiter."
+        )
+        if row == 1 and n_values == n_names + 1:
+            fix = "If the rows begin with their names, name that column in the first line too."
+        return (
+            f"{self.path}, row {row}: {n_values} value{'s' * (n_values != 1)}, but {n_names} "
+            f"name{'s' * (n_names != 1)} in the first line, with {self.delimiter!r} between them; the row is "
+            f"{text!r}. {suspect_delimiter(self.names) or fix}"
+        )
+
+
+# ---- encodings -------------------------------------------------------------------------------------------
+
+
+class Utf8Text:
+    """A text file as pyarrow can read it: itself, or a temporary copy in UTF-8.
+
+    Its first bytes, not its name, tell how it is compressed and encoded. A byte order mark means UTF-16. All
+    else is UTF-8, unless the first character that is not ASCII is not UTF-8 either: then the file is read as
+    Windows-1252, with a warning. All of it is decoded once; ``head`` is its beginning, and ``last`` the last
+    character that is not a space.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._copy = path, None
+        with path.open("rb") as file:
+            magic = file.read(10)
+        codec = next((name for each, name in MAGIC.items() if magic.startswith(each)), None)
+        self._codec = "bz2" if BZIP2.match(magic) else codec
+        start = next(self._read_blocks(), b"")
+        is_utf16 = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        for encoding in ("utf-16",) if is_utf16 else (UTF8, WESTERN):
+            try:
+                self._scan(encoding)
+                break
+            except UnicodeDecodeError as error:
+                is_first = self._is_ascii and error.object[: error.start].isascii()
+                if encoding == UTF8 and is_first:
+                    continue
+                what = "is neither UTF-8 nor Windows-1252 throughout"
+                what = "begins as UTF-16 but is not UTF-16 throughout" if is_utf16 else what
+                raise ValueError(
+                    f"{path} {what}: the bytes {error.object[error.start :][:12]!r} are not valid. Save it "
+                    "as UTF-8."
+                ) from None
+        if not self.head.strip():
+            raise ValueError(f"{path} is empty: it needs a line of column names, and rows")
+        if encoding == WESTERN:
+            warn(
+                f"{path} is not UTF-8: it is read as Windows-1252 (Western European). If letters come out "
+                "wrong, save it as UTF-8.",
+                UserWarning,
+            )
+
+    def _scan(self, encoding: str) -> None:
+        """Decode the whole file, and copy it if it is not UTF-8."""
+        self.head, self.last, self.is_all_head, self._is_ascii = "", "", True, True
+        if encoding != UTF8:
+            self._copy = tempfile.NamedTemporaryFile(suffix=".csv")  # noqa: SIM115
+            weakref.finalize(self, self._copy.close)
+        for text in codecs.iterdecode(self._read_blocks(), encoding):
+            if "\0" in text:
+                raise ValueError(
+                    f"{self.path} is not a text file: if it is Parquet or Feather, give it that ending; "
+                    "else save it as CSV, in UTF-8"
+                )
+            self.is_all_head = len(self.head) < HEAD
+            self.head += text if self.is_all_head else ""
+            self.last = text.rstrip("\r\n ")[-1:] or self.last
+            self._is_ascii = self._is_ascii and text.isascii()
+            if self._copy is not None:
+                self._copy.write(text.encode())
+        if self._copy is not None:
+            self._copy.flush()
+
+    def _read_blocks(self) -> Iterator[bytes]:
+        """Yield the bytes of the file, decompressed."""
+        with pa.input_stream(str(self.path), compression=self._codec) as file:
+            try:
+                while block := file.read(BLOCK):
+                    yield block
+            except OSError as error:
+                raise ValueError(
+                    f"{self.path} cannot be decompressed: it is cut off or damaged. Copy it again. ({error})"
+                ) from error
+
+    def open(self) -> pa.NativeFile:
+        """Open it for reading."""
+        if self._copy is not None:
+            return pa.OSFile(self._copy.name)
+        return pa.input_stream(str(self.path), compression=self._codec)
+
+
+# ---- delimiters ------------------------------------------------------------------------------------------
+
+
+def check_delimiter(given: str) -> str:
+    """Return a delimiter, which may be spelled out."""
+    found = SPELLED.get(given, given)
+    if len(found) != 1 or found in '"\r\n' or not found.isascii():
+        raise ValueError(
+            f"delimiter is {given!r}: it must be one character, such as ',' or ';', or 'tab'"
+        )
+    return found
+
+
+def sniff(text: str, is_all: bool = True) -> str:
+    r"""Return the delimiter: the character that splits all rows alike.
+
+    Quoted text does not count. Unless ``is_all``, the text may end within a row.
+
+    >>> sniff("name;height\nAda;1,65\n")
+    ';'
+    """
+    for delimiter in DELIMITERS:
+        widths = _count_values(text, delimiter, is_all)
+        if widths and widths[0] > 1 and len(set(widths)) == 1:
+            return delimiter
+    first = {each: _count_values(text, each, is_all=True, strict=False) for each in ",;\t|"}
+    return max(first, key=lambda delimiter: first[delimiter][:1])
+
+
+def _count_values(text: str, delimiter: str, is_all: bool, strict: bool = True) -> list[int]:
+    """Return how many values the first rows have; if ``strict``, none if quotes are not where they belong."""
+    widths = []
+    lines = io.StringIO(text, newline="")
+    try:
+        with _cells_of_any_length():
+            for row in csv.reader(lines, delimiter=delimiter, strict=strict):
+                widths.append(len(row))
+                if len(widths) > SNIFFED_ROWS:
+                    return [width for width in widths if width]
+    except csv.Error:
+        if strict and (is_all or lines.tell() < len(text)):
+            return []
+        widths.append(0)  # the row that is cut off, or has no end
+    return [width for width in (widths if is_all else widths[:-1]) if width]
+
+
+@contextmanager
+def _cells_of_any_length() -> Iterator[None]:
+    """Let cells be of any length, which the csv module allows only for all of its users."""
+    before = csv.field_size_limit(sys.maxsize)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
