@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike
 
-from refinecal._core.arrays import to_floats
+from refinecal._core.arrays import check_threads, to_floats
 from refinecal._core.checks import KnownLabels, check_keywords, check_sample
 from refinecal._core.errors import fail_choice, needs_extra, warn
 from refinecal._core.format import format_fixed, shorten_name
 from refinecal._core.sample import Sample, on_cpu
-from refinecal._core.threads import check_threads
 from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
 from refinecal.calibrators.registry import as_calibrator

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.sample import Sample, on_cpu
+from refinecal.calibrators._newton import mixture_weights
 from refinecal.calibrators.base import Calibrator
-from refinecal.calibrators.ensemble import mixture_weights
 from refinecal.calibrators.registry import as_calibrator, check_storable, make_calibrator
 from refinecal.calibrators.temperature import TemperatureScaling
 from refinecal.losses import get_loss

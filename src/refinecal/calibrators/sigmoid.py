@@ -19,8 +19,7 @@ from refinecal.calibrators._features import (
     log_rows_of_odds,
     shares_of,
 )
-from refinecal.calibrators._logistic_regression import fit_logistic
-from refinecal.calibrators._newton import Advice
+from refinecal.calibrators._newton import Advice, fit_logistic
 from refinecal.calibrators._pairs import Curve, polynomial
 from refinecal.calibrators.base import Calibrator
 

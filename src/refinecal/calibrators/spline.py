@@ -25,7 +25,7 @@ from refinecal.calibrators._features import (
     rank_rows,
     shares_of,
 )
-from refinecal.calibrators._newton import Advice, minimise
+from refinecal.calibrators._newton import Advice, minimize_newton
 from refinecal.calibrators._pairs import Curve
 from refinecal.calibrators.base import Calibrator
 from refinecal.resampling import deal_at_random, deal_in_turn
@@ -206,7 +206,7 @@ def _fit_path(
         ridge = np.where(np.arange(maps.shape[2]) < 2, 0.0, penalty)  # a line costs nothing
         start = starts[i] if len(starts) > 1 else fits[-1]
         read = partial(_kernels.splines.read_splines, *rows, maps, ridge)
-        fits.append(minimise(read, start, tolerance=tolerance).accept(ADVICE))
+        fits.append(minimize_newton(read, start, tolerance=tolerance).accept(ADVICE))
     return fits[1:]
 
 

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._core.arrays import to_floats
+from refinecal._core.arrays import check_threads, to_floats
 from refinecal._core.checks import check_keywords, check_sample, check_weights
 from refinecal._core.files import plain
-from refinecal._core.threads import check_threads
 from refinecal.losses import ProperLoss, get_loss
 from refinecal.resampling import losses_at
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from refinecal._core.arrays import check_threads
 from refinecal._core.checks import check_sample
 from refinecal._core.errors import fail_choice, needs_extra, warn
-from refinecal._core.threads import check_threads
 from refinecal.decomposition import Decomposition, decompose_sample
 from refinecal.losses import ProperLoss
 from refinecal.stopping import DeferredCalibrator, RefinementMonitor

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal import _kernels
+from refinecal._core.arrays import map_threads
 from refinecal._core.sample import NOTHING, Sample, parts, readonly, softmax
-from refinecal._core.threads import map_threads
 from refinecal.losses import get_loss
 from refinecal.metrics.ranking import areas_of_logits, areas_of_probs
 from refinecal.resampling import losses_at

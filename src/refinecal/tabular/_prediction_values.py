@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal._core.arrays import check_threads, map_threads
 from refinecal._core.errors import needs_extra
-from refinecal._core.threads import check_threads, map_threads
 from refinecal.tabular._prediction_columns import Choice, sorted_labels
 from refinecal.tabular.values import (
     Decimals,

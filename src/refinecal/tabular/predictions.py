@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from refinecal._core.errors import needs_extra, warn
 from refinecal._core.format import list_names
-from refinecal._core.softmax import log_softmax
+from refinecal._core.sample import log_softmax
 from refinecal.tabular._prediction_columns import choose_columns
 from refinecal.tabular._prediction_values import (
     align_labels,
