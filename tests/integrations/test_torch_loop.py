@@ -363,7 +363,7 @@ def test_wrong_use_says_what_to_do():
     stopping.update(torch.zeros(2, 2), torch.zeros(2))
     with pytest.raises(ValueError, match=r"logits has shape \(2,\), but \(2, 2\) in the first"):
         stopping.update(torch.zeros(2), torch.zeros(2))
-    with pytest.raises(ValueError, match="sample_weight is there for some batches only"):
+    with pytest.raises(ValueError, match="only some batches have sample_weight"):
         stopping.update(torch.zeros(2, 2), torch.zeros(2), torch.ones(2))
     stopping.update(torch.zeros(2, 2), torch.tensor([1, 2]))
     with pytest.raises(ValueError, match=r"y_val\[3\] is 2, but logits has 2 columns"):

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal._core.checks import check_number
 from refinecal._core.sample import Sample, on_cpu
 from refinecal.calibrators._features import (
     LARGEST,
     best_beta,
-    check_strength,
     gap_columns,
     gap_limit,
     log_odds,
@@ -156,8 +156,8 @@ class _PenalizedMatrix(MatrixCalibrator):
         """Learn from two classes, where a diagonal matrix is enough."""
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        check_strength("off_diagonal", self.off_diagonal)
-        check_strength("intercept", self.intercept)
+        check_number("off_diagonal", self.off_diagonal)
+        check_number("intercept", self.intercept)
         sample = on_cpu(sample).drop_weightless()
         self.limit_ = gap_limit(sample)
         if sample.k == 2:
@@ -339,8 +339,8 @@ class StructuredVectorScaling(_Structured, DiagonalCalibrator):
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         k, strength = sample.k, sample.k / sample.total
-        on_scale = strength * check_strength("diagonal", self.diagonal)
-        on_shift = strength * check_strength("intercept", self.intercept)
+        on_scale = strength * check_number("diagonal", self.diagonal)
+        on_shift = strength * check_number("intercept", self.intercept)
         sample, logs = self._first_step(sample, threads, start)
         if k == 2:
             away, self.intercepts_ = _fit_two_scales(
@@ -410,9 +410,9 @@ class StructuredMatrixScaling(_Structured, MatrixCalibrator):
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         k, strength = sample.k, sample.k / sample.total
-        on_diagonal = strength * check_strength("diagonal", self.diagonal)
-        off_diagonal = strength * (k - 1) * check_strength("off_diagonal", self.off_diagonal)
-        on_shift = strength * check_strength("intercept", self.intercept)
+        on_diagonal = strength * check_number("diagonal", self.diagonal)
+        off_diagonal = strength * (k - 1) * check_number("off_diagonal", self.off_diagonal)
+        on_shift = strength * check_number("intercept", self.intercept)
         sample, logs = self._first_step(sample, threads, start)
         if k == 2:
             found = _fit_two_by_two(sample, logs, on_diagonal, off_diagonal, on_shift)

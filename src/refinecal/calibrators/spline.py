@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal import _kernels
+from refinecal._core.checks import check_number, check_whole
 from refinecal._core.sample import Sample
 from refinecal.calibrators._features import (
-    check_strength,
     check_two_classes,
-    check_whole,
     gap_limit,
     log_odds,
     merge_ties,
@@ -120,7 +119,7 @@ class SplineCalibration(Calibrator):
         penalties = PENALTIES
         if self.penalty is not None:
             otherwise = ", or None to let the data choose"
-            penalties = np.array([check_strength("penalty", self.penalty, otherwise)])
+            penalties = np.array([check_number("penalty", self.penalty, otherwise)])
         self.limit_ = gap_limit(sample)
         odds = merge_ties(log_odds(sample.logits, self.limit_))
         shares = shares_of(sample)

@@ -24,8 +24,6 @@ from refinecal.evaluation._summary import Evaluation
 from refinecal.losses import get_loss
 from refinecal.resampling import losses_at
 
-__all__ = ["Comparison", "compare_models"]
-
 Floats = NDArray[np.float64]
 KINDS = ("log", "brier", "refinement", "brier_refinement")
 

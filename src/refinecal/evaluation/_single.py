@@ -25,8 +25,6 @@ from refinecal.metrics.ranking import mean_area
 from refinecal.metrics.smoothing import smooth_ece_of
 from refinecal.metrics.tally import Tally, areas_of, tally
 
-__all__ = ["evaluate"]
-
 MOST_GROUPS = 1000
 MISSING = "(missing)"
 

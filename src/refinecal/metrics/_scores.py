@@ -21,15 +21,6 @@ from refinecal.metrics.tally import areas_of
 from refinecal.resampling import losses_at
 from refinecal.temperature.fit import risk_of
 
-__all__ = [
-    "accuracy",
-    "auroc",
-    "brier_score",
-    "error_rate",
-    "log_loss",
-    "spherical_loss",
-]
-
 AVERAGES = ("macro", "weighted", None)
 
 

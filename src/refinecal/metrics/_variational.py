@@ -19,8 +19,6 @@ from refinecal.decomposition import check_cv
 from refinecal.metrics.events import Inputs, read
 from refinecal.resampling import folds
 
-__all__ = ["lp_calibration_error"]
-
 Floats = NDArray[np.float64]
 KINDS = ("auto", "all", "binary", "top-label", "class-wise")
 FORMS = ("root", "power", "norm")

@@ -3,7 +3,6 @@
 from __future__ import annotations  # so that help() shows types by name
 
 import math
-import numbers
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from refinecal._core.arrays import THREAD_ELEMENTS, check_threads
 from refinecal._core.checks import (
     HARD,
     check_keywords,
+    check_number,
     check_sample,
     doubt_logits,
     is_hard,
@@ -123,7 +123,8 @@ def fit_temperature(
     >>> round(fit.beta, 6)
     0.549306
     """
-    start = _check_start(start)
+    start = check_number("start", start, ", such as an earlier fit.beta")
+    start = start if start > SMALL_BETA else 1.0  # too small to tell anything
     threads = check_threads(n_threads)
     if sample_weight is None and classes is None:
         plain = plain_sample(labels, logits)
@@ -136,15 +137,6 @@ def fit_temperature(
                 return _report(found)
     sample = check_sample(labels, None, logits, sample_weight, classes, "labels", devices=True)
     return fit_sample(sample, start, threads)
-
-
-def _check_start(start: Any) -> float:
-    """Return where to start; a beta too small to tell anything, even 0, starts afresh."""
-    if not (isinstance(start, numbers.Real) and 0 <= float(start) < math.inf):
-        raise ValueError(
-            f"start is {start!r}: it must be a number of at least 0, such as an earlier fit.beta"
-        )
-    return float(start) if float(start) > SMALL_BETA else 1.0
 
 
 def fit_with_risk(
