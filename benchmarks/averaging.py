@@ -21,7 +21,7 @@ from scipy import stats
 from benchmarks.machine import this_machine
 from benchmarks.one_command.cases import cut, score
 from benchmarks.one_command.contestants import TARGET
-from refinecal._core.softmax import log_softmax
+from refinecal._core.sample import log_softmax
 from refinecal.stopping import RefinementMonitor
 from refinecal.tabular.schema import Schema
 from refinecal.training.crossfit import Disagreement, Ensemble, HeldOut, all_classes, average

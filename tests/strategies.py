@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from refinecal.temperature import reference
+from refinecal.temperature.fit import row_derivatives
 from refinecal.temperature.search import Point
 
 MAX_BETA = math.exp(16)  # the search interval of the paper's appendix D
@@ -116,9 +116,9 @@ class NumpyReader:
         self.sample = sample
 
     def at(self, beta):
-        means = [self.sample.mean(values) for values in reference.rows(self.sample, beta)]
+        means = [self.sample.mean(values) for values in row_derivatives(self.sample, beta)]
         return Point(beta, *(beta**m * mean for m, mean in enumerate(means)))
 
     def at_zero(self):
-        _, slope, curvature, _, _ = reference.rows(self.sample, 0.0)
+        _, slope, curvature, _, _ = row_derivatives(self.sample, 0.0)
         return self.sample.mean(slope), self.sample.mean(curvature)

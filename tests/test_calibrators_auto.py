@@ -330,7 +330,7 @@ def test_candidates_from_elsewhere_can_be_used_but_not_written():
         ({"candidates": []}, "pass several names or calibrators"),
         ({"candidates": ["auto"]}, "cannot choose itself"),
         ({"candidates": ["tempo"]}, "calibrator is 'tempo'"),
-        ({"cv": 1}, "cv is 1: it must be a number of folds of at least 2"),
+        ({"cv": 1}, "cv is 1: it must be a whole number of at least 2"),
         ({"cv": "loo"}, "cv is 'loo'"),
     ],
 )

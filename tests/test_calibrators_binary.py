@@ -10,10 +10,9 @@ from sklearn.linear_model import LogisticRegression
 
 import refinecal as rc
 from refinecal._core.sample import Sample
-from refinecal.calibrators import _logistic_regression
+from refinecal.calibrators import _newton
 from refinecal.calibrators._features import merge_ties
-from refinecal.calibrators._logistic_regression import fit_logistic
-from refinecal.calibrators._newton import Advice, Solution, minimise
+from refinecal.calibrators._newton import Advice, Solution, fit_logistic, minimize_newton
 
 
 def scores(n=400, seed=0, slope=0.6, shift=0.4):
@@ -225,9 +224,7 @@ def test_scores_that_rounding_tells_apart_are_merged(steps, size):
 
 @pytest.mark.parametrize("name", ["affine", "quadratic", "beta", "vector", "matrix", "dirichlet"])
 def test_a_fit_that_does_not_converge_says_whose_and_what_to_do(name, monkeypatch):
-    monkeypatch.setattr(
-        _logistic_regression, "minimise", lambda _, x0: Solution(x0, 1.0, 1.0, 3, False)
-    )
+    monkeypatch.setattr(_newton, "minimize_newton", lambda _, x0: Solution(x0, 1.0, 1.0, 3, False))
     made = rc.make_calibrator(name)
     with pytest.warns(RuntimeWarning, match=rf"(?i)the fit of {name} \w+ stopped") as caught:
         made.fit_logits([0.0, 1.0, 2.0], [0, 1, 0])
@@ -240,7 +237,7 @@ def test_newton_warns_when_it_does_not_converge():
     def steep(x):  # value and gradient do not belong together: no step can succeed
         return float(np.sum(x)), -np.ones(1), np.eye(1)
 
-    found = minimise(steep, np.zeros(1))
+    found = minimize_newton(steep, np.zeros(1))
     assert not found.converged
     with pytest.warns(
         RuntimeWarning, match="the fit of a test .* could still fall by .*: try again"

@@ -9,8 +9,8 @@ from scipy.special import log_softmax, softmax
 from strategies import drawn
 
 import refinecal as rc
-from refinecal.calibrators._softmax_fits import blas, in_one_thread
-from refinecal.calibrators.ensemble import mixture_weights
+from refinecal._core.arrays import blas, in_one_thread
+from refinecal.calibrators._newton import mixture_weights
 
 
 def skewed(n, k, seed=0):

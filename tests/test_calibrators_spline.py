@@ -13,7 +13,7 @@ from scipy.special import expit
 import refinecal as rc
 from refinecal._kernels.splines import read_splines
 from refinecal.calibrators._features import merge_ties
-from refinecal.calibrators._newton import minimise
+from refinecal.calibrators._newton import minimize_newton
 from refinecal.calibrators.spline import (
     PENALTIES,
     Rows,
@@ -168,7 +168,9 @@ def test_the_penalty_is_that_of_real_cross_validation(weighted):
         losses = []
         for penalty in PENALTIES:
             ridge = np.where(np.arange(maps.shape[2]) < 2, 0, penalty)
-            theta = minimise(partial(mean_loss, rows, maps, ridge), np.zeros(maps.shape[2])).x
+            theta = minimize_newton(
+                partial(mean_loss, rows, maps, ridge), np.zeros(maps.shape[2])
+            ).x
             spline.knots_, spline.limit_, spline.pieces_ = fitted.knots_, 100.0, maps @ theta
             logs = spline._map(np.stack([np.zeros(len(new)), new], axis=1))
             losses.append(-logs[np.arange(len(new)), hits])

@@ -18,8 +18,7 @@ from strategies import NumpyReader
 import refinecal
 from refinecal._core.sample import NOTHING, Sample
 from refinecal._kernels import temperature
-from refinecal.temperature import reference
-from refinecal.temperature.fit import KernelReader, fit_temperature
+from refinecal.temperature.fit import KernelReader, fit_temperature, label_gaps, row_derivatives
 from refinecal.temperature.torch import TorchReader
 
 DTYPES = [np.float32, np.float64]
@@ -48,7 +47,7 @@ def rounded(beta, dtype):
 
 def twin_sums(sample, beta):
     weights = np.ones(sample.n) if sample.weights is None else sample.weights
-    parts = [weights @ (part * beta**m) for m, part in enumerate(reference.rows(sample, beta))]
+    parts = [weights @ (part * beta**m) for m, part in enumerate(row_derivatives(sample, beta))]
     return np.array([weights.sum(), *parts])
 
 
@@ -63,7 +62,7 @@ def sizes(sample, beta):
     x = np.minimum(beta * (logits.max(axis=1, keepdims=True) - logits), 1e4)
     probs = np.exp(-x) / np.exp(-x).sum(axis=1, keepdims=True)
     moments = [weights @ (probs * x**m).sum(axis=1) for m in range(6)]
-    label = weights @ np.abs(beta * reference.at_label(sample))
+    label = weights @ np.abs(beta * label_gaps(sample))
     orders = [moments[m] + moments[m + 1] for m in range(5)]
     # The exponential stops short of underflow, at 2^-126 or 2^-1022: times x^4, still nothing.
     orders = np.array(orders) + 1e-20 / np.finfo(sample.logits.dtype).eps
@@ -203,7 +202,7 @@ def test_each_row_by_itself(dtype, k, soft):
     sample = make(130, k, dtype, soft=soft)
     beta = rounded(0.8, dtype)
     got = KernelReader.of(sample).rows(beta)
-    want = [part * beta**m for m, part in enumerate(reference.rows(sample, beta))]
+    want = [part * beta**m for m, part in enumerate(row_derivatives(sample, beta))]
     largest = beta * np.ptp(sample.logits)
     for m in range(5):
         tol = 16 * np.finfo(dtype).eps * (1 + largest) ** m

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from strategies import MAX_BETA, Exact, assert_is_best, drawn, examples, predictions
 
 import refinecal as rc
-from refinecal._core.threads import check_threads
+from refinecal._core.arrays import check_threads
 from refinecal.temperature import fit as temperature_fit
 
 SCALES = [1e-6, 1e-3, 1.0, 1e3, 1e6]

@@ -10,10 +10,10 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from refinecal._core.arrays import check_threads
 from refinecal._core.checks import check_keywords, check_sample, check_scores
 from refinecal._core.errors import warn
 from refinecal._core.sample import Sample, on_cpu
-from refinecal._core.threads import check_threads
 from refinecal.calibrators import Calibrator
 from refinecal.calibrators.registry import UserCalibrator, as_calibrator
 from refinecal.losses import LogLoss, ProperLoss, get_loss

@@ -9,14 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal import _kernels
-from refinecal._core.arrays import to_numpy
+from refinecal._core.arrays import map_threads, to_numpy
 from refinecal._core.errors import warn
-from refinecal._core.sample import Sample, parts, readonly
-from refinecal._core.softmax import log_softmax, scale_logits
-from refinecal._core.threads import map_threads
+from refinecal._core.sample import Sample, log_softmax, parts, readonly, scale_logits
 from refinecal.losses import BrierLoss, LogLoss, ProperLoss
-from refinecal.temperature import reference
-from refinecal.temperature.fit import KernelReader, fit_sample
+from refinecal.temperature.fit import KernelReader, fit_sample, label_gaps, row_derivatives
 from refinecal.temperature.search import MAX_BETA
 
 Floats = NDArray[np.float64]
@@ -71,7 +68,7 @@ def _without_copy(sample: Sample, row: int) -> Sample:
 def _derivatives(sample: Sample, beta: float) -> Sequence[Floats]:
     """Return the loss of each row and its first four derivatives in beta."""
     if not 1e-30 < beta < 1e30:
-        return reference.rows(sample, beta)
+        return row_derivatives(sample, beta)
     found = KernelReader.of(sample).rows(beta)
     return [part / beta**m for m, part in enumerate(found)]
 
@@ -176,7 +173,7 @@ def row_keys(sample: Sample) -> list[NDArray[Any]]:
         gaps[np.isinf(gaps)] = 0
         with np.errstate(over="ignore"):
             keys[1:3, rows] = (gaps**2).sum(axis=1), gaps.sum(axis=1)
-    keys[3] = reference.at_label(sample)
+    keys[3] = label_gaps(sample)
     keys = np.where(np.isfinite(keys), keys, 0)
     largest = np.abs(keys).max(axis=1, keepdims=True)
     keys = np.round(keys / np.where(largest > 0, largest, 1), 10)  # rounding must not order rows

@@ -13,12 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike
 
-from refinecal._core.arrays import to_floats
-from refinecal._core.checks import KnownLabels, check_keywords, check_sample
+from refinecal._core.arrays import check_threads, to_floats
+from refinecal._core.checks import (
+    KnownLabels,
+    check_keywords,
+    check_number,
+    check_sample,
+    check_whole,
+)
 from refinecal._core.errors import fail_choice, needs_extra, warn
 from refinecal._core.format import format_fixed, shorten_name
 from refinecal._core.sample import Sample, on_cpu
-from refinecal._core.threads import check_threads
 from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
 from refinecal.calibrators.registry import as_calibrator
@@ -147,7 +152,7 @@ class RefinementMonitor:
             also = (also,)
         self.metrics = _check_names(get_metrics([metric, *also]))
         self.patience = check_patience(patience)
-        self.min_delta = _check_min_delta(min_delta)
+        self.min_delta = check_number("min_delta", min_delta)
         self.stop_on = stop_on
         self.followed = self._check_stop_on(stop_on)
         self.loss = get_loss(loss)
@@ -529,17 +534,7 @@ def check_patience(patience: Any, name: str = "patience") -> int | None:
     """Return a number of steps; ``name`` is what the caller's framework calls it."""
     if patience is None:
         return None
-    if not isinstance(patience, numbers.Integral) or isinstance(patience, bool) or patience < 1:
-        raise ValueError(
-            f"{name} is {patience!r}: it must be a whole number of at least 1, or None to never stop"
-        )
-    return int(patience)
-
-
-def _check_min_delta(min_delta: Any) -> float:
-    if not isinstance(min_delta, numbers.Real) or not 0 <= float(min_delta) < math.inf:
-        raise ValueError(f"min_delta is {min_delta!r}: it must be a number of at least 0")
-    return float(min_delta)
+    return check_whole(name, patience, otherwise=", or None to never stop")
 
 
 def _check_names(metrics: list[Metric]) -> list[Metric]:

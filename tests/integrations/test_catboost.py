@@ -281,7 +281,7 @@ def test_foreign_calibrator_is_not_stored():
     shrink_to_best(model, X_val, y_val)
     monitor = shrink_to_best(model, X_val, y_val, calibrator=LogisticRegression())
     assert isinstance(monitor.calibrator, LogisticRegression)
-    with pytest.raises(ValueError, match="not of this package is not stored"):
+    with pytest.raises(ValueError, match="Custom calibrators are not stored"):
         calibrator_of(model)
 
 

@@ -418,7 +418,7 @@ def test_endless_dataset():
     class Endless(Batches):
         num_batches = None
 
-    with pytest.raises(ValueError, match="PyDataset without end"):
+    with pytest.raises(ValueError, match="an infinite PyDataset: give it __len__"):
         RefinementStopping(Endless())
 
 
@@ -475,7 +475,7 @@ def test_logits_where_probabilities_were_announced():
     data = digits()
     with pytest.raises(ValueError, match="probs.* is not a probability") as caught:
         fit(from_logits(), data, RefinementStopping(data[2:], from_logits=False), epochs=1)
-    assert "taken for probs: say from_logits=" in caught.value.__notes__[0]
+    assert "taken for probs: pass from_logits=" in caught.value.__notes__[0]
 
 
 def test_probabilities_where_logits_were_announced():
@@ -494,7 +494,7 @@ def test_labels_and_metrics_that_are_not_there():
 
 def test_calibrators_that_do_not_fold_into_a_model():
     model = make_model()
-    with pytest.raises(TypeError, match="only a fitted TemperatureScaling folds"):
+    with pytest.raises(TypeError, match="only a fitted TemperatureScaling can become part of a model"):
         calibrated(model, TemperatureScaling())
     two = TemperatureScaling().fit([0.2, 0.9, 0.6], [0, 1, 0])
     with pytest.raises(ValueError, match="10 outputs, but the calibrator was fitted with 2"):

@@ -199,7 +199,7 @@ def test_wrong_use():
     with pytest.raises(ValueError, match=r"trial 0 holds no calibrator: let its objective return"):
         calibrator_of(trial)
     train(trial, calibrator=LogisticRegression()).finish()
-    with pytest.raises(ValueError, match="not of this package is not stored"):
+    with pytest.raises(ValueError, match="Custom calibrators are not stored"):
         calibrator_of(trial)
     with pytest.raises(ValueError, match="probs.* is not a probability"):
         TrialMonitor(trial).update([0, 1], [-1.0, 3.0])

@@ -225,7 +225,7 @@ def test_resumed_from_weights_that_are_not_the_best(tmp_path):
     net.initialize()
     net.load_params(**files)
     with pytest.warns(
-        RuntimeWarning, match=rf"epoch {best} is the best, but its weights were not there"
+        RuntimeWarning, match=rf"epoch {best} is the best, but its weights were missing"
     ):
         net.partial_fit(X, y)
     assert len(net.history) == 16
@@ -363,7 +363,7 @@ def test_wrong_use():
 
     early = EarlyStopping(monitor="valid_refinement_loss")
     net, *_ = prepared(callbacks=[early, RefinementStopping()])
-    with pytest.raises(ValueError, match=r"callback 'EarlyStopping' follows .* put it behind"):
+    with pytest.raises(ValueError, match=r"callback 'EarlyStopping' follows .* put it after RefinementStopping"):
         net.fit(X, y)
     net, *_ = prepared(callbacks=[RefinementStopping()], criterion=nn.MultiMarginLoss)
     with pytest.raises(

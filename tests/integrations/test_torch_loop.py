@@ -328,7 +328,7 @@ def test_a_sigmoid_in_place_of_log_odds_is_noticed(columns):
 )
 def test_labels_before_logits_are_noticed(y, logits):
     with pytest.raises(
-        ValueError, match=r"are logits and y in the right order\? update\(logits, y"
+        ValueError, match=r"logits holds only whole numbers, but y does not: pass update\(logits, y"
     ):
         RefinementStopping().update(y, logits)
     RefinementStopping().update(logits, y)
@@ -356,14 +356,14 @@ def test_wrong_use_says_what_to_do():
         stopping.step(model)
     with pytest.raises(RuntimeError, match=r"no best weights yet: call step\(model\)"):
         stopping.restore(model)
-    with pytest.raises(RuntimeError, match="leave gather out for a single process"):
+    with pytest.raises(RuntimeError, match="omit gather for a single process"):
         stopping.gather()
     with pytest.raises(ValueError, match="y has 3 rows, but logits has 2"):
         stopping.update(torch.zeros(2, 2), torch.zeros(3))
     stopping.update(torch.zeros(2, 2), torch.zeros(2))
     with pytest.raises(ValueError, match=r"logits has shape \(2,\), but \(2, 2\) in the first"):
         stopping.update(torch.zeros(2), torch.zeros(2))
-    with pytest.raises(ValueError, match="sample_weight is there for some batches only"):
+    with pytest.raises(ValueError, match="only some batches have sample_weight"):
         stopping.update(torch.zeros(2, 2), torch.zeros(2), torch.ones(2))
     stopping.update(torch.zeros(2, 2), torch.tensor([1, 2]))
     with pytest.raises(ValueError, match=r"y_val\[3\] is 2, but logits has 2 columns"):

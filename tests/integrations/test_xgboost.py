@@ -381,7 +381,7 @@ def test_a_foreign_calibrator_stays_with_the_callback():
     stopping = RefinementStopping(dval, calibrator=LogisticRegression())
     model = train(BINARY, dtrain, 5, callbacks=[stopping])
     assert isinstance(stopping.calibrator, LogisticRegression)
-    with pytest.raises(ValueError, match="not stored; it is in RefinementStopping.calibrator"):
+    with pytest.raises(ValueError, match="not stored: use RefinementStopping.calibrator"):
         calibrator_of(model)
 
 
@@ -408,7 +408,7 @@ def test_unknown_metric():
             {"objective": "count:poisson"},
             "objective is 'count:poisson'.*must be one of 'binary:log",
         ),
-        ({}, "objective is 'reg:squarederror', which is XGBoost's choice if none is named"),
+        ({}, "objective is 'reg:squarederror', XGBoost's default, which does not give log-odds"),
         (BINARY | {"booster": "dart"}, "save_best is False, but with booster='dart'"),
     ],
 )

@@ -1,12 +1,22 @@
-"""Arrays of any library to NumPy, without a copy where memory can be shared."""
+"""Arrays of any library to NumPy, without a copy where memory can be shared; and threads to read them."""
 
+import numbers
+import os
 import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+
+THREAD_ELEMENTS = 2**21  # fewer numbers than this are read by one thread sooner than shared out
+LARGE = 2**27  # multiplications, about 10 ms: products that are worth sharing between threads
 
 
 def is_torch(array: Any) -> bool:
@@ -143,3 +153,69 @@ def _not_numbers(name: str, found: str) -> str:
         f"{name} must hold real numbers, found {found}. If labels got there by mistake: metrics take the "
         "labels first, then the predictions; calibrators the other way round."
     )
+
+
+# ---- threads -----------------------------------------------------------------------------------------------
+
+
+def check_threads(n_threads: int | None) -> int:
+    """Return the number of threads to use; OMP_NUM_THREADS, which joblib sets, is respected."""
+    if n_threads is None:
+        limit = os.environ.get("OMP_NUM_THREADS", "")
+        cores = (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
+        return min(cores, int(limit)) if limit.isdigit() and int(limit) > 0 else cores
+    if not isinstance(n_threads, numbers.Integral) or n_threads < 1:
+        raise ValueError(
+            f"n_threads is {n_threads!r}: it must be a whole number of at least 1, or None"
+        )
+    return int(n_threads)
+
+
+def map_threads(
+    function: Callable[[Any], Any], items: Iterable[Any], size: int, threads: int | None = None
+) -> list[Any]:
+    """Return the function of each item, in several threads if there are numbers enough to pay for them."""
+    n = 1 if size < THREAD_ELEMENTS else check_threads(threads)
+    if n == 1:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(n) as pool:
+        return list(pool.map(function, items))
+
+
+class _BlasLimit:
+    """How many threads BLAS uses, for the whole process: the first fit limits it, the last restores it."""
+
+    lock = Lock()
+    n_fits = 0
+    limit: Any = None
+
+
+@contextmanager
+def in_one_thread(size: int) -> Iterator[None]:
+    """Let BLAS use one thread for products of that many multiplications, unless they are large."""
+    if size >= LARGE:
+        yield
+        return
+    with _BlasLimit.lock:
+        if _BlasLimit.n_fits == 0:
+            _BlasLimit.limit = blas().limit(limits=1)
+        _BlasLimit.n_fits += 1
+    try:
+        yield
+    finally:
+        with _BlasLimit.lock:
+            _BlasLimit.n_fits -= 1
+            if _BlasLimit.n_fits == 0:
+                _BlasLimit.limit.restore_original_limits()
+
+
+@cache
+def blas() -> Any:
+    """Return a handle of the BLAS libraries of NumPy and SciPy, which are loaded by now."""
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # of scikit-learn
+
+    return ThreadpoolController().select(user_api="blas")

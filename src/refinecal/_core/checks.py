@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import numbers
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import update_wrapper
@@ -616,6 +617,28 @@ def is_hard(logits: Array) -> bool:
         bool(((logits[rows] == 0) | np.isneginf(logits[rows])).all())
         for rows in row_slices(*logits.shape)
     )
+
+
+# ---- numbers ---------------------------------------------------------------------------------------------
+
+
+def check_whole(name: str, value: Any, least: int = 1, otherwise: str = "") -> int:
+    """Return a whole number of at least ``least``; ``otherwise`` names what else is allowed."""
+    is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not is_whole or value < least:
+        raise ValueError(
+            f"{name} is {value!r}: it must be a whole number of at least {least}{otherwise}"
+        )
+    return int(value)
+
+
+def check_number(name: str, value: Any, otherwise: str = "") -> float:
+    """Return a finite number of at least 0; ``otherwise`` names what else is allowed."""
+    if not (isinstance(value, numbers.Real) and 0 <= float(value) < math.inf):
+        raise ValueError(
+            f"{name} is {value!r}: it must be a finite number of at least 0{otherwise}"
+        )
+    return float(value)
 
 
 # ---- keywords --------------------------------------------------------------------------------------------

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal import _kernels
-from refinecal._core.arrays import Array, is_on_device, is_torch
-from refinecal._core.threads import map_threads
+from refinecal._core.arrays import Array, is_on_device, is_torch, map_threads
 
 NOTHING = np.empty(0)
 NOTHING.flags.writeable = False
@@ -232,6 +231,36 @@ def softmax(logits: Array, threads: int | None = None) -> NDArray[np.float64]:
 
     map_threads(fill, parts(len(found)), found.size, threads)
     return found
+
+
+def scale_logits(logits: NDArray[Any], beta: float | NDArray[Any]) -> NDArray[Any]:
+    """Return beta * logits relative to the row's largest, for one beta or one each.
+
+    beta = 0 makes every class equally likely; any other leaves classes at -inf impossible.
+    """
+    tiny = np.finfo(logits.dtype).tiny  # a positive beta stays positive: -inf * 0 is NaN
+    betas = np.asarray(beta, dtype=np.float64)
+    column = np.maximum(betas, tiny).astype(logits.dtype).reshape(-1, 1)
+    with np.errstate(over="ignore"):  # a gap beyond the largest float is as good as infinite
+        gaps = logits - logits.max(axis=1, keepdims=True)
+        gaps *= column
+    flat = betas.reshape(-1, 1) == 0
+    return np.where(flat, gaps.dtype.type(0), gaps) if flat.any() else np.asarray(gaps)
+
+
+def log_softmax(logits: NDArray[Any]) -> NDArray[Any]:
+    """Return the logarithms of softmax along each row."""
+    gaps = logits - logits.max(axis=1, keepdims=True)
+    return np.asarray(gaps - np.log(np.exp(gaps).sum(axis=1, keepdims=True)))
+
+
+def log_odds(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the log-odds of each class against the rest, exact for the surest predictions too."""
+    if logits.shape[1] == 2:
+        return logits - logits[:, ::-1]
+    odds = np.empty(logits.shape)
+    _kernels.ranking.log_odds_rows(readonly(np.ascontiguousarray(logits, dtype=np.float64)), odds)
+    return odds
 
 
 def parts(n: int, size: int = PART) -> list[slice]:

@@ -10,7 +10,7 @@ and likewise d: cumulants of x under the prediction, which are the derivatives w
 relative change of beta (``temperature.search``). One exponential per element.
 Three readers share the work: two classes need one exponential per row; a few classes are transposed
 into tiles of ``TILE`` rows, so that vector lanes run over rows and no remainder is left whatever k is;
-many classes are read along the row. ``temperature.reference`` has the same sums in plain NumPy.
+many classes are read along the row. ``temperature.fit`` has the same sums in plain NumPy.
 
 NaN and infinities are not looked for: they make the sums non-finite, and ``temperature`` then asks
 ``_core.checks`` to find and name the culprit.

@@ -13,22 +13,22 @@ if TYPE_CHECKING:  # so that editors and type checkers see what __getattr__ impo
     from refinecal.calibrators.auto import AutoCalibrator as AutoCalibrator
     from refinecal.calibrators.binning import HistogramBinning as HistogramBinning
     from refinecal.calibrators.binning import ScalingBinning as ScalingBinning
-    from refinecal.calibrators.ensemble import (
-        EnsembleTemperatureScaling as EnsembleTemperatureScaling,
-    )
     from refinecal.calibrators.isotonic import (
         CentredIsotonicCalibration as CentredIsotonicCalibration,
     )
     from refinecal.calibrators.isotonic import IsotonicCalibration as IsotonicCalibration
     from refinecal.calibrators.scaling import DirichletCalibration as DirichletCalibration
     from refinecal.calibrators.scaling import MatrixScaling as MatrixScaling
+    from refinecal.calibrators.scaling import StructuredMatrixScaling as StructuredMatrixScaling
+    from refinecal.calibrators.scaling import StructuredVectorScaling as StructuredVectorScaling
     from refinecal.calibrators.scaling import VectorScaling as VectorScaling
     from refinecal.calibrators.sigmoid import AffineScaling as AffineScaling
     from refinecal.calibrators.sigmoid import BetaCalibration as BetaCalibration
     from refinecal.calibrators.sigmoid import QuadraticScaling as QuadraticScaling
     from refinecal.calibrators.spline import SplineCalibration as SplineCalibration
-    from refinecal.calibrators.structured import StructuredMatrixScaling as StructuredMatrixScaling
-    from refinecal.calibrators.structured import StructuredVectorScaling as StructuredVectorScaling
+    from refinecal.calibrators.temperature import (
+        EnsembleTemperatureScaling as EnsembleTemperatureScaling,
+    )
     from refinecal.calibrators.temperature import TemperatureScaling as TemperatureScaling
     from refinecal.calibrators.venn_abers import CrossVennAbers as CrossVennAbers
     from refinecal.calibrators.venn_abers import VennAbers as VennAbers

@@ -3,7 +3,6 @@
 Columns (k, n) have the classes first: every loop then runs over samples.
 """
 
-import numbers
 from typing import Any
 
 import numpy as np
@@ -97,25 +96,6 @@ def best_beta(sample: Sample, limit: float, threads: int, start: float) -> float
     weights = None if sample.weights is None else even_weights(sample.weights)
     gaps = finite_gaps(sample.logits, limit)
     return fit_sample(sample.replace(logits=gaps, weights=weights), start, threads).beta
-
-
-def check_strength(name: str, value: Any, otherwise: str = "") -> float:
-    """Return the strength of a penalty."""
-    if not (isinstance(value, numbers.Real) and 0 <= float(value) < np.inf):
-        raise ValueError(
-            f"{name} is {value!r}: it must be a finite number of at least 0{otherwise}"
-        )
-    return float(value)
-
-
-def check_whole(name: str, value: Any, least: int, otherwise: str = "") -> int:
-    """Return a number of things, or a seed."""
-    is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not is_whole or value < least:
-        raise ValueError(
-            f"{name} is {value!r}: it must be a whole number of at least {least}{otherwise}"
-        )
-    return int(value)
 
 
 # ---- two classes -------------------------------------------------------------------------------------------

@@ -1,42 +1,56 @@
-"""Newton's method for smooth convex losses: with the Hessian of few parameters, by its products of many."""
+r"""Newton's method for convex losses of a few parameters: logistic regression and weights of a mixture.
+
+Logistic regression reads loss, gradient and Hessian in one pass. With :math:`m_i = x_i \cdot \theta + o_i`
+and the share :math:`s_i` of class 1, row i has the loss :math:`\log(1 + e^{-|m|}) + \max(m, 0) - s m`, the
+residual :math:`\sigma(m) - s` and the Hessian weight :math:`\sigma(m) \sigma(-m)`: one exponential per row.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from refinecal import _kernels
 from refinecal._core.errors import warn
+from refinecal._core.sample import Sample
+from refinecal.calibrators._features import NOTHING, even_weights, shares_of
 
 if TYPE_CHECKING:
-    from refinecal.calibrators._softmax_linear import SoftmaxMap
+    from refinecal.calibrators._softmax import SoftmaxMap
 
 FEW = 64  # parameters up to which calling LAPACK takes longer than solving
 ENOUGH = 1e-4  # share of the promised decrease that a step must keep (Armijo)
 SMALLEST_STEP = 2.0**-40
 ROUNDING = 4e-16  # of a mean loss
 CLOSE = 1e-6  # a squared decrement not worth a warning, where a minimum at infinity slows the end
-
+NEARLY = 1e-4  # squared: a combination of features this small needs its own coordinate
+STIFF = 1e14  # of the data's curvature: a penalty that leaves less than 1e-14 of the loss to gain
+STRONGEST = 1e30  # a penalty as good as infinite
+SMALLEST = 1e-305  # of a nonzero feature: its coefficient stays finite
+FLAT = 1e-13  # of the largest singular value: rounding
 FRESH = 1e-3  # share of the loss by which it must have fallen for a new preconditioner
 MANY_PRODUCTS = 6  # in one step, which a new preconditioner would save
 FORCE = 0.01  # share of the squared residual that conjugate gradients may leave in the first steps
 SMALLEST_SIZE = 1e-12  # squared residual that is as good as none,
 FINEST = 1e-3  # unless it began as small, where the preconditioner may be wrong about it
-FLAT = 1e-7  # of the curvature that the preconditioner expects
+FLATTEST = 1e-7  # of the curvature that the preconditioner expects
 MAX_PRODUCTS = 250  # per step: a truncated step still goes downhill
+MIXTURE_TOLERANCE = 1e-12  # of the squared decrement of a mixture's weights
+MAX_MIXTURE_STEPS = 200
 
-Vector = NDArray[np.float64]
+Floats = Vector = NDArray[np.float64]
 
 
 class Advice(NamedTuple):
     """Whose fit it is, and what to do should it not converge."""
 
     name: str
-    cure: str
+    fix: str
 
 
 class Solution(NamedTuple):
@@ -53,12 +67,12 @@ class Solution(NamedTuple):
         if not self.converged:
             warn(
                 f"the fit of {advice.name} stopped after {self.n_steps} steps, and its loss could still fall "
-                f"by about {self.decrement / 2:.1e}: {advice.cure}"
+                f"by about {self.decrement / 2:.1e}: {advice.fix}"
             )
         return self.x
 
 
-def minimise(
+def minimize_newton(
     function: Callable[[Vector], tuple[float, Vector, NDArray[Any]]],
     x0: Vector,
     *,
@@ -80,7 +94,7 @@ def minimise(
         if decrement <= tolerance:
             end = x + step if is_small(step, x) else x
             return Solution(end, value - decrement / 2, decrement, n_steps, True)
-        found = _search(function, x, value, step, decrement, ROUNDING)
+        found = search_line(function, x, value, step, decrement, ROUNDING)
         if found is None:  # no decrease that rounding would show
             return Solution(x, value, decrement, n_steps, decrement <= CLOSE)
         x, (value, gradient, hessian) = found
@@ -108,7 +122,7 @@ def newton_step(gradient: Vector, hessian: NDArray[Any]) -> Vector:
     return np.asarray(step * inverse)
 
 
-def _search(
+def search_line(
     function: Callable[[Vector], tuple[Any, ...]],
     x: Vector,
     value: float,
@@ -130,10 +144,10 @@ def _search(
     return None
 
 
-# ---- many parameters: steps by conjugate gradients -------------------------------------------------------
+# ---- many parameters: steps by conjugate gradients ---------------------------------------------------------
 
 
-def minimise_cg(
+def minimize_cg(
     softmax: SoftmaxMap,
     x0: Vector,
     preconditioner: Callable[[], Callable[[Vector], Vector]],
@@ -141,7 +155,7 @@ def minimise_cg(
     tolerance: float = 1e-10,
     max_steps: int = 200,
 ) -> Solution:
-    """Return the minimum of a mean log loss by products with its Hessian; ends as :func:`minimise` does.
+    """Return the minimum of a mean log loss by products with its Hessian; ends as ``minimize_newton`` does.
 
     ``preconditioner()`` returns about the inverse of the Hessian where ``gradient`` was last asked for. The
     last step is the one after which a squared decrement below ``tolerance / 100`` is expected.
@@ -173,7 +187,7 @@ def minimise_cg(
         if decrement <= (enough if unseen else tolerance):
             end = x + step if unseen else x
             return Solution(end, value - decrement / 2, min(decrement, tolerance), n_steps, True)
-        found = _search(read, x, value, step, decrement, 4 * softmax.rounding)
+        found = search_line(read, x, value, step, decrement, 4 * softmax.rounding)
         if found is None:
             return Solution(x, value, decrement, n_steps, decrement <= CLOSE)
         x, (value,) = found
@@ -200,7 +214,7 @@ def _cg_step(
             return step, products, 0.0
         bent = softmax.product(direction)
         curvature = float(direction @ bent)
-        if curvature <= FLAT * float(direction @ image):  # rounding is all there is
+        if curvature <= FLATTEST * float(direction @ image):  # rounding is all there is
             return step, products, size
         length = size / curvature
         step += length * direction
@@ -210,3 +224,145 @@ def _cg_step(
         direction = better + (size / last) * direction
         image = residual + (size / last) * image
     return step, MAX_PRODUCTS, 0.0
+
+
+# ---- logistic regression -----------------------------------------------------------------------------------
+
+
+def fit_logistic(
+    sample: Sample,
+    columns: list[Floats],
+    advice: Advice,
+    *,
+    ridge: ArrayLike = 0.0,
+    centre: ArrayLike = 0.0,
+    offset: Floats | None = None,
+) -> Floats:
+    """Return the coefficients of finite columns with the smallest mean log loss.
+
+    A column of ones is the intercept. ``0.5 * ridge @ (theta - centre)**2`` is added to the mean loss, and
+    ``offset`` to the log-odds. The squared decrement is below 1e-12; if not, a warning says what is advised.
+    """
+    features = np.stack(columns)
+    d, n = features.shape
+    scale = np.abs(features).max(axis=1)
+    scale[scale < SMALLEST] = 1.0
+    features /= scale[:, None]  # largest 1: no square can overflow
+    shift = NOTHING if offset is None else offset
+    with np.errstate(over="ignore"):
+        penalty = np.diag(np.minimum(np.broadcast_to(ridge, d) / scale / scale, STRONGEST))
+    middle = np.multiply(centre, scale)
+    basis, rest = np.eye(d), np.zeros(d)
+    if _are_nearly_dependent(features):
+        basis = scale_directions(features.T / (2 * n**0.5), penalty)
+        middle, given = np.linalg.lstsq(basis, middle)[0], middle
+        rest = np.where(basis.any(axis=1), 0.0, given)  # of parameters that stay where they are
+        shift = rest @ features + (shift if len(shift) else 0.0)
+        features, penalty = basis.T @ features, basis.T @ penalty @ basis
+
+    weights = even_weights(sample.weights)
+    parts = (features, shares_of(sample), weights, shift, penalty, middle)
+    read = partial(_kernels.logistic.read_logistic, *map(np.ascontiguousarray, parts))
+    found = minimize_newton(read, np.zeros(basis.shape[1])).accept(advice)
+    return np.asarray((rest + basis @ found) / scale)
+
+
+def fit_two(
+    sample: Sample,
+    columns: list[Floats],
+    ridge: list[float],
+    advice: Advice,
+    offset: Floats | None = None,
+) -> tuple[Floats, Floats]:
+    """Return the coefficients of the columns, and the intercepts of both classes.
+
+    ``ridge`` has the strengths of ``ridge * coefficient**2``; the last is that of the difference of the
+    two intercepts, which are halved between them.
+    """
+    columns = [*columns, np.ones(sample.n)]
+    found = fit_logistic(sample, columns, advice, ridge=2 * np.array(ridge), offset=offset)
+    return found[:-1], found[-1] * np.array([-0.5, 0.5])
+
+
+def _are_nearly_dependent(columns: NDArray[Any]) -> bool:
+    """Tell whether a combination of features, each divided by its size, is small."""
+    second = columns @ columns.T
+    size = np.sqrt(np.diagonal(second))
+    size[size == 0] = 1.0
+    return bool(np.linalg.eigvalsh(second / size[:, None] / size)[0] < NEARLY)
+
+
+def scale_directions(data: NDArray[Any], penalty: NDArray[Any]) -> NDArray[Any]:
+    r"""Return directions in which :math:`D^\top D + P` is 1, but for those that rounding hides.
+
+    The singular vectors of D and a root of P over each other, divided by their singular values: so directions
+    are told apart whose curvatures, the squares, differ by more than the precision of a Hessian. A parameter
+    whose penalty leaves nothing to gain is in none of them.
+    """
+    if len(data) > data.shape[1]:
+        data = np.asarray(np.linalg.qr(data, mode="r"))  # R'R = D'D, without loss of precision
+    kept = np.flatnonzero(np.diagonal(penalty) <= STIFF * (data**2).sum(axis=0).max())
+    kept = kept if kept.size else np.arange(len(penalty))
+    values, vectors = np.linalg.eigh(penalty[np.ix_(kept, kept)])
+    roots = np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
+    _, sizes, turned = np.linalg.svd(np.concatenate([data[:, kept], roots]), full_matrices=False)
+    felt = sizes > FLAT * sizes[0]
+    basis = np.zeros((data.shape[1], int(felt.sum())))
+    basis[kept] = turned[felt].T / sizes[felt]
+    return basis
+
+
+# ---- weights of a mixture ----------------------------------------------------------------------------------
+
+
+def mixture_weights(parts: Floats, shares: Floats) -> Floats:
+    r"""Return the weights w of a mixture of parts (m, n) with the smallest mean log loss.
+
+    Minimises :math:`\sum_j w_j - \sum_i s_i \log (w \cdot q_i)` over :math:`w \ge 0`, whose solution sums
+    to 1 by itself, by Newton steps among the weights that are not 0. A weight that a step would make
+    negative becomes 0, and comes back by a step of its own if its slope is negative once the others are
+    found.
+    """
+    weights = np.full(len(parts), 1 / len(parts))
+    free = np.ones(len(parts), dtype=bool)
+    mixed = weights @ parts
+    for _ in range(MAX_MIXTURE_STEPS):
+        ratios = parts / mixed
+        slopes = 1 - ratios @ shares
+        step = np.zeros_like(weights)
+        step[free] = newton_step(slopes[free], (ratios[free] * shares) @ ratios[free].T)
+        decrement = -float(slopes @ step)
+        if decrement <= MIXTURE_TOLERANCE:
+            if slopes[~free].min(initial=0) >= -1e-9:
+                break
+            back = int(np.where(free, np.inf, slopes).argmin())
+            free[back] = True
+            step[:] = 0
+            step[back] = -slopes[back] / (ratios[back] ** 2 @ shares)
+            decrement = -float(slopes @ step)
+        weights, mixed = _move(parts, shares, weights, mixed, step, decrement)
+        free &= weights > 0
+    else:
+        warn(
+            f"the weights of a mixture did not settle in {MAX_MIXTURE_STEPS} steps; please report the data"
+        )
+    return np.asarray(weights / weights.sum())
+
+
+def _move(
+    parts: Floats, shares: Floats, weights: Floats, mixed: Floats, step: Floats, decrement: float
+) -> tuple[Floats, Floats]:
+    """Return weights further along a step, by at most as much as keeps them positive, and the mixture."""
+    falling = step < 0
+    room = np.where(falling, weights, np.inf) / np.where(falling, -step, 1.0)
+    length = min(1.0, float(room.min()))
+    value = weights.sum() - shares @ np.log(mixed)
+    while True:
+        there = np.maximum(weights + length * step, 0)
+        there[falling & (room <= length)] = 0
+        found = there @ parts
+        if found.min() > 0:
+            fallen = value - (there.sum() - shares @ np.log(found))
+            if fallen >= 1e-4 * length * decrement - 1e-15 or length < 2.0**-40:
+                return there, found
+        length /= 2

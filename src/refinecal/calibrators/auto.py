@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal._core.checks import check_whole
 from refinecal._core.sample import Sample, on_cpu
+from refinecal.calibrators._newton import mixture_weights
 from refinecal.calibrators.base import Calibrator
-from refinecal.calibrators.ensemble import mixture_weights
 from refinecal.calibrators.registry import as_calibrator, check_storable, make_calibrator
 from refinecal.calibrators.temperature import TemperatureScaling
 from refinecal.losses import get_loss
@@ -184,7 +185,7 @@ class AutoCalibrator(Calibrator):
             self.weights_ = _check_weights(self.weights, m)
             self.reason_ = f"{self._summary()}: weights as given"
         else:
-            cv = _check_cv(self.cv)
+            cv = check_whole("cv", self.cv, 2)
             compared = cross_validate(families.values(), sample, cv, threads) if m > 1 else None
             self._weigh(compared, sample)
         self.calibrators_ = [
@@ -291,12 +292,6 @@ def _check_weights(weights: Any, n: int) -> Floats:
             "only zeros"
         )
     return np.asarray(found / found.sum())
-
-
-def _check_cv(cv: Any) -> int:
-    if isinstance(cv, bool) or not isinstance(cv, int | np.integer) or cv < 2:
-        raise ValueError(f"cv is {cv!r}: it must be a number of folds of at least 2")
-    return int(cv)
 
 
 def cross_validate(

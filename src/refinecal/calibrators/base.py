@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._core.arrays import column_names, in_order
+from refinecal._core.arrays import check_threads, column_names, in_order
 from refinecal._core.checks import (
     HARD,
     check_keywords,
@@ -23,7 +23,6 @@ from refinecal._core.checks import (
 )
 from refinecal._core.errors import warn
 from refinecal._core.sample import Sample, on_cpu
-from refinecal._core.threads import check_threads
 from refinecal.calibrators._pairs import Curve
 from refinecal.losses import ProperLoss
 from refinecal.resampling import row_losses

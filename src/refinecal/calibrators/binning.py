@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal._core.checks import check_whole
 from refinecal._core.sample import Sample
 from refinecal._kernels import BORDER
 from refinecal.calibrators._features import (
     ROUNDED,
     check_two_classes,
-    check_whole,
     log_odds,
     log_rows,
     merge_ties,

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import fail_choice
-from refinecal._core.sample import Sample
-from refinecal._core.softmax import log_softmax
+from refinecal._core.sample import Sample, log_softmax
 from refinecal.calibrators.base import Calibrator
 
 LEARNED = re.compile(r"[a-z][a-z0-9_]*[a-z0-9]_")  # scikit-learn's names for what was learned
@@ -33,9 +32,9 @@ KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "vector": (f"{_HERE}.scaling", "VectorScaling", {}),
     "matrix": (f"{_HERE}.scaling", "MatrixScaling", {}),
     "dirichlet": (f"{_HERE}.scaling", "DirichletCalibration", {}),
-    "structured-vector": (f"{_HERE}.structured", "StructuredVectorScaling", {}),
-    "structured-matrix": (f"{_HERE}.structured", "StructuredMatrixScaling", {}),
-    "ensemble-temperature": (f"{_HERE}.ensemble", "EnsembleTemperatureScaling", {}),
+    "structured-vector": (f"{_HERE}.scaling", "StructuredVectorScaling", {}),
+    "structured-matrix": (f"{_HERE}.scaling", "StructuredMatrixScaling", {}),
+    "ensemble-temperature": (f"{_HERE}.temperature", "EnsembleTemperatureScaling", {}),
     "isotonic": (f"{_HERE}.isotonic", "IsotonicCalibration", {}),
     "centred-isotonic": (f"{_HERE}.isotonic", "CentredIsotonicCalibration", {}),
     "venn-abers": (f"{_HERE}.venn_abers", "VennAbers", {}),

@@ -1,4 +1,4 @@
-"""Linear maps of the logits: vector scaling, matrix scaling and Dirichlet calibration."""
+"""Linear maps of the logits: vector, matrix, Dirichlet and structured scaling."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -8,40 +8,43 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal._core.checks import check_number
 from refinecal._core.sample import Sample, on_cpu
 from refinecal.calibrators._features import (
     LARGEST,
     best_beta,
-    check_strength,
     gap_columns,
     gap_limit,
     log_odds,
     log_softmax_rows,
 )
-from refinecal.calibrators._logistic_regression import fit_two
-from refinecal.calibrators._newton import Advice
-from refinecal.calibrators._softmax_fits import fit_matrix, fit_vector
+from refinecal.calibrators._newton import STRONGEST, Advice, fit_two
+from refinecal.calibrators._softmax import fit_matrix, fit_vector
 from refinecal.calibrators.base import Calibrator
 
 Array = NDArray[np.float64]
 
-SMALLEST = 1e-300  # of features that are not 0: what is learned stays finite
+SMALLEST = 1e-300  # of nonzero features: what is learned stays finite
 VECTOR = Advice("vector scaling", "use calibrator='structured-vector', which has penalties")
+STRUCTURED_VECTOR = Advice("structured vector scaling", "raise diagonal and intercept")
+STRUCTURED_MATRIX = Advice(
+    "structured matrix scaling", "raise diagonal, off_diagonal and intercept"
+)
 
 
 class LinearCalibrator(Calibrator):
-    """Softmax of a linear map of features, of which ``_features`` says what they are."""
+    """Softmax of a linear map of the features that ``_features`` returns."""
 
     intercepts_: Array
     limit_: float
 
     @abstractmethod
     def _features(self, logits: NDArray[Any]) -> Array:
-        """Return what is multiplied by scales or a matrix, (k, n)."""
+        """Return the features (k, n) that scales or a matrix multiply."""
 
     @abstractmethod
     def _multiply(self, features: Array) -> Array:
-        """Return the scores (k, n), but for the intercepts; the features may be lost."""
+        """Return the scores (k, n) without intercepts; may overwrite the features."""
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         scores = self._multiply(self._features(logits))
@@ -82,8 +85,8 @@ class MatrixCalibrator(LinearCalibrator):
 class VectorScaling(DiagonalCalibrator):
     r"""Calibrate by a scale and an intercept for each class: ``softmax(w * z + b)``.
 
-    The logits z are centred, each row to the sum 0, so that a constant added to a row changes nothing and
-    two classes give affine scaling. The mean log loss is the smallest; there is no penalty.
+    The logits z are centered, each row to the sum 0, so that adding a constant to a row changes nothing and
+    two classes give affine scaling. Minimizes the mean log loss, without a penalty.
 
     Parameters
     ----------
@@ -95,7 +98,7 @@ class VectorScaling(DiagonalCalibrator):
     scales_, intercepts_ : ndarray of shape (k,)
         w and b; the intercepts sum to 0.
     limit_ : float
-        Logits further than this below the largest are cut: what a probability of 0 stands for.
+        Logits further than this below the largest are clipped, so that a probability of 0 stays finite.
 
     References
     ----------
@@ -103,7 +106,7 @@ class VectorScaling(DiagonalCalibrator):
 
     Examples
     --------
-    All classes look alike, but class 0 is half of the samples: only the intercepts can say so.
+    All classes look alike, but half of the samples belong to class 0: the intercepts learn that.
 
     >>> import refinecal as rc
     >>> vector = rc.make_calibrator("vector", laplace=False)
@@ -115,7 +118,7 @@ class VectorScaling(DiagonalCalibrator):
         self.laplace = laplace
 
     def _features(self, logits: NDArray[Any]) -> Array:
-        return _centre_columns(logits, self.limit_)
+        return _center_columns(logits, self.limit_)
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         sample = on_cpu(sample).drop_weightless()
@@ -136,7 +139,7 @@ class VectorScaling(DiagonalCalibrator):
 
 
 class _PenalizedMatrix(MatrixCalibrator):
-    """What matrix scaling and Dirichlet calibration share: a matrix, an intercept and their penalties."""
+    """Matrix scaling and Dirichlet calibration: a matrix and intercepts, both penalized."""
 
     _sums_to_zero: bool  # whether the features sum to 0 over the classes
     _advice: Advice
@@ -150,11 +153,11 @@ class _PenalizedMatrix(MatrixCalibrator):
 
     @abstractmethod
     def _learn_two(self, sample: Sample) -> None:
-        """Learn from two classes, where off the diagonal there is nothing that the diagonal cannot do."""
+        """Learn from two classes, where a diagonal matrix is enough."""
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        check_strength("off_diagonal", self.off_diagonal)
-        check_strength("intercept", self.intercept)
+        check_number("off_diagonal", self.off_diagonal)
+        check_number("intercept", self.intercept)
         sample = on_cpu(sample).drop_weightless()
         self.limit_ = gap_limit(sample)
         if sample.k == 2:
@@ -173,10 +176,10 @@ class _PenalizedMatrix(MatrixCalibrator):
 class MatrixScaling(_PenalizedMatrix):
     r"""Calibrate by a matrix and an intercept: ``softmax(W @ z + b)``.
 
-    The logits z are centred, each row to the sum 0. The loss is the mean log loss plus
+    The logits z are centered, each row to the sum 0. Minimizes the mean log loss plus
     :math:`\frac{k}{n} (\lambda \sum_{i \ne j} W_{ij}^2 + \mu \sum_j b_j^2)`: off-diagonal and intercept
-    regularisation (ODIR), which vanishes as n grows. Without it k² + k parameters learn small sets by
-    heart. :class:`refinecal.calibrators.StructuredMatrixScaling` shrinks more and to temperature scaling.
+    regularization (ODIR), which vanishes as n grows. Without it, k² + k parameters overfit small samples.
+    :class:`StructuredMatrixScaling` shrinks more, toward temperature scaling.
 
     Parameters
     ----------
@@ -189,11 +192,11 @@ class MatrixScaling(_PenalizedMatrix):
     Attributes
     ----------
     matrix_ : ndarray of shape (k, k)
-        W, of all that predict the same the one with the smallest entries off the diagonal.
+        W. Among matrices that predict the same, the one with the smallest off-diagonal entries.
     intercepts_ : ndarray of shape (k,)
         b; they sum to 0.
     limit_ : float
-        Logits further than this below the largest are cut: what a probability of 0 stands for.
+        As for :class:`VectorScaling`.
 
     References
     ----------
@@ -215,7 +218,7 @@ class MatrixScaling(_PenalizedMatrix):
     _advice = Advice("matrix scaling", "raise off_diagonal and intercept")
 
     def _features(self, logits: NDArray[Any]) -> Array:
-        return _centre_columns(logits, self.limit_)
+        return _center_columns(logits, self.limit_)
 
     def _learn_two(self, sample: Sample) -> None:
         slope, self.intercepts_ = _fit_affine(sample, self.limit_, self.intercept, self._advice)
@@ -223,29 +226,20 @@ class MatrixScaling(_PenalizedMatrix):
 
 
 class DirichletCalibration(_PenalizedMatrix):
-    r"""Calibrate by the map that is right when predictions follow a Dirichlet law in each class.
+    r"""Calibrate by the map that is correct if the predictions in each class follow a Dirichlet distribution.
 
     That is ``softmax(W @ log(p) + b)``: matrix scaling of log-probabilities, and for two classes beta
-    calibration whose a and b may be negative. The loss is the mean log loss plus
-    :math:`\frac{k}{n} (\lambda \sum_{i \ne j} W_{ij}^2 + \mu \sum_j b_j^2)`: off-diagonal and intercept
-    regularisation (ODIR).
+    calibration whose a and b may be negative. The penalty is that of :class:`MatrixScaling`.
 
     Parameters
     ----------
-    laplace : bool, default True
-        Whether to smooth, as in :class:`refinecal.TemperatureScaling`.
-    off_diagonal, intercept : float, default 1
-        The strengths :math:`\lambda` and :math:`\mu`. Kull et al. write :math:`\lambda' / (k (k - 1))` and
-        :math:`\mu' / k` for what is :math:`\lambda k / n` and :math:`\mu k / n` here.
+    laplace, off_diagonal, intercept
+        As for :class:`MatrixScaling`.
 
     Attributes
     ----------
-    matrix_ : ndarray of shape (k, k)
-        W, of all that predict the same the one with the smallest entries off the diagonal.
-    intercepts_ : ndarray of shape (k,)
-        b; they sum to 0.
-    limit_ : float
-        Logits further than this below the largest are cut: what a probability of 0 stands for.
+    matrix_, intercepts_, limit_
+        As for :class:`MatrixScaling`.
 
     References
     ----------
@@ -277,7 +271,159 @@ class DirichletCalibration(_PenalizedMatrix):
         self.matrix_ = np.diag(found)
 
 
-def _centre_columns(logits: NDArray[Any], limit: float) -> Array:
+class _Structured(LinearCalibrator):
+    """Temperature scaling with smoothing as a first step, whose log-probabilities are the features."""
+
+    first_beta_: float
+    _weighs_rows = True  # against penalties
+
+    def _features(self, logits: NDArray[Any]) -> Array:
+        """Return log(n / (n + 1) * softmax(beta * logits) + 1 / (n + 1) / k)."""
+        gaps, n = gap_columns(logits, self.limit_), self.n_samples_
+        gaps *= self.first_beta_
+        probs = np.exp(gaps, out=gaps)
+        probs *= (n / (n + 1)) / probs.sum(axis=0)
+        probs += 1 / ((n + 1) * len(gaps))
+        return np.asarray(np.log(probs, out=probs))
+
+    def _first_step(self, sample: Sample, threads: int, start: float) -> tuple[Sample, Array]:
+        """Learn the temperature; return the rows with a weight, and their features."""
+        sample = on_cpu(sample).drop_weightless()
+        self.limit_, self.n_samples_ = gap_limit(sample), sample.total
+        self.first_beta_ = best_beta(sample, self.limit_, threads, start)
+        return sample, self._features(sample.logits)
+
+
+class StructuredVectorScaling(_Structured, DiagonalCalibrator):
+    r"""Calibrate by temperature, then by a scale and an intercept for each class, shrunk toward 1 and 0.
+
+    Temperature scaling with Laplace smoothing gives :math:`z' = \log g(p)`. Then
+    :math:`\mathrm{softmax}((1 + \delta) z' + b)` minimizes the mean log loss plus
+    :math:`\frac{k}{n} (\rho_b \|b\|^2 + \rho_d \|\delta\|^2)`.
+
+    Parameters
+    ----------
+    laplace : bool, default True
+        Whether to smooth the result; the first step is always smoothed.
+    diagonal, intercept : float, default 1
+        The strengths :math:`\rho_d` and :math:`\rho_b`.
+
+    Attributes
+    ----------
+    first_beta_ : float
+        The inverse temperature of the first step.
+    scales_, intercepts_ : ndarray of shape (k,)
+        :math:`1 + \delta` and b.
+    limit_ : float
+        As for :class:`VectorScaling`.
+
+    References
+    ----------
+    E. Berta, D. Holzmüller, M. Jordan, F. Bach, Structured matrix scaling, arXiv 2511.03685.
+
+    Examples
+    --------
+    Such strong penalties leave temperature scaling: right three times out of four.
+
+    >>> import refinecal as rc
+    >>> fitted = rc.make_calibrator("structured-vector", diagonal=1e9, intercept=1e9, laplace=False)
+    >>> fitted = fitted.fit_logits([[2.0, 0.0]] * 4, [0, 0, 0, 1])
+    >>> fitted.predict_proba_logits([[2.0, 0.0]]).round(6)  # 4/5 of it, and 1/5 of 1/2
+    array([[0.7, 0.3]])
+    """
+
+    def __init__(self, laplace: bool = True, diagonal: float = 1.0, intercept: float = 1.0) -> None:
+        self.laplace = laplace
+        self.diagonal = diagonal
+        self.intercept = intercept
+
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        k, strength = sample.k, sample.k / sample.total
+        on_scale = strength * check_number("diagonal", self.diagonal)
+        on_shift = strength * check_number("intercept", self.intercept)
+        sample, logs = self._first_step(sample, threads, start)
+        if k == 2:
+            away, self.intercepts_ = _fit_two_scales(
+                sample, logs, on_scale, on_shift, STRUCTURED_VECTOR
+            )
+            self.scales_ = 1 + away
+            return
+        begin = np.repeat([1.0, 0.0], k)
+        ridge = np.minimum(np.repeat([2 * on_scale, 2 * on_shift], k), STRONGEST)
+        self.scales_, shifts = fit_vector(logs, sample, ridge, begin, STRUCTURED_VECTOR)
+        self.intercepts_ = shifts - shifts.mean()
+
+
+class StructuredMatrixScaling(_Structured, MatrixCalibrator):
+    r"""Calibrate by temperature, then by a matrix and intercepts, shrunk toward the identity and 0.
+
+    Temperature scaling with Laplace smoothing gives :math:`z' = \log g(p)`. Then
+    :math:`\mathrm{softmax}((I + \Delta) z' + b)` minimizes the mean log loss plus
+
+    .. math::
+        \frac{k}{n} \rho_b \|b\|^2 + \frac{k}{n} \rho_d \|\mathrm{diag} \Delta\|^2
+        + \frac{k (k - 1)}{n} \rho_o \|\mathrm{offdiag} \Delta\|^2.
+
+    The penalties vanish as n grows and tighten as k grows.
+
+    Parameters
+    ----------
+    laplace : bool, default True
+        Whether to smooth the result; the first step is always smoothed.
+    diagonal, off_diagonal, intercept : float, default 1
+        The strengths :math:`\rho_d`, :math:`\rho_o` and :math:`\rho_b`.
+
+    Attributes
+    ----------
+    matrix_ : ndarray of shape (k, k)
+        :math:`I + \Delta`.
+    first_beta_, intercepts_, limit_
+        As for :class:`StructuredVectorScaling`.
+
+    References
+    ----------
+    E. Berta, D. Holzmüller, M. Jordan, F. Bach, Structured matrix scaling, arXiv 2511.03685.
+
+    Examples
+    --------
+    Such strong penalties leave temperature scaling: right three times out of four.
+
+    >>> import refinecal as rc
+    >>> strong = {"diagonal": 1e9, "off_diagonal": 1e9, "intercept": 1e9}
+    >>> fitted = rc.make_calibrator("structured-matrix", **strong, laplace=False)
+    >>> fitted = fitted.fit_logits([[2.0, 0.0]] * 4, [0, 0, 0, 1])
+    >>> fitted.predict_proba_logits([[2.0, 0.0]]).round(6)  # 4/5 of it, and 1/5 of 1/2
+    array([[0.7, 0.3]])
+    """
+
+    def __init__(
+        self,
+        laplace: bool = True,
+        diagonal: float = 1.0,
+        off_diagonal: float = 1.0,
+        intercept: float = 1.0,
+    ) -> None:
+        self.laplace = laplace
+        self.diagonal = diagonal
+        self.off_diagonal = off_diagonal
+        self.intercept = intercept
+
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        k, strength = sample.k, sample.k / sample.total
+        on_diagonal = strength * check_number("diagonal", self.diagonal)
+        off_diagonal = strength * (k - 1) * check_number("off_diagonal", self.off_diagonal)
+        on_shift = strength * check_number("intercept", self.intercept)
+        sample, logs = self._first_step(sample, threads, start)
+        if k == 2:
+            found = _fit_two_by_two(sample, logs, on_diagonal, off_diagonal, on_shift)
+            self.matrix_, self.intercepts_ = found
+            return
+        penalties = off_diagonal, on_diagonal, on_shift
+        matrix, self.intercepts_ = fit_matrix(logs, sample, penalties, 1.0, STRUCTURED_MATRIX)
+        self.matrix_ = _least_penalty(matrix, on_diagonal, off_diagonal)
+
+
+def _center_columns(logits: NDArray[Any], limit: float) -> Array:
     """Return finite logits (k, n) that sum to 0 over the classes."""
     gaps = gap_columns(logits, limit)
     gaps -= gaps.mean(axis=0)
@@ -285,7 +431,7 @@ def _centre_columns(logits: NDArray[Any], limit: float) -> Array:
 
 
 def _unit(sample: Sample, limit: float, features: Array, threads: int, start: float) -> float:
-    """Return the best inverse temperature; where that is no scale to start from, that of the features."""
+    """Return the best inverse temperature, or 1 over the largest feature where that is a bad scale."""
     largest = max(float(features.max()), -float(features.min()))
     if largest < SMALLEST:
         return 1.0
@@ -294,23 +440,60 @@ def _unit(sample: Sample, limit: float, features: Array, threads: int, start: fl
 
 
 def _fit_affine(sample: Sample, limit: float, shift: float, advice: Advice) -> tuple[float, Array]:
-    """Return slope and intercepts of two classes: (k / n) |b|**2 is their difference squared, over n."""
+    """Return slope and intercepts of two classes; (k / n) |b|**2 is their squared difference over n."""
     odds = log_odds(sample.logits, limit)
     slope, intercepts = fit_two(sample, [odds], [0.0, shift / sample.total], advice)
     return float(slope[0]), intercepts
 
 
-def _least_off_diagonal(matrix: Array, centred: bool) -> Array:
-    """Return the matrix that predicts the same and has the smallest entries off the diagonal.
+def _least_off_diagonal(matrix: Array, centered: bool) -> Array:
+    """Return the matrix that predicts the same and has the smallest off-diagonal entries.
 
-    What is added to all entries of a column changes no prediction; nor, for centred logits, to a row.
+    Adding a constant to a column changes no prediction; nor, for centered logits, to a row.
     """
     k = len(matrix)
     off = matrix * (1 - np.eye(k))
-    if not centred:
+    if not centered:
         return np.asarray(matrix - off.sum(axis=0) / (k - 1))
     ones = np.ones((k, k)) - np.eye(k)
     system = np.block([[(k - 1) * np.eye(k), ones], [ones, (k - 1) * np.eye(k)]])
     right = np.concatenate([off.sum(axis=1), off.sum(axis=0)])
     rows, columns = np.split(np.linalg.lstsq(system, right)[0], 2)
     return np.asarray(matrix - rows[:, None] - columns)
+
+
+def _least_penalty(matrix: Array, on_diagonal: float, off_diagonal: float) -> Array:
+    """Return the matrix with the smallest penalty among those that predict the same.
+
+    Adding a constant to a column changes no prediction.
+    """
+    k = len(matrix)
+    if on_diagonal + off_diagonal == 0:
+        on_diagonal = off_diagonal = 1.0
+    away = matrix - np.eye(k)
+    pull = off_diagonal * away.sum(axis=0) + (on_diagonal - off_diagonal) * np.diagonal(away)
+    return np.asarray(matrix - pull / (off_diagonal * (k - 1) + on_diagonal))
+
+
+def _fit_two_scales(
+    sample: Sample, logs: Array, on_scale: float, on_shift: float, advice: Advice
+) -> tuple[Array, Array]:
+    """Return the scales of two classes minus 1, and the intercepts."""
+    columns, ridge = [-logs[0], logs[1]], [on_scale, on_scale, on_shift / 2]
+    return fit_two(sample, columns, ridge, advice, logs[1] - logs[0])
+
+
+def _fit_two_by_two(
+    sample: Sample, logs: Array, on_diagonal: float, off_diagonal: float, on_shift: float
+) -> tuple[Array, Array]:
+    """Return matrix and intercepts of two classes, where only differences between rows matter.
+
+    A difference D between an entry on the diagonal and the one in its column off it is cheapest as
+    D * off / (on + off) and -D * on / (on + off), which costs D**2 * on * off / (on + off).
+    """
+    both = on_diagonal + off_diagonal
+    share = off_diagonal / both if both > 0 else 0.5  # that the diagonal takes
+    cost = on_diagonal * share if both > 0 else 0.0
+    away, intercepts = _fit_two_scales(sample, logs, cost, on_shift, STRUCTURED_MATRIX)
+    own, other = share * away, (share - 1) * away
+    return np.array([[1 + own[0], other[1]], [other[0], 1 + own[1]]]), intercepts

@@ -9,18 +9,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal._core.checks import check_number
 from refinecal._core.errors import fail_choice
 from refinecal._core.sample import Sample
 from refinecal.calibrators._features import (
-    check_strength,
     check_two_classes,
     gap_limit,
     log_odds,
     log_rows_of_odds,
     shares_of,
 )
-from refinecal.calibrators._logistic_regression import fit_logistic
-from refinecal.calibrators._newton import Advice
+from refinecal.calibrators._newton import Advice, fit_logistic
 from refinecal.calibrators._pairs import Curve, polynomial
 from refinecal.calibrators.base import Calibrator
 
@@ -49,7 +48,7 @@ class _PolynomialScaling(Calibrator):
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         sample = check_two_classes(sample, f"{self._kind} scaling", self._kind, "vector")
         self.limit_ = gap_limit(sample)
-        strength, d = check_strength("ridge", self.ridge), len(self._main)
+        strength, d = check_number("ridge", self.ridge), len(self._main)
         x = log_odds(sample.logits, self.limit_)
         found = fit_logistic(
             sample,

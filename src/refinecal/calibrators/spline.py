@@ -14,18 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal import _kernels
+from refinecal._core.checks import check_number, check_whole
 from refinecal._core.sample import Sample
 from refinecal.calibrators._features import (
-    check_strength,
     check_two_classes,
-    check_whole,
     gap_limit,
     log_odds,
     merge_ties,
     rank_rows,
     shares_of,
 )
-from refinecal.calibrators._newton import Advice, minimise
+from refinecal.calibrators._newton import Advice, minimize_newton
 from refinecal.calibrators._pairs import Curve
 from refinecal.calibrators.base import Calibrator
 from refinecal.resampling import deal_at_random, deal_in_turn
@@ -120,7 +119,7 @@ class SplineCalibration(Calibrator):
         penalties = PENALTIES
         if self.penalty is not None:
             otherwise = ", or None to let the data choose"
-            penalties = np.array([check_strength("penalty", self.penalty, otherwise)])
+            penalties = np.array([check_number("penalty", self.penalty, otherwise)])
         self.limit_ = gap_limit(sample)
         odds = merge_ties(log_odds(sample.logits, self.limit_))
         shares = shares_of(sample)
@@ -206,7 +205,7 @@ def _fit_path(
         ridge = np.where(np.arange(maps.shape[2]) < 2, 0.0, penalty)  # a line costs nothing
         start = starts[i] if len(starts) > 1 else fits[-1]
         read = partial(_kernels.splines.read_splines, *rows, maps, ridge)
-        fits.append(minimise(read, start, tolerance=tolerance).accept(ADVICE))
+        fits.append(minimize_newton(read, start, tolerance=tolerance).accept(ADVICE))
     return fits[1:]
 
 

@@ -8,13 +8,22 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.sample import Sample
-from refinecal._core.softmax import log_softmax, scale_logits
+from refinecal._core.sample import Sample, log_softmax, on_cpu, scale_logits
+from refinecal.calibrators._features import (
+    best_beta,
+    even_weights,
+    finite_gaps,
+    gap_columns,
+    gap_limit,
+)
+from refinecal.calibrators._newton import mixture_weights
 from refinecal.calibrators._pairs import Curve, polynomial
 from refinecal.calibrators.base import Calibrator
 from refinecal.losses import LogLoss, ProperLoss
 from refinecal.resampling import losses_at
 from refinecal.temperature.fit import fit_sample, fit_with_risk
+
+Array = NDArray[np.float64]
 
 
 class TemperatureScaling(Calibrator):
@@ -116,3 +125,90 @@ class TemperatureScaling(Calibrator):
         probs = np.exp(scale_logits(logits, self.beta_))
         probs /= probs.sum(axis=1, keepdims=True)
         return self._smooth_probs(probs)
+
+
+class EnsembleTemperatureScaling(Calibrator):
+    r"""Calibrate by a mixture: :math:`w_1 \mathrm{softmax}(\beta z) + w_2 p + w_3 / k`.
+
+    First beta is that of temperature scaling, then the weights, which are positive and sum to 1, have the
+    smallest mean log loss. Accuracy stays as it is, since no term changes the order of the classes.
+
+    Parameters
+    ----------
+    laplace : bool, default True
+        Whether to smooth, as in :class:`refinecal.TemperatureScaling`.
+
+    Attributes
+    ----------
+    first_beta_ : float
+        The inverse temperature.
+    weights_ : ndarray of shape (3,)
+        The weights of tempered, given and uniform probabilities.
+    limit_ : float
+        Logits further than this below the largest are cut in the first term: what a probability of 0
+        stands for.
+
+    References
+    ----------
+    J. Zhang, B. Kailkhura, T. Han, Mix-n-match, ICML 2020.
+
+    Examples
+    --------
+    Always 88 % sure of class 0, and right three times out of four: the mixture says 3/4.
+
+    >>> import refinecal as rc
+    >>> ensemble = rc.make_calibrator("ensemble-temperature", laplace=False)
+    >>> ensemble.fit_logits([[2.0, 0.0]] * 4, [0, 0, 0, 1]).predict_proba_logits([[2.0, 0.0]]).round(6)
+    array([[0.75, 0.25]])
+    """
+
+    first_beta_: float
+    weights_: Array
+    limit_: float
+
+    def __init__(self, laplace: bool = True) -> None:
+        self.laplace = laplace
+
+    @property
+    def n_parameters(self) -> int:
+        """Three: the temperature, and two of the weights."""
+        return 3
+
+    def _summary(self) -> str:
+        return f"first_beta_={self.first_beta_:.4g}, weights_={self.weights_.round(4).tolist()}"
+
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        sample = on_cpu(sample).drop_weightless()
+        self.limit_ = gap_limit(sample)
+        self.first_beta_ = best_beta(sample, self.limit_, threads, start)
+        tempered = self.first_beta_ * finite_gaps(sample.logits, self.limit_)
+        parts = [log_softmax(tempered), log_softmax(finite_gaps(sample.logits, np.inf))]
+        self.weights_ = mixture_weights(*_find_probs(sample, parts))
+
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        tempered, given, uniform = self.weights_
+        gaps = gap_columns(logits, self.limit_)
+        gaps *= self.first_beta_
+        mixed = np.exp(gaps, out=gaps)
+        mixed *= tempered / mixed.sum(axis=0)
+        probs = np.exp(gap_columns(logits, np.inf))
+        probs *= given / probs.sum(axis=0)
+        mixed += probs
+        mixed += uniform / logits.shape[1]
+        with np.errstate(divide="ignore"):
+            return np.ascontiguousarray(np.log(mixed, out=mixed).T)
+
+
+def _find_probs(sample: Sample, parts: list[Array]) -> tuple[Array, Array]:
+    """Return the probability that each part, and a uniform one, gives each label, and how much it counts."""
+    if sample.soft is None:
+        rows, labels = np.arange(sample.n), sample.labels
+        share = np.ones(sample.n)
+    else:
+        rows, labels = np.nonzero(sample.soft)
+        share = sample.soft[rows, labels]
+    if sample.weights is not None:
+        share = share * even_weights(sample.weights)[rows]
+    uniform = np.full(len(rows), 1 / sample.k)
+    found = [np.exp(part[rows, labels].astype(np.float64)) for part in parts]
+    return np.stack([*found, uniform]), share / share.sum()

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal import _kernels
-from refinecal._core.sample import Sample, readonly
-from refinecal._core.softmax import log_softmax
-from refinecal.calibrators._features import check_two_classes, check_whole
+from refinecal._core.checks import check_whole
+from refinecal._core.sample import Sample, log_softmax, readonly
+from refinecal.calibrators._features import check_two_classes
 from refinecal.calibrators._pairs import Curve, steps
 from refinecal.calibrators.base import Calibrator
 from refinecal.calibrators.isotonic import ROUNDING, Floats, log_odds, sum_scores

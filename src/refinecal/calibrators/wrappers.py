@@ -10,8 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.sample import Sample, on_cpu
-from refinecal._core.softmax import log_odds, log_softmax
+from refinecal._core.sample import Sample, log_odds, log_softmax, on_cpu
 from refinecal.calibrators._pairs import Curves, couple, evaluate, pack, polynomial
 from refinecal.calibrators.base import Calibrator
 from refinecal.calibrators.registry import as_calibrator, check_storable

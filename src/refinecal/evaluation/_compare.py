@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._core.arrays import category_order, to_numpy
+from refinecal._core.arrays import category_order, check_threads, to_numpy
 from refinecal._core.checks import check_keywords, check_sample
 from refinecal._core.format import format_fixed, shorten_name
 from refinecal._core.sample import Sample
-from refinecal._core.threads import check_threads
 from refinecal.calibrators.base import Calibrator
 from refinecal.decomposition import Decomposition
 from refinecal.evaluation._paired import Difference, paired_difference
@@ -24,8 +23,6 @@ from refinecal.evaluation._single import check_groups, check_titles, evaluate_sa
 from refinecal.evaluation._summary import Evaluation
 from refinecal.losses import get_loss
 from refinecal.resampling import losses_at
-
-__all__ = ["Comparison", "compare_models"]
 
 Floats = NDArray[np.float64]
 KINDS = ("log", "brier", "refinement", "brier_refinement")

@@ -9,14 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._core.arrays import to_floats
-from refinecal._core.checks import check_keywords, check_sample, check_weights
+from refinecal._core.arrays import check_threads, to_floats
+from refinecal._core.checks import check_keywords, check_number, check_sample, check_weights
 from refinecal._core.files import plain
-from refinecal._core.threads import check_threads
 from refinecal.losses import ProperLoss, get_loss
 from refinecal.resampling import losses_at
-
-__all__ = ["Difference", "paired_difference", "row_losses"]
 
 NORMAL_95 = 1.959963984540054  # the normal distribution's 97.5 % quantile
 
@@ -92,8 +89,7 @@ def row_losses(
     array([0.5, 2. ])
     """
     threads, loss = check_threads(n_threads), get_loss(loss)
-    if not (isinstance(beta, int | float) and 0 <= beta < math.inf):
-        raise ValueError(f"beta is {beta!r}: it must be a finite number of at least 0")
+    beta = check_number("beta", beta)
     sample = check_sample(y_true, probs, logits, None, classes, threads=threads)
     return losses_at(sample, beta, loss, threads)
 

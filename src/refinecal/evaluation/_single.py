@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._core.arrays import is_missing, to_numpy
+from refinecal._core.arrays import check_threads, is_missing, to_numpy
 from refinecal._core.checks import check_keywords, check_sample
 from refinecal._core.sample import Sample
-from refinecal._core.threads import check_threads
 from refinecal.calibrators.base import Calibrator
 from refinecal.calibrators.registry import UserCalibrator, as_calibrator
 from refinecal.decomposition import Decomposition
@@ -25,8 +24,6 @@ from refinecal.metrics.events import Event
 from refinecal.metrics.ranking import mean_area
 from refinecal.metrics.smoothing import smooth_ece_of
 from refinecal.metrics.tally import Tally, areas_of, tally
-
-__all__ = ["evaluate"]
 
 MOST_GROUPS = 1000
 MISSING = "(missing)"

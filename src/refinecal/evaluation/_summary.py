@@ -11,8 +11,6 @@ from refinecal._core.files import plain
 from refinecal._core.format import format_beta, format_fixed, shorten_name
 from refinecal.decomposition import Decomposition
 
-__all__ = ["ClassSummary", "Evaluation"]
-
 TERMS = ("risk", "calibration", "refinement", "sharpness", "uncertainty")
 NUMBERS = (
     "beta",

@@ -1,4 +1,4 @@
-"""CatBoost: stop on refinement, keep the best trees and the calibrator that goes with them.
+"""Stop CatBoost where refinement is best; keep the best trees and their calibrator.
 
 >>> from catboost import CatBoostClassifier
 >>> from sklearn.datasets import load_iris
@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from refinecal._core.checks import check_keywords
 from refinecal._core.errors import needs_extra, warn
-from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
 from refinecal.decomposition import decompose
+from refinecal.integrations._adapter import from_stored, to_stored
 from refinecal.losses import ProperLoss
 from refinecal.selection import select
 from refinecal.stopping import MonitorOptions, RefinementMonitor
@@ -39,38 +39,35 @@ with needs_extra("catboost", package="catboost"):
 __all__ = ["RefinementLoss", "calibrator_of", "predict_proba", "shrink_to_best"]
 
 METADATA_KEY = "refinecal_calibrator"
-# Losses with a sigmoid for each class.
-NOT_SOFTMAX = ("MultiClassOneVsAll", "MultiLogloss", "MultiCrossEntropy")
+NOT_SOFTMAX = ("MultiClassOneVsAll", "MultiLogloss", "MultiCrossEntropy")  # one sigmoid per class
 
 
 class RefinementLoss:
-    """An ``eval_metric``: the loss that is left after the best calibration.
+    """An ``eval_metric``: the loss left after the best calibration.
 
-    CatBoost logs it as "RefinementLoss". ``early_stopping_rounds`` and ``use_best_model`` then follow it on
-    the last of the evaluation sets, as they follow any metric; :func:`shrink_to_best` adds the calibrator.
-    An object holds no state, so models and trainings may share one. The training loss must be one whose
-    probabilities sum to 1, such as "Logloss" or "MultiClass"; the metric cannot tell.
+    CatBoost logs it as "RefinementLoss". ``early_stopping_rounds`` and ``use_best_model`` follow it on the
+    last evaluation set; :func:`shrink_to_best` adds the calibrator. Models may share one object, which has
+    no state. The training loss must give probabilities that sum to 1, such as "Logloss" or "MultiClass"; the
+    metric cannot check that.
 
-    CatBoost computes metrics on the training rows too. With ``early_stopping_rounds``, a large
-    ``metric_period`` makes that rare, while validation rows are looked at in every round all the same.
+    CatBoost computes metrics on the training rows too; with ``early_stopping_rounds``, a large
+    ``metric_period`` makes that rare without skipping validation rounds. Python metrics run on the CPU only:
+    on a GPU, train without this metric and call :func:`shrink_to_best`.
 
-    Metrics in Python run on the CPU only. On a GPU, train without and call :func:`shrink_to_best`.
-
-    CatBoost multiplies the weights of validation rows by ``class_weights``, ``auto_class_weights`` and
-    ``scale_pos_weight``, while :func:`shrink_to_best` takes the rows as they are. With one of these, pass
-    ``use_weights=False``; if validation rows have weights of their own too, train all iterations without this
-    metric and call :func:`shrink_to_best`.
+    CatBoost multiplies validation weights by ``class_weights``, ``auto_class_weights`` and
+    ``scale_pos_weight``; :func:`shrink_to_best` does not. With one of these, pass ``use_weights=False``; if
+    validation rows also have sample weights, train without this metric and call :func:`shrink_to_best`.
 
     Parameters
     ----------
     loss, calibrator, cv, n_threads
         As for :func:`refinecal.decompose`.
     use_weights : bool, optional
-        Whether rows count by their weights, as for CatBoost's own metrics. By default they do, with a warning
-        if all rows of a class have the same weight, since that comes from weights of classes.
+        Whether to use weights, as CatBoost's own metrics do. By default yes, with a warning if all rows of
+        a class have the same weight, since that suggests class weights.
     """
 
-    no_jit = True  # CatBoost would try to compile evaluate with numba, and warn that it cannot
+    no_jit = True  # else CatBoost tries to compile evaluate with numba, and warns
 
     @check_keywords()
     def __init__(
@@ -82,13 +79,15 @@ class RefinementLoss:
         use_weights: bool | None = None,
     ) -> None:
         self._use_weights = use_weights
-        # Complains of wrong options now rather than in training; and "auto" is not for every round.
+        # Raises for wrong options now, not during training; and "auto" is too slow for every round.
         followed = RefinementMonitor(loss=loss, calibrator=calibrator, cv=cv, n_threads=n_threads)
         options: Any = {"calibrator": followed.family, "cv": followed.cv}
         self._decompose: Any = partial(decompose, loss=loss, n_threads=n_threads, **options)
 
     def __deepcopy__(self, memo: Any) -> Self:
-        return self  # CatBoost copies its parameters, and scikit-learn's clone insists on the same object
+        return (
+            self  # CatBoost copies its parameters, and scikit-learn's clone needs the same object
+        )
 
     def is_max_optimal(self) -> bool:
         """Tell CatBoost that smaller is better."""
@@ -103,18 +102,15 @@ class RefinementLoss:
         """Return the refinement error of these raw predictions, and 1 as their weight."""
         logits = approxes[0] if len(approxes) == 1 else np.stack(approxes, axis=1)
         if not np.isfinite(logits).all():
-            return (
-                math.inf,
-                1.0,
-            )  # never the best; CatBoost itself ends a training that has diverged
+            return math.inf, 1.0  # never the best; CatBoost stops a diverged run by itself
         if self._use_weights is False:
             weight = None
         if self._use_weights is None and weight is not None and _is_of_classes(weight, target):
-            self._use_weights = True  # said once
+            self._use_weights = True  # warn once
             warn(
-                "all rows of a class have the same weight, as class_weights, auto_class_weights and "
-                "scale_pos_weight make it: RefinementLoss would measure other rows than shrink_to_best. Pass "
-                "RefinementLoss(use_weights=False), or use_weights=True if these weights are meant."
+                "all rows of a class have the same weight, as with class_weights, auto_class_weights or "
+                "scale_pos_weight: RefinementLoss would weight rows differently from shrink_to_best. Pass "
+                "RefinementLoss(use_weights=False), or use_weights=True to keep these weights."
             )
         return self._decompose(target, logits=logits, sample_weight=weight).refinement, 1.0
 
@@ -132,9 +128,9 @@ def shrink_to_best(
     sample_weight: Any = None,
     **options: Unpack[MonitorOptions],
 ) -> RefinementMonitor:
-    """Cut a trained model to its best number of trees; keep the calibrator of that number inside it.
+    """Cut a trained model to its best number of trees, and store their calibrator in it.
 
-    Works with every way to train, on a GPU too: predictions of each number of trees are looked at afterwards.
+    Works after any training, also on a GPU: it evaluates the predictions of each number of trees.
 
     Parameters
     ----------
@@ -150,8 +146,8 @@ def shrink_to_best(
     Returns
     -------
     RefinementMonitor
-        ``best_step`` counts from 0 like CatBoost's ``best_iteration_``: the model keeps ``best_step + 1``
-        trees, those of an ``init_model`` included.
+        ``best_step`` counts from 0 like ``best_iteration_``: the model keeps ``best_step + 1`` trees,
+        including those of an ``init_model``.
     """
     if not isinstance(model, CatBoost):
         raise TypeError(f"model is a {type(model).__name__}: it must be a CatBoostClassifier")
@@ -173,7 +169,7 @@ def shrink_to_best(
     monitor = select(y_val, logits=staged, sample_weight=sample_weight, **options)
     if monitor.best_step is None:
         raise ValueError(
-            f"metric {monitor.metric.name!r} is NaN for every number of trees: it needs other validation rows"
+            f"metric {monitor.metric.name!r} is NaN for every number of trees: use other validation rows"
         )
     model.shrink(monitor.best_step + 1)
     store_calibrator(model, monitor.calibrator)
@@ -181,39 +177,38 @@ def shrink_to_best(
 
 
 def calibrator_of(model: Any) -> Calibrator:
-    """Return the calibrator that :func:`shrink_to_best` left in a model.
+    """Return the calibrator that :func:`shrink_to_best` stored in a model.
 
     Parameters
     ----------
     model : CatBoostClassifier or CatBoost
-        Perhaps by way of ``save_model`` and ``load_model``.
+        As trained, or saved and loaded.
 
     Returns
     -------
     Calibrator
         Takes raw predictions: ``model.predict(X, prediction_type="RawFormulaVal")``.
     """
-    text = model.get_metadata().get(METADATA_KEY, None)
-    if text is None:
-        raise ValueError(
-            "model holds no calibrator: call shrink_to_best(model, X_val, y_val) first. A calibrator that is "
-            "not of this package is not stored; it is in the monitor that shrink_to_best returned."
-        )
-    stored = json.loads(text)
-    if stored["of"] != _identity(model):
+    stored = json.loads(model.get_metadata().get(METADATA_KEY, None) or "{}")
+    if stored and stored["of"] != _identity(model):
         raise ValueError(
             "the calibrator in model belongs to other trees, since the model was trained or cut again: "
-            "call shrink_to_best(model, X_val, y_val) once more"
+            "call shrink_to_best(model, X_val, y_val) again"
         )
-    return from_dict(stored["calibrator"])
+    return from_stored(
+        stored.get("calibrator"),
+        "model holds no calibrator: call shrink_to_best(model, X_val, y_val) first. Custom calibrators are "
+        "not stored: use the monitor that shrink_to_best returned.",
+    )
 
 
 def predict_proba(model: Any, X: Any) -> NDArray[Any]:
-    """Return calibrated probabilities, with the calibrator that :func:`shrink_to_best` left in a model.
+    """Return probabilities calibrated by :func:`calibrator_of`.
 
     Parameters
     ----------
     model : CatBoostClassifier or CatBoost
+        After :func:`shrink_to_best`.
     X : Pool or array-like
         What ``model.predict`` takes.
 
@@ -227,22 +222,21 @@ def predict_proba(model: Any, X: Any) -> NDArray[Any]:
 
 
 def _is_of_classes(weight: NDArray[Any], target: NDArray[Any]) -> bool:
-    """Tell whether rows of one class have the same weight, but not all rows."""
+    """Return whether weights differ between classes, but not within."""
     return bool(np.ptp(weight) > 0) and not any(
         np.ptp(weight[target == label]) > 0 for label in np.unique(target)
     )
 
 
 def store_calibrator(model: Any, calibrator: Any) -> None:
-    """Keep the calibrator in the model's metadata, which its files hold too, unless it is a foreign one."""
-    metadata = model.get_metadata()
-    if isinstance(calibrator, Calibrator):
-        stored = {"of": _identity(model), "calibrator": calibrator.to_dict()}
-        metadata[METADATA_KEY] = json.dumps(stored)
+    """Store the calibrator in the model's metadata, which its files include, unless it is a custom one."""
+    metadata, stored = model.get_metadata(), to_stored(calibrator)
+    if stored is not None:
+        metadata[METADATA_KEY] = json.dumps({"of": _identity(model), "calibrator": stored})
     elif metadata.get(METADATA_KEY, None) is not None:
         del metadata[METADATA_KEY]
 
 
 def _identity(model: Any) -> list[Any]:
-    """Return what changes when a model is trained or cut again."""
+    """Return an identity that changes when a model is trained or cut again."""
     return [model.get_metadata()["model_guid"], model.tree_count_]

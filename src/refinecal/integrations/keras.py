@@ -1,4 +1,4 @@
-"""Stop Keras where refinement is best, on any backend; fold the temperature into the model afterwards."""
+"""Stop Keras where refinement is best, on any backend; build the temperature into the model."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -25,23 +25,21 @@ class RefinementStopping(Stopping, keras.callbacks.Callback):  # type: ignore[mi
     """Stop training when refinement no longer improves; restore the best epoch and keep its calibrator.
 
     Predicts the validation data after every epoch and writes ``val_refinement_loss``,
-    ``val_calibration_loss``, ``val_log_loss`` and ``val_beta`` into the logs. Put it first in ``callbacks``:
-    those after it see the values, such as ``CSVLogger``, ``TensorBoard`` or
-    ``ModelCheckpoint(monitor="val_refinement_loss", mode="min")``. If the last layer is a softmax or sigmoid,
-    the logits before it are looked at, since float32 probabilities have lost digits.
+    ``val_calibration_loss``, ``val_log_loss`` and ``val_beta`` into the logs. Put it first in ``callbacks``,
+    so that others see the values, such as ``ModelCheckpoint(monitor="val_refinement_loss", mode="min")``. If
+    the last layer is a softmax or sigmoid, the logits before it are used: float32 probabilities are rounded.
 
     Parameters
     ----------
     validation_data : tuple or iterable
-        ``(x_val, y_val)`` or ``(x_val, y_val, sample_weight)``, or batches of these that can be read every
-        epoch: a ``PyDataset``, a ``tf.data.Dataset`` or a torch ``DataLoader``. Labels are class numbers or
-        one-hot rows.
+        ``(x_val, y_val)`` or ``(x_val, y_val, sample_weight)``, or batches of these: a ``PyDataset``, a
+        ``tf.data.Dataset`` or a torch ``DataLoader``. Labels are class numbers or one-hot rows.
     patience : int, optional
         Stop after this many epochs in a row without improvement; by default train all epochs.
     restore_best_weights : bool, default True
-        Whether the model has the weights of the best epoch in the end.
+        Whether to restore the weights of the best epoch at the end.
     from_logits : bool, optional
-        Whether the model gives logits or probabilities; by default its last layer tells.
+        Whether the model returns logits; by default its last layer decides.
     batch_size : int, default 32
         As for ``model.predict``.
     **options
@@ -52,12 +50,12 @@ class RefinementStopping(Stopping, keras.callbacks.Callback):  # type: ignore[mi
     monitor : RefinementMonitor
         With the ``history`` of all epochs.
     best_weights : list of ndarray
-        The weights of the best epoch, if they are to be restored.
+        The weights of the best epoch, if they are restored.
 
     Notes
     -----
-    Training goes on with ``fit(initial_epoch=...)``: epochs after those that were seen continue, any other
-    epoch starts afresh. For another process, keep :meth:`state_dict` beside the model.
+    ``fit(initial_epoch=...)`` with an epoch after the last one continues; any other epoch starts over. To
+    resume in another process, save :meth:`state_dict` with the model.
 
     Examples
     --------
@@ -72,10 +70,6 @@ class RefinementStopping(Stopping, keras.callbacks.Callback):  # type: ignore[mi
     3
     >>> calibrated(model, stopping.calibrator).predict(x, verbose=0).shape
     (150, 3)
-
-    References
-    ----------
-    Section 4 of the paper.
     """
 
     @check_keywords(MonitorOptions)
@@ -100,24 +94,24 @@ class RefinementStopping(Stopping, keras.callbacks.Callback):  # type: ignore[mi
     # ---- what Keras calls --------------------------------------------------------------------------------
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Find out how to get logits from the model."""
+        """Find the model's logits."""
         self._scorer = _Scorer(self.model, self.from_logits)
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Start afresh if this epoch was seen before."""
+        """Start over if this epoch was seen before."""
         if self.monitor.last_step is not None and epoch <= self.monitor.last_step:
             self.monitor.reset()
             self.best_weights = None
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Look at the validation data, log the values, and tell Keras whether to stop."""
+        """Evaluate the validation data, log the values, and stop training if it is time."""
         kind, scores, y, weight = self._predict()
         chosen: Any = {kind: scores}
         try:
             better = self.monitor.update(y, **chosen, step=epoch, sample_weight=weight)
         except ValueError as error:
             error.add_note(
-                f"The model's output was taken for {kind}: say from_logits= if it is not."
+                f"The model's output was taken for {kind}: pass from_logits= if it is not."
             )
             raise
         if better and self.restore_best_weights:
@@ -134,10 +128,10 @@ class RefinementStopping(Stopping, keras.callbacks.Callback):  # type: ignore[mi
             self.model.set_weights(self.best_weights)
 
     def _predict(self) -> tuple[str, NDArray[Any], NDArray[Any], NDArray[Any] | None]:
-        """Return "logits" or "probs", these, labels, and weights if there are any."""
+        """Return "logits" or "probs", the predictions, labels, and weights if any."""
         assert self._scorer is not None
         self._scorer.refresh()
-        # Batch by batch, since model.predict would draw from torch's random numbers, which shuffle too.
+        # Not model.predict, which would draw from torch's random numbers, as shuffling does.
         predict = self._scorer.model.predict_on_batch
         rows = [(_one(predict(x)), y, weight) for x, y, weight in _batches(self._data)]
         if not rows:
@@ -157,26 +151,26 @@ class RefinementStopping(Stopping, keras.callbacks.Callback):  # type: ignore[mi
         return self.monitor.best_step
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what resuming in another process needs: ``monitor`` (fit for JSON) and ``best_weights``."""
+        """Return the state for resuming: ``monitor`` (JSON) and ``best_weights``."""
         return {"monitor": self.monitor.state_dict(), "best_weights": self.best_weights}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where :meth:`state_dict` was taken; then ``fit`` with the next ``initial_epoch``."""
+        """Restore :meth:`state_dict`; then call ``fit`` with the next ``initial_epoch``."""
         self.monitor.load_state_dict(state["monitor"])
         self.best_weights = state["best_weights"]
 
 
 def calibrated(model: Any, calibrator: Any, from_logits: bool | None = None) -> Any:
-    """Return a copy of a model that gives calibrated probabilities.
+    """Return a copy of a model that returns calibrated probabilities.
 
     The copy multiplies the logits by beta, then applies softmax or sigmoid and the smoothing of
-    :class:`refinecal.TemperatureScaling`. It consists of plain layers, so that ``save`` and
-    ``keras.saving.load_model`` need nothing of this package.
+    :class:`refinecal.TemperatureScaling`. It has only standard layers, so it saves and loads without this
+    package.
 
     Parameters
     ----------
     model : Sequential or functional model
-        With one output: ``(n, k)``, or ``(n, 1)`` for two classes. It stays as it is.
+        With one output: ``(n, k)``, or ``(n, 1)`` for two classes. It is not changed.
     calibrator : TemperatureScaling
         Such as ``RefinementStopping.calibrator``.
     from_logits : bool, optional
@@ -189,8 +183,8 @@ def calibrated(model: Any, calibrator: Any, from_logits: bool | None = None) -> 
     """
     if not isinstance(calibrator, TemperatureScaling) or not hasattr(calibrator, "beta_"):
         raise TypeError(
-            f"calibrator is {calibrator!r}: only a fitted TemperatureScaling folds into a model. Others map "
-            "predictions: calibrator.predict_proba(probs)."
+            f"calibrator is {calibrator!r}: only a fitted TemperatureScaling can become part of a model. Use "
+            "calibrator.predict_proba(probs) on its predictions."
         )
     if not getattr(model, "outputs", None):
         raise TypeError(
@@ -203,8 +197,8 @@ def calibrated(model: Any, calibrator: Any, from_logits: bool | None = None) -> 
     scorer = _Scorer(copy, from_logits)
     if not scorer.from_logits:
         raise ValueError(
-            "the model gives probabilities, and its last layer is not a Dense, Activation or Softmax that "
-            "can be taken off to get logits: use calibrator.predict_proba(probs) on its predictions"
+            "the model returns probabilities, and its last layer is not a Dense, Activation or Softmax that "
+            "can be removed to get logits: use calibrator.predict_proba(probs) on its predictions"
         )
     scorer.refresh()
     logits = scorer.model.outputs[0]
@@ -212,12 +206,12 @@ def calibrated(model: Any, calibrator: Any, from_logits: bool | None = None) -> 
     if max(width, 2) != k:
         raise ValueError(
             f"the model has {width} outputs, but the calibrator was fitted with {k} classes: pass the model "
-            "that it was fitted for"
+            "it was fitted for"
         )
     n = calibrator.n_samples_
     keep, add = (n / (n + 1), 1 / (n + 1) / k) if calibrator.laplace else (1.0, 0.0)
     activation = "sigmoid" if width == 1 else "softmax"
-    layers = keras.layers  # in float32, also if the model computes in less
+    layers = keras.layers  # in float32, even if the model uses less
     scaled = layers.Rescaling(calibrator.beta_, name="beta", dtype="float32")(logits)
     probs = layers.Activation(activation, name="probs", dtype="float32")(scaled)
     smooth = layers.Rescaling(keep, add, name="smoothing", dtype="float32")(probs)
@@ -228,7 +222,7 @@ def calibrated(model: Any, calibrator: Any, from_logits: bool | None = None) -> 
 
 
 class _Scorer:
-    """A model without its last softmax or sigmoid; or the model as it is, if that cannot be taken off."""
+    """A model without its last softmax or sigmoid, or unchanged if that cannot be removed."""
 
     def __init__(self, model: Any, from_logits: bool | None) -> None:
         last = _last_layer(model)
@@ -238,7 +232,7 @@ class _Scorer:
                 name = "not known" if last is None else f"{last.name!r}, a {type(last).__name__}"
                 raise ValueError(
                     f"from_logits is None, but the last layer is {name}, which does not tell: pass "
-                    "from_logits=True if the model gives logits, from_logits=False if probabilities"
+                    "from_logits=True if the model returns logits, False if probabilities"
                 )
             from_logits = activation == "linear"
         self.from_logits = from_logits
@@ -250,7 +244,7 @@ class _Scorer:
         if activation == "sigmoid" and last.output.shape[-1] != 1:
             raise ValueError(
                 f"the last layer has {last.output.shape[-1]} sigmoid outputs, so a row can have several "
-                "labels: refinement is that of one label per row. Use softmax, or one model per label."
+                "labels: refinement needs one label per row. Use softmax, or one model per label."
             )
         if type(last) is keras.layers.Dense:
             self._copy = _without_activation(last)
@@ -261,18 +255,18 @@ class _Scorer:
             self.from_logits = True
 
     def refresh(self) -> None:
-        """Take over the weights that the last layer has now; all others are shared."""
+        """Copy the current weights of the last layer; all others are shared."""
         if self._copy is not None:
             self._copy.set_weights(self._last.get_weights())
 
 
 def _input_of(model: Any) -> Any:
-    """Return the symbolic input: a tensor, or a dict or list if the model takes that."""
+    """Return the symbolic input: a tensor, or a dict or list of tensors."""
     return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
 
 
 def _last_layer(model: Any) -> Any:
-    """Return the layer that gives the output of a Sequential or functional model; else ``None``."""
+    """Return the layer that returns the output of a Sequential or functional model; else ``None``."""
     outputs = getattr(model, "outputs", None)
     if not outputs:
         return None
@@ -290,7 +284,7 @@ def _activation_of(layer: Any) -> str | None:
 
 
 def _without_activation(layer: Any) -> Any:
-    """Return a copy of a Dense layer that gives logits; drawing its weights would move random seeds."""
+    """Return a copy of a Dense layer that returns logits, without drawing random weights."""
     config = {**layer.get_config(), "activation": "linear", "name": f"{layer.name}_logits"}
     config |= {"kernel_initializer": "zeros", "bias_initializer": "zeros"}
     return keras.layers.Dense.from_config(config)
@@ -301,7 +295,7 @@ def _one(output: Any) -> Any:
     if len(found) != 1:
         raise ValueError(
             f"the model has {len(found)} outputs, but refinement is that of one: train one model per "
-            "output, or stop on one of them in a callback of your own with RefinementMonitor"
+            "output, or follow one of them in a custom callback with RefinementMonitor"
         )
     return found[0]
 
@@ -313,7 +307,7 @@ def _check_data(given: Any, size: int) -> Any:
     """Return batches that can be read every epoch."""
     if isinstance(given, keras.utils.PyDataset):
         if given.num_batches is None:
-            raise ValueError("validation_data is a PyDataset without end: give it __len__")
+            raise ValueError("validation_data is an infinite PyDataset: give it __len__")
         return given
     if isinstance(given, Iterator) or not isinstance(given, Iterable):
         raise TypeError(

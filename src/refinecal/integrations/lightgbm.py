@@ -1,8 +1,8 @@
 """Stop LightGBM where refinement is best: one callback for ``lgb.train`` and ``LGBMClassifier.fit``.
 
-LightGBM's model file has no room for a calibrator. Keep it beside the file, as
-``json.dumps(stopping.calibrator.to_dict())``, and read it back with :func:`refinecal.calibrators.from_dict`;
-its ``predict_proba`` then takes the probabilities of the loaded model.
+LightGBM's model file has no room for a calibrator. Save it next to the file with
+``stopping.calibrator.to_json()``, and load it with :func:`refinecal.calibrators.from_json`; its
+``predict_proba`` takes the probabilities of the loaded model.
 """
 
 from __future__ import annotations  # so that help() shows types by name
@@ -18,9 +18,14 @@ from numpy.typing import NDArray
 
 from refinecal._core.checks import check_keywords
 from refinecal._core.errors import needs_extra
-from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
-from refinecal.integrations._adapter import BoosterStopping, check_booster, to_integers
+from refinecal.integrations._adapter import (
+    BoosterStopping,
+    check_booster,
+    from_stored,
+    to_integers,
+    to_stored,
+)
 from refinecal.stopping import MonitorOptions, RefinementMonitor, check_patience
 
 with needs_extra("lightgbm", package="lightgbm"):
@@ -31,29 +36,29 @@ __all__ = ["RefinementStopping", "calibrator_of", "predict_proba"]
 
 PROBABILITIES = ("binary", "cross_entropy", "xentropy", "multiclass", "softmax")
 BOOSTING = ("boosting", "boosting_type", "boost")  # names of one parameter
-MARGINS = "none"  # what LightGBM calls the objective if it is a function of the user's
+MARGINS = "none"  # LightGBM's name for a custom objective
 LARGEST = 53 * math.log(2.0)  # log-odds of the largest float64 below 1
 
 
 class RefinementStopping(BoosterStopping):
     """Stop boosting when refinement no longer improves; keep the best round and its calibrator.
 
-    Takes the place of ``lgb.early_stopping``: pass it in ``callbacks``, and validation data in ``valid_sets``
-    of ``lgb.train``, or in ``eval_set`` or ``eval_X`` and ``eval_y`` of ``fit``. Its labels and weights are
-    used; the training set, if among it, is ignored. The model keeps the rounds up to the best. The values
-    join LightGBM's own, so that ``log_evaluation``, ``record_evaluation`` and ``evals_result_`` show them,
-    but not of the round at which training stops. They hold the log loss, so ``metric="None"`` saves a little
-    time. Works with dart too. To train further from ``init_model``, pass the same object again.
+    Replaces ``lgb.early_stopping``: pass it in ``callbacks``, and validation data in ``valid_sets`` of
+    ``lgb.train``, or in ``eval_set`` or ``eval_X`` and ``eval_y`` of ``fit``. Its labels and weights are
+    used; the training set is ignored. The model keeps the rounds up to the best. The values are added to
+    LightGBM's own for ``log_evaluation``, ``record_evaluation`` and ``evals_result_``, except those of the
+    round at which training stops. They include the log loss, so ``metric="None"`` saves a little time.
+    Works with dart too. To train further from ``init_model``, pass the same object again.
 
-    LightGBM hands out validation predictions as float64 probabilities: of two classes, log-odds beyond 36.7
-    are taken for 36.7.
+    LightGBM returns validation predictions as float64 probabilities: log-odds of two classes are clipped at
+    36.7.
 
     Parameters
     ----------
     stopping_rounds : int, optional
         Stop after this many rounds in a row without improvement; by default train all rounds.
     valid_name : str, optional
-        The name of the validation set that counts; only needed if there are several.
+        The name of the validation set to follow; only needed if there are several.
     **options
         Keywords of :class:`refinecal.RefinementMonitor`, such as ``metric`` or ``calibrator``. Only labels
         -1 and 1 of ``lgb.train`` need ``classes``.
@@ -75,13 +80,7 @@ class RefinementStopping(BoosterStopping):
     True
     >>> predict_proba(model, X[400:]).shape  # calibrated
     (169, 2)
-
-    References
-    ----------
-    Section 4 of the paper.
     """
-
-    first_step = 0  # what the first round is called in the monitor
 
     @check_keywords(MonitorOptions)
     def __init__(
@@ -102,15 +101,14 @@ class RefinementStopping(BoosterStopping):
     # ---- what LightGBM calls -----------------------------------------------------------------------------
 
     def __call__(self, env: CallbackEnv) -> None:
-        """Look at the new round, log it, and tell LightGBM whether to stop."""
+        """Evaluate the new round, log it, and stop training if it is time."""
         if env.iteration == env.begin_iteration:
             self._start(env)
-        logits, weights = self._look(env.model), self._weights
         better = self.monitor.update(
             self._labels,
-            logits=logits,
+            logits=self._look(env.model),
             step=env.iteration + self.first_step,
-            sample_weight=weights,
+            sample_weight=self._weights,
         )
         results = self._log(env)
         if better:
@@ -126,7 +124,7 @@ class RefinementStopping(BoosterStopping):
         self._name, data = self._find_data(env.model)
         self._labels, self._weights = to_integers(data.get_label()), data.get_weight()
         self._returns_margins = env.params["objective"] == MARGINS
-        smooth = self.monitor.family.is_smooth  # and so can bear rounding
+        smooth = self.monitor.family.is_smooth  # so rounding does no harm
         self._precision = np.float32 if smooth else np.float64
         self._is_dart = "dart" in [env.params.get(alias) for alias in BOOSTING]
         before, best = env.begin_iteration - 1, self.monitor.best_step
@@ -140,7 +138,7 @@ class RefinementStopping(BoosterStopping):
         if objective not in (*PROBABILITIES, MARGINS):
             raise ValueError(
                 f"the objective is {objective!r}, which does not give probabilities of classes: it must be "
-                f"one of {', '.join(map(repr, PROBABILITIES))}, or a function of your own"
+                f"one of {', '.join(map(repr, PROBABILITIES))}, or a custom function"
             )
         if (params.get("early_stopping_round") or 0) > 0:
             raise ValueError(
@@ -157,7 +155,7 @@ class RefinementStopping(BoosterStopping):
             )
         if self.valid_name is None and len(names) > 1:
             raise ValueError(
-                f"there are several validation sets, {', '.join(map(repr, names))}: say which one counts, "
+                f"there are several validation sets, {', '.join(map(repr, names))}: name the one to follow, "
                 f"as in valid_name={names[0]!r}"
             )
         name = names[0] if self.valid_name is None else self.valid_name
@@ -191,29 +189,26 @@ class RefinementStopping(BoosterStopping):
         best = self.monitor.best
         if best is None:  # the metric was never a number: nothing to go back to
             raise EarlyStopException(env.iteration, results)
-        if isinstance(best.calibrator, Calibrator):
-            stored = {"calibrator": best.calibrator.to_dict(), "margins": self._returns_margins}
-            model.refinecal = stored
+        stored = to_stored(best.calibrator)
+        if stored is not None:
+            model.refinecal = {"calibrator": stored, "margins": self._returns_margins}
             model.__class__ = CalibratedBooster
         model.best_iteration = n_rounds = best.step - self.first_step + 1
         if n_rounds == env.end_iteration:
-            return  # nothing to go back to, and the log of this round is wanted
-        if self._snapshot:  # dart changes old trees, so that cutting would not bring them back
+            return  # nothing to go back to, and this round has to be logged
+        if self._snapshot:  # dart changes earlier trees, so cutting would not restore them
             model.model_from_string(self._snapshot)
         raise EarlyStopException(n_rounds - 1, self._best_results)
 
     @property
     def best_iteration(self) -> int | None:
-        """How many rounds the best model has, as LightGBM counts; ``None`` before the first."""
+        """The number of rounds of the best model, as LightGBM counts; ``None`` before the first."""
         best = self.monitor.best_step
         return None if best is None else best - self.first_step + 1
 
 
 class CalibratedBooster(lgb.Booster):
-    """A ``Booster`` whose copies keep the calibrator and the best round, which LightGBM's own lose.
-
-    Unpickling it needs this package; LightGBM's files hold a plain ``Booster``.
-    """
+    """A ``Booster`` whose copies and pickles keep the calibrator and the best round."""
 
     def __deepcopy__(self, *_: Any) -> Any:
         return pickle.loads(pickle.dumps(self))
@@ -225,14 +220,18 @@ def calibrator_of(model: Any) -> Calibrator:
     Parameters
     ----------
     model : Booster or LGBMClassifier
-        As it came from training, perhaps copied or pickled; LightGBM's own files lose the calibrator.
+        As trained, copied or pickled; LightGBM's own files lose the calibrator.
 
     Returns
     -------
     Calibrator
         Takes what the model predicts: ``calibrator.predict_proba(probs)``.
     """
-    return from_dict(_read_stored(model)["calibrator"])
+    return from_stored(
+        getattr(_booster_of(model), "refinecal", {}).get("calibrator"),
+        "model holds no calibrator: train it with callbacks=[RefinementStopping(...)]. LightGBM's files "
+        "lose it, and custom calibrators are not stored: use RefinementStopping.calibrator.",
+    )
 
 
 def predict_proba(model: Any, X: Any) -> NDArray[Any]:
@@ -249,28 +248,18 @@ def predict_proba(model: Any, X: Any) -> NDArray[Any]:
     -------
     ndarray of shape (n, k)
     """
-    calibrator, margins = calibrator_of(model), _read_stored(model)["margins"]
-    predictions = _booster_of(model).predict(X)
-    return calibrator.predict_proba_logits(predictions if margins else _log_odds(predictions))
+    calibrator, booster = calibrator_of(model), _booster_of(model)
+    predictions = booster.predict(X)
+    is_margin = booster.refinecal["margins"]
+    return calibrator.predict_proba_logits(predictions if is_margin else _log_odds(predictions))
 
 
 def _booster_of(model: Any) -> Any:
     return model if isinstance(model, lgb.Booster) else model.booster_
 
 
-def _read_stored(model: Any) -> dict[str, Any]:
-    try:
-        stored: dict[str, Any] = _booster_of(model).refinecal
-    except AttributeError:
-        raise ValueError(
-            "model holds no calibrator: train it with callbacks=[RefinementStopping(...)]. LightGBM's files "
-            "and calibrators that are not of this package lose it; RefinementStopping.calibrator has it."
-        ) from None
-    return stored
-
-
 def _refuse_early_stopping(stopping: RefinementStopping) -> None:
-    """Refuse LightGBM's own callback beside ours: one is not told of others, so the caller is asked."""
+    """Raise if LightGBM's own callback is used too; only the caller's frame knows all callbacks."""
     frame: Any = sys._getframe()
     while frame is not None:
         callbacks = frame.f_locals.get("callbacks")  # an argument of lgb.train
@@ -289,19 +278,19 @@ def _log_odds(probs: NDArray[np.float64], dtype: Any = np.float64) -> NDArray[An
     """Return logits of probabilities, none of them infinite."""
     if probs.ndim == 2:
         least = np.finfo(dtype).tiny
-        if probs.min() < least:  # only then are more digits worth their time
+        if probs.min() < least:  # only then is float64 needed
             return np.asarray(np.log(np.maximum(probs, np.finfo(np.float64).tiny)))
         return np.asarray(np.log(probs.astype(dtype)))
     odds = 1 - probs
     with np.errstate(divide="ignore"):
         np.divide(probs, odds, out=odds)
-        logits = odds.astype(dtype, copy=False)  # odds are exact up to rounding, so logits are
+        logits = odds.astype(dtype, copy=False)  # odds are exact up to rounding, so logits are too
         np.log(logits, out=logits)
     return np.clip(logits, -LARGEST, LARGEST, out=logits)
 
 
 def _rewind(monitor: RefinementMonitor, step: int) -> None:
-    """Forget what came after the best step, since LightGBM has cut it off."""
+    """Forget the steps after the best, which LightGBM has cut off."""
     state, later = monitor.state_dict(), monitor.history[-1]["step"] - step
     state["history"] = [record for record in state["history"] if record["step"] <= step]
     state["bests"] = {name: best for name, best in state["bests"].items() if best["step"] <= step}

@@ -11,9 +11,8 @@ from weakref import ref
 
 from refinecal._core.checks import check_keywords
 from refinecal._core.errors import needs_extra
-from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
-from refinecal.integrations._adapter import Stopping
+from refinecal.integrations._adapter import Stopping, from_stored, to_stored
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 
 with needs_extra("lightning", "lightning", "torch"):
@@ -37,17 +36,16 @@ LABELS = ("y", "labels", "label", "target", "targets")
 class RefinementStopping(Stopping, Callback):
     """Stop training when refinement no longer improves; restore the best weights, keep their calibrator.
 
-    ``validation_step`` returns ``{"logits": logits, "y": y}``, and that is all that a module needs::
+    A module only has to return ``{"logits": logits, "y": y}`` from ``validation_step``::
 
         stopping = RefinementStopping(patience=10)
         Trainer(max_epochs=500, callbacks=[stopping]).fit(module, train_loader, val_loader)
         probs = stopping.calibrator.predict_proba_logits(module(x))
 
-    After each validation ``val_refinement_loss``, ``val_calibration_loss``, ``val_log_loss`` and ``val_beta``
-    are logged, for loggers, ``ModelCheckpoint(monitor="val_refinement_loss")`` and schedulers alike. With
-    several processes all see all rows; those that a ``DistributedSampler`` repeats are dropped. Strategies
-    that spawn processes train a copy of each callback: there, read the calibrator from a checkpoint with
-    :func:`calibrator_of`.
+    Each validation logs ``val_refinement_loss``, ``val_calibration_loss``, ``val_log_loss`` and ``val_beta``,
+    for loggers, ``ModelCheckpoint(monitor="val_refinement_loss")`` and schedulers. Several processes gather
+    all rows; those that a ``DistributedSampler`` repeats are dropped. Strategies that spawn processes train
+    a copy of each callback: there, load the calibrator with :func:`calibrator_of`.
 
     Parameters
     ----------
@@ -55,31 +53,27 @@ class RefinementStopping(Stopping, Callback):
         Stop after this many validations in a row without improvement; by default never.
     extractor : callable, optional
         ``extractor(outputs, batch)`` returns ``(logits, y)`` or ``(logits, y, sample_weight)`` from what
-        ``validation_step`` returned and the batch, or ``None`` to pass over a batch. By default ``outputs``
-        is such a tuple, or a dict with "logits", "y" (or "labels", "target") and perhaps "sample_weight".
+        ``validation_step`` returned and the batch, or ``None`` to skip a batch. By default ``outputs`` is
+        such a tuple, or a dict with "logits", "y" (or "labels", "target") and optionally "sample_weight".
     dataloader_idx : int, default 0
-        Of several validation loaders the one that decides. The others are logged under names that end in
+        The validation loader to follow, if there are several. The others are logged under names that end in
         ``/dataloader_idx_1`` and so on.
     restore_best : bool, default True
-        Whether to keep a copy of the best weights, in memory and in checkpoints, and to put it back after
+        Whether to keep a copy of the best weights, in memory and in checkpoints, and restore it after
         training.
     prefix : str, default "val_"
-        Begins the names in the log.
+        Prefix of the names in the log.
     **options
         Keywords of :class:`refinecal.RefinementMonitor`, such as ``metric`` or ``calibrator``.
 
     Attributes
     ----------
     monitor : RefinementMonitor
-        Of the loader that decides, with the ``history`` of all validations, numbered by ``global_step``.
+        Of the loader that is followed, with the ``history`` of all validations by ``global_step``.
     monitors : dict
-        That of each loader.
+        The monitor of each loader.
     best_epoch : int or None
         The epoch of the best validation.
-
-    References
-    ----------
-    Section 4 of the paper.
     """
 
     @check_keywords(MonitorOptions)
@@ -99,7 +93,7 @@ class RefinementStopping(Stopping, Callback):
         self.restore_best = restore_best
         self.prefix = prefix
         self._stage: str | None = None
-        self._module: ref[Any] | None = None  # the one that is trained
+        self._module: ref[Any] | None = None  # the one in training
         self._reset()
 
     def _reset(self) -> None:
@@ -109,7 +103,7 @@ class RefinementStopping(Stopping, Callback):
         self._best_global_step: int | None = None
         self._best_state: dict[str, Any] | None = None
         self._batches: defaultdict[int, Batches] = defaultdict(Batches)
-        self._has_followed = False  # by this fit: what an earlier one found is not put back
+        self._has_followed = False  # in this fit: results of an earlier one are not restored
         self._restored = False
 
     @property
@@ -120,7 +114,7 @@ class RefinementStopping(Stopping, Callback):
     # ---- beginning ---------------------------------------------------------------------------------------
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Start afresh, unless this trainer goes on with the module that it trained before."""
+        """Start over, unless this trainer continues with the same module."""
         self._stage = stage
         if stage == "fit":
             self._has_followed = self._restored = False
@@ -130,7 +124,7 @@ class RefinementStopping(Stopping, Callback):
             self._module = ref(pl_module)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Refuse a training in which nothing could be followed."""
+        """Raise for settings with which nothing can be followed."""
         if not trainer.enable_validation:
             raise ValueError(
                 "RefinementStopping has nothing to follow: pass val_dataloaders to fit, write "
@@ -138,22 +132,21 @@ class RefinementStopping(Stopping, Callback):
             )
         if self.restore_best and trainer.strategy.restore_checkpoint_after_setup:
             raise ValueError(
-                f"{type(trainer.strategy).__name__} spreads the weights over processes, so no copy of the "
-                "best can be kept: pass restore_best=False, and use "
-                "ModelCheckpoint(monitor='val_refinement_loss')"
+                f"{type(trainer.strategy).__name__} spreads the weights over processes, so they cannot be "
+                "copied: pass restore_best=False, and use ModelCheckpoint(monitor='val_refinement_loss')"
             )
         before = trainer.callbacks[: trainer.callbacks.index(self)]
         for callback in before:
             if "WeightAveraging" in (kind.__name__ for kind in type(callback).__mro__):
                 raise ValueError(
                     f"{type(callback).__name__} comes before RefinementStopping in callbacks: put it after, "
-                    "or the weights that are kept are not the averaged ones that were validated"
+                    "so that the weights that are kept are the averaged ones"
                 )
 
     # ---- validation --------------------------------------------------------------------------------------
 
     def on_validation_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        """Drop what an interrupted validation has left."""
+        """Drop the batches of an interrupted validation."""
         self._batches.clear()
 
     def on_validation_batch_end(
@@ -165,7 +158,7 @@ class RefinementStopping(Stopping, Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Take the logits and labels of one batch."""
+        """Collect the logits and labels of one batch."""
         if not _is_followed(trainer):
             return
         found = self.extractor(outputs, batch)
@@ -173,7 +166,7 @@ class RefinementStopping(Stopping, Callback):
             self._batches[dataloader_idx].add(*found)
 
     def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """Decompose the loss of each loader and log it; keep the best weights; stop."""
+        """Decompose the loss of each loader and log it; keep the best weights; stop if it is time."""
         if not _is_followed(trainer):
             return
         loaders = CombinedLoader(trainer.val_dataloaders).flattened
@@ -186,8 +179,8 @@ class RefinementStopping(Stopping, Callback):
             batches = self._batches[idx]
             if trainer.world_size > 1:
                 sampler: Any = getattr(loader, "sampler", None)
-                is_dealt = isinstance(sampler, DistributedSampler)  # with repeats
-                batches.gather(len(sampler.dataset) if is_dealt else None)
+                has_repeats = isinstance(sampler, DistributedSampler)
+                batches.gather(len(sampler.dataset) if has_repeats else None)
             if len(batches):
                 self._follow(idx, batches, trainer, pl_module)
             elif idx == self.dataloader_idx:
@@ -207,13 +200,13 @@ class RefinementStopping(Stopping, Callback):
         logits, y, weight = batches.join()
         warn_if_sigmoid(logits)
         step = trainer.global_step
-        if monitor.last_step is not None:  # accumulated gradients may not have made a step yet
+        if monitor.last_step is not None:  # no step yet, if gradients accumulate
             step = max(step, monitor.last_step + 1)
         improved = monitor.update(y, logits=logits, step=step, sample_weight=weight)
         self._has_followed = True
         suffix = "" if idx == self.dataloader_idx else f"/dataloader_idx_{idx}"
         logs = {key + suffix: value for key, value in monitor.logs(self.prefix).items()}
-        # Every process has the same values, so their mean is the same again.
+        # Every process has the same values, and so has their mean.
         pl_module.log_dict(logs, sync_dist=True, add_dataloader_idx=False)
         if improved and monitor is self.monitor:
             self.best_epoch, self._best_global_step = trainer.current_epoch, trainer.global_step
@@ -223,17 +216,17 @@ class RefinementStopping(Stopping, Callback):
     # ---- end, and resuming -------------------------------------------------------------------------------
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
-        """Put the best weights back."""
+        """Restore the best weights."""
         if self._best_state is not None and self._has_followed:
             pl_module.load_state_dict(self._best_state, strict=pl_module.strict_loading)
             self._restored = True
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Remember that no stage is running."""
+        """Note that no stage is running."""
         self._stage = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that resuming needs, the best weights included."""
+        """Return the state for resuming, including the best weights."""
         return {
             "monitors": {idx: monitor.state_dict() for idx, monitor in self.monitors.items()},
             "best_epoch": self.best_epoch,
@@ -242,7 +235,7 @@ class RefinementStopping(Stopping, Callback):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a checkpoint; one that is only tested or validated changes nothing."""
+        """Restore the state of a checkpoint, unless it is only tested or validated."""
         if self._stage not in (None, "fit"):
             return
         self._reset()
@@ -254,23 +247,24 @@ class RefinementStopping(Stopping, Callback):
         self._has_followed = True
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the reference to the module, which cannot be pickled."""
+        """Drop the reference to the module, which cannot be pickled."""
         return self.__dict__ | {"_module": None}
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Put the calibrator into a checkpoint that holds the weights of the best step."""
+        """Add the calibrator to a checkpoint with the weights of the best step."""
         is_best = self._restored or self._best_global_step == trainer.global_step
-        if is_best and isinstance(self.calibrator, Calibrator):
-            checkpoint[KEY] = self.calibrator.to_dict()
+        stored = to_stored(self.calibrator) if is_best else None
+        if stored is not None:
+            checkpoint[KEY] = stored
 
 
 def calibrator_of(checkpoint: Any) -> Calibrator:
-    """Return the calibrator that belongs to the weights in a checkpoint.
+    """Return the calibrator of the weights in a checkpoint.
 
     Parameters
     ----------
     checkpoint : path or dict
-        A file of ``ModelCheckpoint`` or ``trainer.save_checkpoint``, or what it holds.
+        A file of ``ModelCheckpoint`` or ``trainer.save_checkpoint``, or its content.
 
     Returns
     -------
@@ -279,17 +273,16 @@ def calibrator_of(checkpoint: Any) -> Calibrator:
     """
     if not isinstance(checkpoint, Mapping):
         checkpoint = torch.load(checkpoint, map_location="cpu", weights_only=True)
-    if KEY not in checkpoint:
-        raise ValueError(
-            "the checkpoint holds no calibrator: its weights are not those of the best step, or only weights "
-            "were saved. Use ModelCheckpoint(monitor='val_refinement_loss'), or trainer.save_checkpoint "
-            "after fit, with RefinementStopping among the callbacks."
-        )
-    return from_dict(checkpoint[KEY])
+    return from_stored(
+        checkpoint.get(KEY),
+        "the checkpoint holds no calibrator: its weights are not those of the best step, or only weights "
+        "were saved. Use ModelCheckpoint(monitor='val_refinement_loss'), or trainer.save_checkpoint "
+        "after fit, with RefinementStopping in callbacks.",
+    )
 
 
 def extract(outputs: Any, batch: Any) -> Any:
-    """Find logits, labels and perhaps weights in what ``validation_step`` returned."""
+    """Return logits, labels and weights, if any, from what ``validation_step`` returned."""
     if isinstance(outputs, (tuple, list)) and len(outputs) in (2, 3):
         return outputs
     found = type(outputs).__name__
@@ -299,8 +292,8 @@ def extract(outputs: Any, batch: Any) -> Any:
             return outputs["logits"], outputs[label], outputs.get("sample_weight")
         found = f"a dict of {', '.join(map(repr, outputs))}"
     raise TypeError(
-        f"validation_step returned {found}: return {{'logits': logits, 'y': y}}, where more entries do no "
-        "harm, or pass extractor=, a function of (outputs, batch) that returns (logits, y)"
+        f"validation_step returned {found}: return {{'logits': logits, 'y': y}}, with more entries if you "
+        "like, or pass extractor=, a function of (outputs, batch) that returns (logits, y)"
     )
 
 

@@ -1,4 +1,4 @@
-"""Optuna: report refinement at each step, prune, and keep in the trial what its best step needs."""
+"""Report refinement to Optuna at each step, prune, and store the best step in the trial."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -7,8 +7,8 @@ from typing import Any, Unpack
 
 from refinecal._core.checks import check_keywords
 from refinecal._core.errors import needs_extra
-from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
+from refinecal.integrations._adapter import from_stored, to_stored
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 
 with needs_extra("optuna", package="optuna"):
@@ -20,21 +20,19 @@ __all__ = ["TrialMonitor", "calibrator_of", "record_best"]
 class TrialMonitor(RefinementMonitor):
     """A monitor for one trial: each update is reported to Optuna, which may prune the trial.
 
-    The best step, the terms of its decomposition, its beta and its calibrator go to the trial's user
-    attributes, as plain numbers that every storage can hold.
+    The best step, its decomposition, beta and calibrator are stored in the trial's user attributes.
 
-    Selecting among many trials favours those whose temperature fits the validation rows by luck;
-    ``cv=5`` or ``cv="loo"`` measure refinement on rows that the temperature was not fitted to.
+    Choosing among many trials favors those whose temperature fits the validation rows by chance; ``cv=5`` or
+    ``cv="loo"`` measures refinement on rows that the temperature was not fitted to.
 
     Parameters
     ----------
     trial : optuna.Trial
-        Of a study that minimises; of one that maximises if ``metric`` is better when greater.
+        Of a study that minimizes, or that maximizes if ``metric`` is better when greater.
     patience : int, optional
         Sets ``should_stop`` after this many steps in a row without improvement; by default never.
     prune : bool, default True
-        Whether Optuna's pruner may end the trial. Must be False if the study has several objectives: Optuna
-        takes no reports then.
+        Whether Optuna's pruner may end the trial. Must be False if the study has several objectives.
     **options
         Keywords of :class:`refinecal.RefinementMonitor`, such as ``metric`` or ``calibrator``.
 
@@ -81,12 +79,12 @@ class TrialMonitor(RefinementMonitor):
         step: int | None = None,
         sample_weight: Any = None,
     ) -> bool:
-        """Take one step's predictions as :meth:`RefinementMonitor.update` does, and report their value.
+        """Add one step's predictions as :meth:`RefinementMonitor.update` does, and report their value.
 
         Raises
         ------
         optuna.TrialPruned
-            If the pruner says so; leave it to Optuna. What is best so far is in the trial by then.
+            If the pruner says so; leave it to Optuna. The best step so far has been stored in the trial.
         """
         best = super().update(y_val, probs, logits=logits, step=step, sample_weight=sample_weight)
         if self._reports:
@@ -98,14 +96,14 @@ class TrialMonitor(RefinementMonitor):
         return best
 
     def finish(self) -> float:
-        """Keep the best step in the trial and return its value, for the objective to return."""
+        """Store the best step in the trial and return its value, for the objective to return."""
         return record_best(self.trial, self)
 
 
 def record_best(trial: Any, monitor: RefinementMonitor) -> float:
-    """Keep the best step of any monitor in a trial's user attributes; return its value.
+    """Store the best step of any monitor in a trial's user attributes; return its value.
 
-    For objectives that train with another integration, as in ``return record_best(trial, stopping.monitor)``.
+    For objectives that train with another integration: ``return record_best(trial, stopping.monitor)``.
 
     Parameters
     ----------
@@ -116,7 +114,7 @@ def record_best(trial: Any, monitor: RefinementMonitor) -> float:
     Returns
     -------
     float
-        What the objective returns: the metric at the best step.
+        The metric at the best step, for the objective to return.
     """
     best = monitor.best
     if best is None:
@@ -129,8 +127,9 @@ def record_best(trial: Any, monitor: RefinementMonitor) -> float:
     for name, value in best.record.items():
         if name != "step" and not math.isnan(value):
             trial.set_user_attr(name, value)
-    if isinstance(best.calibrator, Calibrator):
-        trial.set_user_attr("calibrator", best.calibrator.to_dict())
+    stored = to_stored(best.calibrator)
+    if stored is not None:
+        trial.set_user_attr("calibrator", stored)
     return best.value
 
 
@@ -146,23 +145,22 @@ def calibrator_of(trial: Any) -> Calibrator:
     -------
     Calibrator
     """
-    if "calibrator" not in trial.user_attrs:
-        raise ValueError(
-            f"trial {trial.number} holds no calibrator: let its objective return the value of finish() or "
-            "record_best(). A calibrator that is not of this package is not stored."
-        )
-    return from_dict(trial.user_attrs["calibrator"])
+    return from_stored(
+        trial.user_attrs.get("calibrator"),
+        f"trial {trial.number} holds no calibrator: let its objective return the value of finish() or "
+        "record_best(). Custom calibrators are not stored.",
+    )
 
 
 def _takes_reports(trial: Any, monitor: RefinementMonitor, prune: bool) -> bool:
-    """Tell whether a trial takes intermediate values; complain of a study that goes the wrong way."""
+    """Return whether a trial takes intermediate values; raise if its study has the wrong direction."""
     study = getattr(trial, "study", None)  # a FixedTrial has none
     if study is None:
         return True
     if len(study.directions) > 1:
         if prune:
             raise ValueError(
-                f"the study has {len(study.directions)} objectives, and Optuna prunes with one only: pass "
+                f"the study has {len(study.directions)} objectives, but Optuna prunes only with one: pass "
                 "TrialMonitor(trial, prune=False)"
             )
         return False

@@ -1,4 +1,4 @@
-"""skorch: a callback that stops where refinement is best, restores the weights, and keeps the calibrator."""
+"""Stop skorch where refinement is best; restore the best weights and keep their calibrator."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from refinecal._core.checks import check_keywords
 from refinecal._core.errors import fail_choice, needs_extra, warn
-from refinecal.calibrators import from_dict
-from refinecal.calibrators.base import Calibrator
+from refinecal.calibrators import Calibrator, from_dict
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 
 with needs_extra("skorch", "skorch", "torch"):
@@ -23,18 +22,20 @@ with needs_extra("skorch", "skorch", "torch"):
 __all__ = ["RefinementStopping", "calibrator_of", "predict_proba"]
 
 PREFIX = "valid_"
-STATE_KEY = "refinecal_best"  # in one row of the history; skorch's loggers pass over keys in _best
+STATE_KEY = (
+    "refinecal_best"  # in one row of the history; skorch's loggers skip keys that end in _best
+)
 
 
 class RefinementStopping(Callback):  # type: ignore[misc]  # skorch has no types
     """Stop training when refinement no longer improves; restore the best epoch and keep its calibrator.
 
-    Takes the module's outputs on the validation split as they come, without a pass of its own. Records
-    ``valid_refinement_loss`` and its companions in ``net.history``, from where skorch's own callbacks print
-    and log them; a ``Checkpoint`` that follows ``valid_refinement_loss_best`` goes behind this one.
+    Collects the module's outputs on the validation split, without another pass. Records
+    ``valid_refinement_loss`` and the other terms in ``net.history``, which skorch's callbacks print and log;
+    put a ``Checkpoint`` that monitors ``valid_refinement_loss_best`` after this callback.
 
-    ``fit`` starts afresh, ``partial_fit`` goes on: with the same net, a pickled one, or one whose
-    ``load_params`` read an ``f_history``. After ``load_best``, that is from the best weights.
+    ``fit`` starts over. ``partial_fit`` continues: with the same net, a pickled one, or one that has loaded
+    an ``f_history``; after ``load_best``, from the best weights.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ class RefinementStopping(Callback):  # type: ignore[misc]  # skorch has no types
     load_best : bool, default True
         Whether to restore the weights of the best epoch at the end of training.
     outputs : {"auto", "logits", "probs"}, default "auto"
-        What the module returns. By default the criterion tells: logits for ``CrossEntropyLoss`` and
+        What the module returns. By default the criterion decides: logits for ``CrossEntropyLoss`` and
         ``BCEWithLogitsLoss``, probabilities for ``BCELoss`` and, in ``NeuralNetClassifier``, ``NLLLoss``.
     **options
         Keywords of :class:`refinecal.RefinementMonitor`, such as ``metric`` or ``calibrator``.
@@ -90,7 +91,7 @@ class RefinementStopping(Callback):  # type: ignore[misc]  # skorch has no types
     # ---- what skorch calls -------------------------------------------------------------------------------
 
     def initialize(self) -> Self:
-        """Forget everything; skorch calls this when it initialises a net."""
+        """Forget everything; skorch calls this when it initializes a net."""
         if self.outputs not in ("auto", "logits", "probs"):
             fail_choice("outputs", self.outputs, ["auto", "logits", "probs"], "left out")
         params = self.get_params(deep=False)
@@ -101,7 +102,7 @@ class RefinementStopping(Callback):  # type: ignore[misc]  # skorch has no types
         return self
 
     def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
-        """Pick up where an earlier training ended."""
+        """Resume where an earlier run ended."""
         self._check_order(net)
         self.kind_ = _kind_of(net) if self.outputs == "auto" else self.outputs
         stored = _state_of(net)
@@ -109,7 +110,7 @@ class RefinementStopping(Callback):  # type: ignore[misc]  # skorch has no types
             self.monitor_.load_state_dict(stored["monitor"])
             self.epoch_ = self.monitor_.last_step
         if self.monitor_.should_stop:
-            # Who asks a net that has stopped for more epochs gets the whole patience again.
+            # A net that has stopped starts with full patience when asked for more epochs.
             state = self.monitor_.state_dict()
             renewed = {"waited": dict.fromkeys(state["waited"], 0), "diverged": False}
             self.monitor_.load_state_dict(state | renewed)
@@ -119,12 +120,12 @@ class RefinementStopping(Callback):  # type: ignore[misc]  # skorch has no types
     def on_epoch_begin(
         self, net: Any, dataset_train: Any = None, dataset_valid: Any = None, **kwargs: Any
     ) -> None:
-        """Make ready to gather outputs."""
+        """Prepare to collect outputs."""
         if dataset_valid is None:
             raise ValueError(
-                f"the net has train_split={net.train_split}, so there is no validation data: refinement is "
-                "measured there. Pass train_split=ValidSplit(5, stratified=True), or "
-                "predefined_split(dataset) of skorch.helper."
+                f"the net has train_split={net.train_split}, so there is no validation data to measure "
+                "refinement on: pass train_split=ValidSplit(5, stratified=True), or "
+                "predefined_split(dataset) of skorch.helper"
             )
         self.epoch_ = None
         self.batches_ = Batches()
@@ -132,14 +133,14 @@ class RefinementStopping(Callback):  # type: ignore[misc]  # skorch has no types
     def on_batch_end(
         self, net: Any, batch: Any = None, training: bool | None = None, **kwargs: Any
     ) -> None:
-        """Gather outputs of the validation split."""
+        """Collect outputs on the validation split."""
         if not training:
             self.batches_.add(_first(kwargs["y_pred"]), unpack_data(batch)[1])
 
     def on_epoch_end(
         self, net: Any, dataset_train: Any = None, dataset_valid: Any = None, **kwargs: Any
     ) -> None:
-        """Record this epoch's terms; stop if patience has run out."""
+        """Record the terms of this epoch; stop if patience has run out."""
         self.epoch_ = net.history[-1, "epoch"]
         best = self._update()
         for name, value in self.monitor_.logs(PREFIX).items():
@@ -149,14 +150,14 @@ class RefinementStopping(Callback):  # type: ignore[misc]  # skorch has no types
         if best and self.load_best:
             self.best_weights_ = _weights_of(net)
         if self.monitor_.should_stop:
-            raise KeyboardInterrupt  # which is how callbacks of skorch end a training
+            raise KeyboardInterrupt  # how skorch's callbacks end training
 
     def on_train_end(self, net: Any, X: Any = None, y: Any = None, **kwargs: Any) -> None:
         """Restore the best epoch."""
         if self.load_best and self.best_epoch_ not in (None, self.epoch_):
             if self.best_weights_ is None:
                 warn(
-                    f"epoch {self.best_epoch_} is the best, but its weights were not there when training was "
+                    f"epoch {self.best_epoch_} is the best, but its weights were missing when training was "
                     "resumed: the net keeps its last weights. Load the checkpoint of that epoch, which "
                     f"Checkpoint(monitor='{PREFIX}{self.monitor_.key}_best') saves."
                 )
@@ -185,11 +186,11 @@ class RefinementStopping(Callback):  # type: ignore[misc]  # skorch has no types
         except ValueError as error:
             raise ValueError(
                 f"the module's outputs were taken for {self.kind_}, but {error} If they are something else, "
-                f"say so with RefinementStopping(outputs=...), which is {self.outputs!r} now."
+                f"pass RefinementStopping(outputs=...), which is {self.outputs!r} now."
             ) from error
 
     def _record_state(self, net: Any) -> None:
-        """Keep the monitor's state in the last row of the history, unless a foreign calibrator is in it."""
+        """Store the monitor's state in the last row of the history, unless a calibrator is a custom one."""
         for row in net.history:
             row.pop(STATE_KEY, None)
         bests = self.monitor_.bests.values()
@@ -204,19 +205,18 @@ class RefinementStopping(Callback):  # type: ignore[misc]  # skorch has no types
             followed = getattr(callback, "monitor", None)
             if isinstance(followed, str) and followed.startswith(f"{PREFIX}{self.monitor_.key}"):
                 raise ValueError(
-                    f"callback {name!r} follows {followed!r}, which is recorded after its turn: put it "
-                    "behind RefinementStopping in callbacks="
+                    f"callback {name!r} follows {followed!r}, which is recorded later: put it after "
+                    "RefinementStopping in callbacks="
                 )
 
 
 def calibrator_of(net: Any) -> Calibrator:
-    """Return the calibrator of the best epoch of a net, which its history holds.
+    """Return the calibrator of a net's best epoch, which its history holds.
 
     Parameters
     ----------
     net : NeuralNet
-        Trained with :class:`RefinementStopping`; perhaps by way of ``f_history`` in ``save_params`` and
-        ``load_params``.
+        Trained with :class:`RefinementStopping`, or loaded with its ``f_history``.
 
     Returns
     -------
@@ -246,7 +246,7 @@ def predict_proba(net: Any, X: Any) -> NDArray[Any]:
 
 
 def _state_of(net: Any) -> dict[str, Any] | None:
-    """Return what the history holds of the last epoch that was complete."""
+    """Return the state in the history, that of the last complete epoch."""
     return next((row[STATE_KEY] for row in net.history if STATE_KEY in row), None)
 
 
@@ -256,15 +256,14 @@ def _best_of(net: Any) -> tuple[Calibrator, str]:
     if stored is None or not stored["monitor"]["bests"]:
         raise ValueError(
             "the history of net holds no calibrator: train it with callbacks=[RefinementStopping(...)], or "
-            "load its f_history too. A calibrator that is not of this package is not stored; it is in "
-            "RefinementStopping.calibrator_."
+            "load its f_history too. Custom calibrators are not stored: use RefinementStopping.calibrator_."
         )
     best = stored["monitor"]["bests"][stored["monitor"]["metrics"][0]]
     return from_dict(best["calibrator"]), stored["outputs"]
 
 
 def _kind_of(net: Any) -> str:
-    """Tell from the criterion whether a module returns logits or probabilities."""
+    """Return "logits" or "probs", whichever the criterion expects of a module."""
     criterion = getattr(net, "criterion_", None)
     criterion = getattr(criterion, "_orig_mod", criterion)  # torch.compile wraps it
     if isinstance(criterion, nn.CrossEntropyLoss | nn.BCEWithLogitsLoss):
@@ -280,10 +279,10 @@ def _kind_of(net: Any) -> str:
 
 
 def _weights_of(net: Any) -> dict[str, Any]:
-    """Return copies of the states of a net's modules, of which most have one."""
+    """Return copies of the states of a net's modules."""
     return {f"{name}_": copy_state(getattr(net, f"{name}_")) for name in net._modules}
 
 
 def _first(output: Any) -> Any:
-    """Return a module's first output, which is the one that skorch predicts from."""
+    """Return a module's first output, which skorch predicts from."""
     return output[0] if isinstance(output, tuple) else output

@@ -1,4 +1,4 @@
-"""Stop a hand-written PyTorch loop where refinement is best, and go back to the weights of that moment."""
+"""Stop a hand-written PyTorch loop where refinement is best, and restore the weights of that step."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -20,10 +20,10 @@ __all__ = ["RefinementStopping"]
 
 
 class RefinementStopping(Stopping):
-    """Follow a model's validation logits; say when to stop; keep the best weights and their calibrator.
+    """Follow a model's validation logits; decide when to stop; keep the best weights and their calibrator.
 
-    It has no opinion on optimisers, devices or precision, so it fits any loop, also one with Accelerate:
-    ``accelerator.register_for_checkpointing(stopping)`` stores it with the rest.
+    It works with any optimizer, device, precision and loop. With Accelerate,
+    ``accelerator.register_for_checkpointing(stopping)`` adds it to checkpoints.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class RefinementStopping(Stopping):
     Attributes
     ----------
     monitor : RefinementMonitor
-        With the ``history`` of all steps; ``monitor.logs("val_")`` is what to log after each.
+        With the ``history`` of all steps; ``monitor.logs("val_")`` returns what to log after each.
     best_state : dict or None
         A copy on the CPU of the model's ``state_dict()`` at the best step, buffers included.
 
@@ -55,10 +55,6 @@ class RefinementStopping(Stopping):
     >>> stopping.restore(model)
     >>> stopping.calibrator.predict_proba_logits(model(x)).shape
     (4, 2)
-
-    References
-    ----------
-    Section 4 of the paper.
     """
 
     @check_keywords(MonitorOptions)
@@ -67,7 +63,7 @@ class RefinementStopping(Stopping):
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything, for a new training."""
+        """Forget everything, for a new training run."""
         self.monitor.reset()
         self.best_state: dict[str, Any] | None = None
         self._batches = Batches()
@@ -75,7 +71,7 @@ class RefinementStopping(Stopping):
     # ---- validation --------------------------------------------------------------------------------------
 
     def update(self, logits: Any, y: Any, sample_weight: Any = None) -> None:
-        """Take one batch of validation data.
+        """Add one batch of validation data.
 
         Parameters
         ----------
@@ -84,19 +80,19 @@ class RefinementStopping(Stopping):
         y : tensor
             Labels as for :func:`refinecal.decompose`.
         sample_weight : tensor, optional
-            How often each row counts; for all batches or for none.
+            Sample weights; for all batches or none.
         """
         self._batches.add(logits, y, sample_weight)
 
     def evaluate(self, model: nn.Module, loader: Iterable[Any]) -> None:
-        """Take all of a loader's batches, in evaluation mode and without gradients.
+        """Add all batches of a loader, in evaluation mode and without gradients.
 
         Parameters
         ----------
         model : Module
-            ``model(x)`` returns logits. Each of its parts goes back to the mode in which it was.
+            ``model(x)`` returns logits. Its training mode is restored afterwards.
         loader : iterable
-            Yields ``(x, y)`` or ``(x, y, sample_weight)``; a tensor ``x`` is moved to where the model is.
+            Yields ``(x, y)`` or ``(x, y, sample_weight)``; a tensor ``x`` is moved to the model's device.
         """
         self._batches = Batches()  # an interrupted pass may have left some
         device = next((p.device for p in model.parameters()), None)
@@ -112,7 +108,7 @@ class RefinementStopping(Stopping):
                 module.training = True
 
     def gather(self, rows: int | None = None, group: Any = None) -> None:
-        """Exchange batches among the processes of ``torch.distributed``, so that all decide alike.
+        """Exchange batches among the processes of ``torch.distributed``, so that all decide the same.
 
         Every process calls it, between its last batch and :meth:`step`. Not needed after Accelerate's
         ``gather_for_metrics``.
@@ -120,8 +116,8 @@ class RefinementStopping(Stopping):
         Parameters
         ----------
         rows : int, optional
-            The size of the validation set, if a ``DistributedSampler`` dealt it: then the rows that it
-            repeats to give each process as many are dropped.
+            The size of the validation set, if a ``DistributedSampler`` split it: drops the rows that it
+            repeats so that each process has the same number.
         group : ProcessGroup, optional
             The processes; by default all.
         """
@@ -135,7 +131,7 @@ class RefinementStopping(Stopping):
         model : Module
             The model that made the predictions.
         epoch : int, optional
-            Its number, greater than the last one's; by default the next.
+            Its number, greater than the last; by default the next.
 
         Returns
         -------
@@ -149,7 +145,7 @@ class RefinementStopping(Stopping):
             self.best_state = copy_state(model)
         return self.monitor.should_stop
 
-    # ---- what is left ------------------------------------------------------------------------------------
+    # ---- results -----------------------------------------------------------------------------------------
 
     @property
     def best_epoch(self) -> int | None:
@@ -157,29 +153,17 @@ class RefinementStopping(Stopping):
         return self.monitor.best_step
 
     def restore(self, model: nn.Module) -> None:
-        """Put the best weights back into the model.
-
-        Parameters
-        ----------
-        model : Module
-            As it was passed to :meth:`step`: wrapped or not.
-        """
+        """Restore the best weights of the model that was passed to :meth:`step`."""
         if self.best_state is None:
             raise RuntimeError("there are no best weights yet: call step(model) at least once")
         model.load_state_dict(self.best_state)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that resuming needs; ``torch.load(..., weights_only=True)`` reads it back."""
+        """Return the state for resuming, which ``torch.load(..., weights_only=True)`` can load."""
         return {"monitor": self.monitor.state_dict(), "best_state": self.best_state}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from where :meth:`state_dict` was taken.
-
-        Parameters
-        ----------
-        state_dict : dict
-            What :meth:`state_dict` returned.
-        """
+        """Restore what :meth:`state_dict` returned."""
         self.reset()
         self.monitor.load_state_dict(state_dict["monitor"])
         self.best_state = deepcopy(state_dict["best_state"])
@@ -198,19 +182,17 @@ class Batches:
         return sum(len(logits) for logits, _, _ in self._parts)
 
     def add(self, logits: Any, y: Any, sample_weight: Any = None) -> None:
-        """Keep one batch, or say how it differs from those before."""
+        """Keep one batch, or raise if it does not match those before."""
         logits, y = _to_rows(logits), _to_rows(y)
         weight = None if sample_weight is None else _to_rows(sample_weight)
         for name, found in (("y", y), ("sample_weight", weight)):
             if found is not None and len(found) != len(logits):
                 raise ValueError(
-                    f"{name} has {len(found)} rows, but logits has {len(logits)}: pass one for each "
-                    "prediction of the batch"
+                    f"{name} has {len(found)} rows, but logits has {len(logits)}: pass one per prediction"
                 )
         if _are_swapped(logits, y):
             raise ValueError(
-                "logits holds only whole numbers, and y others: are logits and y in the right order? "
-                "update(logits, y)"
+                "logits holds only whole numbers, but y does not: pass update(logits, y), in this order"
             )
         if self._parts and logits.shape[1:] != self._parts[0][0].shape[1:]:
             raise ValueError(
@@ -219,16 +201,14 @@ class Batches:
                 "loses its row: use squeeze(1)."
             )
         if self._parts and (weight is None) != (self._parts[0][2] is None):
-            raise ValueError(
-                "sample_weight is there for some batches only: pass it for all or none"
-            )
+            raise ValueError("only some batches have sample_weight: pass it for all or none")
         self._parts.append((logits, y, weight))
 
     def join(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return all rows."""
         if not self._parts:
             raise RuntimeError(
-                "no validation rows have come since the last step: call update(logits, y) for each batch, "
+                "there are no validation rows since the last step: call update(logits, y) for each batch, "
                 "or evaluate(model, loader), first"
             )
         logits, labels, weights = zip(*self._parts, strict=True)
@@ -236,11 +216,11 @@ class Batches:
         return torch.cat(logits), torch.cat(labels), weight
 
     def gather(self, rows: int | None = None, group: Any = None) -> None:
-        """Take the rows of all processes, in the order in which a ``DistributedSampler`` deals them."""
+        """Collect the rows of all processes, in the order of a ``DistributedSampler``."""
         if not dist.is_available() or not dist.is_initialized():
             raise RuntimeError(
-                "gather needs torch.distributed, which is not initialised: call "
-                "torch.distributed.init_process_group first, or leave gather out for a single process"
+                "gather needs torch.distributed, which is not initialized: call "
+                "torch.distributed.init_process_group first, or omit gather for a single process"
             )
         parts: list[Any] = [None] * dist.get_world_size(group)
         dist.all_gather_object(parts, self.join() if self._parts else None, group)
@@ -248,25 +228,25 @@ class Batches:
         if not self._parts:
             return
         turns = torch.cat([torch.arange(len(logits)) for logits, _, _ in self._parts])
-        dealt = torch.argsort(turns, stable=True)[:rows]  # row i of each process, then row i + 1
+        order = torch.argsort(turns, stable=True)[:rows]  # row i of each process, then row i + 1
         logits, y, weight = self.join()
-        self._parts = [(logits[dealt], y[dealt], None if weight is None else weight[dealt])]
+        self._parts = [(logits[order], y[order], None if weight is None else weight[order])]
 
 
 def warn_if_sigmoid(logits: Tensor) -> None:
-    """Warn of one column of log-odds that are all probabilities, as they may come of a sigmoid."""
+    """Warn if one column of log-odds looks like the output of a sigmoid."""
     if logits[0].numel() > 1 or len(logits) < 20:
         return
     low, high = float(logits.min()), float(logits.max())
     if 0 <= low < high - 0.01 and high <= 1:  # before training, log-odds may all be tiny
         warn(
             "logits look like probabilities of one class: all lie in 0..1. If they are, pass what the model "
-            "gives before its sigmoid, or torch.logit of them."
+            "returns before its sigmoid, or torch.logit of them."
         )
 
 
 def _are_swapped(logits: Tensor, y: Tensor) -> bool:
-    """Tell whether these are labels and predictions; soft labels lie in 0..1."""
+    """Return whether logits and y seem to be swapped; soft labels lie in 0..1."""
     if not y.is_floating_point() or not bool((y != y.round()).any()):
         return False
     if not logits.is_floating_point():
@@ -277,13 +257,13 @@ def _are_swapped(logits: Tensor, y: Tensor) -> bool:
 def copy_state(module: nn.Module) -> dict[str, Any]:
     """Return a module's state, buffers included, as copies on the CPU."""
     state = module.state_dict()
-    for name, value in state.items():  # in place: the dict carries version numbers of its modules
+    for name, value in state.items():  # in place: the dict holds version numbers of its modules
         state[name] = _cpu_copy(value) if isinstance(value, Tensor) else deepcopy(value)
     return state
 
 
 def _cpu_copy(tensor: Tensor) -> Tensor:
-    """Return a copy: the caller may reuse the memory, and the device's is needed for training."""
+    """Return a copy: the caller may reuse the memory, and training needs that of the device."""
     return tensor.detach().to("cpu", copy=True)
 
 
@@ -299,6 +279,6 @@ def _check_batch(batch: Any) -> Any:
         size = f" of {len(batch)}" if isinstance(batch, (tuple, list)) else ""
         raise TypeError(
             f"loader yields a {found}{size}: evaluate takes (x, y) or (x, y, sample_weight). For other "
-            "batches call update(model(...), y) yourself."
+            "batches call update(model(...), y)."
         )
     return batch

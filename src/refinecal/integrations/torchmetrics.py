@@ -1,4 +1,4 @@
-"""Refinement as a torchmetrics ``Metric``: exact, over all batches and all processes."""
+"""Refinement as a torchmetrics ``Metric``: exact over all batches and processes."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from refinecal._core.arrays import check_threads
 from refinecal._core.checks import check_sample
 from refinecal._core.errors import fail_choice, needs_extra, warn
-from refinecal._core.threads import check_threads
 from refinecal.decomposition import Decomposition, decompose_sample
 from refinecal.losses import ProperLoss
 from refinecal.stopping import DeferredCalibrator, RefinementMonitor
@@ -27,11 +27,11 @@ TERMS = ("refinement", "calibration", "risk", "beta")
 
 
 class RefinementLoss(Metric):
-    """The loss that is left after the best calibration.
+    """The loss left after the best calibration.
 
-    All predictions and labels are kept until ``reset``: the value is that of :func:`refinecal.decompose` on
-    all rows, however they were batched and on however many processes. Call ``update`` rather than the metric
-    itself, which also computes the value of each batch: that takes time and says little.
+    Keeps all predictions and labels until ``reset``: the value is that of :func:`refinecal.decompose` on all
+    rows, for any batches and number of processes. Call ``update`` rather than the metric itself, which also
+    computes the value of each batch: that takes time and says little.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class RefinementLoss(Metric):
         What ``compute`` returns. "all" gives a dict for ``log_dict``: ``refinement_loss``,
         ``calibration_loss``, ``log_loss`` (the risk, named after the loss) and ``beta``.
     logits : bool, default True
-        Whether ``update`` is given logits; if not, probabilities.
+        Whether ``update`` gets logits, or probabilities.
     loss, calibrator, cv, classes, n_threads
         As for :func:`refinecal.decompose`.
     **kwargs
@@ -60,17 +60,13 @@ class RefinementLoss(Metric):
     tensor(0.5623)
     >>> round(metric.calibrator.beta_, 6)  # log(3) / 2
     0.549306
-
-    References
-    ----------
-    Section 4 of the paper.
     """
 
     is_differentiable = False
     higher_is_better = False
     full_state_update = False
 
-    preds: Any  # lists of tensors; joined tensors while processes are in step
+    preds: Any  # lists of tensors; joined tensors while processes are synchronized
     target: Any
     weight: Any
 
@@ -95,12 +91,12 @@ class RefinementLoss(Metric):
         self.options = RefinementMonitor(loss=loss, calibrator=calibrator, cv=cv, classes=classes)
         self.threads = check_threads(n_threads)
         self.decomposition: Decomposition | None = None
-        self._later: DeferredCalibrator | None = None
+        self._deferred: DeferredCalibrator | None = None
         for name in ("preds", "target", "weight"):
             self.add_state(name, [], dist_reduce_fx="cat")
 
     def update(self, preds: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
-        """Take one batch.
+        """Add one batch.
 
         Parameters
         ----------
@@ -109,7 +105,7 @@ class RefinementLoss(Metric):
         target : tensor
             Labels as for :func:`refinecal.decompose`.
         weight : tensor, optional
-            How often each row counts; 0 for rows that a sampler repeats.
+            Sample weights; 0 for rows that a sampler repeats.
         """
         if weight is None:
             weight = torch.ones(len(preds), device=preds.device)
@@ -143,18 +139,18 @@ class RefinementLoss(Metric):
             return None
         probs, logits = (None, preds) if self.logits else (preds, None)
         weights = None if bool((weight == 1).all()) else weight
-        given, cure = self.options, "make it with logits=True"
-        sample = check_sample(target, probs, logits, weights, given.classes, "target", True, cure)
+        given, fix = self.options, "make it with logits=True"
+        sample = check_sample(target, probs, logits, weights, given.classes, "target", True, fix)
         if given.family is not given.calibration:
-            self._later = DeferredCalibrator(given.calibration, sample, self.threads)
+            self._deferred = DeferredCalibrator(given.calibration, sample, self.threads)
         family = deepcopy(given.family)
         return decompose_sample(sample, family, given.loss, given.cv, None, self.threads)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Take one batch, and return the value of it alone."""
-        kept = self.decomposition, self._later
+        """Add one batch, and return its value."""
+        kept = self.decomposition, self._deferred
         value = super().forward(*args, **kwargs)
-        self.decomposition, self._later = kept  # which are of all rows, not of a batch
+        self.decomposition, self._deferred = kept  # those of all rows, not of this batch
         return value
 
     @property
@@ -162,4 +158,4 @@ class RefinementLoss(Metric):
         """The calibrator fitted at the last ``compute``; ``None`` before the first."""
         if self.decomposition is None:
             return None
-        return self.decomposition.calibrator if self._later is None else self._later.resolve()
+        return self.decomposition.calibrator if self._deferred is None else self._deferred.resolve()

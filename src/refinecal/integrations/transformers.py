@@ -1,4 +1,4 @@
-"""Stop the Hugging Face Trainer where refinement is best; the calibrator travels in the model's config."""
+"""Stop the Hugging Face Trainer where refinement is best; store the calibrator in the model's config."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -15,9 +15,8 @@ from refinecal._core.arrays import to_numpy
 from refinecal._core.checks import check_keywords
 from refinecal._core.errors import needs_extra
 from refinecal._core.files import atomic_write
-from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
-from refinecal.integrations._adapter import Stopping
+from refinecal.integrations._adapter import Stopping, from_stored, to_stored
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 
 with needs_extra("transformers", "transformers", "safetensors", "torch"):
@@ -31,13 +30,13 @@ __all__ = ["RefinementStopping", "calibrator_of"]
 
 ATTRIBUTE = "refinecal"  # of the model's config, and of the Trainer's state
 FILE = "calibrator.json"
-PADDING = -100  # the label of tokens that do not count
+PADDING = -100  # the label of ignored tokens
 
 
 class RefinementStopping(Stopping, TrainerCallback):
     """Stop training when refinement no longer improves; keep the calibrator of the best evaluation.
 
-    Is two things to the Trainer, which needs both: the function that computes metrics, and a callback::
+    The Trainer needs it twice, as ``compute_metrics`` and as a callback::
 
         stopping = RefinementStopping(patience=3)
         args = TrainingArguments(
@@ -47,9 +46,9 @@ class RefinementStopping(Stopping, TrainerCallback):
         trainer = Trainer(..., compute_metrics=stopping.compute_metrics, callbacks=[stopping])
 
     The Trainer logs ``eval_refinement_loss``, ``eval_calibration_loss``, ``eval_log_loss`` and ``eval_beta``
-    and reloads the best checkpoint in the end. The calibrator is stored in the config of the model, so that
-    ``save_pretrained`` keeps it, and in ``calibrator.json`` in the best checkpoint and in ``output_dir``;
-    :func:`calibrator_of` reads it back. Training resumed with ``resume_from_checkpoint`` goes on counting.
+    and loads the best checkpoint at the end. The calibrator is stored in the model's config, which
+    ``save_pretrained`` writes, and as ``calibrator.json`` in the best checkpoint and in ``output_dir``;
+    :func:`calibrator_of` loads it. ``resume_from_checkpoint`` restores the state of the monitor.
 
     Parameters
     ----------
@@ -65,8 +64,8 @@ class RefinementStopping(Stopping, TrainerCallback):
 
     Notes
     -----
-    With several evaluation sets, ``metric_for_best_model="eval_<name>_refinement_loss"`` says which decides.
-    Without the callback, ``compute_metrics`` alone gives the Trainer the same values.
+    With several evaluation sets, ``metric_for_best_model="eval_<name>_refinement_loss"`` names the one to
+    follow. Without the callback, ``compute_metrics`` alone gives the Trainer the same values.
 
     Examples
     --------
@@ -76,10 +75,6 @@ class RefinementStopping(Stopping, TrainerCallback):
     >>> metrics = stopping.compute_metrics(EvalPrediction(logits, labels))
     >>> round(metrics["beta"], 6), metrics["accuracy"]  # log(3) / 2
     (0.549306, 0.75)
-
-    References
-    ----------
-    Section 4 of the paper.
     """
 
     @check_keywords(MonitorOptions)
@@ -89,12 +84,12 @@ class RefinementStopping(Stopping, TrainerCallback):
             given = options.get(name)
             if not isinstance(given, str | Calibrator | None):
                 raise TypeError(
-                    f"{name} is {given!r}: checkpoints are JSON, which holds only the calibrators of "
-                    "refinecal.calibrators. Fit yours after training."
+                    f"{name} is {given!r}: only calibrators of refinecal.calibrators can be stored in "
+                    "checkpoints. Fit a custom one after training."
                 )
         self._batches: list[tuple[NDArray[Any], NDArray[Any]]] = []
         self._tried: RefinementMonitor | None = None
-        self._state: TrainerState | None = None  # of the training that runs
+        self._state: TrainerState | None = None  # of the current run
 
     # ---- what the Trainer calls --------------------------------------------------------------------------
 
@@ -106,25 +101,25 @@ class RefinementStopping(Stopping, TrainerCallback):
         Parameters
         ----------
         prediction : EvalPrediction
-            Logits, the classes last, alone or first of several outputs; and labels, of which -100 is padding.
+            Logits, classes last, possibly followed by other outputs; and labels, where -100 is padding.
         compute_result : bool, default True
-            Whether this is the last batch; others are kept (``batch_eval_metrics=True``).
+            Whether this is the last batch (``batch_eval_metrics=True``).
 
         Returns
         -------
         dict
-            ``refinement_loss``, ``calibration_loss``, ``log_loss``, ``beta`` and further metrics. A function
-            of your own may add to it: ``{**stopping.compute_metrics(prediction), "f1": ...}``.
+            ``refinement_loss``, ``calibration_loss``, ``log_loss``, ``beta`` and further metrics. Add your
+            own with ``{**stopping.compute_metrics(prediction), "f1": ...}``.
         """
         self._batches.append(_rows(prediction))
         if not compute_result:
             return {}
         logits, labels = map(np.concatenate, zip(*self._batches, strict=True))
         self._batches = []
-        # Only on_evaluate knows which evaluation set this was, so a copy of the monitor takes the step.
+        # Only on_evaluate knows which evaluation set this was, so a copy of the monitor is updated.
         self._tried = deepcopy(self.monitor)
         step = None if self._state is None else self._state.global_step
-        if step == self._tried.last_step:  # evaluated once more
+        if step == self._tried.last_step:  # evaluated again
             step = None
         self._tried.update(labels, logits=logits, step=step)
         return self._tried.logs()
@@ -132,11 +127,11 @@ class RefinementStopping(Stopping, TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Start afresh, or go on from the state that was saved in the checkpoint."""
+        """Start over, or resume from the state in the checkpoint."""
         self._check(args)
         self.monitor.reset()
         self._batches, self._tried, self._state = [], None, state
-        _store(kwargs.get("model"), None)  # it may come from an earlier training
+        _store(kwargs.get("model"), None)  # it may come from an earlier run
         kept: Any = state.stateful_callbacks  # a dict, which is saved in each checkpoint
         if ATTRIBUTE in kept:
             self.monitor.load_state_dict(kept[ATTRIBUTE])
@@ -144,17 +139,17 @@ class RefinementStopping(Stopping, TrainerCallback):
     def on_evaluate(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Keep the values if this set decides, and tell the Trainer whether to stop."""
+        """Keep the values if this is the set to follow, and stop training if it is time."""
         tried, self._tried = self._tried, None
         if self._state is None:
             return  # not training
         if tried is None:
             raise ValueError(
                 "RefinementStopping has seen no predictions: pass compute_metrics=stopping.compute_metrics "
-                "to the Trainer, labels in eval_dataset, and leave prediction_loss_only=False"
+                "to the Trainer, labels in eval_dataset, and keep prediction_loss_only=False"
             )
         decisive = f"eval_{str(args.metric_for_best_model).removeprefix('eval_')}"
-        # The Trainer cannot go back to step 0 (eval_on_start), nor take a step twice.
+        # The Trainer cannot return to step 0 (eval_on_start), and counts each step once.
         if decisive not in kwargs["metrics"] or state.global_step in (0, self.monitor.last_step):
             return
         kept: Any = state.stateful_callbacks
@@ -168,7 +163,7 @@ class RefinementStopping(Stopping, TrainerCallback):
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Put the calibrator beside the best checkpoint."""
+        """Write the calibrator into the best checkpoint."""
         folder = state.best_model_checkpoint
         if folder is not None and self.best_global_step == state.global_step:
             self._write(state, folder)
@@ -176,7 +171,7 @@ class RefinementStopping(Stopping, TrainerCallback):
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Store the calibrator in the best model, which the Trainer has loaded by now."""
+        """Store the calibrator in the best model, which the Trainer has loaded."""
         self._state = None
         if self.calibrator is not None:
             _load_renamed(kwargs.get("model"), state.best_model_checkpoint)
@@ -189,7 +184,7 @@ class RefinementStopping(Stopping, TrainerCallback):
                 part.write_text(json.dumps(self.calibrator.to_dict()), encoding="utf-8")
 
     def _check(self, args: TrainingArguments) -> None:
-        """Refuse arguments with which the Trainer would not come back to the best evaluation."""
+        """Raise for arguments with which the Trainer would not return to the best evaluation."""
         key = self.monitor.key
         if args.eval_strategy == IntervalStrategy.NO:
             raise ValueError(
@@ -197,24 +192,23 @@ class RefinementStopping(Stopping, TrainerCallback):
             )
         if not args.load_best_model_at_end:
             raise ValueError(
-                "load_best_model_at_end is False, so that the last model would stay, which the calibrator "
-                "does not fit: set it to True"
+                "load_best_model_at_end is False, but the calibrator fits the best model, not the last: set "
+                "it to True"
             )
         metric = str(args.metric_for_best_model)
         if metric != key and not metric.endswith(f"_{key}"):
             raise ValueError(
-                f"metric_for_best_model is {metric!r}, but RefinementStopping stops on {key!r}: set the "
-                f"former to {key!r}, or to 'eval_<name>_{key}' with several evaluation sets"
+                f"metric_for_best_model is {metric!r}, but RefinementStopping stops on {key!r}: set it to "
+                f"{key!r}, or to 'eval_<name>_{key}' with several evaluation sets"
             )
         if args.greater_is_better != self.monitor.metric.greater_is_better:
             raise ValueError(
-                f"greater_is_better is {args.greater_is_better}, but {key!r} is the other way round: leave "
-                "greater_is_better out"
+                f"greater_is_better is {args.greater_is_better}, which is wrong for {key!r}: omit it"
             )
         if args.save_strategy == SaveStrategy.STEPS and args.save_steps != args.eval_steps:
             raise ValueError(
-                f"save_steps is {args.save_steps}, but eval_steps is {args.eval_steps}, so that the best "
-                "evaluation might have no checkpoint: make them equal, or use save_strategy='best'"
+                f"save_steps is {args.save_steps}, but eval_steps is {args.eval_steps}, so the best "
+                "evaluation may have no checkpoint: make them equal, or use save_strategy='best'"
             )
 
     @property
@@ -224,7 +218,7 @@ class RefinementStopping(Stopping, TrainerCallback):
 
 
 def calibrator_of(model: Any) -> Calibrator:
-    """Return the calibrator that was stored by :class:`RefinementStopping`.
+    """Return the calibrator that :class:`RefinementStopping` stored.
 
     Parameters
     ----------
@@ -242,30 +236,29 @@ def calibrator_of(model: Any) -> Calibrator:
     else:
         where = f"the {type(model).__name__}"
         stored = getattr(getattr(model, "config", None), ATTRIBUTE, None)
-    if stored is None:
-        raise ValueError(
-            f"{where} holds no calibrator: train with RefinementStopping, and take the model after training "
-            "or its best checkpoint"
-        )
-    return from_dict(stored)
+    return from_stored(
+        stored,
+        f"{where} holds no calibrator: train with RefinementStopping, and pass the model after training or "
+        "its best checkpoint",
+    )
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    """Return what a file holds; nothing if there is none."""
+    """Return the content of a file; an empty dict if it does not exist."""
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def _store(model: Any, calibrator: Calibrator | None) -> None:
     config = getattr(model, "config", None)
     if config is not None:
-        setattr(config, ATTRIBUTE, None if calibrator is None else calibrator.to_dict())
+        setattr(config, ATTRIBUTE, to_stored(calibrator))
 
 
 def _load_renamed(model: Any, folder: str | None) -> None:
-    """Load a checkpoint whose weights have other names than the model's, such as ViT's.
+    """Load a checkpoint whose weights are named differently, such as ViT's.
 
-    ``save_pretrained`` renames them for the Hub and ``from_pretrained`` back, but the Trainer, when it loads
-    the best model, skips them with a line in the log (issue 43701 of transformers).
+    ``save_pretrained`` renames them and ``from_pretrained`` renames them back, but the Trainer skips them
+    when it loads the best model (transformers issue 43701).
     """
     if folder is None or not isinstance(model, PreTrainedModel):
         return
@@ -283,13 +276,13 @@ def _names_in(folder: Path) -> set[str]:
 
 
 def _rows(prediction: EvalPrediction) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return logits ``(n, k)`` and labels of the rows that count."""
+    """Return logits ``(n, k)`` and labels of all rows except padding."""
     logits, labels = prediction.predictions, prediction.label_ids
     if isinstance(logits, tuple):  # further outputs, such as hidden states, come after the logits
         logits = logits[0]
     if isinstance(labels, tuple):
         raise ValueError(
-            f"prediction holds {len(labels)} kinds of labels, but refinement is that of one: name it in "
+            f"prediction holds {len(labels)} kinds of labels, but refinement needs one: name it in "
             "TrainingArguments(label_names=[...])"
         )
     logits, labels = to_numpy(logits, "logits"), to_numpy(labels, "labels")
@@ -298,7 +291,7 @@ def _rows(prediction: EvalPrediction) -> tuple[NDArray[Any], NDArray[Any]]:
     if labels.shape != logits.shape[:-1]:
         raise ValueError(
             f"logits has shape {logits.shape} and labels {labels.shape}: logits must have the axes of "
-            "labels, and the classes as the last. Reorder them in preprocess_logits_for_metrics."
+            "labels, then the classes. Reorder them in preprocess_logits_for_metrics."
         )
-    counts = labels.reshape(-1) != PADDING
-    return logits.reshape(-1, logits.shape[-1])[counts], labels.reshape(-1)[counts]
+    kept = labels.reshape(-1) != PADDING
+    return logits.reshape(-1, logits.shape[-1])[kept], labels.reshape(-1)[kept]

@@ -1,7 +1,7 @@
 """Stop XGBoost where refinement is best: one callback for ``xgb.train`` and ``XGBClassifier``.
 
-Where no callback can be passed, ``eval_metric=refinecal.refinement_error`` of ``XGBClassifier`` does the same
-from float32 probabilities, and leaves the calibration to you.
+Where no callback can be passed, use ``XGBClassifier(eval_metric=refinecal.refinement_error)``: it computes
+the same from float32 probabilities, without calibration.
 """
 
 from __future__ import annotations  # so that help() shows types by name
@@ -15,9 +15,14 @@ from numpy.typing import NDArray
 
 from refinecal._core.checks import check_keywords
 from refinecal._core.errors import needs_extra
-from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
-from refinecal.integrations._adapter import BoosterStopping, check_booster, to_integers
+from refinecal.integrations._adapter import (
+    BoosterStopping,
+    check_booster,
+    from_stored,
+    to_integers,
+    to_stored,
+)
 from refinecal.stopping import MonitorOptions, RefinementMonitor, check_patience
 
 with needs_extra("xgboost", package="xgboost"):
@@ -25,38 +30,36 @@ with needs_extra("xgboost", package="xgboost"):
 
 __all__ = ["RefinementStopping", "calibrator_of", "predict_proba"]
 
-ATTRIBUTE = "refinecal_calibrator"  # of the booster, beside best_iteration and best_score
+ATTRIBUTE = "refinecal_calibrator"  # of the booster, next to best_iteration and best_score
 ONE_TARGET = ("binary:logistic", "binary:logitraw", "binary:hinge", "reg:logistic")
 ALLOWED = (*ONE_TARGET, "multi:softprob", "multi:softmax")
-UNKNOWN = "reg:squarederror"  # what XGBoost reports when the objective is a function of the user's
+UNKNOWN = "reg:squarederror"  # XGBoost's name for a custom objective
 
 
 class RefinementStopping(BoosterStopping, xgb.callback.TrainingCallback):
     """Stop boosting when refinement no longer improves; keep the best round and its calibrator.
 
-    Pass it in ``callbacks``. Validation margins are asked of the booster after every round, which costs one
-    new tree each time, so the set need not be in ``evals`` or ``eval_set``. The values appear in
-    ``evals_result`` and in XGBoost's printed log; silence the latter with ``verbose_eval=False`` or
-    ``verbose=False``. Training that goes on from ``xgb_model`` looks at the rounds of that model first.
-    XGBoost's own ``EarlyStopping`` may stop too: behind this callback it follows the refinement, before it
-    the last metric of ``evals``, unless it is told what to follow.
+    Pass it in ``callbacks``. After every round the booster predicts the validation data, one new tree at a
+    time, so the set need not be in ``evals`` or ``eval_set``. The values appear in ``evals_result`` and in
+    XGBoost's log, which ``verbose_eval=False`` or ``verbose=False`` silences. Training that continues from
+    ``xgb_model`` starts with the rounds of that model. XGBoost's own ``EarlyStopping`` may stop too: after
+    this callback it follows refinement, before it the last metric of ``evals``, unless it names one.
 
     Parameters
     ----------
     X_val : DMatrix or array-like
-        Validation data: a ``DMatrix``, or what ``XGBClassifier.fit`` takes.
+        Validation data.
     y_val : array-like, optional
-        Its labels, numbered as in training or with their names in ``classes``; by default those of the
-        ``DMatrix``.
+        Its labels, encoded as in training or listed in ``classes``; by default those of the ``DMatrix``.
     rounds : int, optional
         Stop after this many rounds in a row without improvement; by default train all rounds.
     sample_weight : array-like, optional
-        How often each row counts; by default the weights of the ``DMatrix``.
+        Sample weights; by default those of the ``DMatrix``.
     missing : float, default nan
         The value in an array ``X_val`` that means missing, as for ``XGBClassifier``.
     save_best : bool, default True
-        Whether to cut the model after the best round. XGBoost loses the table of categories when it cuts a
-        model that was trained on a data frame with such columns, so these models keep all rounds.
+        Whether to drop the rounds after the best. XGBoost loses the category codes of models trained on
+        data frames with categorical columns when it cuts them, so these keep all rounds.
     data_name : str, default "val"
         The data set's name in the log.
     **options
@@ -69,13 +72,12 @@ class RefinementStopping(BoosterStopping, xgb.callback.TrainingCallback):
 
     Notes
     -----
-    Where rounds after the best are kept, ``XGBClassifier`` and :func:`predict_proba` use those up to the best
-    all the same. ``Booster.predict`` uses them all unless told otherwise, as in
-    ``booster.predict(data, iteration_range=(0, booster.best_iteration + 1))``.
+    ``XGBClassifier`` and :func:`predict_proba` ignore rounds after the best that were kept; for
+    ``Booster.predict`` pass ``iteration_range=(0, booster.best_iteration + 1)``.
 
-    An objective of your own gives log-odds or logits. XGBoost names it 'reg:squarederror', like the one it
-    takes if none is named. That one is refused after the first round, but cannot be told apart if
-    ``base_score`` is given or the mean of the training labels is 1/2.
+    A custom objective must give log-odds or logits. XGBoost reports it as 'reg:squarederror', its default
+    objective. The default is rejected after the first round, but cannot be recognized if ``base_score`` is
+    given or the mean of the training labels is 1/2.
 
     Examples
     --------
@@ -89,13 +91,7 @@ class RefinementStopping(BoosterStopping, xgb.callback.TrainingCallback):
     True
     >>> predict_proba(model, X[400:]).shape  # calibrated
     (169, 2)
-
-    References
-    ----------
-    Section 4 of the paper.
     """
-
-    first_step = 0  # what the first round is called in the monitor
 
     @check_keywords(MonitorOptions)
     def __init__(
@@ -120,13 +116,13 @@ class RefinementStopping(BoosterStopping, xgb.callback.TrainingCallback):
         self.missing = missing
         self.save_best = save_best
         self.data_name = data_name
-        self._dval: xgb.DMatrix | None = None  # made for each training: it cannot be copied
+        self._dval: xgb.DMatrix | None = None  # made for each run: it cannot be copied
         self._snapshot: bytearray | None = None
 
     # ---- what XGBoost calls ------------------------------------------------------------------------------
 
     def before_training(self, model: Any) -> Any:
-        """Start afresh; look at the rounds of a model that is trained further."""
+        """Start over; evaluate the rounds of a model that is trained further."""
         self.monitor.reset()
         self._snapshot = None
         self._check(model)
@@ -139,12 +135,12 @@ class RefinementStopping(BoosterStopping, xgb.callback.TrainingCallback):
         return model
 
     def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
-        """Look at the new round, log it, and tell XGBoost whether to stop."""
+        """Evaluate the new round, log it, and return whether to stop."""
         if epoch == 0 and self._objective == UNKNOWN and _base_score_of(model) != self._base_score:
-            # Only a built-in objective fits the base score, so this is not one of the user's.
+            # Only a built-in objective fits the base score, so this is not a custom one.
             raise ValueError(
-                f"the objective is {UNKNOWN!r}, which is XGBoost's choice if none is named, and does not "
-                f"give log-odds of classes: pass objective= one of {', '.join(map(repr, ALLOWED))}"
+                f"the objective is {UNKNOWN!r}, XGBoost's default, which does not give log-odds of classes: "
+                f"pass objective=, one of {', '.join(map(repr, ALLOWED))}"
             )
         self._look(model, model.num_boosted_rounds() - 1)
         logs = self.monitor.logs()
@@ -154,7 +150,7 @@ class RefinementStopping(BoosterStopping, xgb.callback.TrainingCallback):
         for name, value in logs.items():
             record.setdefault(name, []).append(value)
         if epoch == 0 and model.attr("best_iteration") == str(self._last_round):
-            # An EarlyStopping before us has chosen what it follows: let that stay last.
+            # An EarlyStopping before us has chosen its metric: let that stay last.
             if len(record) == len(logs):  # no other metric of these data
                 evals_log.move_to_end(self.data_name, last=False)
             for name in logs:
@@ -162,9 +158,9 @@ class RefinementStopping(BoosterStopping, xgb.callback.TrainingCallback):
         return self.monitor.should_stop
 
     def after_training(self, model: Any) -> Any:
-        """Go back to the best round, and store its number, value and calibrator in the model."""
+        """Return the model of the best round, with its number, value and calibrator as attributes."""
         rounds = model.num_boosted_rounds()
-        if self._last_round == rounds - 2:  # the last was stopped by a callback before us
+        if self._last_round == rounds - 2:  # a callback before us stopped after the last
             self._look(model, rounds - 1)
         self._dval = None
         best = self.monitor.best
@@ -181,8 +177,9 @@ class RefinementStopping(BoosterStopping, xgb.callback.TrainingCallback):
         elif self.save_best:
             model = _cut(model, best_round + 1)
         model.set_attr(best_iteration=str(best_round), best_score=str(best.value))
-        if isinstance(best.calibrator, Calibrator):
-            model.set_attr(**{ATTRIBUTE: json.dumps(best.calibrator.to_dict())})
+        stored = to_stored(best.calibrator)
+        if stored is not None:
+            model.set_attr(**{ATTRIBUTE: json.dumps(stored)})
         return model
 
     def _look(self, model: Any, step: int) -> None:
@@ -202,14 +199,14 @@ class RefinementStopping(BoosterStopping, xgb.callback.TrainingCallback):
             self._snapshot = model.save_raw()
 
     def _check(self, model: Any) -> None:
-        """Note the objective, and whether the model of an earlier round can be had by cutting."""
+        """Store the objective, and whether cutting the model gives that of an earlier round."""
         check_booster(model, xgb.Booster, "xgb")
         config = json.loads(model.save_config())["learner"]
         objective, booster = config["objective"]["name"], config["gradient_booster"]["name"]
         if objective not in (*ALLOWED, UNKNOWN):
             raise ValueError(
                 f"the objective is {objective!r}, which does not give log-odds of classes: it must be one "
-                f"of {', '.join(map(repr, ALLOWED))}, or a function of your own"
+                f"of {', '.join(map(repr, ALLOWED))}, or a custom function"
             )
         self._objective, self._can_cut = objective, booster == "gbtree"
         self._base_score = _base_score_of(model)
@@ -237,20 +234,18 @@ def calibrator_of(model: Any) -> Calibrator:
     Parameters
     ----------
     model : Booster or XGBClassifier
-        Perhaps by way of ``save_model`` and ``load_model``.
+        As trained, or saved and loaded.
 
     Returns
     -------
     Calibrator
         Takes margins: ``calibrator.predict_proba_logits(margins)``.
     """
-    text = _booster_of(model).attr(ATTRIBUTE)
-    if text is None:
-        raise ValueError(
-            "model holds no calibrator: train it with callbacks=[RefinementStopping(...)]. A calibrator that "
-            "is not of this package is not stored; it is in RefinementStopping.calibrator."
-        )
-    return from_dict(json.loads(text))
+    return from_stored(
+        json.loads(_booster_of(model).attr(ATTRIBUTE) or "null"),
+        "model holds no calibrator: train it with callbacks=[RefinementStopping(...)]. Custom calibrators "
+        "are not stored: use RefinementStopping.calibrator.",
+    )
 
 
 def predict_proba(model: Any, X: Any) -> NDArray[Any]:
@@ -279,7 +274,7 @@ def _booster_of(model: Any) -> Any:
 
 
 def _cut(model: Any, rounds: int) -> Any:
-    """Return the first rounds; the whole model where XGBoost would lose the codes of its categories."""
+    """Return the first rounds; the whole model where XGBoost would lose its category codes."""
     cut = model[:rounds]
     has_categories = hasattr(model, "get_categories") and not model.get_categories().empty()
     return model if has_categories and cut.get_categories().empty() else cut
@@ -293,7 +288,7 @@ def _base_score_of(model: Any) -> str:
 def _labels_of(X_val: Any) -> Any:
     if not isinstance(X_val, xgb.DMatrix):
         raise TypeError(
-            "y_val is missing: pass RefinementStopping(X_val, y_val) or a labelled DMatrix"
+            "y_val is missing: pass RefinementStopping(X_val, y_val) or a labeled DMatrix"
         )
     labels = X_val.get_label()
     if not len(labels):

@@ -4,9 +4,7 @@ Every function is called as ``metric(y_true, probs)`` or ``metric(y_true, logits
 :func:`refinecal.decompose` is.
 """
 
-from refinecal.metrics._binned import ece, mce
 from refinecal.metrics._breakdown import MetricTable, per_class, per_group
-from refinecal.metrics._confidence import overconfidence, underconfidence
 from refinecal.metrics._metric import BUILT_IN as BUILT_IN
 from refinecal.metrics._metric import Metric
 from refinecal.metrics._metric import Step as Step
@@ -22,7 +20,6 @@ from refinecal.metrics._scores import (
     log_loss,
     spherical_loss,
 )
-from refinecal.metrics._smooth import smooth_ece
 from refinecal.metrics._statistics import (
     CalibrationTest,
     ks_statistic,
@@ -32,6 +29,8 @@ from refinecal.metrics._statistics import (
     spiegelhalter,
 )
 from refinecal.metrics._variational import lp_calibration_error
+from refinecal.metrics.bins import ece, mce, overconfidence, underconfidence
+from refinecal.metrics.smoothing import smooth_ece
 
 __all__ = [
     "CalibrationTest",

@@ -14,8 +14,6 @@ from refinecal.metrics.events import Inputs
 if TYPE_CHECKING:
     from refinecal.evaluation import ClassSummary, Evaluation
 
-__all__ = ["MetricTable", "per_class", "per_group"]
-
 NAME_WIDTH, WIDTH = 16, 80
 
 

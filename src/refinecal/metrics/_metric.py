@@ -15,8 +15,6 @@ from refinecal._core.errors import fail_choice
 from refinecal._core.sample import Sample, on_cpu
 from refinecal.decomposition import Decomposition
 from refinecal.losses import get_loss
-from refinecal.metrics._binned import ece, mce
-from refinecal.metrics._confidence import overconfidence, underconfidence
 from refinecal.metrics._scores import (
     accuracy,
     auroc,
@@ -25,9 +23,10 @@ from refinecal.metrics._scores import (
     log_loss,
     spherical_loss,
 )
-from refinecal.metrics._smooth import smooth_ece
 from refinecal.metrics._statistics import ks_statistic, kuiper_statistic, spiegelhalter
 from refinecal.metrics._variational import lp_calibration_error
+from refinecal.metrics.bins import ece, mce, overconfidence, underconfidence
+from refinecal.metrics.smoothing import smooth_ece
 from refinecal.resampling import losses_at
 from refinecal.temperature.fit import fit_sample
 

@@ -10,25 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal import _kernels
+from refinecal._core.arrays import check_threads, map_threads
 from refinecal._core.checks import check_keywords
 from refinecal._core.errors import fail_choice
 from refinecal._core.sample import NOTHING, PART, Sample, parts, readonly
-from refinecal._core.threads import check_threads, map_threads
 from refinecal.losses import get_loss
 from refinecal.metrics.events import Inputs, read
 from refinecal.metrics.ranking import mean_area
 from refinecal.metrics.tally import areas_of
 from refinecal.resampling import losses_at
 from refinecal.temperature.fit import risk_of
-
-__all__ = [
-    "accuracy",
-    "auroc",
-    "brier_score",
-    "error_rate",
-    "log_loss",
-    "spherical_loss",
-]
 
 AVERAGES = ("macro", "weighted", None)
 

@@ -18,15 +18,6 @@ from refinecal._core.errors import fail_choice
 from refinecal._core.sample import Sample, row_slices
 from refinecal.metrics.events import Event, Inputs, events, read
 
-__all__ = [
-    "CalibrationTest",
-    "ks_statistic",
-    "ks_test",
-    "kuiper_statistic",
-    "kuiper_test",
-    "spiegelhalter",
-]
-
 Floats = NDArray[np.float64]
 TIE = 1e-13  # probabilities that are closer are equal but for rounding
 TEST_KINDS = ("auto", "binary", "top-label")

@@ -10,17 +10,14 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal._core.arrays import check_threads
 from refinecal._core.checks import check_keywords
 from refinecal._core.errors import fail_choice
-from refinecal._core.sample import Sample
-from refinecal._core.softmax import log_odds, log_softmax
-from refinecal._core.threads import check_threads
+from refinecal._core.sample import Sample, log_odds, log_softmax
 from refinecal.calibrators.registry import as_calibrator
 from refinecal.decomposition import check_cv
 from refinecal.metrics.events import Inputs, read
 from refinecal.resampling import folds
-
-__all__ = ["lp_calibration_error"]
 
 Floats = NDArray[np.float64]
 KINDS = ("auto", "all", "binary", "top-label", "class-wise")

@@ -1,26 +1,282 @@
-"""Sums over bins of probability, from which calibration errors and reliability diagrams are made."""
+"""Calibration errors in bins of probability: ECE, MCE, over- and underconfidence."""
 
-from __future__ import annotations
+from __future__ import annotations  # so that help() shows types by name
 
-import numbers
-from typing import Any
+import math
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from refinecal import _kernels
+from refinecal._core.checks import check_keywords, check_whole, warn_if_light
 from refinecal._core.errors import fail_choice
 from refinecal._core.sample import NOTHING, readonly
+from refinecal.metrics.events import Floats, Inputs, events, read
 
-Floats = NDArray[np.float64]
+N_BINS = 15  # as in most papers
 STRATEGIES = ("uniform", "quantile")
+NORMS = ("l1", "l2", "max")
+CONFIDENCE_KINDS = ("auto", "binary", "top-label")
+LEAST = 2.0  # rows of a bin from which a variance can be estimated
 ROUNDING = 1e-12  # of a mean that is 1/2
 
 
+@check_keywords(Inputs)
+def ece(
+    y_true: Any,
+    probs: Any = None,
+    *,
+    n_bins: int = N_BINS,
+    strategy: str = "uniform",
+    kind: str = "auto",
+    norm: str = "l1",
+    debiased: bool = False,
+    **inputs: Unpack[Inputs],
+) -> float:
+    r"""Return the expected calibration error: how far probabilities are from frequencies, in bins.
+
+    With a share :math:`w_b` of the rows in bin b, their mean probability :math:`\bar p_b` and the class in a
+    share :math:`\bar y_b` of them, it is :math:`\sum_b w_b |\bar p_b - \bar y_b|`; with ``norm="l2"``
+    :math:`\sqrt{\sum_b w_b (\bar p_b - \bar y_b)^2}`, with ``"max"`` the largest of the distances.
+
+    Parameters
+    ----------
+    y_true, probs, **inputs
+        As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too.
+    n_bins : int, default 15
+        Number of bins.
+    strategy : {"uniform", "quantile"}
+        Bins of equal width, bin b holding b/n_bins < p <= (b + 1)/n_bins; or of equal mass, equal
+        probabilities all in the bin of the middle of their mass. See the notes for rounding.
+    kind : {"auto", "binary", "top-label", "class-wise"}
+        Of the second of two classes, of the likeliest class, or over all classes, each counted alike: the
+        mean of their errors, of their squares, or the largest. By default the first for two classes, else
+        the second.
+    norm : {"l1", "l2", "max"}
+        How distances are put together.
+    debiased : bool, default False
+        For ``norm="l2"``: subtract from each square what chance adds to it,
+        :math:`\bar y_b (1 - \bar y_b) / (n_b - 1)`. Bins of fewer than two rows then count as 0.
+
+    Returns
+    -------
+    float
+        Between 0 and 1. If debiased, the root with its sign: below 0 if chance alone would show more. The
+        estimate without bias is the square, ``e * abs(e)``.
+
+    Notes
+    -----
+    Without ``debiased``, right probabilities have an error above 0: in a bin of 100 rows frequencies are off
+    by 0.04 on average at p = 1/2. The more bins and the fewer rows, the larger it is; compare models on the
+    same rows only. Cutting into bins also hides errors that cancel within one. :func:`smooth_ece` needs no
+    bins.
+
+    Weights say how often a row counts, also for :math:`n_b`.
+
+    Bins are chosen in single precision, so they are the same for float32 and float64. A probability less than
+    a millionth (:math:`2^{-20}`) above a border is on it: 0.1 + 0.2 is in the bin that ends at 0.3. The mean
+    probability keeps full precision. Evaluations and reliability diagrams use the same bins.
+
+    References
+    ----------
+    Naeini, Cooper & Hauskrecht, AAAI 2015; Guo et al., ICML 2017; Bröcker, Climate Dynamics 2012 and Kumar,
+    Liang & Ma, NeurIPS 2019, for the debiased square.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> round(rc.metrics.ece([0, 1, 1, 1], [0.5] * 4), 12)  # says 1/2, and 3/4 happens
+    0.25
+    >>> rc.metrics.ece([0, 1, 1, 1], [0.5] * 4, norm="l2", debiased=True)  # 1/16 - (3/16) / 3
+    0.0
+    """
+    check_bins(n_bins, strategy)
+    _check_norm(norm, debiased)
+    sample = read(y_true, probs, True, **inputs)
+    if debiased and sample is not y_true:  # which has been warned of
+        warn_if_light(sample.weights, "debiasing")
+    if norm == "max":
+        return mce(sample, n_bins=n_bins, strategy=strategy, kind=kind)
+    sums = [bin_sums(*event, n_bins, strategy) for event in events(sample, kind)]
+    if norm == "l1":
+        return float(np.mean([mean_distance(each) for each in sums]))
+    square = float(np.mean([_mean_square(each, debiased) for each in sums]))
+    return math.copysign(math.sqrt(abs(square)), square)
+
+
+@check_keywords(Inputs)
+def mce(
+    y_true: Any,
+    probs: Any = None,
+    *,
+    n_bins: int = N_BINS,
+    strategy: str = "uniform",
+    kind: str = "auto",
+    min_count: float = 0,
+    **inputs: Unpack[Inputs],
+) -> float:
+    """Return the maximum calibration error: that of the worst bin.
+
+    Parameters
+    ----------
+    y_true, probs, **inputs
+        As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too.
+    n_bins, strategy, kind
+        As for :func:`ece`; over all classes, the largest counts.
+    min_count : float, default 0
+        Bins of fewer rows are left out: in a bin of one row, chance decides.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; NaN if no bin is left.
+
+    References
+    ----------
+    Naeini, Cooper & Hauskrecht, AAAI 2015.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> y, p = [0, 1, 1, 1, 0], [0.5, 0.5, 0.5, 0.5, 0.875]
+    >>> rc.metrics.mce(y, p)  # one row of 0.875
+    0.875
+    >>> rc.metrics.mce(y, p, min_count=2)
+    0.25
+    """
+    check_bins(n_bins, strategy)
+    if not min_count >= 0:
+        raise ValueError(f"min_count is {min_count!r}: it must be a number of rows, 0 or more")
+    sample = read(y_true, probs, True, **inputs)
+    if min_count and sample is not y_true:
+        warn_if_light(sample.weights, "min_count")
+    distances = []
+    for event in events(sample, kind):
+        mass, scores, hits = bin_sums(*event, n_bins, strategy)
+        kept = (mass > 0) & (mass >= min_count)
+        distances.extend(np.abs(scores - hits)[kept] / mass[kept])
+    return float(max(distances, default=math.nan))
+
+
+@check_keywords(Inputs)
+def overconfidence(
+    y_true: Any,
+    probs: Any = None,
+    *,
+    n_bins: int = N_BINS,
+    strategy: str = "uniform",
+    kind: str = "auto",
+    **inputs: Unpack[Inputs],
+) -> float:
+    r"""Return the part of the calibration error that comes from bins where the model is too sure.
+
+    It is :math:`\sum_b w_b \max(0, \bar c_b - \bar a_b)` over the bins of :func:`ece`, where
+    :math:`\bar c_b` is the mean confidence in bin b, :math:`\bar a_b` the share that is right, and
+    :math:`w_b` the share of the rows. Together with :func:`underconfidence` it is :func:`ece`.
+
+    Parameters
+    ----------
+    y_true, probs, **inputs
+        As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too.
+    n_bins, strategy
+        As for :func:`ece`.
+    kind : {"auto", "binary", "top-label"}
+        As for :func:`ece`. Of the second of two classes, a bin whose mean probability is below 1/2 speaks for
+        the first class: 0.1 is too sure if the class happens more often than that.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
+
+    Notes
+    -----
+    The overconfidence error of Thulasidasan et al. (NeurIPS 2019) multiplies each bin by its confidence too,
+    and so is smaller; it adds up to no calibration error.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> round(rc.metrics.overconfidence([1, 1, 0, 0], [1.0] * 4), 12)  # says 1, and 1/2 happens
+    0.5
+    """
+    return _both_parts(y_true, probs, n_bins, strategy, kind, inputs)[0]
+
+
+@check_keywords(Inputs)
+def underconfidence(
+    y_true: Any,
+    probs: Any = None,
+    *,
+    n_bins: int = N_BINS,
+    strategy: str = "uniform",
+    kind: str = "auto",
+    **inputs: Unpack[Inputs],
+) -> float:
+    r"""Return the part of the calibration error that comes from bins where the model is not sure enough.
+
+    It is :math:`\sum_b w_b \max(0, \bar a_b - \bar c_b)`, in the words of :func:`overconfidence`, which is
+    the other part of :func:`ece`.
+
+    Parameters
+    ----------
+    y_true, probs, n_bins, strategy, kind, **inputs
+        As for :func:`overconfidence`.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> import refinecal as rc
+    >>> round(rc.metrics.underconfidence([1, 1, 1, 1], [0.75] * 4), 12)  # says 3/4, and 1 happens
+    0.25
+    """
+    return _both_parts(y_true, probs, n_bins, strategy, kind, inputs)[1]
+
+
+def _both_parts(
+    y_true: Any, probs: Any, n_bins: int, strategy: str, kind: str, inputs: Inputs
+) -> tuple[float, float]:
+    """Return over- and underconfidence."""
+    check_bins(n_bins, strategy)
+    if kind not in CONFIDENCE_KINDS:
+        fail_choice("kind", kind, list(CONFIDENCE_KINDS[:-1]), repr(CONFIDENCE_KINDS[-1]))
+    sample = read(y_true, probs, True, **inputs)
+    sums = bin_sums(*events(sample, kind)[0], n_bins, strategy)
+    return confidence_parts(sums, kind == "binary" or (kind == "auto" and sample.k == 2))
+
+
+def _mean_square(sums: Floats, debiased: bool) -> float:
+    """Return the mean square of the distances in the bins, over rows."""
+    mass, scores, hits = sums[:, sums[0] > 0]
+    squares = ((scores - hits) / mass) ** 2
+    if debiased:
+        shares = hits / mass
+        many = mass >= LEAST
+        chance = shares * (1 - shares) / np.where(many, mass - 1, 1)
+        squares = np.where(many, squares - chance, 0.0)
+    return float(mass @ squares / mass.sum())
+
+
+def _check_norm(norm: str, debiased: bool) -> None:
+    if norm not in NORMS:
+        fail_choice("norm", norm, list(NORMS[:-1]), repr(NORMS[-1]))
+    if debiased and norm != "l2":
+        raise ValueError(
+            f"debiased is True, but norm is {norm!r}: only squares can be freed of bias; pass norm='l2'"
+        )
+
+
+# ---- sums over bins ----------------------------------------------------------------------------------------
+
+
 def check_bins(n_bins: Any, strategy: str) -> None:
-    """Complain of a number of bins or a strategy that there is not."""
-    if isinstance(n_bins, bool) or not isinstance(n_bins, numbers.Integral) or n_bins < 1:
-        raise ValueError(f"n_bins is {n_bins!r}: it must be a whole number of at least 1")
+    """Raise for a wrong number of bins or an unknown strategy."""
+    check_whole("n_bins", n_bins)
     if strategy not in STRATEGIES:
         fail_choice("strategy", strategy, list(STRATEGIES), "left out")
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal import _kernels
+from refinecal._core.arrays import map_threads
 from refinecal._core.sample import NOTHING, Sample, readonly
-from refinecal._core.threads import map_threads
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

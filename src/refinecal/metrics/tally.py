@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal import _kernels
+from refinecal._core.arrays import map_threads
 from refinecal._core.sample import NOTHING, Sample, parts, readonly, softmax
-from refinecal._core.threads import map_threads
 from refinecal.losses import get_loss
+from refinecal.metrics.bins import N_BINS
 from refinecal.metrics.ranking import areas_of_logits, areas_of_probs
 from refinecal.resampling import losses_at
 
 Floats = NDArray[np.float64]
-N_BINS = 15  # of the calibration errors, as in most papers
 PART = 2**16  # rows whose sums are added up by themselves, by one thread
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from refinecal._core.checks import check_scores
 from refinecal._core.format import shorten_name
-from refinecal._core.softmax import log_softmax
+from refinecal._core.sample import log_softmax
 from refinecal.metrics.bins import bin_numbers
 from refinecal.plots import _square
 from refinecal.plots.display import Display, Floats

@@ -12,8 +12,7 @@ from scipy.special import bdtrik, betaincc
 from refinecal._core.arrays import column_names, in_order, to_floats
 from refinecal._core.checks import check_sample, check_scores
 from refinecal._core.format import shorten_name
-from refinecal._core.sample import Sample
-from refinecal._core.softmax import log_softmax
+from refinecal._core.sample import Sample, log_softmax
 from refinecal.metrics.bins import bin_numbers, bin_sums, check_bins, mean_distance
 from refinecal.metrics.events import event_of_class, event_of_likeliest
 from refinecal.plots import _square

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import refinecal
+from refinecal._core.arrays import check_threads
 from refinecal._core.errors import warn
-from refinecal._core.softmax import log_softmax
-from refinecal._core.threads import check_threads
+from refinecal._core.sample import log_softmax
 from refinecal.calibrators import AutoCalibrator
 from refinecal.evaluation import Difference, paired_difference, row_losses
 from refinecal.metrics import get_metric

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal._core.arrays import check_threads, map_threads
 from refinecal._core.errors import needs_extra, warn
 from refinecal._core.format import list_names
-from refinecal._core.softmax import log_softmax
-from refinecal._core.threads import check_threads, map_threads
+from refinecal._core.sample import log_softmax
 from refinecal.tabular.files import open_table
 from refinecal.tabular.names import check_column
 from refinecal.tabular.prediction_columns import Choice, choose_columns

@@ -1,9 +1,8 @@
-"""Temperature scaling: one number that resets how confident a classifier sounds."""
+"""The inverse temperature with the smallest log loss, and what reads the data to find it."""
 
 from __future__ import annotations  # so that help() shows types by name
 
 import math
-import numbers
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,9 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refinecal import _kernels
+from refinecal._core.arrays import THREAD_ELEMENTS, check_threads
 from refinecal._core.checks import (
     HARD,
     check_keywords,
+    check_number,
     check_sample,
     doubt_logits,
     is_hard,
@@ -24,8 +25,6 @@ from refinecal._core.checks import (
 )
 from refinecal._core.errors import warn
 from refinecal._core.sample import NOTHING, Sample, on_cpu, readonly
-from refinecal._core.threads import THREAD_ELEMENTS, check_threads
-from refinecal.temperature import reference
 from refinecal.temperature.search import (
     FINE_32,
     FINE_64,
@@ -124,7 +123,8 @@ def fit_temperature(
     >>> round(fit.beta, 6)
     0.549306
     """
-    start = _check_start(start)
+    start = check_number("start", start, ", such as an earlier fit.beta")
+    start = start if start > SMALL_BETA else 1.0  # too small to tell anything
     threads = check_threads(n_threads)
     if sample_weight is None and classes is None:
         plain = plain_sample(labels, logits)
@@ -137,15 +137,6 @@ def fit_temperature(
                 return _report(found)
     sample = check_sample(labels, None, logits, sample_weight, classes, "labels", devices=True)
     return fit_sample(sample, start, threads)
-
-
-def _check_start(start: Any) -> float:
-    """Return where to start; a beta too small to tell anything, even 0, starts afresh."""
-    if not (isinstance(start, numbers.Real) and 0 <= float(start) < math.inf):
-        raise ValueError(
-            f"start is {start!r}: it must be a number of at least 0, such as an earlier fit.beta"
-        )
-    return float(start) if float(start) > SMALL_BETA else 1.0
 
 
 def fit_with_risk(
@@ -170,7 +161,7 @@ def fit_sample(
     if lost or 0 < found.beta < SMALL_BETA:
         sample = on_cpu(sample)
         sample = sample.replace(logits=sample.logits.astype(np.float64))
-        impossible = np.flatnonzero(np.isneginf(reference.at_label(sample)))
+        impossible = np.flatnonzero(np.isneginf(label_gaps(sample)))
         if impossible.size:
             _warn_impossible(impossible.size, sample)
             return TemperatureFit(0.0, math.log(sample.k), found.n_reads, True)
@@ -206,7 +197,7 @@ def risk_of(sample: Sample, threads: int | None = 1) -> float:
     if math.isfinite(loss):
         return loss
     sample = on_cpu(sample)
-    return sample.mean(reference.rows(sample, 1.0)[0])
+    return sample.mean(row_derivatives(sample, 1.0)[0])
 
 
 def _flat(sample: Sample, found: Found) -> Found:
@@ -277,7 +268,7 @@ class KernelReader:
     @classmethod
     def of(cls, sample: Sample, threads: int | None = 1) -> KernelReader:
         """Return a reader of a checked sample."""
-        target = NOTHING if sample.soft is None else reference.at_label(sample)
+        target = NOTHING if sample.soft is None else label_gaps(sample)
         weights = NOTHING if sample.weights is None else sample.weights
         return cls(sample.labels, sample.logits, target, weights, threads)
 
@@ -330,3 +321,42 @@ class KernelReader:
         values = np.empty((5, len(logits)))
         self.kernels.read_rows(logits, labels, target, beta, values)
         return values
+
+
+# ---- row by row in plain NumPy: what the loops are tested against, and where they cannot serve -------------
+
+
+def label_gaps(sample: Sample) -> NDArray[np.float64]:
+    """Return z_iy - max_j z_ij of each row; for a soft label, its mean under the label's distribution."""
+    parts = [_chunk_gaps(chunk) for _, chunk in sample.chunks()]
+    return np.concatenate(parts)
+
+
+def _chunk_gaps(sample: Sample) -> NDArray[np.float64]:
+    logits = sample.logits.astype(np.float64)
+    gaps = logits - logits.max(axis=1, keepdims=True)
+    if sample.soft is None:
+        return np.asarray(gaps[np.arange(sample.n), sample.labels])
+    possible = sample.soft > 0  # 0 * -inf counts as 0
+    return np.asarray(np.where(possible, sample.soft * np.where(possible, gaps, 0), 0).sum(axis=1))
+
+
+def row_derivatives(sample: Sample, beta: float) -> tuple[NDArray[np.float64], ...]:
+    """Return the loss of each row and its first four derivatives in beta (>= 0)."""
+    parts = [_chunk_derivatives(chunk, beta) for _, chunk in sample.chunks()]
+    return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+
+
+def _chunk_derivatives(sample: Sample, beta: float) -> tuple[NDArray[np.float64], ...]:
+    logits = sample.logits.astype(np.float64)
+    gaps = logits - logits.max(axis=1, keepdims=True)
+    possible = ~np.isneginf(gaps)
+    gaps = np.where(possible, gaps, 0)
+    probs = np.where(possible, np.exp(np.maximum(gaps * beta, -700)), 0)
+    m0 = probs.sum(axis=1, keepdims=True)
+    probs /= m0
+    mean = (probs * gaps).sum(axis=1, keepdims=True)
+    variance, third, fourth = ((probs * (gaps - mean) ** m).sum(axis=1) for m in (2, 3, 4))
+    own = _chunk_gaps(sample)
+    loss = np.log(m0[:, 0]) - (beta * own if beta > 0 else 0)
+    return loss, mean[:, 0] - own, variance, third, fourth - 3 * variance**2

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.softmax import log_softmax
+from refinecal._core.sample import log_softmax
 from refinecal.calibrators.base import Calibrator
 from refinecal.calibrators.registry import as_calibrator
 from refinecal.metrics import Metric

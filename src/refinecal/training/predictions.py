@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.softmax import log_softmax
+from refinecal._core.sample import log_softmax
 
 LOOKED_AT = 32  # rows on which to see what a model's margins are
 # Of these rows, whose votes are tied, so that predict decides otherwise than the margins

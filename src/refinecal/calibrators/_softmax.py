@@ -1,21 +1,39 @@
-"""Fits of softmax maps: which solver, from where, and about what the inverse Hessian is."""
+r"""Softmax of a linear map: its log loss with derivatives, and the fits of matrices, scales and intercepts.
 
+The scores are :math:`u = \Theta x` (k, n): classes first, so that loops run over samples for any k.
+With probabilities p and weights w the mean loss has the gradient :math:`A(w (p - y))` and the Hessian
+:math:`A \, w (\mathrm{diag}\, p - p p^\top) A^\top`, where A is the adjoint of the map from parameters to
+scores. ``MatrixMap`` and ``VectorMap`` provide both. With few parameters, Newton's method uses the Hessian;
+with many, only products with it, in conjugate gradients with a preconditioner.
+"""
+
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache
-from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from refinecal import _kernels
+from refinecal._core.arrays import in_one_thread
 from refinecal._core.sample import Sample
-from refinecal.calibrators._logistic_regression import STRONGEST, scale_directions
-from refinecal.calibrators._newton import Advice, Solution, Vector, minimise, minimise_cg
-from refinecal.calibrators._softmax_linear import MatrixMap, SoftmaxMap, VectorMap
+from refinecal.calibrators._features import even_weights
+from refinecal.calibrators._newton import (
+    STRONGEST,
+    Advice,
+    Solution,
+    Vector,
+    minimize_cg,
+    minimize_newton,
+    scale_directions,
+)
 
 Array = NDArray[np.float64]
+
+PRODUCT_PARAMETERS = 300  # parameters up to which products are done in blocks
+PRODUCT_SIZE = 2**18  # multiplications of a block
+OUTER_ROWS = 512  # samples whose outer products are summed together
 
 FEW = 40  # parameters up to which the Hessian itself is cheaper than many products with it
 MANY = 32  # classes from which on a penalised matrix is fitted in float32
@@ -25,12 +43,156 @@ SMALL = 1e-8  # of the mean curvature, where there is no penalty
 SAMPLING_ERROR = 1e-5  # of its diagonal, added so that flat directions do no harm
 NEARLY = 0.1  # of the largest: what features that hardly differ from a constant differ by
 SOME = 64  # samples, most often enough to see that they differ
-LARGE = (
-    2**27
-)  # multiplications, about 10 ms: from here on a product is worth sharing between threads
 CHUNK = 2**21  # numbers of a block of samples: 16 MB
 LOOSE = 1e-9  # a squared decrement after which another solver is tried
 TINY = 1e-30  # where there is no curvature at all
+
+
+class SoftmaxMap(ABC):
+    """The mean log loss of softmax scores, plus a penalty ``0.5 * sum(ridge * (theta - centre)**2)``.
+
+    Features in float32 are computed with in float32: an error of about 1e-8 in the gradient, of which the
+    loss at the minimum shows the square.
+    """
+
+    def __init__(self, features: NDArray[Any], sample: Sample, ridge: Array, centre: Array) -> None:
+        self.features, self.ridge, self.centre = features, ridge, centre
+        self.k, self.n, self.total = sample.k, sample.n, float(sample.n)
+        self.weights = even_weights(sample.weights).astype(features.dtype)
+        self.labels = sample.labels if sample.soft is None else np.empty(0, np.int64)
+        self.sample = sample
+        self.probs = self.label_weights()
+        self.target = self.adjoint(self.probs)
+        self.work = np.empty_like(self.probs)
+        self.rounding = float(np.finfo(features.dtype).eps)  # of the loss
+
+    def label_weights(self) -> NDArray[Any]:
+        """Return how much each class counts in each sample, (k, n): the weights have the mean 1."""
+        sample = self.sample
+        dense = np.zeros((self.k, self.n), self.features.dtype)
+        if sample.soft is not None:
+            dense[:] = sample.soft.T
+        else:
+            dense[sample.labels, np.arange(self.n)] = 1
+        if len(self.weights):
+            dense *= self.weights
+        return dense
+
+    @abstractmethod
+    def scores(self, theta: NDArray[Any], out: NDArray[Any]) -> None:
+        """Fill the scores (k, n)."""
+
+    @abstractmethod
+    def adjoint(self, values: NDArray[Any]) -> Array:
+        """Return the sum over samples of one value per score, times what each parameter does to it."""
+
+    @abstractmethod
+    def outer(self, stride: int = 1) -> Array:
+        """Return the Hessian of the sum of losses where they were last read, or of every so many."""
+
+    def value(self, theta: Array) -> float:
+        """Return the loss with its penalty; leave the weighted probabilities in ``probs``."""
+        self.scores(theta.astype(self.features.dtype, copy=False), self.probs)
+        loss = _kernels.softmax_linear.softmax_columns(self.probs, self.labels, self.weights)
+        if not len(self.labels):
+            loss -= float(self.target @ theta)
+        away = theta - self.centre
+        return float(loss / self.total + 0.5 * (self.ridge @ away**2))
+
+    def gradient(self, theta: Array) -> Array:
+        """Return the gradient, after ``value`` at the same place."""
+        found = (self.adjoint(self.probs) - self.target) / self.total
+        return np.asarray(found + self.ridge * (theta - self.centre))
+
+    def product(self, direction: Array) -> Array:
+        """Return the Hessian times a direction, after ``value``."""
+        self.scores(direction.astype(self.features.dtype, copy=False), self.work)
+        _kernels.softmax_linear.curve_columns(self.probs, self.weights, self.work)
+        return np.asarray(self.adjoint(self.work) / self.total + self.ridge * direction)
+
+    def all(self, theta: Array) -> tuple[float, Array, Array]:
+        """Return value, gradient and Hessian."""
+        value = self.value(theta)
+        hessian = self.outer()
+        hessian /= self.total
+        hessian.flat[:: len(hessian) + 1] += self.ridge
+        return value, self.gradient(theta), hessian
+
+    def roots(self, rows: slice) -> NDArray[Any] | float:
+        """Return what outer products of weighted probabilities are divided by: square roots of weights."""
+        return np.sqrt(self.weights[rows]) if len(self.weights) else 1.0
+
+
+class MatrixMap(SoftmaxMap):
+    """Scores ``theta @ features``: features (d, n), theta (k, d) as a vector."""
+
+    def scores(self, theta: NDArray[Any], out: NDArray[Any]) -> None:
+        matrix = theta.reshape(self.k, -1)
+        for part in self._parts():
+            np.matmul(matrix, self.features[:, part], out=out[:, part])
+
+    def adjoint(self, values: NDArray[Any]) -> Array:
+        products = (values[:, part] @ self.features[:, part].T for part in self._parts())
+        return np.asarray(sum(products).ravel(), dtype=np.float64)
+
+    def _parts(self) -> Iterator[slice]:
+        """Cut the samples into blocks that stay in cache."""
+        size = self.k * len(self.features)
+        step = PRODUCT_SIZE // size if size <= PRODUCT_PARAMETERS else self.n
+        for start in range(0, self.n, step):
+            yield slice(start, start + step)
+
+    def outer(self, stride: int = 1) -> Array:
+        d = len(self.features)
+        hessian = np.zeros((self.k * d, self.k * d))
+        blocks = np.zeros((self.k, d * d))
+        for start in range(0, self.n, OUTER_ROWS * stride):
+            rows = slice(start, min(start + OUTER_ROWS * stride, self.n), stride)
+            x, p = self.features[:, rows], self.probs[:, rows]
+            blocks += p @ (x[:, None] * x).reshape(d * d, -1).T
+            spread = ((p / self.roots(rows))[:, None] * x).reshape(self.k * d, -1)
+            hessian -= spread @ spread.T
+        for j, block in enumerate(blocks):
+            own = slice(j * d, (j + 1) * d)
+            hessian[own, own] += block.reshape(d, d)
+        return hessian
+
+
+class VectorMap(SoftmaxMap):
+    """Scores ``theta[:k] * features + theta[k:]``: features (k, n)."""
+
+    def scores(self, theta: NDArray[Any], out: NDArray[Any]) -> None:
+        np.multiply(self.features, theta[: self.k, None], out=out)
+        out += theta[self.k :, None]
+
+    def adjoint(self, values: NDArray[Any]) -> Array:
+        slopes = np.einsum("ji,ji->j", values, self.features)
+        return np.concatenate([slopes, values.sum(axis=1)], dtype=np.float64)
+
+    def blocks(self, values: NDArray[Any]) -> tuple[Array, Array, Array]:
+        """Return the sums of v z**2, v z and v of each class."""
+        squares = np.einsum("ji,ji,ji->j", values, self.features, self.features)
+        return (squares, *np.split(self.adjoint(values), 2))
+
+    def outer(self, stride: int = 1) -> Array:
+        assert stride == 1, "the sums over classes below are those of all samples"
+        k = self.k
+        hessian = np.zeros((2 * k, 2 * k))
+        for start in range(0, self.n, OUTER_ROWS):
+            rows = slice(start, min(start + OUTER_ROWS, self.n))
+            p = self.probs[:, rows] / self.roots(rows)
+            both = np.concatenate([p * self.features[:, rows], p])
+            hessian -= both @ both.T
+        squares, slopes, sums = self.blocks(self.probs)
+        own = np.arange(k)
+        hessian[own, own] += squares
+        hessian[own, own + k] += slopes
+        hessian[own + k, own] += slopes
+        hessian[own + k, own + k] += sums
+        return hessian
+
+
+# ---- fits --------------------------------------------------------------------------------------------------
 
 
 def fit_vector(
@@ -40,9 +202,9 @@ def fit_vector(
     softmax = VectorMap(features, sample, ridge, start)
     with in_one_thread(sample.k * features.size):
         if len(start) <= FEW:
-            found = minimise(softmax.all, start)
+            found = minimize_newton(softmax.all, start)
         else:
-            found = minimise_cg(softmax, start, lambda: _invert_pairs(softmax))
+            found = minimize_cg(softmax, start, lambda: _invert_pairs(softmax))
     scales, shifts = np.split(found.accept(advice), 2)
     return scales, shifts
 
@@ -94,7 +256,7 @@ def _solve_matrix(softmax: MatrixMap, start: Vector) -> Solution:
 
 def _solve_by_products(softmax: MatrixMap, start: Vector, nearly_constant: bool) -> Solution:
     if len(start) <= SEVERAL and softmax.n > 2 * SAMPLED:
-        return minimise_cg(softmax, start, lambda: _invert_sample(softmax))
+        return minimize_cg(softmax, start, lambda: _invert_sample(softmax))
     x = softmax.features
     weighted = x * softmax.weights if len(softmax.weights) else x
     second = (weighted @ x.T).astype(np.float64) / softmax.total
@@ -106,7 +268,7 @@ def _solve_by_products(softmax: MatrixMap, start: Vector, nearly_constant: bool)
         of_rows = _invert_rows(softmax, second, basis)
         return _add_scale(softmax, of_rows) if nearly_constant else of_rows
 
-    return minimise_cg(softmax, start, preconditioner)
+    return minimize_cg(softmax, start, preconditioner)
 
 
 def _are_nearly_constant(features: NDArray[Any]) -> bool:
@@ -268,7 +430,7 @@ def _solve_dense(softmax: MatrixMap) -> Solution:
         pull = penalty @ theta
         return value + 0.5 * float(theta @ pull), gradient + pull, hessian + penalty
 
-    found = minimise(read, np.zeros(basis.shape[1]))
+    found = minimize_newton(read, np.zeros(basis.shape[1]))
     return found._replace(x=softmax.centre + basis @ found.x)
 
 
@@ -300,41 +462,3 @@ def _mean_loss(
         bent = design * (probs * weights)[:, :, None]
         hessian += design.reshape(-1, m).T @ bent.reshape(-1, m)
     return value / n, gradient / n, hessian / n
-
-
-# ---- one thread for small products: BLAS wakes all for each, and waits where a core is busy ---------------
-
-
-class _BlasLimit:
-    """How many threads BLAS uses, for the whole process: the first fit limits it, the last restores it."""
-
-    lock = Lock()
-    n_fits = 0
-    limit: Any = None
-
-
-@contextmanager
-def in_one_thread(size: int) -> Iterator[None]:
-    """Let BLAS use one thread for products of that many multiplications, unless they are large."""
-    if size >= LARGE:
-        yield
-        return
-    with _BlasLimit.lock:
-        if _BlasLimit.n_fits == 0:
-            _BlasLimit.limit = blas().limit(limits=1)
-        _BlasLimit.n_fits += 1
-    try:
-        yield
-    finally:
-        with _BlasLimit.lock:
-            _BlasLimit.n_fits -= 1
-            if _BlasLimit.n_fits == 0:
-                _BlasLimit.limit.restore_original_limits()
-
-
-@cache
-def blas() -> Any:
-    """Return a handle of the BLAS libraries of NumPy and SciPy, which are loaded by now."""
-    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # of scikit-learn
-
-    return ThreadpoolController().select(user_api="blas")
