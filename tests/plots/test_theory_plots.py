@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from pictures import assert_readable, words
 
 from refinecal.plots.style import PALETTE
-from refinecal.plots.theory import PALE, draw_heatmaps, draw_path, strength
+from refinecal.plots.theory_curves import PALE, draw_heatmaps, draw_path, strength
 from refinecal.theory.curves import minimise, path, setting
 from refinecal.theory.heatmaps import heatmap
 from refinecal.theory.spectrum import BetaSpectrum, PointSpectrum, UniformSpectrum
