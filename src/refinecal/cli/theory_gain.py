@@ -187,7 +187,7 @@ def _show_columns(
         (numbers, count(len(numbers), "number")),
         (dates, f"{count(len(dates), 'date')} (as days)"),
         (categories, one_hot),
-        (encoding.marked, f"missing values in {filled} (filled with the median, and marked)"),
+        (len(encoding.marked), f"missing values in {filled} (filled with the median, and marked)"),
         (unused, f"{len(unused)} ignored: {list_names(unused, MOST_NAMES)}"),
     )
     made, columns = count(n_made, "feature"), count(len(schema.columns), "column")
