@@ -15,7 +15,7 @@ from rich.console import Console as RichConsole
 
 from refinecal.cli._console import Console
 from refinecal.cli._theory_options import Bar, parse_numbers, parse_rates
-from refinecal.cli.theory_app import theory_app
+from refinecal.cli.theory import theory_app
 from refinecal.theory.curves import minimise
 from refinecal.theory.spectrum import BetaSpectrum, PointSpectrum
 
@@ -23,6 +23,11 @@ GRID = ("--ratios", "0.2,2", "--bayes-errors", "0.01,0.3", "--processes", "1")
 
 
 run = partial(run_command, theory_app)
+
+
+def words(text):
+    """Return a text on one line, with percent signs next to their numbers."""
+    return " ".join(text.split()).replace(" %", "%")
 
 
 @pytest.fixture(autouse=True)
@@ -40,16 +45,16 @@ def test_curve_shows_the_minimisers_and_the_gain():
     rows = {line.split()[0]: line.split()[1:] for line in first.splitlines() if line.strip()}
     assert rows["risk"][0] == f"{best.lam_risk:.4g}"
     assert rows["refinement"][3] == f"{best.by_refinement.refinement:.4f}"
-    said = " ".join(second.split())
+    said = words(second)
     assert f" risk {best.by_risk.risk:.4f} risk, then" in said
     for text, loss, gain in (
         ("refinement, then", best.by_refinement.refinement, best.gain),
         ("refinement, not", best.by_refinement.risk, best.gain_uncalibrated),
     ):
-        assert f"{text} calibrated {loss:.4f} {-100 * gain:+.1f} %" in said
-    assert f"then calibrated: {100 * best.gain:.1f} % less log loss" in said
-    assert f"{100 * best.gain_calibrated:.1f} % less than chosen by risk, then" in said
-    assert "As λ falls, calibration is smallest first" in said
+        assert f"{text} calibrated {loss:.4f} {-100 * gain:+.1f}%" in said
+    assert f"then calibrating, gives {100 * best.gain:.1f}% less log loss" in said
+    assert f"{100 * best.gain_calibrated:.1f}% less than choosing λ by risk, then" in said
+    assert "As λ decreases, calibration reaches its minimum first, at" in said
     assert "-o curve.png draws the curves" in said
     assert not list(Path().iterdir())
 
@@ -59,14 +64,14 @@ def test_curve_shows_the_minimisers_and_the_gain():
 def test_no_share_is_minus_0(ratio, loss):
     """Where noise is all there is, the four ways to choose are the same up to rounding."""
     out, _ = run("curve", "--bayes-error", 0.49, "--ratio", ratio, "--loss", loss)
-    assert "0.0 %" in " ".join(out.split())
+    assert "0.0%" in words(out)
     assert "-0.0" not in out
     assert ("Brier score" in out) == (loss == "brier")
 
 
 def test_what_concerns_the_figure_alone_is_said_where_there_is_none():
     _, err = run("curve", "--lam-min", 0.01, "--points", 5, "--json")
-    assert err == "note: --lam-min, --points: only for the figure, which needs -o"
+    assert err == "note: --lam-min, --points: no effect without -o, since no figure is drawn"
     assert run("curve", "--lam-min", 0.01, "--points", 5, "-o", "c.svg")[1] == ""
 
 
@@ -122,7 +127,7 @@ def test_curve_says_where_a_curve_still_falls():
     assert "refinement (end)" in out
     best = minimise(ratio=0.5, bayes_error=0.1, spectrum=PointSpectrum([1.0]))
     low, high = best.lam_range
-    assert f"what was searched, λ from {low:.3g} to {high:.3g}." in " ".join(out.split())
+    assert f"search range, {low:.3g} to {high:.3g}." in words(out)
     assert best.at_bound_refinement
 
 
@@ -175,7 +180,7 @@ def test_a_rate_may_be_in_percent():
 
 
 def test_heatmap_says_where_it_writes():
-    assert "heatmap.png in the current folder" in " ".join(run("heatmap", "--help")[0].split())
+    assert "writes heatmap.png" in words(run("heatmap", "--help")[0])
     out, _ = run("heatmap", *GRID, "--spectrum", "identity")
     assert "Figure: heatmap.png" in out
     assert {each.name for each in Path().iterdir()} == {"heatmap.png", "heatmap.csv"}
@@ -199,8 +204,8 @@ def test_help_has_an_example(name):
         (("curve", "--bayes-error", "10"), 2, "both excluded. For percent, write 10%."),
         (("curve", "--bayes-error", "0.5"), 2, "0.5 is not between 0 and 0.5, both excluded. ╰"),
         (("curve", "--bayes-error", "60%"), 2, "0.6 is not between 0 and 0.5, both excluded. ╰"),
-        (("curve", "--bayes-error", "0,1"), 2, "'0,1' is not a number. Decimals have a point"),
-        (("curve", "--ratio", "0,1"), 2, "'0,1' is not a number. Decimals have a point"),
+        (("curve", "--bayes-error", "0,1"), 2, "'0,1' is not a number. Use a decimal point"),
+        (("curve", "--ratio", "0,1"), 2, "'0,1' is not a number. Use a decimal point"),
         (("curve", "--ratio", "half"), 2, "'half' is not a number. ╰"),
         (("curve", "--spectrum", "uniform:0,2"), 2, "beta:1,1,0,2"),
         (("curve", "--spectrum", "uniform:-1,2"), 2, "use beta:1,1,0,HIGH"),
@@ -217,10 +222,10 @@ def test_help_has_an_example(name):
         (("curve", "--points", "1"), 2, "--points"),
         (("curve", "-o", "curve.txt"), 2, "does not end in .png, .svg, .pdf"),
         (("curve", "-o", "nowhere/curve.png"), 1, "the folder nowhere does not exist"),
-        (("curve", "--table", "xlsx"), 2, "none of csv, parquet"),
-        (("heatmap", "--ratios", "a"), 2, "neither numbers with commas"),
+        (("curve", "--table", "xlsx"), 2, "must be one of csv, parquet"),
+        (("heatmap", "--ratios", "a"), 2, "'a' is not a number"),
         (("heatmap", "--ratios", "1:2"), 2, "FIRST:LAST:COUNT"),
-        (("heatmap", "--ratios", "1:2:0"), 2, "has no numbers"),
+        (("heatmap", "--ratios", "1:2:0"), 2, "COUNT is 0, but must be 1 to 1000"),
         (("heatmap", "--ratios", "-1"), 2, "-1 is not positive"),
         (("heatmap", "--bayes-errors", "0.1,0.6"), 2, "0.6 is not between 0 and 0.5"),
         (("heatmap", "--processes", "0"), 2, "--processes"),
@@ -255,7 +260,7 @@ def test_a_table_of_the_user_is_never_replaced(command, kind):
     mine.to_csv(path, index=False) if kind == "csv" else mine.to_parquet(path)
     before = path.read_bytes()
     _, error = run(*command, "-o", "churn.png", "--table", kind, code=1)
-    assert "would take the place of churn" in error
+    assert "would replace churn" in error
     assert path.read_bytes() == before
     assert not Path("churn.png").exists()
 
@@ -276,7 +281,7 @@ def test_an_empty_file_is_not_ours():
 
 def test_a_list_that_would_never_end():
     _, error = run("heatmap", "--ratios", "0.1:10:1000000000", code=2)
-    assert "1000000000 numbers are too many: 1000 at most" in error
+    assert "COUNT is 1000000000, but must be 1 to 1000" in error
 
 
 def test_a_bar_is_drawn_on_a_terminal():

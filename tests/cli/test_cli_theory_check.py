@@ -11,7 +11,7 @@ import pytest
 import typer
 from command_runs import READY, interrupt, run_command, started, wait_for
 
-from refinecal.cli.theory_validation import check
+from refinecal.cli.theory import check
 from refinecal.theory import BetaSpectrum, empirical
 from refinecal.theory import check as run_check
 from refinecal.theory.asymptotics import logistic
@@ -44,7 +44,7 @@ def test_it_shows_theory_measurement_and_verdict():
     assert "Within sampling error: the largest of 18 deviations" in said
     assert f"is {abs(of.largest.deviation):.1f} standard errors" in said
     assert "Against the law, as in the paper: within sampling error" in said
-    assert "-o check.png draws it" in said
+    assert "-o check.png draws the comparison" in said
     assert not list(Path().iterdir())
 
 
@@ -69,7 +69,7 @@ def test_signs_agree_with_what_is_shown(method):
     found = run_check([0.03, 0.1, 3], n=60, seeds=3, method=method, processes=1).draws
     for name in found.theory:
         moves = (found.expected[name] - found.theory[name]) / found.standard_error[name]
-        told = f"{name.replace('_', ' ')} by" in said.split("What is expected")[-1]
+        told = f"{name.replace('_', ' ')} by" in said.split("The expected mean")[-1]
         assert told == (abs(moves).max() >= 0.5)
 
 
@@ -112,7 +112,7 @@ def test_a_theory_that_fails_is_shown_and_ends_with_code_1(monkeypatch):
 @pytest.mark.parametrize(
     ("given", "code", "message"),
     [
-        (("--out", "check.txt"), 2, "check.txt does not end in .png"),
+        (("--out", "check.txt"), 2, "check.txt is a figure, but does not end in .png"),
         (("--out", "nowhere/check.png"), 1, "does not exist"),
         (("--seeds", 1), 2, "greater than or equal to 2"),
         (("--ratio", -1), 2, "-1 is not positive"),
@@ -121,7 +121,7 @@ def test_a_theory_that_fails_is_shown_and_ends_with_code_1(monkeypatch):
         (("--n", 20, "--ratio", 0.05), 1, "one feature for 20 rows"),
         (("--spectrum", "gauss:1"), 2, "spectrum is 'gauss'"),
         (("--method", "ridges"), 2, "Did you mean 'ridge'"),
-        (("--lams", "0.1,x"), 2, "'0.1,x' is neither numbers"),
+        (("--lams", "0.1,x"), 2, "'x' is not a number"),
         (("--ratio", 1e-6), 1, "no feature for 2000 rows"),
     ],
 )
@@ -133,7 +133,7 @@ def test_bad_input(given, code, message):
 def test_help():
     out, _ = run("--help")
     assert "Example: refinecal theory check" in out
-    assert "3 if there are too few draws" in " ".join(out.split())
+    assert "3 too few draws to tell" in " ".join(out.split())
 
 
 # The command, whose draws each leave a trace and take for ever.

@@ -55,7 +55,7 @@ def test_an_older_page_is_replaced():
         (("--bayes-error", "10"), r"'--bayes-error'.*0\.45"),
         (("--shape-a", "many"), "'--shape-a'.*valid"),
         (("--loss", "brir"), "Did you mean 'brier'"),
-        (("--out", "page.pdf"), "page.pdf does not end in .html"),
+        (("--out", "page.pdf"), "page.pdf is a page, but does not end in .html"),
     ],
 )
 def test_wrong_usage_is_refused_before_anything_is_written(options, message):

@@ -96,14 +96,14 @@ def test_predictions_of_two_classes_fill_the_strip(how):
 
 
 WORDS = [
-    (lambda: temperature(0.5), "temperature 2.00\nover-confident: probabilities pulled in"),
-    (lambda: temperature(2.0), "temperature 0.50\nunder-confident: probabilities pushed out"),
+    (lambda: temperature(0.5), "temperature 2.00\noverconfident: probabilities pulled in"),
+    (lambda: temperature(2.0), "temperature 0.50\nunderconfident: probabilities pushed out"),
     (lambda: temperature(1.01), "temperature 0.99\nhardly changed"),
-    (lambda: temperature(1e-3), "temperature 1e+03\nover-confident: probabilities pulled in"),
+    (lambda: temperature(1e-3), "temperature 1e+03\noverconfident: probabilities pulled in"),
     (lambda: temperature(0.0), "no better than chance:\nall classes equally likely"),
     (lambda: temperature(rc.temperature.MAX_BETA), "never wrong: probabilities pushed to 0 and 1"),
-    (lambda: Maps(lambda p: 0.5 + 0.5 * (p - 0.5)), "over-confident: probabilities pulled in"),
-    (lambda: Maps(lambda p: (p > 0.5).astype(float)), "under-confident: probabilities pushed out"),
+    (lambda: Maps(lambda p: 0.5 + 0.5 * (p - 0.5)), "overconfident: probabilities pulled in"),
+    (lambda: Maps(lambda p: (p > 0.5).astype(float)), "underconfident: probabilities pushed out"),
     (lambda: Maps(lambda p: p), "hardly changed"),
     (lambda: Maps(lambda p: np.clip(p + 0.05, 0, 1)), "probabilities shifted"),
 ]
@@ -121,7 +121,7 @@ def test_words_say_what_happens(make, words):
 def test_words_are_about_the_predictions_that_are_made():
     bends = Maps(lambda p: np.where(p > 0.9, 1.0, p))  # changes nothing below 0.9
     assert map_probabilities(bends, [0.3, 0.6]).words == "hardly changed"
-    assert map_probabilities(bends, [0.95, 0.92]).words.startswith("under-confident")
+    assert map_probabilities(bends, [0.95, 0.92]).words.startswith("underconfident")
 
 
 def test_what_is_drawn_is_the_map():
@@ -180,8 +180,8 @@ class Wrong:
         ((temperature(1.0), np.eye(3)), {}, ValueError, "disagree on the number of classes: 2, 3"),
         ((temperature(1.0),), {"n_classes": 3}, ValueError, "disagree .*: 3, 2"),
         ((Wrong(0.5),), {"n_classes": 1}, ValueError, "there is 1 class"),
-        ((Wrong(np.nan),), {}, ValueError, "Wrong.predict_proba returned something else"),
-        ((Wrong(1.5),), {}, ValueError, "which lie in 0..1"),
+        ((Wrong(np.nan),), {}, ValueError, "Wrong.predict_proba returned values outside"),
+        ((Wrong(1.5),), {}, ValueError, "which are not probabilities"),
         (
             (Wrong(np.ones((3, 2))),),
             {},

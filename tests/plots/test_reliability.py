@@ -216,7 +216,7 @@ def test_what_is_drawn_is_the_curve():
     assert set(zip(curve.mean_score, curve.high, strict=True)) <= corners
     assert [text.get_text() for text in display.legend_.get_texts()] == [
         f"predictions: ECE {curve.ece:.4f}",
-        "90 % range if they are right",
+        "90% range if calibrated",
     ]
 
 

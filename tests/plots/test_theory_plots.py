@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from pictures import assert_readable, words
 
 from refinecal.plots.style import PALETTE
-from refinecal.plots.theory import PALE, draw_heatmaps, draw_path, strength
+from refinecal.plots.theory_curves import PALE, draw_heatmaps, draw_path, format_lam
 from refinecal.theory.curves import minimise, path, setting
 from refinecal.theory.heatmaps import heatmap
 from refinecal.theory.spectrum import BetaSpectrum, PointSpectrum, UniformSpectrum
@@ -62,7 +62,7 @@ def test_a_path_shows_three_curves_and_where_they_are_smallest(curve, best, size
         )
     said = "\n".join(texts(figure))
     assert f"risk: min {best.by_risk.risk:.4f} at λ = {best.lam_risk:.3g}" in said
-    assert f"{100 * best.gain:.1f} % below" in said
+    assert f"{100 * best.gain:.1f}% below" in said
     assert all(part in said for part in setting(curve).split(", spectrum: "))
     if size == "page":
         assert_readable(figure)
@@ -121,7 +121,7 @@ def test_a_curve_that_still_falls_has_a_hollow_dot():
     top, _ = draw_path(figure, path(np.geomspace(1e-3, 100, 50), **ask), found)
     dots = [line for line in top.lines if line.get_marker() == "o"]
     assert to_hex(dots[-1].get_markerfacecolor()) == PALETTE["paper"]
-    assert any("still falling as λ → ∞" in text for text in texts(figure))
+    assert any("still decreasing as λ → ∞" in text for text in texts(figure))
 
 
 def test_a_curve_that_falls_beyond_the_figure_ends_in_an_arrow():
@@ -190,7 +190,7 @@ def test_the_papers_captions_and_scales_are_there(maps):
     said = texts(figure)
     for caption in ("many informative features", "balanced", "few informative features"):
         assert any(text.startswith(caption) for text in said)
-    assert {"0.1", "0.5", "1", "5", "10", "0.1 %", "45 %"} <= set(said)
+    assert {"0.1", "0.5", "1", "5", "10", "0.1%", "45%"} <= set(said)
     assert any(re.search("calibration\nsmallest first", text) for text in said)
 
 
@@ -237,4 +237,4 @@ def test_maps_say_what_they_are_of(method, loss):
     ("lam", "text"), [(0.05312, "0.0531"), (1e-8, "1.0·10⁻⁸"), (25000.0, "2.5·10⁴"), (12.0, "12")]
 )
 def test_strengths_are_written_as_people_read_them(lam, text):
-    assert strength(lam) == text
+    assert format_lam(lam) == text

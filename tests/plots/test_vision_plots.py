@@ -124,7 +124,7 @@ def test_panels_of_validation_and_test_are_readable(size):
         ({"curves": {"risk": [[np.nan] * 60]}}, "nothing to draw"),
         ({"curves": {"risk": np.ones((2, 60)), "refinement": np.ones((1, 60))}}, "numbers of runs"),
         ({"chosen": {"risk": [1, 2]}}, "one epoch for each of 3 runs"),
-        ({"chosen": {"risk": [0, 2, 3]}}, "holds 0, which is no epoch"),
+        ({"chosen": {"risk": [0, 2, 3]}}, "holds 0, which is not an epoch"),
         ({"chosen": {"risk": [1, 2, 3]}, "on": "beta"}, "on is 'beta'"),
     ],
 )

@@ -142,7 +142,12 @@ def test_numbers_never_overlap_nor_leave_the_figure(risk, refinement, uncertaint
             ValueError,
             r"different losses \(brier, log\)",
         ),
-        ({"a": made(1, 1, 1), "b": made(1, 1, 1)}, {"after": 1.0}, ValueError, "after= goes with"),
+        (
+            {"a": made(1, 1, 1), "b": made(1, 1, 1)},
+            {"after": 1.0},
+            ValueError,
+            "after= works with a single",
+        ),
     ],
 )
 def test_bad_input_is_refused_with_the_reason(given, options, error, match):

@@ -1,4 +1,4 @@
-"""What the commands of ``refinecal theory`` share: options, laws, figures with their tables."""
+"""Options of the ``refinecal theory`` commands, how they are parsed, and how a figure is written."""
 
 from __future__ import annotations
 
@@ -23,87 +23,85 @@ TABLES = ("csv", "parquet")
 METHODS = ("logistic", "lda", "ridge")
 LOSSES = ("log", "brier", "spherical")
 LAWS = "beta:A,B[,SHIFT[,SCALE]], uniform:LOW,HIGH, mp:RATIO[,SCALE], points:V,V,… or identity"
-IN_OTHER_WORDS = {  # what laws say of themselves in Python, and how that is written here
+OPTION_WORDS = {  # what the library suggests in Python, and the same on the command line
     "BetaSpectrum(1, 1, shift=0, scale=high)": "beta:1,1,0,HIGH",
     "a BetaSpectrum with a small shift": "beta:A,B,SHIFT with a small shift",
     "use PointSpectrum": "write points:V,V,…",
 }
-DOTS = 150  # per inch
+DOTS_PER_INCH = 150
 LONGEST = 1000  # numbers that FIRST:LAST:COUNT may stand for
-OURS = ({"lam", "calibration", "refinement"}, {"log10_gap", "gain"}, {"against", "deviation"})
+OUR_TABLES = ({"lam", "calibration", "refinement"}, {"log10_gap", "gain"}, {"against", "deviation"})
 
 
 # ---- options -----------------------------------------------------------------------------------------------
 
 
-def to_number(text: str | float) -> float:
-    """Return a number that was typed.
+def parse_positive(text: str | float) -> float:
+    """Return a positive number.
 
-    >>> to_number("1e-3")
+    >>> parse_positive("1e-3")
     0.001
     """
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        more = " Decimals have a point: 0.1, not 0,1." if "," in str(text) else ""
-        raise typer.BadParameter(f"{text!r} is not a number.{more}") from None
+        hint = " Use a decimal point: 0.1, not 0,1." if "," in str(text) else ""
+        raise typer.BadParameter(f"{text!r} is not a number.{hint}") from None
+    if not 0 < value < float("inf"):
+        raise typer.BadParameter(f"{value:g} is not positive and finite")
+    return value
 
 
-def to_rate(text: str | float) -> float:
-    """Return a part of 1 that was typed as such, or in percent.
+def parse_rate(text: str | float) -> float:
+    """Return an error rate below 0.5, written as a fraction or in percent.
 
-    >>> to_rate("0.1"), to_rate("7.5 %")
+    >>> parse_rate("0.1"), parse_rate("7.5 %")
     (0.1, 0.075)
     """
     given = str(text).strip()
-    return to_number(given[:-1]) / 100 if given.endswith("%") else to_number(given)
-
-
-def check_positive(given: float | None) -> float | None:
-    if given is not None and not 0 < given < float("inf"):
-        raise typer.BadParameter(f"{given:g} is not positive and finite")
-    return given
-
-
-def check_rate(given: float | None) -> float | None:
-    if given is not None and not 0 < given < 0.5:
-        more = f" For percent, write {given:g}%." if 1 <= given < 50 else ""
-        raise typer.BadParameter(f"{given:g} is not between 0 and 0.5, both excluded.{more}")
-    return given
+    value = parse_positive(given.removesuffix("%")) / (100 if given.endswith("%") else 1)
+    if value >= 0.5:
+        hint = f" For percent, write {value:g}%." if 1 <= value < 50 else ""
+        raise typer.BadParameter(f"{value:g} is not between 0 and 0.5, both excluded.{hint}")
+    return value
 
 
 def check_table(given: str) -> str:
     if given not in TABLES:
-        raise typer.BadParameter(f"{given!r} is none of {', '.join(TABLES)}")
+        raise typer.BadParameter(f"{given!r} must be one of {', '.join(TABLES)}")
     return given
 
 
-def positive(name: str, help: str, **more: Any) -> Any:
-    """Return an option that is a positive number."""
-    return number(name, help, parser=to_number, callback=check_positive, **more)
+def positive(name: str, help: str) -> Any:
+    """Return an option whose value is a positive number."""
+    return number(name, help, parser=parse_positive)
 
 
-def rate(name: str, help: str, **more: Any) -> Any:
-    """Return an option that is an error rate, such as 0.1 or 10%."""
-    return number(name, help, parser=to_rate, callback=check_rate, **more)
+def rate(name: str, help: str) -> Any:
+    """Return an option whose value is an error rate, such as 0.1 or 10%."""
+    return number(name, help, parser=parse_rate)
 
 
-def figure(what: str) -> Any:
-    """Return an option that is the file of a figure."""
-    text = f"Draw {what}, which is not done otherwise: a .png, .svg or .pdf file."
-    return file("--out", "-o", help=text)
-
-
-Ratio = Annotated[float, positive("--ratio", "Features for each training row.")]
-Law = Annotated[str, number("--spectrum", f"Law of the eigenvalues: {LAWS}.", metavar="LAW")]
-Method = Annotated[str, choice("--method", names=METHODS, help="logistic, lda or ridge.")]
-Loss = Annotated[str, choice("--loss", names=LOSSES, help="log, brier or spherical.")]
+Ratio = Annotated[float, positive("--ratio", "Number of features per training row, p/n.")]
+Law = Annotated[
+    str, number("--spectrum", f"Distribution of covariance eigenvalues: {LAWS}.", metavar="LAW")
+]
+Method = Annotated[
+    str, choice("--method", names=METHODS, help="Classifier: logistic, lda or ridge.")
+]
+Loss = Annotated[
+    str, choice("--loss", names=LOSSES, help="Loss to report: log, brier or spherical.")
+]
+FigureFile = Annotated[
+    Path | None,
+    file("--out", "-o", help="Write a figure to this .png, .svg or .pdf file (default: none)."),
+]
 TableKind = Annotated[
     str,
     typer.Option(
         "--table",
         metavar="KIND",
-        help="csv or parquet: the numbers, in a file beside the figure.",
+        help="Format of the table of numbers written next to the figure: csv or parquet.",
         rich_help_panel=OUTPUT,
         callback=check_table,
     ),
@@ -111,9 +109,9 @@ TableKind = Annotated[
 
 
 class Bar:
-    """A bar on stderr, called with what is done and with all there is to do."""
+    """A progress bar on stderr, called with the number of finished items and the total."""
 
-    def __init__(self, voice: Console, what: str) -> None:
+    def __init__(self, console: Console, what: str) -> None:
         from rich import progress as bars
 
         self._bar = bars.Progress(
@@ -121,9 +119,9 @@ class Bar:
             bars.BarColumn(bar_width=20),
             bars.MofNCompleteColumn(),
             bars.TimeElapsedColumn(),
-            console=voice.err,
+            console=console.err,
             transient=True,
-            disable=voice.quiet or not voice.err.is_terminal,
+            disable=console.quiet or not console.err.is_terminal,
         )
         self._task = self._bar.add_task(what, total=None, start=True)
 
@@ -139,7 +137,7 @@ class Bar:
         self._bar.update(self._task, completed=done, total=total)
 
 
-# ---- what is read and written ------------------------------------------------------------------------------
+# ---- values that typer cannot parse ------------------------------------------------------------------------
 
 
 def parse_law(text: str) -> Spectrum:
@@ -149,16 +147,16 @@ def parse_law(text: str) -> Spectrum:
     try:
         return parse_spectrum(text)
     except ValueError as error:
-        said = str(error)
-        for python, here in IN_OTHER_WORDS.items():
-            said = said.replace(python, here)
-        raise typer.BadParameter(said, param_hint="--spectrum") from None
+        message = str(error)
+        for python, option in OPTION_WORDS.items():
+            message = message.replace(python, option)
+        raise typer.BadParameter(message, param_hint="--spectrum") from None
 
 
 def parse_numbers(
-    option: str, text: str, read: Callable[[str], Any] = lambda part: check_positive(float(part))
+    option: str, text: str, parse: Callable[[str], float] = parse_positive
 ) -> list[float]:
-    """Return the positive numbers of an option: a list, or evenly spread on a logarithmic scale.
+    """Return the positive numbers of an option: a list, or evenly spaced on a logarithmic scale.
 
     >>> parse_numbers("--ratios", "0.1:10:3")
     [0.1, 1.0, 10.0]
@@ -170,91 +168,88 @@ def parse_numbers(
     try:
         if ":" in text:
             first, last, count = text.split(":")
-            if int(count) > LONGEST:
-                raise typer.BadParameter(f"{count} numbers are too many: {LONGEST} at most")
-            found = np.geomspace(read(first), read(last), int(count)).tolist()
+            if not 1 <= int(count) <= LONGEST:
+                raise typer.BadParameter(f"COUNT is {count}, but must be 1 to {LONGEST}")
+            values = np.geomspace(parse(first), parse(last), int(count)).tolist()
         else:
-            found = [read(part) for part in text.split(",")]
+            values = [parse(part) for part in text.split(",")]
     except ValueError:
-        raise typer.BadParameter(
-            f"{text!r} is neither numbers with commas nor FIRST:LAST:COUNT", param_hint=option
-        ) from None
+        form = "write numbers separated by commas, or FIRST:LAST:COUNT"
+        raise typer.BadParameter(f"cannot read {text!r}: {form}", param_hint=option) from None
     except typer.BadParameter as error:
         raise typer.BadParameter(error.message, param_hint=option) from None
-    if not found:
-        raise typer.BadParameter(f"{text!r} has no numbers", param_hint=option)
-    return [float(f"{each:.12g}") for each in found]
+    return [float(f"{value:.12g}") for value in values]
 
 
 def parse_rates(option: str, text: str) -> list[float]:
-    """Return the error rates of an option, in the same way; they may be in percent.
+    """Return the error rates of an option, as :func:`parse_numbers` does; they may be in percent.
 
     >>> parse_rates("--bayes-errors", "1%,0.2")
     [0.01, 0.2]
     """
-    return parse_numbers(option, text, lambda part: check_rate(to_rate(part)))
-
-
-def check_figure(path: Path | None, table: str) -> Path | None:
-    """Refuse a figure of an unknown kind, or where nothing can be written; return where its table goes."""
-    if path is None:
-        return None
-    if path.suffix.lower() not in FIGURES:
-        raise typer.BadParameter(
-            f"{path} does not end in {', '.join(FIGURES)}: it is a figure", param_hint="--out"
-        )
-    beside = path.with_suffix(f".{table}")
-    for each in (path, beside):
-        check_output(each, (), "--out")
-    import matplotlib  # noqa: F401  # if it is missing, say so now and not after the work
-    import pyarrow  # noqa: F401
-
-    if beside.exists() and not _is_ours(beside):
-        raise ValueError(
-            f"--out: the table beside the figure would take the place of {show_path(beside)}, which is none "
-            "of ours: name the figure otherwise"
-        )
-    return beside
-
-
-def _is_ours(path: Path) -> bool:
-    """Tell whether a table has the columns of one that these commands write."""
-    import pyarrow as pa
-    from pyarrow import csv, parquet
-
-    try:
-        if path.suffix == ".csv":
-            names = {*csv.open_csv(path).schema.names}
-        else:
-            names = {*parquet.read_schema(path).names}
-    except (OSError, pa.ArrowInvalid):
-        return False
-    return any(names >= columns for columns in OURS)
+    return parse_numbers(option, text, parse_rate)
 
 
 @contextmanager
-def explain_failures(cure: str = "Give") -> Iterator[None]:
-    """Say what did not converge, without a traceback, and what is wrong in words of the command line."""
+def explain_failures(advice: str = "Give") -> Iterator[None]:
+    """Report a failure to converge as a message, and name options instead of Python arguments."""
     try:
         yield
     except RuntimeError as error:
         raise ValueError(str(error)) from error
     except ValueError as error:
-        said = str(error).replace("Pass signal= instead, or give", cure)
-        raise ValueError(said.replace("bayes_error", "--bayes-error")) from error
+        message = str(error).replace("Pass signal= instead, or give", advice)
+        raise ValueError(message.replace("bayes_error", "--bayes-error")) from error
+
+
+# ---- figures -----------------------------------------------------------------------------------------------
+
+
+def check_figure(path: Path | None, table: str) -> Path | None:
+    """Check that a figure and its table can be written; return the path of the table."""
+    if path is None:
+        return None
+    if path.suffix.lower() not in FIGURES:
+        raise typer.BadParameter(
+            f"{path} is a figure, but does not end in {', '.join(FIGURES)}", param_hint="--out"
+        )
+    table_path = path.with_suffix(f".{table}")
+    for each in (path, table_path):
+        check_output(each, (), "--out")
+    import matplotlib  # noqa: F401  # if it is missing, say so now and not after the work
+    import pyarrow  # noqa: F401
+
+    if table_path.exists() and not _is_our_table(table_path):
+        raise ValueError(
+            f"--out: the table of the figure would replace {show_path(table_path)}, which this command "
+            "did not write: choose another name for the figure"
+        )
+    return table_path
+
+
+def _is_our_table(path: Path) -> bool:
+    """Tell whether a table has the columns of one that these commands write."""
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    try:
+        schema = csv.open_csv(path).schema if path.suffix == ".csv" else parquet.read_schema(path)
+    except (OSError, pa.ArrowInvalid):
+        return False
+    return any({*schema.names} >= columns for columns in OUR_TABLES)
 
 
 def write_figure(
-    voice: Console,
+    console: Console,
     paths: tuple[Path, Path],
     size: tuple[float, float],
     columns: Mapping[str, Any],
     draw: Callable[..., object],
     *content: Any,
 ) -> None:
-    """Draw a figure of a size in inches, white whatever the user's settings; write its table; say where.
+    """Draw a figure of a size in inches on white, write it and its table, and say where they are.
 
-    Each is written whole or not at all; the same figure gives the same file.
+    Files are written completely or not at all; the same figure gives the same file.
     """
     import pyarrow as pa
     from matplotlib import rc_context
@@ -262,13 +257,13 @@ def write_figure(
 
     from refinecal.tabular.files import create_table
 
-    path, beside = paths
+    path, table_path = paths
     figure = Figure(figsize=size, facecolor="white")
     kind = path.suffix.lower().removeprefix(".")
     metadata = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with atomic_write(os.path.realpath(path)) as part, rc_context({"svg.hashsalt": "refinecal"}):
         draw(figure, *content)
-        figure.savefig(part, format=kind, dpi=DOTS, metadata=metadata[kind])
-    with create_table(beside) as out:
+        figure.savefig(part, format=kind, dpi=DOTS_PER_INCH, metadata=metadata[kind])
+    with create_table(table_path) as out:
         out.write(pa.table(dict(columns)))
-    voice.say(f"\nFigure: {show_path(path)}\nTable:  {show_path(beside)}")
+    console.say(f"\nFigure: {show_path(path)}\nTable:  {show_path(table_path)}")

@@ -11,7 +11,7 @@ from refinecal.cli.evaluate import evaluate
 from refinecal.cli.experiment import experiment_app
 from refinecal.cli.fit import fit
 from refinecal.cli.predict import predict
-from refinecal.cli.theory_app import theory_app
+from refinecal.cli.theory import theory_app
 
 app = typer.Typer(
     name="refinecal",

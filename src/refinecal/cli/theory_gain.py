@@ -1,11 +1,8 @@
-"""``refinecal theory gain``: what choosing by refinement would save on a table, without training."""
+"""``refinecal theory gain``: predict the gain of choosing by refinement on a table, without training."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,11 +29,11 @@ if TYPE_CHECKING:
 
     from refinecal.tabular.schema import Schema
     from refinecal.theory.gain import GainPrediction
+    from refinecal.training.encoding import Encoding
 
-MOST_CELLS = 50_000_000  # 400 MB: of larger tables, rows drawn at random are looked at
+MOST_CELLS = 50_000_000  # 400 MB: larger tables are subsampled
 WORTH_SAYING = 0.001  # of the log loss
 MOST_NAMES = 3
-AGAIN = "May be given again."
 
 
 @command("refinecal theory gain churn.csv --target churned --drop customer_id")
@@ -44,7 +41,8 @@ def gain(
     table: Annotated[
         Path,
         typer.Argument(
-            metavar="TABLE", help="A .csv or .tsv (or .gz, .zst of it), .parquet or .feather file."
+            metavar="TABLE",
+            help="A .csv or .tsv file (optionally .gz or .zst), or a .parquet or .feather file.",
         ),
     ],
     target: Target,
@@ -54,15 +52,16 @@ def gain(
             "--positive",
             metavar="LABEL",
             rich_help_panel=TABLE,
-            help="Sets this class against all others.",
+            help="Predict this class against all others.",
         ),
     ] = None,
-    drop: Annotated[list[str] | None, column("--drop", f"A column to leave out. {AGAIN}")] = None,
+    drop: Annotated[list[str] | None, column("--drop", "Ignore this column (repeatable).")] = None,
     categorical: Annotated[
-        list[str] | None, column("--categorical", f"Takes numbers for categories. {AGAIN}")
+        list[str] | None,
+        column("--categorical", "Treat this numeric column as categorical (repeatable)."),
     ] = None,
     numeric: Annotated[
-        list[str] | None, column("--numeric", f"Insists that a column is numbers. {AGAIN}")
+        list[str] | None, column("--numeric", "Treat this column as numeric (repeatable).")
     ] = None,
     delimiter: Delimiter = None,
     decimal: Decimal = None,
@@ -70,7 +69,7 @@ def gain(
         int | None,
         number(
             "--rows",
-            "How many rows will be trained on, if not as many as the table has (n_train in Python).",
+            "Number of rows to train on (default: the rows of the table; n_train in Python).",
             min=20,
         ),
     ] = None,
@@ -78,7 +77,7 @@ def gain(
         int,
         number(
             "--draws",
-            "Simulated tables behind each interval (n_draws in Python); 0 gives none.",
+            "Number of simulated tables for the intervals; 0 for no intervals (n_draws in Python).",
             min=0,
         ),
     ] = 60,
@@ -87,159 +86,62 @@ def gain(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Predict what choosing a penalty by refinement would save; nothing is trained."""
+    """Predict the gain of choosing a penalty by refinement, without training a model."""
     from refinecal.tabular.files import open_table
     from refinecal.tabular.schema import Schema
     from refinecal.theory.feature_rows import FEWEST_ROWS
     from refinecal.theory.gain import predict_gain
 
-    voice = Console(as_json, quiet, verbose)
-    with voice.show_warnings():
+    console = Console(as_json, quiet, verbose)
+    with console.show_warnings():
         read = open_table(table, delimiter, decimal).read()
         schema = Schema.infer(
             read, target, drop=drop or (), categorical=categorical or (), numeric=numeric or ()
         )
-        _check_two(schema, positive)
+        _check_classes(schema, positive)
         has_label = schema.has_label(read)
         if not has_label.all():
             missing = int((~has_label).sum())
-            voice.note(f"{count(missing, 'row')} without {schema.target!r} left out")
+            console.note(f"{count(missing, 'row')} without {schema.target!r} ignored")
             read = read.filter(has_label)
         if read.num_rows < FEWEST_ROWS:
             raise ValueError(
                 f"{show_path(table)} has {count(read.num_rows, 'row')} with a label: at least {FEWEST_ROWS} "
-                "are needed, or nothing can be told from noise"
+                "are needed to distinguish signal from noise"
             )
-        made = _make_features(voice, read, schema, seed)
-        n_train = rows or read.num_rows
-        with _about_the_table(target):
-            found = predict_gain(
-                made.X, made.labels, positive=positive, n_train=n_train, n_draws=draws, seed=seed
-            )
-    show_columns(voice, schema, made, found, read.num_rows)
-    show(voice, found)
+        X, labels, encoding = _encode(console, read, schema, seed)
+        size: dict[str, Any] = {"n_train": rows or read.num_rows, "n_draws": draws, "seed": seed}
+        try:
+            found = predict_gain(X, labels, positive=positive, **size)
+        except ValueError as error:  # about X and y, which are the table and its target here
+            message = re.sub(r"^X\b", "the table", str(error))
+            raise ValueError(re.sub(r"^y\b", repr(target), message)) from error
+    _show_columns(console, schema, encoding, X.shape[1], found, read.num_rows)
+    _show_prediction(console, found)
+    _show_assumptions(console, found)
     kinds = schema.table_of_kinds()
-    voice.result({"table": table, "target": target, **found.to_dict(), "columns": kinds})
+    console.result({"table": table, "target": target, **found.to_dict(), "columns": kinds})
 
 
-def show_columns(
-    voice: Console, schema: Schema, made: Features, found: GainPrediction, n_rows: int
-) -> None:
-    """Say what is predicted from: how many rows, and what became of the columns."""
-    rows, features = count(found.n_rows, "training row"), count(found.n_features, "feature")
-    if found.n_rows != n_rows:
-        rows += f" (the table has {count(n_rows, 'row')})"
-    voice.say(f"{rows}, {features}, {found.classes[1]!r} against {found.classes[0]!r}", "bold")
-    redundant = made.X.shape[1] - found.n_features
-    more = f" Of these, {redundant} can be computed from others and say nothing new."
-    voice.tell(describe_columns(schema, made) + more * (redundant > 0))
-    if voice.verbose:
-        voice.table(
-            ["column", "kind", "missing", "distinct", "note"],
-            [[str(cell) for cell in row.values()] for row in schema.table_of_kinds()],
-            left=(0, 1, 4),
-            spare=("note", "distinct", "missing"),
-        )
-
-
-def describe_columns(schema: Schema, made: Features) -> str:
-    """Return what became of the columns, in a sentence."""
-    dates = [each for each in schema.features if each.form == "date"]
-    numbers = [each for each in schema.features if each.kind == "number" and each not in dates]
-    categories = [each for each in schema.features if each.kind == "category"]
-    unused = [each.name for each in schema.columns if each.kind == "unused"]
-    one_hot = f"{count(len(categories), 'category', 'categories')} ({made.one_hot} one-hot)"
-    gaps = f"gaps in {count(made.filled, 'column')} (filled with the median, and marked)"
-    parts = (
-        (numbers, count(len(numbers), "number")),
-        (dates, f"{count(len(dates), 'date')} (as days)"),
-        (categories, one_hot),
-        (made.filled, gaps),
-        (unused, f"{len(unused)} left out: {list_names(unused, MOST_NAMES)}"),
-    )
-    features, columns = count(made.X.shape[1], "feature"), count(len(schema.columns), "column")
-    return f"{features} from {columns}: {'; '.join(text for some, text in parts if some)}."
-
-
-def show(voice: Console, found: GainPrediction) -> None:
-    """Show the two choices, the answer in words, and what it rests on."""
-    from refinecal.theory.gain import describe_interval, show_percent, tabulate_choices
-
-    interval = f"{100 * found.level:g} % interval"
-    header = ["chosen by", "lam", "C", interval, "log loss", "calibrated"]
-    voice.table(header, tabulate_choices(found), spare=("lam",))
-    voice.tell(found.sentence, "bold")
-    if abs(found.gain_affine - found.gain) > WORTH_SAYING:
-        voice.tell(
-            "If calibration has an intercept (--calibrator affine), the prediction is "
-            f"{show_percent(found.gain_affine)} % less log loss."
-        )
-    about = "not determined" if isnan(found.bayes_error) else f"about {found.bayes_error:.1%}"
-    voice.tell(
-        "C is that of scikit-learn's LogisticRegression on standardised columns; its interval holds what is "
-        "as good to 0.1 % of the log loss. Error rate of the best "
-        f"linear classifier: {about}{describe_interval(found.intervals['bayes_error'], found.level)}.",
-    )
-    voice.say()
-    show_trust(voice, found)
-
-
-def show_trust(voice: Console, found: GainPrediction) -> None:
-    """Say what speaks against the prediction; with -v, also what does not."""
-    from refinecal.theory.assumptions import CHOSEN
-
-    voice.tell(f"Trust: {found.trust}", "bold")
-    if voice.verbose:
-        voice.tell("It is assumed that (✓ holds, ✗ doubtful, ? not looked at)")
-        for each in found.assumptions:
-            voice.tell(str(each))
-        return
-    for each in found.assumptions:
-        if each.doubt:
-            voice.tell(f"{each.mark} {each.doubt}")
-    if not found.doubts:
-        voice.tell("✓ nothing that was looked at speaks against it")
-    voice.tell(f"? C is taken as chosen exactly: {CHOSEN}")
-    voice.tell("-v shows all that is assumed, and what was measured.")
-
-
-@contextmanager
-def _about_the_table(target: str) -> Iterator[None]:
-    """Let errors speak of the table and its target, not of X and y."""
-    try:
-        yield
-    except ValueError as error:
-        said = re.sub(r"^X\b", "the table", str(error))
-        raise ValueError(re.sub(r"^y\b", repr(target), said)) from error
-
-
-def _check_two(schema: Schema, positive: str | None) -> None:
-    """Refuse a target of more classes, unless one is set against the rest."""
+def _check_classes(schema: Schema, positive: str | None) -> None:
+    """Refuse a target with more than two classes, unless one is compared with the rest."""
     names = list_some(schema.classes)
     if positive is not None and positive not in schema.classes:
         raise typer.BadParameter(
-            f"{positive!r} is no value of {schema.target!r}, which holds {names}",
+            f"{positive!r} is not a value of {schema.target!r}, which has {names}",
             param_hint="--positive",
         )
     if positive is None and len(schema.classes) != 2:
         raise ValueError(
-            f"{schema.target!r} has {len(schema.classes)} classes ({names}), but the theory is about two: "
-            f"set one against the rest with --positive {schema.classes[0]!r}"
+            f"{schema.target!r} has {len(schema.classes)} classes ({names}), but the theory covers two: "
+            f"compare one with the rest, with --positive {schema.classes[0]!r}"
         )
 
 
-@dataclass(frozen=True)
-class Features:
-    """Rows as numbers, and how they were made."""
-
-    X: Any
-    labels: list[str]
-    one_hot: int  # features that categories became
-    filled: int  # columns with gaps
-
-
-def _make_features(voice: Console, table: pa.Table, schema: Schema, seed: int) -> Features:
-    """Return rows as numbers: missing ones filled and marked, categories one-hot."""
+def _encode(
+    console: Console, table: pa.Table, schema: Schema, seed: int
+) -> tuple[Any, list[str], Encoding]:
+    """Return features (missing values filled and marked, categories one-hot), labels and the encoding."""
     import numpy as np
 
     from refinecal.training.encoding import Encoding
@@ -250,11 +152,94 @@ def _make_features(voice: Console, table: pa.Table, schema: Schema, seed: int) -
     encoding = Encoding.learn(X, "standard")
     most = max(MOST_CELLS // max(encoding.n_numbers + encoding.n_codes, 1), 1000)
     if len(X) > most:
-        voice.note(f"{count(most, 'row')} drawn at random are looked at: the table is large")
+        console.note(f"the table is large: using {count(most, 'row')} drawn at random")
         some = np.sort(np.random.default_rng(seed).choice(len(X), most, replace=False))
         X, labels = X.iloc[some], labels[some]
     one_hot = np.zeros((len(X), encoding.n_codes + 1))
     np.put_along_axis(one_hot, encoding.positions(X), 1.0, axis=1)
     features = np.concatenate([encoding.numbers(X), one_hot[:, :-1]], axis=1)
-    names = [schema.classes[label] for label in labels]
-    return Features(features, names, encoding.n_codes, len(encoding.marked))
+    return features, [schema.classes[label] for label in labels], encoding
+
+
+# ---- output ------------------------------------------------------------------------------------------------
+
+
+def _show_columns(
+    console: Console,
+    schema: Schema,
+    encoding: Encoding,
+    n_made: int,
+    found: GainPrediction,
+    n_rows: int,
+) -> None:
+    """Say what the prediction is based on: the number of rows, and how columns became features."""
+    rows, features = count(found.n_rows, "training row"), count(found.n_features, "feature")
+    if found.n_rows != n_rows:
+        rows += f" (the table has {count(n_rows, 'row')})"
+    console.say(f"{rows}, {features}, {found.classes[1]!r} against {found.classes[0]!r}", "bold")
+    dates = [each for each in schema.features if each.form == "date"]
+    numbers = [each for each in schema.features if each.kind == "number" and each not in dates]
+    categories = [each for each in schema.features if each.kind == "category"]
+    unused = [each.name for each in schema.columns if each.kind == "unused"]
+    one_hot = f"{count(len(categories), 'category', 'categories')} ({encoding.n_codes} one-hot)"
+    filled = count(len(encoding.marked), "column")
+    parts = (
+        (numbers, count(len(numbers), "number")),
+        (dates, f"{count(len(dates), 'date')} (as days)"),
+        (categories, one_hot),
+        (len(encoding.marked), f"missing values in {filled} (filled with the median, and marked)"),
+        (unused, f"{len(unused)} ignored: {list_names(unused, MOST_NAMES)}"),
+    )
+    made, columns = count(n_made, "feature"), count(len(schema.columns), "column")
+    text = f"{made} from {columns}: {'; '.join(text for some, text in parts if some)}."
+    redundant = n_made - found.n_features
+    if redundant:
+        text += f" {redundant} of them are linear combinations of others and add nothing."
+    console.tell(text)
+    if console.verbose:
+        console.table(
+            ["column", "kind", "missing", "distinct", "note"],
+            [[str(cell) for cell in row.values()] for row in schema.table_of_kinds()],
+            left=(0, 1, 4),
+            spare=("note", "distinct", "missing"),
+        )
+
+
+def _show_prediction(console: Console, found: GainPrediction) -> None:
+    """Show both choices of C with their losses, and the prediction in words."""
+    from refinecal.theory.gain import describe_interval, show_percent, tabulate_choices
+
+    header = ["chosen by", "lam", "C", f"{found.level:.0%} interval", "log loss", "calibrated"]
+    console.table(header, tabulate_choices(found), spare=("lam",))
+    console.tell(found.sentence, "bold")
+    if abs(found.gain_affine - found.gain) > WORTH_SAYING:
+        console.tell(
+            "With an intercept in the calibration (--calibrator affine), theory predicts "
+            f"{show_percent(found.gain_affine)}% less log loss."
+        )
+    error = "not determined" if isnan(found.bayes_error) else f"about {found.bayes_error:.1%}"
+    console.tell(
+        "C is the parameter of scikit-learn's LogisticRegression on standardized columns. Its interval "
+        "includes values whose log loss is at most 0.1% higher. Error rate of the best linear classifier: "
+        f"{error}{describe_interval(found.intervals['bayes_error'], found.level)}."
+    )
+    console.say()
+
+
+def _show_assumptions(console: Console, found: GainPrediction) -> None:
+    """Show the assumptions that the data violate; with -v, all of them."""
+    from refinecal.theory.assumptions import CHOSEN
+
+    console.tell(f"Trust: {found.trust}", "bold")
+    if console.verbose:
+        console.tell("Assumptions (✓ holds, ✗ violated, ? not checked):")
+        for each in found.assumptions:
+            console.tell(str(each))
+        return
+    for each in found.assumptions:
+        if each.doubt:
+            console.tell(f"{each.mark} {each.doubt}")
+    if not found.doubts:
+        console.tell("✓ the data violate no assumption that can be checked")
+    console.tell(f"? C is assumed to be chosen exactly: {CHOSEN}")
+    console.tell("-v shows all assumptions and the measurements.")

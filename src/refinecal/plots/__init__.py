@@ -1,7 +1,7 @@
-"""Figures: one class each, which holds the data and draws it on given Axes.
+"""Figures: each class holds the data of a figure and draws them on matplotlib Axes.
 
-Constructors and functions that return data need no matplotlib; ``plot`` and the methods called ``from_...``
-draw at once, on ``ax`` or on a new figure.
+Constructors and functions that return data do not need matplotlib. ``plot`` and the ``from_...`` methods
+draw immediately, on ``ax`` or on a new figure.
 """
 
 from refinecal.plots.calibration_map import (

@@ -1,4 +1,4 @@
-"""Probabilities against probabilities: the unit square, its diagonal, and a strip of scores below it."""
+"""Probabilities against probabilities: the unit square, its diagonal, and a histogram below it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WIDE = 1.5  # times the height: wider axes are cut to a square, with room beside
 
 
 def leaves_room(ax: Axes) -> bool:
-    """Tell whether axes are wide enough for text beside the square."""
+    """Tell whether axes are wide enough for text next to the square."""
     width, height = inches(ax)
     return width > WIDE * height
 
@@ -32,9 +32,9 @@ def leaves_room(ax: Axes) -> bool:
 def lay_out(
     ax: Axes, strip: bool, above: float, ticks: Sequence[float] = TICKS, name: str = "rows"
 ) -> None:
-    """Draw the square with its diagonal; say what the strip below it counts, if it has a name.
+    """Draw the square with its diagonal, and the name of the histogram below it.
 
-    ``above`` is room for text, as a part of the height of the axes.
+    ``above`` is room for text, as a fraction of the height of the axes.
     """
     low = -EDGE - strip * (GAP + STRIP)
     ax.set(xlim=(-EDGE, 1 + EDGE), ylim=(low, low + (1 + EDGE - low) / (1 - above)))
@@ -53,7 +53,7 @@ def lay_out(
 
 
 def draw_strip(ax: Axes, histogram: Floats, largest: float, colour: str, filled: bool) -> StepPatch:
-    """Draw how many scores lie where; ``largest`` fills the height of the strip."""
+    """Draw a histogram of scores below the square; ``largest`` fills its height."""
     floor = -GAP - STRIP
     tops = floor + STRIP * histogram / largest
     edges = np.linspace(0, 1, len(histogram) + 1)

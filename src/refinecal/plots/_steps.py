@@ -1,4 +1,4 @@
-"""Values against steps: checks, places of ticks and labels, and what displays of a training share."""
+"""Curves against training steps: checks, axes and labels, and the base class of their displays."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 Steps = NDArray[np.int64]
 
-MOST_DOTS = 30  # so many steps can be told apart as dots
-CROP = 3.0  # the first steps may leave the picture above this many times the smallest risk
+MOST_DOTS = 30  # steps that can be distinguished as dots
+CROP = 3.0  # times the smallest risk: higher values of the first steps are cut off
 MARGIN = 0.03  # around the curves, as a part of their extent
 GAP = 2.3  # lines from label to label: each has two
 
 
 class LossCurvesDisplay(Display):
-    """Loss and parts of it against the steps of one training."""
+    """Loss and its parts against the steps of one training run."""
 
     lines_: dict[str, Line2D]
     texts_: dict[str, Text]
@@ -59,20 +59,16 @@ class LossCurvesDisplay(Display):
     def from_monitor(
         cls, monitor: RefinementMonitor, ax: Axes | None = None, *, step_name: str = "step"
     ) -> Self:
-        """Draw what a monitor has seen, and mark the steps that are chosen.
+        """Draw the history of a monitor, and mark the chosen steps.
 
         Parameters
         ----------
         monitor : RefinementMonitor
-            After one step at least.
+            After at least one step.
         ax : matplotlib Axes, optional
             Where to draw; by default a new figure.
         step_name : str, default "step"
-            What a step is: "round", "epoch" ...
-
-        Returns
-        -------
-        TrainingCurveDisplay or EarlyStoppingDisplay
+            The unit of a step, such as "round" or "epoch".
         """
         if not monitor.history:
             raise ValueError("the monitor has seen no step yet: call update before plot")
@@ -84,11 +80,11 @@ class LossCurvesDisplay(Display):
 
     @classmethod
     def _read_choice(cls, monitor: RefinementMonitor) -> dict[str, Any]:
-        """Return the arguments that say what was chosen."""
+        """Return the arguments for the chosen step."""
         raise NotImplementedError
 
     def _draw_lines(self, ax: Axes, labels: Mapping[str, str]) -> None:
-        """Draw the curves: few steps are dots too."""
+        """Draw the curves, with dots if there are few steps."""
         marker = "." if len(self.steps) <= MOST_DOTS else ""
         self.lines_ = {
             name: ax.plot(
@@ -105,7 +101,7 @@ def check_steps(given: ArrayLike) -> Steps:
     """Return the numbers of the steps, increasing."""
     steps = np.asarray(given, dtype=np.int64)
     if steps.ndim != 1 or not steps.size:
-        raise ValueError(f"steps has shape {steps.shape}: pass the numbers of one step at least")
+        raise ValueError(f"steps has shape {steps.shape}: pass the number of at least one step")
     if (np.diff(steps) <= 0).any():
         at = int(np.flatnonzero(np.diff(steps) <= 0)[0]) + 1
         raise ValueError(
@@ -115,7 +111,7 @@ def check_steps(given: ArrayLike) -> Steps:
 
 
 def check_step(name: str, step: int | None, steps: Steps) -> int | None:
-    """Return a step that is one of those seen, or ``None``."""
+    """Return a step that is one of ``steps``, or ``None``."""
     if step is not None and step not in steps:
         raise ValueError(
             f"{name} is {step}, which is not among steps {steps[0]} to {steps[-1]}: pass one of them"
@@ -127,14 +123,14 @@ def check_step(name: str, step: int | None, steps: Steps) -> int | None:
 
 
 def find_lowest(values: Floats) -> int | None:
-    """Return where the smallest number is, the first of several; ``None`` if all are NaN."""
+    """Return the index of the smallest number, the first of several; ``None`` if all are NaN."""
     return None if np.isnan(values).all() else int(np.nanargmin(values))
 
 
 def find_heights(
     steps: Steps, curves: Iterable[Floats], main: tuple[int, float]
 ) -> tuple[float, float]:
-    """Return the lowest and highest value to show: 0 at least, and no steep start.
+    """Return the lowest and highest value to show: at most 0, and without a steep start.
 
     ``main`` is the step where the main curve is lowest, and its value there.
     """
@@ -165,7 +161,7 @@ def set_heights(ax: Axes, low: float, high: float, above: float) -> None:
 
 
 def cut_above(ax: Axes, artists: Iterable[Artist], more: float = 0.01) -> None:
-    """Let curves end at the top of the axis of values, or the width of a line above it."""
+    """Clip curves at the top of the axis of values, or slightly above it."""
     from matplotlib.transforms import Bbox, TransformedBbox
 
     left, right = ax.get_xlim()
@@ -185,7 +181,7 @@ def label_curves(
     labels: Mapping[str, str],
     top: float | None,
 ) -> dict[str, Text]:
-    """Write a label for each curve: in a line above all, or in two beside its end, below ``top``."""
+    """Label each curve: in a line above all, or in two lines next to its end, below ``top``."""
     if top is None:
         return {
             name: write_line(ax, line, text, name, x=0.03)
@@ -203,7 +199,7 @@ def label_curves(
 
 
 def _move_apart(wanted: dict[str, float], low: float, high: float, gap: float) -> dict[str, float]:
-    """Return heights for labels that overlap neither each other nor the ends of the axis."""
+    """Return heights at which labels overlap neither each other nor the ends of the axis."""
     names = list(wanted)[::-1]  # so that refinement stays below a risk that equals it
     names.sort(key=lambda name: wanted[name])
     found: dict[str, float] = {}

@@ -1,8 +1,9 @@
-"""Rows of dots with boxes: differences between ways to stop, and when they stop (paper, section 5)."""
+"""Box plots: differences between stopping rules, and when they stop (paper, section 5)."""
 
 from __future__ import annotations  # so that help() shows types by name
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
 
-Look = tuple[str, str]  # a colour of ours, and a mark of matplotlib's
+Look = tuple[str, str]  # a colour of PALETTE, and a matplotlib marker
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 FEW = 5  # runs: fewer have no quartiles worth a box
@@ -36,7 +37,11 @@ ROOM = 1.25  # times the largest value, at either end of an axis of differences
 
 
 class BoxesDisplay(Display):
-    """One row per name, the first on top: a dot for each value, and a box over them."""
+    """One row per name, the first on top: a dot for each value, and a box over them.
+
+    Boxes span the quartiles with a line at the median; whiskers end at the 10% and 90% quantiles, which
+    ``quantiles`` holds by name. Fewer than ``least`` values have no box, only their median.
+    """
 
     dots_: dict[Any, PathCollection]
 
@@ -46,12 +51,15 @@ class BoxesDisplay(Display):
         colours: Mapping[str, str] | None = None,
         faint: Mapping[str, NDArray[np.bool_]] | None = None,
         least: int = 1,
+        what: str = "",
     ) -> None:
         given = colours or {}
         for colour in given.values():
             style.check_colour(colour, "colours holds")
+        if not any(values.size for values in rows.values()):
+            raise ValueError("values holds no finite number: there is nothing to draw")
         self.names = [str(name) for name in rows]
-        self.least = least
+        self.least, self.what = least, what
         self.quantiles = {
             name: tuple(np.quantile(values, QUANTILES).tolist())
             for name, values in rows.items()
@@ -63,8 +71,9 @@ class BoxesDisplay(Display):
     def _size(self) -> tuple[float, float]:
         return 7, 1.0 + 0.32 * len(self.names)
 
-    def _draw_rows(self, ax: Axes) -> None:
+    def _draw(self, ax: Axes) -> None:
         """Draw dots, spread so that neighbours are apart, the boxes above them, and the names."""
+        self._set_axis(ax)
         self.dots_ = {}
         for row, (name, values) in enumerate(self._rows.items()):
             if values.size:
@@ -79,45 +88,28 @@ class BoxesDisplay(Display):
         look: Any = {"color": PALETTE[self._colours[name]], "alpha": alpha, "linewidths": 0}
         self.dots_[name] = ax.scatter(self._rows[name], heights, s=9, zorder=2, **look)
 
-    def _set_differences(self, ax: Axes, what: str) -> None:
-        """Lay out the axis of differences, with a line at 0."""
+    def _set_axis(self, ax: Axes) -> None:
+        """Lay out an axis of differences, with a line at 0."""
         reach = max(float(np.abs(each).max()) for each in self._rows.values() if each.size)
         set_percent(ax, ax.xaxis, reach)
         ax.axvline(0, zorder=1, **THIN)
-        narrow = style.is_narrow(ax)
-        ax.set_xlabel(
-            f"{what}, %\n(← better)" if narrow else f"difference in {what}, %  (← better)"
-        )
+        long, short = f"difference in {self.what}, %  (← better)", f"{self.what}, %\n(← better)"
+        ax.set_xlabel(short if style.is_narrow(ax) else long)
 
 
 class RelativeDifferencesDisplay(BoxesDisplay):
-    """Boxes of relative differences, in percent, one row per procedure and one dot per data set.
-
-    A box ends at the quartiles, its line is the median, its whiskers end at the 10 % and 90 % quantiles. The
-    axis is logarithmic beyond 0.1 % either side of 0.
+    """Boxes of relative differences in percent, one row per procedure and one dot per data set.
 
     Parameters
     ----------
     values : mapping of str to array-like
-        The differences of each procedure, one per data set; what is not finite is left out.
+        The differences of each procedure, one per data set; only finite ones are drawn.
     what : str, default "test log loss"
-        What differs, for the axis.
+        The quantity that differs, for the axis.
     colours : mapping of str to str, optional
-        Names of colours in ``refinecal.plots`` for some procedures, such as "refinement".
+        Names of colours in ``PALETTE`` for some procedures, such as "refinement".
     faint : mapping of str to array-like of bool, optional
-        Which dots of a procedure are drawn faintly.
-
-    Attributes
-    ----------
-    names : list of str
-    values : dict
-        The finite differences by name.
-    quantiles : dict
-        At 10, 25, 50, 75 and 90 %, by name; not of procedures without a value.
-    figure_, ax_ : Figure, Axes
-        Where it was drawn.
-    dots_ : dict
-        By name, the dots; not of procedures without a value.
+        The dots of a procedure to draw faintly.
 
     Examples
     --------
@@ -139,45 +131,22 @@ class RelativeDifferencesDisplay(BoxesDisplay):
             for name, each in given.items()
         }
         self.values = {name: each[np.isfinite(each)] for name, each in given.items()}
-        _check_any(self.values)
-        self.what = what
-        super().__init__(self.values, colours, masks)
-
-    def _draw(self, ax: Axes) -> None:
-        self._set_differences(ax, self.what)
-        self._draw_rows(ax)
+        super().__init__(self.values, colours, masks, what=what)
 
 
 class RunDifferencesDisplay(BoxesDisplay):
-    """Boxes of relative differences, in percent, one row per procedure and one dot per run (figure 5).
-
-    A box ends at the quartiles of all runs, its line is the median, its whiskers end at the 10 % and 90 %
-    quantiles; of fewer than 5 runs there is only the line. The axis is logarithmic beyond 0.1 % either side
-    of 0.
+    """Boxes of relative differences in percent, one row per procedure and one dot per run (figure 5).
 
     Parameters
     ----------
     values : mapping of str to mapping of str to array-like
-        For each procedure and each group of runs, such as a data set, their differences; what is not finite
-        is left out.
+        The differences of each procedure and group of runs, such as a data set; only finite ones are drawn.
     what : str, default "test log loss"
-        What differs, for the axis.
+        The quantity that differs, for the axis.
     looks : mapping of str to tuple, optional
-        For each group a colour of ``refinecal.plots`` and a mark of matplotlib's.
+        For each group a colour in ``PALETTE`` and a matplotlib marker.
     key : mapping of str to tuple, optional
-        What explains the looks, if not the groups one by one: words with a colour and a mark.
-
-    Attributes
-    ----------
-    names, groups : list of str
-    values : dict
-        The finite differences by procedure, all groups together.
-    quantiles : dict
-        At 10, 25, 50, 75 and 90 %, by procedure; not of procedures without a value.
-    figure_, ax_ : Figure, Axes
-        Where it was drawn.
-    dots_ : dict
-        By procedure and group, the dots.
+        Entries of the legend, if not the groups: labels with a colour and a marker.
 
     Examples
     --------
@@ -194,33 +163,24 @@ class RunDifferencesDisplay(BoxesDisplay):
         key: Mapping[str, Look] | None = None,
     ) -> None:
         self.groups = list(dict.fromkeys(group for each in values.values() for group in each))
-        given = {
-            name: {
-                group: check_line(f"values[{name!r}][{group!r}]", part, "run")
-                for group, part in each.items()
-            }
-            for name, each in values.items()
-        }
-        self._parts = {
-            name: {group: part[np.isfinite(part)] for group, part in each.items()}
-            for name, each in given.items()
-        }
+        self._parts: dict[str, dict[str, Floats]] = {name: {} for name in values}
+        for name, each in values.items():
+            for group, given in each.items():
+                part = check_line(f"values[{name!r}][{group!r}]", given, "run")
+                self._parts[name][group] = part[np.isfinite(part)]
         self.values = {
             name: np.concatenate([np.empty(0), *each.values()])
             for name, each in self._parts.items()
         }
-        _check_any(self.values)
-        self.what = what
         self.looks = _complete_looks(self.groups, looks or {})
         self.key = self.looks if key is None else _complete_looks(list(key), key)
-        super().__init__(self.values, least=FEW)
+        super().__init__(self.values, least=FEW, what=what)
 
     def _size(self) -> tuple[float, float]:
         return 7, 1.3 + 0.4 * len(self.names)
 
     def _draw(self, ax: Axes) -> None:
-        self._set_differences(ax, self.what)
-        self._draw_rows(ax)
+        super()._draw(ax)
         if len(self.groups) > 1:
             self._explain(ax)
 
@@ -255,18 +215,11 @@ class StoppingTimesDisplay(BoxesDisplay):
     steps : mapping of str to array-like
         The steps that each metric chose, counted from 1.
     most : int
-        The last step of the trainings.
+        The last step of the training runs.
     step_name : str, default "step"
-        What a step is: "round", "epoch" ...
-    colours : mapping of str to str, optional
-        As for :class:`RelativeDifferencesDisplay`.
-    least : int, default 1
-        Of fewer steps there is no box, only their median.
-
-    Attributes
-    ----------
-    names, steps, quantiles, figure_, ax_, dots_
-        As for :class:`RelativeDifferencesDisplay`.
+        The unit of a step, such as "round" or "epoch".
+    colours, least
+        As for :class:`RelativeDifferencesDisplay` and :class:`BoxesDisplay`.
 
     Examples
     --------
@@ -290,24 +243,23 @@ class StoppingTimesDisplay(BoxesDisplay):
                 raise ValueError(f"steps[{name!r}] holds {each.max():g}, but most is {most:g}")
         if not any(each.size for each in self.steps.values()):
             raise ValueError("steps holds no step: there is nothing to draw")
-        self.most, self.step_name = most, step_name
-        super().__init__(self.steps, colours, least=least)
+        self.most = most
+        super().__init__(self.steps, colours, least=least, what=f"best {step_name}")
 
-    def _draw(self, ax: Axes) -> None:
+    def _set_axis(self, ax: Axes) -> None:
         ax.set_xscale("log")
         ax.set_xlim(0.8, max(self.most, 2) * 1.25)
         ticks = [10.0**power for power in range(7) if 10.0**power < 0.5 * self.most]
         ticks.append(float(self.most))
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         ax.minorticks_off()
-        self._draw_rows(ax)
-        ax.set_xlabel(f"best {self.step_name}")
+        ax.set_xlabel(self.what)
 
 
 def group_looks(
     groups: Sequence[tuple[str, str]],
 ) -> tuple[dict[tuple[str, str], Look], dict[str, Look]]:
-    """Return a colour for each first of the pairs and a mark for each second, and what explains them.
+    """Return a colour for each first of the pairs and a marker for each second, and the legend's entries.
 
     >>> looks, key = group_looks([("svhn", "a"), ("svhn", "b"), ("cifar10", "b")])
     >>> looks["svhn", "b"], looks["cifar10", "b"]
@@ -315,10 +267,9 @@ def group_looks(
     >>> key
     {'svhn': ('calibration', 'o'), 'cifar10': ('refinement', 'o'), 'a': ('before', 'o'), 'b': ('before', '^')}
     """
-    firsts = list(dict.fromkeys(first for first, _ in groups))
-    seconds = list(dict.fromkeys(second for _, second in groups))
-    colours = {first: COLOURS[place % len(COLOURS)] for place, first in enumerate(firsts)}
-    marks = {second: MARKS[place % len(MARKS)] for place, second in enumerate(seconds)}
+    firsts, seconds = (list(dict.fromkeys(names)) for names in zip(*groups, strict=True))
+    colours = dict(zip(firsts, cycle(COLOURS), strict=False))
+    marks = dict(zip(seconds, cycle(MARKS), strict=False))
     key: dict[str, Look] = {}
     if len(firsts) > 1:
         key |= {first: (colour, MARKS[0]) for first, colour in colours.items()}
@@ -330,8 +281,8 @@ def group_looks(
 def _complete_looks(groups: Sequence[str], given: Mapping[str, Look]) -> dict[str, Look]:
     for group, (colour, _) in given.items():
         style.check_colour(colour, f"looks[{group!r}] names")
-    own, _ = group_looks([(group, "") for group in groups])
-    return {group: given.get(group, own[group, ""]) for group in groups}
+    own = zip(groups, cycle(COLOURS), strict=False)
+    return {group: given.get(group, (colour, MARKS[0])) for group, colour in own}
 
 
 def check_line(name: str, given: ArrayLike, of: str = "data set") -> Floats:
@@ -345,11 +296,6 @@ def check_mask(name: str, given: ArrayLike | None, values: Floats) -> NDArray[np
     if mask.shape != values.shape:
         raise ValueError(f"{name} has shape {mask.shape}, but there are {values.size} values")
     return mask
-
-
-def _check_any(values: Mapping[str, Floats]) -> None:
-    if not any(each.size for each in values.values()):
-        raise ValueError("values holds no finite number: there is nothing to draw")
 
 
 # ---- boxes -------------------------------------------------------------------------------------------------
@@ -408,7 +354,7 @@ def _choose_ticks(ax: Axes, axis: Any, end: float, is_across: bool) -> list[floa
 
 
 def _rank_ticks(end: float) -> list[float]:
-    """Return ticks by how much they are wanted on an axis that goes so far.
+    """Return ticks for an axis of this reach, the most useful first.
 
     >>> _rank_ticks(0.8), _rank_ticks(8.0)
     ([0.5, 0.1, 0.2], [5.0, 1.0, 0.1])

@@ -1,4 +1,4 @@
-"""What a calibrator makes of probabilities: in numbers, in words, and as a picture."""
+"""Calibration maps: probabilities after calibration against those before, and a description in words."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -31,9 +31,9 @@ GRID = 201  # probabilities at which the map is computed
 TOPS = 26  # classes that take their turn as the likeliest
 MOST_BINS = 30  # of actual predictions
 SPREAD = (5.0, 50.0, 95.0)  # percentiles
-SLIGHT = 0.01  # a change of probabilities that nobody sees
-PULLED = "over-confident: probabilities pulled in"
-PUSHED = "under-confident: probabilities pushed out"
+SLIGHT = 0.01  # a change of probabilities too small to matter
+PULLED = "overconfident: probabilities pulled in"
+PUSHED = "underconfident: probabilities pushed out"
 BAND = tint("after", 0.2)
 
 
@@ -47,14 +47,14 @@ class CalibrationMap:
         For two classes the probability of the second; for several that of the likeliest class, and its
         median after calibration.
     low, high : ndarray of shape (b,)
-        The range of what becomes of it; equal to ``after`` for two classes.
+        Range of the values after calibration; equal to ``after`` for two classes.
     histogram : ndarray or None
-        How many of the predictions that were given lie in each of 20 cells from 0 to 1.
+        Number of predictions in each of 20 cells from 0 to 1.
     n_classes : int
     label : object
         The second of two classes.
     words : str
-        What the calibrator does, in words.
+        The effect of the calibrator, in words.
     spread_of : str
         What the range is over: "predictions", "classes", or "" if there is none.
     """
@@ -73,22 +73,18 @@ class CalibrationMap:
 def map_probabilities(
     calibrator: Any, probs: Any = None, *, logits: Any = None, n_classes: int | None = None
 ) -> CalibrationMap:
-    """Return what a calibrator makes of probabilities.
+    """Return the effect of a calibrator on probabilities.
 
     Parameters
     ----------
     calibrator : object with ``predict_proba``
         Fitted.
     probs, logits : array-like, optional
-        Actual predictions. For several classes the map is then that of their likeliest class, in bins of
-        equal weight with the middle 90 %. Without them each class takes its turn as the likeliest, the
-        rest being shared evenly.
+        Actual predictions. With several classes, the map shows their likeliest class, in bins of equal
+        weight with the middle 90%. By default, each class in turn is the likeliest, and the others share
+        the rest evenly.
     n_classes : int, optional
-        By default as many as the calibrator or the predictions have, else 2.
-
-    Returns
-    -------
-    CalibrationMap
+        By default the number of the calibrator or of the predictions, else 2.
 
     Examples
     --------
@@ -96,7 +92,7 @@ def map_probabilities(
     >>> fitted = rc.TemperatureScaling(laplace=False).fit([0.9] * 4, [1, 1, 1, 0])
     >>> print(map_probabilities(fitted).words)
     temperature 2.00
-    over-confident: probabilities pulled in
+    overconfident: probabilities pulled in
     """
     scores = _check_predictions(probs, logits)
     known = getattr(calibrator, "classes_", None)
@@ -113,22 +109,15 @@ def map_probabilities(
 
 
 class CalibrationMapDisplay(Display):
-    """Probabilities after calibration against those before it; on the diagonal nothing changes.
+    """Probabilities after calibration against those before; on the diagonal nothing changes.
 
-    Made by :meth:`from_calibrator`, or from what :func:`map_probabilities` returned.
-
-    Parameters
-    ----------
-    found : CalibrationMap
+    Create it with :meth:`from_calibrator`, or from the result of :func:`map_probabilities`, which ``map``
+    holds.
 
     Attributes
     ----------
-    map : CalibrationMap
-    figure_, ax_ : Figure, Axes
-        Where it was drawn.
-    line_ : Line2D
-    band_, strip_, legend_
-        The range, the histogram of scores and the key, where there are any; else ``None``.
+    figure_, ax_, line_, band_, strip_, legend_
+        The figure, its axes and artists; the range, histogram and legend are ``None`` if not drawn.
 
     Examples
     --------
@@ -156,20 +145,16 @@ class CalibrationMapDisplay(Display):
         class_names: Sequence[Any] | None = None,
         ax: Axes | None = None,
     ) -> Self:
-        """Draw what a calibrator does.
+        """Draw the effect of a calibrator.
 
         Parameters
         ----------
         calibrator, probs, logits, n_classes
             As for :func:`map_probabilities`.
         class_names : sequence, optional
-            What to call the classes, instead of as the calibrator does.
+            Names of the classes; by default those of the calibrator.
         ax : matplotlib Axes, optional
             Where to draw; by default a new figure.
-
-        Returns
-        -------
-        CalibrationMapDisplay
         """
         found = map_probabilities(calibrator, probs, logits=logits, n_classes=n_classes)
         if class_names is not None:
@@ -212,11 +197,11 @@ class CalibrationMapDisplay(Display):
 
         of = self.map.spread_of
         self.line_.set_label(f"median of {of}")
-        label = "middle 90 %" if of == "predictions" else "range over classes"
+        label = "middle 90%" if of == "predictions" else "range over classes"
         return [self.line_, Patch(label=label, **BAND)]
 
 
-# ---- the numbers -------------------------------------------------------------------------------------------
+# ---- computation -------------------------------------------------------------------------------------------
 
 
 def _check_predictions(probs: Any, logits: Any) -> NDArray[Any] | None:
@@ -228,7 +213,7 @@ def _check_predictions(probs: Any, logits: Any) -> NDArray[Any] | None:
 
 
 def _count_classes(n_classes: int | None, known: Any, scores: NDArray[Any] | None) -> int:
-    """Return the number of classes, which calibrator and predictions must agree on."""
+    """Return the number of classes, on which calibrator and predictions must agree."""
     found = [None if known is None else len(known), None if scores is None else scores.shape[1]]
     counts = [count for count in (n_classes, *found) if count is not None] or [2]
     if len(set(counts)) > 1:
@@ -253,7 +238,7 @@ def _apply(calibrator: Any, logs: NDArray[Any]) -> Floats:
     if found.shape != logs.shape:
         raise ValueError(f"{name} returned shape {found.shape}, expected {logs.shape}")
     if not ((found >= -1e-6) & (found <= 1 + 1e-6)).all():  # not for NaN either
-        raise ValueError(f"{name} returned something else than probabilities, which lie in 0..1")
+        raise ValueError(f"{name} returned values outside 0..1, which are not probabilities")
     return found
 
 
@@ -274,7 +259,7 @@ def _map_two_classes(calibrator: Any, scores: NDArray[Any] | None, label: Any) -
 
 
 def _map_each_class(calibrator: Any, k: int) -> CalibrationMap:
-    """Let each class be the likeliest in turn, the rest being shared evenly."""
+    """Make each class the likeliest in turn, the others sharing the rest evenly."""
     before = np.linspace(1 / k, 1, GRID)
     tops = np.unique(np.linspace(0, k - 1, TOPS).astype(int))
     found = np.empty((len(tops), GRID))
@@ -307,7 +292,7 @@ def _map_rows(calibrator: Any, scores: NDArray[Any]) -> CalibrationMap:
 def _describe(
     calibrator: Any, changes: Floats, side: Floats | float = 1.0, weights: Floats | None = None
 ) -> str:
-    """Say what happens to probabilities, by their changes; ``side`` is the sign of those to certainty."""
+    """Describe changes of probabilities; ``side`` is the sign of a change towards certainty."""
     beta = getattr(calibrator, "beta_", None)
     if beta is not None and np.ndim(beta) == 0:
         return _describe_temperature(float(beta))

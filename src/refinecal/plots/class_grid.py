@@ -1,4 +1,4 @@
-"""Small reliability diagrams, one for each class against the rest."""
+"""Small reliability diagrams, one per class, one-vs-rest."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -43,24 +43,19 @@ def draw_classes(
     n_bins: int = 10,
     strategy: Strategy = "uniform",
 ) -> list[ReliabilityDisplay]:
-    """Fill a figure with reliability diagrams, one per class; of more than 12 the most frequent.
+    """Fill a figure with one-vs-rest reliability diagrams, one for each of the 12 most frequent classes.
 
-    Each has the class for its title, followed by its expected calibration error, before and after.
+    Each title is the class and its expected calibration error, before and after calibration.
 
     Parameters
     ----------
     figure : matplotlib Figure or SubFigure
         An empty one. It gets matplotlib's constrained layout.
     y_true, probs, logits, sample_weight, classes, n_bins, strategy
-        As for :func:`reliability_curve`; here bins have equal width by default, for the probability of
+        As for :func:`reliability_curve`; here bins have equal width by default, since the probability of
         one class of many is near 0 in most rows.
     calibrated : array-like or calibrator, optional
         As for :meth:`ReliabilityDisplay.from_predictions`.
-
-    Returns
-    -------
-    list of ReliabilityDisplay
-        In the order of the classes.
     """
     check_bins(n_bins, strategy)
     sample = check_sample(y_true, probs, logits, sample_weight, classes)
@@ -79,7 +74,7 @@ def draw_classes(
 
 
 def _make_panels(figure: Figure | SubFigure, count: int) -> list[Axes]:
-    """Return axes side by side, as many in a row as the figure is wide; ticks are named on the outer ones."""
+    """Return a grid of axes that fits the width of the figure; only the outer ones have tick labels."""
     root = figure.get_figure(root=True)
     assert root is not None
     root.set_layout_engine("constrained")
@@ -109,7 +104,7 @@ def _draw_panel(display: ReliabilityDisplay, ax: Axes) -> None:
 def _write_around(
     figure: Figure | SubFigure, displays: list[ReliabilityDisplay], sample: Sample
 ) -> None:
-    """Name the axes once for all diagrams; say if classes were left out, and which curve is which."""
+    """Label the axes once for all diagrams; add a legend, and say if classes were omitted."""
     look: dict[str, Any] = {"fontsize": LABEL, "color": PALETTE["text"]}
     figure.supxlabel("probability of the class", **look)
     figure.supylabel("share of the class", **look)

@@ -1,4 +1,4 @@
-"""What relative differences depend on: a dot each, and the medians of neighbours."""
+"""Relative differences against a property of the data sets: dots, and medians of neighbours."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -22,33 +22,21 @@ LEAST = 8  # dots of which a median is drawn
 
 
 class DependenceDisplay(Display):
-    """Relative differences, in percent, against what they may depend on: a dot each, and their median.
+    """Relative differences in percent against a property of the data sets, with medians of groups.
 
     Parameters
     ----------
     x : array-like
         Positive numbers, such as the rows of each data set; others are drawn at the left or right end. Of
-        more than 1500 dots, some are left out; the medians are those of all.
+        more than 1,500 dots, some are omitted; the medians are those of all.
     values : array-like
         The differences in percent; negative is better.
     x_name : str
-        What ``x`` is, for the axis.
+        Label of the horizontal axis.
     what : str, default "test log loss"
-        What differs, for the axis.
+        The quantity that differs, for the vertical axis.
     faint : array-like of bool, optional
-        Which dots are drawn faintly.
-
-    Attributes
-    ----------
-    x, values : ndarray
-        Where both are numbers.
-    medians : tuple of ndarray
-        Medians of x and of the differences in groups of as many dots each; empty if there are few dots.
-    figure_, ax_ : Figure, Axes
-        Where it was drawn.
-    dots_ : PathCollection
-    line_ : Line2D or None
-        The medians.
+        The dots to draw faintly.
     """
 
     dots_: PathCollection

@@ -1,4 +1,4 @@
-"""What all displays share: axes to draw on, alone or as panels, and a check of their numbers."""
+"""The base class of all displays, panels of displays, and a check of their numbers."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -21,12 +21,12 @@ TWO_COLUMNS = 5.5  # inches of a figure, from where panels are side by side
 
 
 class Display:
-    """Data of a figure, and how they are drawn: ``_draw`` fills axes that have our colours.
+    """The data of a figure, and how to draw them: subclasses define ``_draw``, and perhaps ``_size``.
 
     Attributes
     ----------
     figure_, ax_ : Figure, Axes
-        Where it was drawn.
+        Where the data were drawn.
     """
 
     figure_: Figure
@@ -39,10 +39,6 @@ class Display:
         ----------
         ax : matplotlib Axes, optional
             Where to draw; by default a new figure.
-
-        Returns
-        -------
-        self
         """
         self.ax_ = _new_axes(self._size()) if ax is None else ax
         self.figure_ = dress(self.ax_)
@@ -50,7 +46,7 @@ class Display:
         return self
 
     def _size(self) -> tuple[float, float]:
-        """Return width and height of a new figure, in inches."""
+        """Return the width and height of a new figure, in inches."""
         return 7, 4.2
 
     def _draw(self, ax: Axes) -> None:
@@ -58,7 +54,7 @@ class Display:
 
 
 def _new_axes(size: tuple[float, float]) -> Axes:
-    """Return the Axes of a new figure, white whatever the user's settings: our letters are dark."""
+    """Return the Axes of a new figure with a white background, since our text is dark."""
     with needs_extra("plot", package="matplotlib"):
         import matplotlib.pyplot as plt
     return plt.subplots(figsize=size, layout="constrained", facecolor=PALETTE["paper"])[1]
@@ -67,7 +63,7 @@ def _new_axes(size: tuple[float, float]) -> Axes:
 def draw_panels(figure: Figure, panels: Mapping[str, Display]) -> dict[str, Axes]:
     """Draw displays with their titles, side by side where the figure is wide; return their axes.
 
-    Panels that are side by side and have the same names of rows, or the same axis, show them once.
+    Neighbours with the same row names, or the same axis label, show them once.
     """
     columns = 2 if figure.get_figwidth() >= TWO_COLUMNS and len(panels) > 1 else 1
     grid = figure.subplots(-(-len(panels) // columns), columns, squeeze=False)
@@ -87,7 +83,7 @@ def draw_panels(figure: Figure, panels: Mapping[str, Display]) -> dict[str, Axes
 
 
 def check_floats(name: str, given: ArrayLike, shape: tuple[int | None, ...], wanted: str) -> Floats:
-    """Return an array of a shape, in which ``None`` stands for any length; else say what is wanted."""
+    """Return an array of a shape, in which ``None`` is any length; ``wanted`` ends the error message."""
     values = np.asarray(given, dtype=np.float64)
     fits = values.ndim == len(shape) and all(
         length in (None, found) for length, found in zip(shape, values.shape, strict=True)

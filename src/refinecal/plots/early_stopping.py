@@ -1,4 +1,4 @@
-"""Figure 3 of the paper: stopping by risk or by refinement, before and after calibration."""
+"""Figure 3 of the paper: early stopping by risk or by refinement, before and after calibration."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -21,9 +21,9 @@ DOT_SIZE = 6.5
 
 
 class EarlyStoppingDisplay(_steps.LossCurvesDisplay):
-    """Two rules of stopping: where each stops, and what calibration makes of the risk there.
+    """Two stopping rules: where each stops, and the risk there before and after calibration.
 
-    At each of the two steps an arrow leads from the risk to the risk after calibration, which is the
+    An arrow at each of the two steps points from the risk to the risk after calibration, which is the
     refinement error.
 
     Parameters
@@ -38,16 +38,16 @@ class EarlyStoppingDisplay(_steps.LossCurvesDisplay):
     loss : str, default "log"
         The name of the loss, for the axis.
     step_name : str, default "step"
-        What a step is: "round", "epoch" ...
+        The unit of a step, such as "round" or "epoch".
 
     Attributes
     ----------
     chosen : dict
         For "loss" and "refinement", the step chosen, the risk there, and the risk after calibration.
     gain : float
-        By how much refinement-based stopping leaves less risk after calibration.
+        Reduction of the risk after calibration by stopping on refinement.
     figure_, ax_, lines_, arrows_, texts_, legend_
-        What was drawn.
+        The figure, its axes and artists.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class EarlyStoppingDisplay(_steps.LossCurvesDisplay):
         if step is not None:
             row = int(np.searchsorted(self.steps, step))
         elif row is None:
-            raise ValueError(f"no step can be chosen by {rule}: there it is never finite")
+            raise ValueError(f"no step can be chosen by {rule}: it is never finite")
         step, before = int(self.steps[row]), float(risk[row])
         after = float(self.curves["refinement"][row])
         if np.isnan(before) or np.isnan(after):
@@ -137,7 +137,7 @@ class EarlyStoppingDisplay(_steps.LossCurvesDisplay):
         return ax.annotate("", (step, after), xytext=(step, before), arrowprops=arrow)
 
     def _write(self, ax: Axes) -> None:
-        """Write above the curves what they are, and beside or below that what each rule chose."""
+        """Write the legend above the curves, and next to it or below the choice of each rule."""
         self.legend_ = style.add_key(ax, [self.lines_["risk"], self.lines_["refinement"]])
         narrow = style.is_narrow(ax)
         place, first, verb = (0.0, 2.2, "") if narrow else (0.45, 0.0, "stopped ")

@@ -1,4 +1,4 @@
-"""Reliability diagrams: whether what happens is as likely as it was said to be."""
+"""Reliability diagrams: observed frequencies against predicted probabilities."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import bdtrik, betaincc
 
 from refinecal._core.arrays import column_names, in_order, to_floats
 from refinecal._core.checks import check_sample, check_scores
-from refinecal._core.format import shorten_name
+from refinecal._core.format import list_some, shorten_name
 from refinecal._core.sample import Sample, log_softmax
 from refinecal.metrics.bins import bin_numbers, bin_sums, check_bins, mean_distance
 from refinecal.metrics.events import event_of_class, event_of_likeliest
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 Strategy = Literal["quantile", "uniform"]
 
-BAND = 0.9  # probability that a share lies in the consistency band
+BAND = 0.9  # coverage of the consistency band if the scores are calibrated
 CELLS = 20  # of the histogram of scores
 MARK = 30.0  # area of the mark of the heaviest bin, in square points
 LEAST = 0.3  # of it, for the lightest
@@ -39,24 +38,20 @@ LONE_BAND = 0.01  # half the width of the band of a single bin
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reliability:
-    """Scores in bins, and what came true in each. Empty bins are left out.
+    """Binned scores and observed frequencies, without empty bins.
 
     Attributes
     ----------
-    mean_score : ndarray of shape (b,)
-        Mean score of the rows in each bin, increasing.
-    share : ndarray of shape (b,)
-        Share of these rows for which it came true.
-    weight : ndarray of shape (b,)
-        How many rows they are: the sum of their weights.
+    mean_score, share, weight : ndarray of shape (b,)
+        Mean score of the rows in each bin, increasing; the observed frequency; the sum of sample weights.
     low, high : ndarray of shape (b,)
-        Consistency band: between them the share lies with a probability of 90 % if the scores are right.
+        Consistency band, which contains the share with probability 90% if the scores are calibrated.
     ece : float
         Expected calibration error with these bins: the mean of ``|share - mean_score|`` over rows.
     kind : str
         "binary", "top-label" or "class".
     label : object
-        The class whose probability the score is; ``None`` for top-label.
+        The class whose probability is the score; ``None`` for top-label.
     histogram : ndarray of shape (20,)
         Weight of the scores in cells of equal width from 0 to 1.
     """
@@ -83,28 +78,24 @@ def reliability_curve(
     n_bins: int = 15,
     strategy: Strategy = "quantile",
 ) -> Reliability:
-    r"""Return how often events happened, by the probability that they were given.
+    r"""Return observed frequencies by predicted probability, in bins.
 
-    The consistency band of a bin with n rows and mean score p holds the quantiles 5 % and 95 % of the
-    binomial law B(n, p), divided by n. Scores within a bin differ a little, which makes their share vary less
-    than this law, so the band errs on the wide side.
+    The consistency band of a bin with n rows and mean score p runs from the 5% to the 95% quantile of the
+    binomial distribution B(n, p), divided by n. It is slightly conservative, since scores within a bin
+    differ, which makes the share vary less.
 
     Parameters
     ----------
     y_true, probs, logits, sample_weight, classes
         As for :func:`refinecal.decompose`.
     kind : {"auto", "binary", "top-label"} or a class, default "auto"
-        "binary" looks at the probability of the second of two classes, "top-label" at that of the likeliest
-        class, and whether that is the label; a class at its probability against the rest. "auto" is
-        "binary" for two classes, else "top-label".
+        The score: "binary" is the probability of the second of two classes, "top-label" that of the
+        likeliest class, and a class its probability, one-vs-rest. "auto" is "binary" for two classes, else
+        "top-label".
     n_bins : int, default 15
-        The largest number of bins.
+        Maximum number of bins.
     strategy : {"quantile", "uniform"}
         Bins of about equal weight, or of equal width, as for :func:`refinecal.metrics.ece`.
-
-    Returns
-    -------
-    Reliability
 
     Examples
     --------
@@ -119,34 +110,32 @@ def reliability_curve(
 
 
 class ReliabilityDisplay(Display):
-    """Shares against mean scores, bin by bin, with consistency bands and the histogram of scores.
+    """Reliability diagram with consistency bands and a histogram of the scores.
 
-    Made by :meth:`from_predictions`, or from what :func:`reliability_curve` returned.
+    Create it with :meth:`from_predictions`, or from the result of :func:`reliability_curve`.
 
     Parameters
     ----------
     curve : Reliability
-        The predictions as they are.
+        The predictions before calibration.
     after : Reliability, optional
         The same after calibration.
     name : str, optional
-        What the model is called.
+        Name of the model.
 
     Attributes
     ----------
     curves : dict
         "before" and, if given, "after".
-    figure_, ax_ : Figure, Axes
-        Where it was drawn.
     lines_, points_, bands_, strips_ : dict
-        The curves, their marks, consistency bands and histograms, by the same names.
-    legend_ : Legend
+        The curves, their markers, consistency bands and histograms, by the same names.
+    figure_, ax_, legend_
+        The figure, its axes and its legend.
 
     Examples
     --------
     >>> import refinecal as rc
-    >>> curve = rc.plots.reliability_curve([0, 1, 1, 1], [0.25, 0.25, 0.75, 0.75], n_bins=2)
-    >>> rc.plots.ReliabilityDisplay(curve).plot().figure_.savefig("reliability.png")  # doctest: +SKIP
+    >>> rc.plots.ReliabilityDisplay.from_predictions([0, 1, 1], [0.2, 0.7, 0.8])  # doctest: +SKIP
     """
 
     lines_: dict[str, Line2D]
@@ -177,7 +166,7 @@ class ReliabilityDisplay(Display):
         name: str | None = None,
         ax: Axes | None = None,
     ) -> Self:
-        """Draw the diagram of predictions, if wanted with that after calibration.
+        """Draw the reliability diagram of predictions, before and optionally after calibration.
 
         Parameters
         ----------
@@ -186,13 +175,9 @@ class ReliabilityDisplay(Display):
         calibrated : array-like or calibrator, optional
             The probabilities after calibration, or an object with ``predict_proba`` that computes them.
         name : str, optional
-            What the model is called.
+            Name of the model.
         ax : matplotlib Axes, optional
             Where to draw; by default a new figure.
-
-        Returns
-        -------
-        ReliabilityDisplay
         """
         check_bins(n_bins, strategy)
         sample = check_sample(y_true, probs, logits, sample_weight, classes)
@@ -214,7 +199,7 @@ class ReliabilityDisplay(Display):
             write_title(ax, shorten_name(self.name, 40), sizes(ax)[0], loc="left")
 
     def draw(self, ax: Axes) -> None:
-        """Draw the curves alone, on axes that are laid out."""
+        """Draw the curves only, on axes that are laid out."""
         self.lines_, self.points_, self.bands_, self.strips_ = {}, {}, {}, {}
         largest = max(curve.histogram.max() for curve in self.curves.values())
         for name, curve in self.curves.items():
@@ -237,13 +222,13 @@ class ReliabilityDisplay(Display):
             )
 
     def _look(self, name: str) -> tuple[str, str]:
-        """Return a curve's colour, and that inside its marks: they are hollow beside another's only."""
+        """Return the colour of a curve, and of the inside of its markers: hollow only if there are two."""
         if len(self.curves) == 1:
             return PALETTE["calibration"], PALETTE["calibration"]
         return PALETTE[name], PALETTE["paper" if name == "before" else name]
 
     def handles(self, errors: bool = False) -> list[Artist]:
-        """Return what a key shows of each curve; with ``errors``, and its calibration error and band."""
+        """Return the legend entries; with ``errors``, including calibration errors and the band."""
         from matplotlib.lines import Line2D
         from matplotlib.patches import Patch
 
@@ -254,12 +239,12 @@ class ReliabilityDisplay(Display):
             look: dict[str, Any] = {"color": colour, "markerfacecolor": face, "markersize": 5.0}
             label = shorten_name(title, 24) + (f": ECE {curve.ece:.4f}" if errors else "")
             handles.append(Line2D([], [], marker="o", linewidth=1.2, label=label, **look))
-        label = "90 % range if they are right"
+        label = "90% range if calibrated"
         return [*handles, Patch(label=label, **tint("axis", BAND_TINT))] if errors else handles
 
 
 def _draw_band(ax: Axes, curve: Reliability, colour: str) -> FillBetweenPolyCollection:
-    """Draw where the shares would lie by chance alone."""
+    """Draw the consistency band."""
     x, low, high = curve.mean_score, curve.low, curve.high
     if len(x) == 1:
         x = np.array([x[0] - LONE_BAND, x[0] + LONE_BAND])
@@ -274,7 +259,7 @@ def _axis_names(curve: Reliability) -> tuple[str, str]:
     return f"probability of class {label}", f"share of class {label}"
 
 
-# ---- the numbers -------------------------------------------------------------------------------------------
+# ---- computation -------------------------------------------------------------------------------------------
 
 
 def compute_curve(sample: Sample, kind: Any, n_bins: int, strategy: str) -> Reliability:
@@ -303,7 +288,7 @@ def class_names(sample: Sample) -> list[Any]:
 
 
 def _check_kind(kind: Any, sample: Sample) -> tuple[str, int | None]:
-    """Return the kind of diagram, and the column whose probability is the score, if it is always the same."""
+    """Return the kind of diagram, and the column of the score; ``None`` for the likeliest class."""
     names = class_names(sample)
     if kind == "auto":
         kind = "binary" if sample.k == 2 else "top-label"
@@ -313,41 +298,28 @@ def _check_kind(kind: Any, sample: Sample) -> tuple[str, int | None]:
         if sample.k != 2:
             raise ValueError(
                 f"kind is 'binary', but there are {sample.k} classes: pass 'top-label', or one of the "
-                f"classes {_list_some(names)}"
+                f"classes {list_some(names, 8)}"
             )
         return kind, 1
     if kind not in names:
         raise ValueError(
             f"kind is {kind!r}: it must be 'auto', 'binary', 'top-label', or one of the classes "
-            f"{_list_some(names)}"
+            f"{list_some(names, 8)}"
         )
     return "class", names.index(kind)
 
 
-def _list_some(names: list[Any]) -> str:
-    """Return the first names, for a message."""
-    return ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
+def _consistency_band(weight: Floats, mean_score: Floats) -> Floats:
+    """Return the two ends of the consistency bands; weights count as rows, rounded."""
+    from scipy.stats import binom
 
-
-def _consistency_band(weight: Floats, mean_score: Floats) -> tuple[Floats, Floats]:
-    """Return the ends of the consistency bands; weights are numbers of rows, to the nearest whole one."""
     n, p = np.maximum(np.round(weight), 1), np.clip(mean_score, 0, 1)
     tail = (1 - BAND) / 2
-    return _quantile(tail, n, p) / n, _quantile(1 - tail, n, p) / n
-
-
-def _quantile(q: float, n: Floats, p: Floats) -> Floats:
-    """Return the smallest count whose binomial distribution function is at least q."""
-    inside = np.clip(p, 1e-15, 1 - 1e-15)  # beyond, the count is as good as certain
-    found = np.clip(np.ceil(bdtrik(q, n, inside)), 0, n)
-    below = np.maximum(found - 1, 0)  # rounding may have lifted it by one
-    at_most = betaincc(below + 1, n - below, inside)  # probability of so many or fewer
-    found = np.where(at_most >= q, below, found)
-    return np.asarray(np.where(p <= 0, 0.0, np.where(p >= 1, n, found)))
+    return np.stack([binom.ppf(tail, n, p), binom.ppf(1 - tail, n, p)]) / n
 
 
 def add_calibrated(sample: Sample, calibrated: Any) -> list[Sample]:
-    """Return the sample, and what it is with the probabilities given, if any, or those of a calibrator."""
+    """Return the sample, and if given, the same with calibrated probabilities or those of a calibrator."""
     if calibrated is None:
         return [sample]
     if hasattr(calibrated, "predict_proba_logits"):

@@ -1,4 +1,4 @@
-"""Curves of several runs of one training, as in figure 1 of the paper."""
+"""Loss curves of several training runs, as in figure 1 of the paper."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -23,39 +23,26 @@ ROOM = 1.75  # inches for the labels, right of the curves
 
 
 class RunCurvesDisplay(Display):
-    """Curves of several runs of one training against epochs: each thin, or all as a band; their mean thick.
-
-    A dot per run shows where its curve is lowest, or what was chosen in it.
+    """Curves of several training runs: thin lines or a band, a thick mean, and a dot per run.
 
     Parameters
     ----------
     epochs : array-like of int
-        Their numbers, increasing.
+        Numbers of the epochs, increasing.
     curves : mapping of str to array-like of shape (runs, epochs)
         By the name of their colour: "risk", "refinement", "calibration" ... NaN leaves a gap. The space
         between risk and refinement is shaded.
     labels : mapping of str to str, optional
-        What the curves are called, if not by the name of their colour.
+        Labels of the curves, if not the names of their colours.
     chosen : mapping of str to array-like of int, optional
-        For names of colours, the epoch that was chosen in each run. Without it, dots show where each curve
-        is lowest.
+        By the name of a colour, the epoch chosen in each run. By default, dots mark the lowest point of
+        each curve.
     on : str, default "refinement"
-        The curve that dots of ``chosen`` are on.
+        The curve on which the dots of ``chosen`` lie.
     choosers : mapping of str to str, optional
-        What chose: words for the keys of ``chosen``.
+        Labels for the keys of ``chosen``.
     what : str, default "log loss"
-        For the axis.
-
-    Attributes
-    ----------
-    curves, means : dict
-        The curves by name, and their means over runs that are numbers.
-    marks : dict
-        By name, the epoch of each run with a dot; of runs that have one.
-    figure_, ax_ : Figure, Axes
-        Where it was drawn.
-    lines_, dots_, texts_ : dict
-        The means, dots and labels by name.
+        Label of the vertical axis.
 
     Examples
     --------
@@ -95,7 +82,7 @@ class RunCurvesDisplay(Display):
             self.marks = {name: self._find_lowest(each) for name, each in self.curves.items()}
         else:
             if on not in self.curves:
-                raise ValueError(f"on is {on!r}, which is none of {', '.join(self.curves)}")
+                raise ValueError(f"on is {on!r}: it must be one of {', '.join(self.curves)}")
             self.marks = {
                 style.check_colour(name, "chosen names"): self._check_choice(name, each)
                 for name, each in chosen.items()
@@ -104,7 +91,7 @@ class RunCurvesDisplay(Display):
         self._is_chosen = chosen is not None
 
     def _find_lowest(self, runs: Floats) -> Floats:
-        """Return the epoch where each run is lowest, NaN for one without a number."""
+        """Return the epoch at which each run is lowest; NaN for a run without values."""
         places = [_steps.find_lowest(run) for run in runs]
         return np.array([np.nan if at is None else float(self.epochs[at]) for at in places])
 
@@ -114,7 +101,7 @@ class RunCurvesDisplay(Display):
         chosen = check_floats(f"chosen[{name!r}]", given, (runs,), wanted)
         wrong = ~np.isin(chosen, self.epochs) & ~np.isnan(chosen)
         if wrong.any():
-            raise ValueError(f"chosen[{name!r}] holds {chosen[wrong][0]:g}, which is no epoch")
+            raise ValueError(f"chosen[{name!r}] holds {chosen[wrong][0]:g}, which is not an epoch")
         return chosen
 
     def _draw(self, ax: Axes) -> None:
@@ -168,7 +155,7 @@ class RunCurvesDisplay(Display):
         )
 
     def _set_limits(self, ax: Axes, lines: int, room: float) -> None:
-        """Leave room for so many lines above the curves, and so many inches right of them."""
+        """Set the limits, with room for lines above the curves, and inches to the right of them."""
         _steps.set_steps(ax, self.epochs, "epoch", room)
         mean, at = next(
             (self.means[name], at)
@@ -181,7 +168,7 @@ class RunCurvesDisplay(Display):
         ax.set_ylabel(self.what)
 
     def describe(self) -> dict[str, str]:
-        """Return what is written, by the name of its colour."""
+        """Return the labels, by the name of their colour."""
         spans = {name: _span(at) for name, at in self.marks.items() if not np.isnan(at).all()}
         if self._is_chosen:
             return {
@@ -190,7 +177,7 @@ class RunCurvesDisplay(Display):
         return {name: f"{self.labels[name]}: min at {at}" for name, at in spans.items()}
 
     def _name_curves(self, ax: Axes) -> None:
-        """Write below the curves, which begin at 0, what each of them is."""
+        """Label the curves below them; the axis starts at 0, so there is room."""
         for name, line in self.lines_.items():
             line.set_label(self.labels[name])
         look: Any = {"loc": "lower left", "ncols": len(self.lines_), "borderaxespad": 0.2}
@@ -204,13 +191,13 @@ def _check_runs(name: str, given: ArrayLike, epochs: int) -> Floats:
 
 
 def _mean(runs: Floats) -> Floats:
-    """Return the mean over runs that are numbers, NaN where there is none."""
+    """Return the mean over runs with a value; NaN where there is none."""
     known = np.isfinite(runs).sum(axis=0)
     return np.where(known, np.nansum(runs, axis=0) / np.maximum(known, 1), np.nan)
 
 
 def _span(epochs: Floats) -> str:
-    """Return epochs in words: the median, and in brackets the first and the last.
+    """Return the median epoch, and the first and last in parentheses.
 
     >>> _span(np.array([12.0, 15.0, 13.0, np.nan])), _span(np.array([7.0]))
     ('epoch 13 (12–15)', 'epoch 7')

@@ -1,4 +1,4 @@
-"""Which metric to stop on: the loss at the step that each one chose, before and after calibration."""
+"""Stopping metrics compared: the loss at the step that each chose, before and after calibration."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -25,7 +25,7 @@ FAR = 3.0  # losses before calibration leave the picture if so many times furthe
 
 
 class StoppingMetricsDisplay(Display):
-    """A dot plot: hollow before calibration, filled after it; the best metric first.
+    """A dot plot of losses, hollow before calibration and filled after; the best metric first.
 
     Parameters
     ----------
@@ -34,28 +34,23 @@ class StoppingMetricsDisplay(Display):
     steps : array-like of int
         The step that each metric chose.
     before, after : array-like of float
-        The loss there, on rows that took no part in the choice, before and after calibration. An infinite
-        loss before calibration is drawn as an arrow.
+        The loss at that step on rows not used for choosing, before and after calibration. An infinite loss
+        before calibration is drawn as an arrow.
     loss : str, default "log"
         The name of the loss, for the axis.
     errors : array-like of float, optional
-        Standard errors of ``after``, drawn as bars of one standard error either way.
+        Standard errors of ``after``, drawn as bars of ± one standard error.
     step_name : str, default "step"
-        What a step is: "round", "epoch" ...
+        The unit of a step, such as "round" or "epoch".
 
     Attributes
     ----------
     names, steps, before, after, errors
-        As given, from the smallest loss after calibration to the largest.
+        As given, sorted by the loss after calibration.
     best : str
-        The name of the first.
-    figure_, ax_ : Figure, Axes
-        Where it was drawn.
-    before_, after_ : Line2D
-        The hollow and the filled dots.
-    texts_ : dict
-        The loss after calibration as it is written, by name; "... before" is a loss off the picture.
-    legend_ : Legend
+        The first name.
+    figure_, ax_, before_, after_, texts_, legend_
+        The figure, its axes, dots, labels by name ("... before" for a loss off the chart), and legend.
 
     Examples
     --------
@@ -83,7 +78,7 @@ class StoppingMetricsDisplay(Display):
     ) -> None:
         given = [str(name) for name in names]
         if not given:
-            raise ValueError("names is empty: pass one metric at least")
+            raise ValueError("names is empty: pass at least one metric")
         if len(set(given)) < len(given):
             raise ValueError("names holds a metric twice: each must have one row")
         shape = (len(given),)
@@ -127,7 +122,7 @@ class StoppingMetricsDisplay(Display):
         ax.set_ylim(rows - 0.4, -0.6 - above / (1 - above) * rows)
 
     def _extent(self) -> tuple[float, float]:
-        """Return the smallest and largest value to show; losses far above the others go off."""
+        """Return the smallest and largest value to show; losses far above the others are off the chart."""
         errors = np.zeros(len(self.names)) if self.errors is None else np.nan_to_num(self.errors)
         shown = np.concatenate([self.after - errors, self.after + errors])
         shown = shown[np.isfinite(shown)]
@@ -153,7 +148,7 @@ class StoppingMetricsDisplay(Display):
         (self.after_,) = ax.plot(self.after, rows, **dot, color=PALETTE["after"], label=label)
 
     def _draw_links(self, ax: Axes) -> None:
-        """Join the two dots of each metric; an arrow leads to a loss that is off the picture."""
+        """Join the two dots of each metric; an arrow points to a loss that is off the chart."""
         for row, (before, after) in enumerate(zip(self.before, self.after, strict=True)):
             if not np.isfinite(after) or np.isnan(before):
                 continue

@@ -1,4 +1,4 @@
-"""What all figures share: colours by meaning, sizes of letters, axes that stay in the background."""
+"""Style of all figures: colours by meaning, font sizes, and unobtrusive axes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.legend import Legend
     from matplotlib.text import Annotation, Text
 
-# Every colour that is drawn, by meaning; tints are made by transparency. All differ, so that in an SVG
-# each can be replaced by another on a dark page. The bright ones are Okabe and Ito's, which
-# colour-blind people tell apart; risk, refinement and calibration are nearest to those of the paper.
+# Every colour, by meaning; tints are transparent. All differ, so that each can be replaced in an SVG on a
+# dark page. The bright ones are Okabe and Ito's, which colour-blind people can distinguish; risk, refinement
+# and calibration are close to those of the paper.
 PALETTE = {
     "risk": "#009e73",
     "refinement": "#d55e00",
@@ -31,18 +31,18 @@ PALETTE = {
     "text": "#262626",
     "axis": "#595959",
     "grid": "#d9d9d9",
-    "paper": "#ffffff",  # inside of hollow marks, and of figures that we make
+    "paper": "#ffffff",  # inside of hollow markers, and background of figures
 }
 LOSS_NAMES = {"log": "log loss", "brier": "Brier score"}
-NARROW = 4.0  # inches: axes below this hold smaller letters, and nothing beside the curves
+NARROW = 4.0  # inches: narrower axes have smaller fonts, and no labels next to the curves
 THIN: Any = {"color": PALETTE["axis"], "linewidth": 0.8}  # lines that guide the eye
 LINE = 1.4  # height of a line of text, in sizes of its letters
 
 
 def dress(ax: Axes, letters: tuple[float, float] | None = None) -> Figure:
-    """Give axes our colours and sizes and no background; return the figure that they are in.
+    """Apply colours and font sizes to axes, without a background; return their figure.
 
-    ``letters`` are their sizes, if not those that fit the width of the axes.
+    ``letters`` are the font sizes of labels and of ticks; by default they fit the width of the axes.
     """
     ax.set_facecolor("none")
     ax.spines[["top", "right"]].set_visible(False)
@@ -57,7 +57,7 @@ def dress(ax: Axes, letters: tuple[float, float] | None = None) -> Figure:
 
 
 def tint(colour: str, alpha: float) -> Any:
-    """Return the look of an area: the colour of this name, partly transparent, without an edge."""
+    """Return the properties of an area: a colour by name, partly transparent, without an edge."""
     return {"color": PALETTE[colour], "alpha": alpha, "linewidth": 0}
 
 
@@ -71,24 +71,24 @@ def inches(ax: Axes) -> tuple[float, float]:
 
 
 def is_narrow(ax: Axes) -> bool:
-    """Tell whether axes fill a column of a paper or a telephone, rather than a page."""
+    """Tell whether axes have the width of a column or a phone, rather than a page."""
     return inches(ax)[0] < NARROW
 
 
 def sizes(ax: Axes) -> tuple[float, float]:
-    """Return the size of letters in points: of names of axes, and of everything else."""
+    """Return font sizes in points: of axis labels, and of everything else."""
     return (8.5, 7.5) if is_narrow(ax) else (10.0, 8.5)
 
 
 def lines_of(ax: Axes, count: float) -> float:
-    """Return the height of some lines of small text, as a part of the height of the axes; at most half."""
+    """Return the height of lines of small text, as a fraction of the height of the axes; at most half."""
     return min(count * LINE * sizes(ax)[1] / 72 / inches(ax)[1], 0.5)
 
 
 def round_ticks(
     low: float, high: float, most: int, margin: float = 0.0, **options: Any
 ) -> list[float]:
-    """Return round numbers between two others or a margin beyond them, about so many at most."""
+    """Return at most about ``most`` round numbers between two others, or a margin beyond them."""
     from matplotlib.ticker import MaxNLocator
 
     ticks = MaxNLocator(most, **({"steps": [1, 2, 2.5, 5, 10]} | options)).tick_values(low, high)
@@ -110,7 +110,7 @@ def set_losses(ax: Axes, low: float, high: float, most: int, loss: str) -> None:
 
 
 def name_rows(ax: Axes, names: Sequence[str], spine: bool = False) -> None:
-    """Write the names of rows beside them, instead of an axis; only its line may stay."""
+    """Write the names of rows instead of an axis; only its line may stay."""
     ax.set_yticks(range(len(names)), names)
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(spine)
@@ -120,12 +120,12 @@ def name_rows(ax: Axes, names: Sequence[str], spine: bool = False) -> None:
 
 
 def write_title(ax: Axes, text: str, size: float, **options: Any) -> None:
-    """Write a title; matplotlib's settings would decide about its size and colour."""
+    """Write a title with our size and colour, regardless of matplotlib's settings."""
     ax.set_title(text, fontsize=size, color=PALETTE["text"], **options)
 
 
 def write_line(ax: Axes, line: float, text: str, colour: str = "text", x: float = 0.0) -> Text:
-    """Write a line of small text in the upper part of axes, so many lines from the top."""
+    """Write small text in the upper part of axes, ``line`` lines from the top."""
     return ax.text(
         x,
         1 - lines_of(ax, line),
@@ -145,13 +145,13 @@ def write_near(
     colour: str = "text",
     **options: Any,
 ) -> Annotation:
-    """Write small text so many points right of a place, and above it."""
+    """Write small text next to a place, shifted right and up by some points."""
     options |= {"color": PALETTE[colour], "fontsize": sizes(ax)[1]}
     return ax.annotate(text, place, xytext=shift, textcoords="offset points", **options)
 
 
 def add_key(ax: Axes, handles: Sequence[Any], beside: bool = False) -> Legend:
-    """Explain the marks, one per line: in the upper left corner, or to the right of the axes."""
+    """Add a legend, one entry per line: in the upper left corner, or to the right of the axes."""
     place = {"loc": "upper left", "bbox_to_anchor": (1.03 if beside else 0.0, 1.0)}
     spaces = {"borderaxespad": 0.0, "borderpad": 0.0, "labelspacing": 0.35, "handletextpad": 0.6}
     return add_legend(ax, handles, sizes(ax)[1], **place, **spaces)
@@ -160,7 +160,7 @@ def add_key(ax: Axes, handles: Sequence[Any], beside: bool = False) -> Legend:
 def add_legend(
     owner: Axes | Figure | SubFigure, handles: Sequence[Any], size: float, **options: Any
 ) -> Legend:
-    """Explain marks in axes, or above all axes of a figure."""
+    """Add a legend to axes, or above all axes of a figure."""
     from matplotlib.figure import FigureBase
 
     if isinstance(owner, FigureBase):
@@ -169,18 +169,18 @@ def add_legend(
     return owner.legend(handles=list(handles), **look, **options)
 
 
-# ---- words -------------------------------------------------------------------------------------------------
+# ---- names -------------------------------------------------------------------------------------------------
 
 
 def check_colour(name: str, what: str) -> str:
-    """Return the name of a colour; complain of one that is none of ours."""
+    """Return the name of a colour, which must be in ``PALETTE``."""
     if name not in PALETTE:
-        raise ValueError(f"{what} {name!r}, which is none of {', '.join(PALETTE)}")
+        raise ValueError(f"{what} {name!r}, which is not one of {', '.join(PALETTE)}")
     return name
 
 
 def loss_name(loss: str) -> str:
-    """Return what the axis of a loss is called.
+    """Return the axis label of a loss.
 
     >>> loss_name("log"), loss_name("my")
     ('log loss', 'my loss')

@@ -16,28 +16,19 @@ if TYPE_CHECKING:
     from refinecal.theory.empirical import Check
 
 NAMES = ("risk", "calibration", "refinement")
-SMALL, LABEL = 8.0, 9.5  # sizes of letters in points: panels are small, the figure is not
+SMALL, LABEL = 8.0, 9.5  # font sizes in points: panels are small, the figure is not
 DOTS: Any = {"color": PALETTE["text"], "marker": "o", "markersize": 3.2, "linestyle": "none"}
 BAND, USUAL_BAND = style.tint("text", 0.18), style.tint("grid", 0.5)
 POINTS = 201  # of theory's curve
-USUAL = 2.0  # standard errors that 95 % of deviations keep within
-LEAST = 3.0  # standard errors that the axis of deviations has room for
+USUAL = 2.0  # standard errors that contain 95% of deviations
+LEAST = 3.0  # standard errors that the axis of deviations always shows
 
 
 def draw_check(figure: Figure, found: Check) -> dict[str, list[Axes]]:
-    """Fill a figure with three columns: risk, calibration and refinement.
+    """Draw three columns: risk, calibration and refinement.
 
-    Parameters
-    ----------
-    figure : matplotlib Figure
-        An empty one; about 9 by 5 inches. It gets matplotlib's constrained layout.
-    found : Check
-        From :func:`refinecal.theory.check`.
-
-    Returns
-    -------
-    dict
-        The axes by row, "curves" and "deviations", from left to right.
+    ``figure`` is empty, about 9 by 5 inches, and gets matplotlib's constrained layout. Returns the axes by
+    row, "curves" and "deviations", from left to right.
     """
     figure.set_layout_engine("constrained")
     grid = figure.subplots(2, len(NAMES), height_ratios=[1, 0.5], sharex=True)
@@ -55,7 +46,7 @@ def draw_check(figure: Figure, found: Check) -> dict[str, list[Axes]]:
 
 
 def _draw_curve(ax: Axes, found: Check, name: str, lams: Any, theory: Any) -> None:
-    """Draw theory as a line, means as dots and their 95 % band."""
+    """Draw theory as a line, measured means as dots, and their 95% interval as a band."""
     ax.plot(lams, theory, color=PALETTE[name], linewidth=1.8, zorder=2)
     mean, margin = found.law.measured[name], found.law.margin[name]
     ax.fill_between(found.lam, mean - margin, mean + margin, zorder=1, **BAND)
@@ -76,7 +67,7 @@ def _draw_deviations(ax: Axes, found: Check, name: str) -> None:
 
 
 def _mark(against: str) -> dict[str, Any]:
-    """Return the mark of a comparison: filled for the one that decides."""
+    """Return the marker of a comparison: filled for the one that decides."""
     if against == "draws":
         return {"marker": "o", "markersize": 3.2, "zorder": 3}
     return {"marker": "D", "markersize": 3.6, "markerfacecolor": PALETTE["paper"], "zorder": 2}
@@ -89,7 +80,7 @@ def _set_axes(rows: dict[str, list[Axes]], found: Check) -> None:
         ax.set_ylim(-reach, reach)
         _set_ticks(ax, 4)
         ax.tick_params(labelleft=place == 0)
-        ax.set_xlabel("strength of the penalty λ")
+        ax.set_xlabel("regularization strength λ")
     powers = style.log_ticks(found.lam[0], found.lam[-1], [1])
     for ax in rows["curves"]:
         ax.set_xscale("log")
@@ -101,14 +92,14 @@ def _set_axes(rows: dict[str, list[Axes]], found: Check) -> None:
 
 
 def _set_ticks(ax: Axes, most: int) -> None:
-    """Put ticks at round values that are on the axis."""
+    """Put ticks at round values within the limits."""
     low, high = ax.get_ylim()
     ax.set_yticks(style.round_ticks(low, high, most))
     ax.set_ylim(low, high)
 
 
 def _explain(figure: Figure, found: Check) -> None:
-    """Say what was done, and explain the marks."""
+    """Add the legend, and a line about the data."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -116,10 +107,10 @@ def _explain(figure: Figure, found: Check) -> None:
     thin: Any = {"color": neutral, "linewidth": 0.8}
     handles = [  # by columns: marks of the curves on the first line, of the deviations on the second
         Line2D([], [], color=neutral, linewidth=1.8, label="theory (n → ∞)"),
-        Line2D([], [], label="deviation from the law's theory", **thin, **_mark("law")),
+        Line2D([], [], label="deviation from the theory of the law", **thin, **_mark("law")),
         Line2D([], [], label=f"measured: mean of {found.seeds} draws", **DOTS),
-        Line2D([], [], label="deviation from each draw's own theory", **thin, **_mark("draws")),
-        Patch(label="95 % band of the mean", **BAND),
+        Line2D([], [], label="deviation from the theory of each draw", **thin, **_mark("draws")),
+        Patch(label="95% interval of the mean", **BAND),
         Patch(label="± 2 standard errors", **USUAL_BAND),
     ]
     style.add_legend(figure, handles, SMALL, ncols=3)

@@ -1,4 +1,4 @@
-"""Figure 1 of the paper: risk, calibration and refinement during training, their smallest values marked."""
+"""Figure 1 of the paper: risk, calibration and refinement during training, with their minima."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -24,35 +24,33 @@ ROOM = 1.6  # inches for the labels, right of the curves
 class TrainingCurveDisplay(_steps.LossCurvesDisplay):
     """Risk, calibration and refinement against steps.
 
-    Made by :meth:`from_monitor` or ``RefinementMonitor.plot()``.
+    Create it with :meth:`from_monitor` or ``RefinementMonitor.plot()``.
 
     Parameters
     ----------
     steps : array-like of int
-        The number of each step, increasing; one at least.
+        The number of each step, increasing; at least one.
     risk, calibration, refinement : array-like of float
         Their values; NaN and infinite ones leave a gap.
     loss : str, default "log"
         The name of the loss, for the axis.
     chosen : int, optional
-        The step that was chosen, to be marked.
+        The chosen step, which is marked.
     chosen_by : str, default "refinement"
         The metric that chose it.
     step_name : str, default "step"
-        What a step is: "round", "epoch" ...
+        The unit of a step, such as "round" or "epoch".
 
     Attributes
     ----------
     curves : dict
         The three curves by name, as arrays.
     smallest : dict
-        For each curve by name, the step where it is smallest, and its value there. A curve that is never
-        finite is left out.
-    figure_, ax_ : Figure, Axes
-        Where it was drawn.
-    lines_, marks_, texts_ : dict
-        The lines, the dots where they are lowest, and their labels, by name; the line and label of the step
-        that was chosen are called "chosen".
+        By the name of the curve, the step of its minimum and its value there; only for curves with finite
+        values.
+    figure_, ax_, lines_, marks_, texts_
+        The figure, its axes; the curves, dots at their minima and labels, by name. The line and label of
+        the chosen step are called "chosen".
 
     Examples
     --------
@@ -101,7 +99,7 @@ class TrainingCurveDisplay(_steps.LossCurvesDisplay):
         self._write_labels(ax)
 
     def _draw_curves(self, ax: Axes) -> Artist:
-        """Draw the curves and their lowest points; return the shade between two of them."""
+        """Draw the curves and their minima; return the shade between risk and refinement."""
         ends = self.curves["refinement"], self.curves["risk"]  # apart by the calibration error
         shade = ax.fill_between(self.steps, *ends, **style.tint("calibration", 0.12))
         self._draw_lines(ax, {name: name for name in self.curves})
@@ -126,7 +124,7 @@ class TrainingCurveDisplay(_steps.LossCurvesDisplay):
         ax.set_ylabel(style.loss_name(self.loss))
 
     def _write_labels(self, ax: Axes) -> None:
-        """Name each curve and the step where it is lowest: beside its end, or in lines above all."""
+        """Label each curve and its minimum: next to its end, or in lines above all curves."""
         labels = {
             name: f"{name}: min {style.format_loss(value)} at {self.step_name} {step}"
             for name, (step, value) in self.smallest.items()
@@ -137,12 +135,12 @@ class TrainingCurveDisplay(_steps.LossCurvesDisplay):
             self._mark_chosen(ax, self.chosen)
 
     def _top(self, ax: Axes) -> float:
-        """Return the height above which nothing but text is drawn."""
+        """Return the height above which only text is drawn."""
         low, high = ax.get_ylim()
         return high - (self._above - style.lines_of(ax, 0.4)) * (high - low)
 
     def _mark_chosen(self, ax: Axes, step: int) -> None:
-        """Draw a thin line at the chosen step, and write above the curves what chose it."""
+        """Draw a thin line at the chosen step, with the metric that chose it above the curves."""
         low, top = ax.get_ylim()[0], self._top(ax)
         (self.lines_["chosen"],) = ax.plot([step, step], [low, top], zorder=0.5, **THIN)
         place = (step - self.steps[0]) / max(self.steps[-1] - self.steps[0], 1)

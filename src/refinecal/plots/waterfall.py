@@ -1,4 +1,4 @@
-"""From uncertainty to risk: what the model knows, and what its probabilities lose of it."""
+"""Waterfall charts: from uncertainty over refinement to risk."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -26,7 +26,7 @@ LETTER = 0.62  # width of a letter, in sizes
 
 
 class Terms(NamedTuple):
-    """What a waterfall is drawn from: all other terms are differences of these."""
+    """The terms of a decomposition; all others are differences of these."""
 
     risk: float
     refinement: float
@@ -38,28 +38,26 @@ class Terms(NamedTuple):
 
 
 class WaterfallDisplay(Display):
-    """The terms of a decomposition as bars, each beginning where the one before it ends.
+    """The terms of a decomposition as bars, each starting where the previous one ends.
 
-    Several decompositions are drawn one below the other, each as one bar: refinement, then
-    calibration, together the risk.
+    Several decompositions are drawn below each other, each as one bar: refinement, then calibration,
+    which sum to the risk.
 
     Parameters
     ----------
     decompositions : dict
-        For each model by name a :class:`refinecal.Decomposition`, or what its ``to_dict`` returned.
+        By the name of the model, a :class:`refinecal.Decomposition` or the result of its ``to_dict``.
     after : float, optional
-        The risk after calibration, for a last bar; with a single decomposition only.
+        The risk after calibration, as a last bar; only for a single decomposition.
 
     Attributes
     ----------
     terms : dict
-        For each model by name, its risk, refinement and uncertainty.
-    figure_, ax_ : Figure, Axes
-        Where it was drawn.
+        By the name of the model, its risk, refinement and uncertainty.
     bars_, texts_ : dict
-        The bars and the text beside them: by term for a single decomposition, else by (name, term) and name.
-    legend_ : Legend
-        Only for several decompositions.
+        The bars and their labels: by term for a single decomposition, else by (name, term) and name.
+    figure_, ax_, legend_
+        The figure, its axes and, for several decompositions, its legend.
 
     Examples
     --------
@@ -76,7 +74,7 @@ class WaterfallDisplay(Display):
 
     def __init__(self, decompositions: Mapping[str, Any], *, after: float | None = None) -> None:
         if not decompositions:
-            raise ValueError("there is no decomposition to draw: pass one at least")
+            raise ValueError("there is no decomposition to draw: pass at least one")
         self.terms = {str(name): _read_terms(given) for name, given in decompositions.items()}
         losses = {_get(given, "loss") or "log" for given in decompositions.values()}
         if len(losses) > 1:
@@ -87,7 +85,7 @@ class WaterfallDisplay(Display):
         self.loss = str(losses.pop())
         if after is not None and len(self.terms) > 1:
             raise ValueError(
-                "after= goes with a single decomposition: leave it out, or draw each alone"
+                "after= works with a single decomposition only: omit it, or draw each alone"
             )
         self.after = after
 
@@ -105,10 +103,6 @@ class WaterfallDisplay(Display):
             The same predictions after calibration, or their risk: one more bar.
         ax : matplotlib Axes, optional
             Where to draw; by default a new figure.
-
-        Returns
-        -------
-        WaterfallDisplay
         """
         several = isinstance(decomposition, Mapping) and "risk" not in decomposition
         risk = after if after is None or isinstance(after, float | int) else _read_terms(after).risk
@@ -172,12 +166,12 @@ class WaterfallDisplay(Display):
         handles = [
             Patch(color=PALETTE["refinement"], linewidth=0, label="refinement"),
             Patch(color=PALETTE["calibration"], linewidth=0, label=label),
-            Line2D([], [], label="uncertainty: what guessing would cost", **UNCERTAINTY),
+            Line2D([], [], label="uncertainty: loss of guessing", **UNCERTAINTY),
         ]
         self.legend_ = style.add_key(ax, handles)
 
     def _draw_model(self, ax: Axes, place: int, name: str, terms: Terms, far: float) -> None:
-        """Draw refinement and calibration in one bar; a negative calibration as a hollow piece at its end."""
+        """Draw refinement and calibration in one bar; a negative calibration is hollow."""
         knot, end = min(terms.refinement, far), min(terms.risk, far)
         bar: dict[str, Any] = {"y": place, "height": NARROW, "zorder": 2, "linewidth": 0}
         look = bar | {"color": PALETTE["calibration"]}
@@ -194,7 +188,7 @@ class WaterfallDisplay(Display):
 
 
 class _Row(NamedTuple):
-    """One bar of a waterfall: where it begins and ends."""
+    """One bar of a waterfall: where it starts and ends."""
 
     term: str
     name: str
@@ -203,7 +197,7 @@ class _Row(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What is written beside it: where it ends or, of a difference, its length."""
+        """Its label: where it ends or, for a difference, its length."""
         if self.term in ("sharpness", "calibration"):
             return style.format_loss(_subtract(self.end, self.start), sign=True)
         return style.format_loss(self.end)
@@ -228,7 +222,7 @@ def _describe_sum(name: str, terms: Terms) -> str:
 
 
 def _range(ends: list[float]) -> tuple[float, float]:
-    """Return the lowest and highest place to show; an infinite bar goes as far."""
+    """Return the lowest and highest place to show; an infinite bar ends there."""
     finite = [end for end in ends if math.isfinite(end)]
     largest = max(finite) or 1.0
     return min(0.0, *finite), largest * BEYOND if len(finite) < len(ends) else largest
@@ -248,7 +242,7 @@ def _read_terms(given: Any) -> Terms:
     missing = [name for name, value in zip(NEEDED, found, strict=True) if value is None]
     if missing:
         raise TypeError(
-            f"decomposition is {given!r}, which has no {missing[0]}: pass what rc.decompose returned"
+            f"decomposition is {given!r}, which has no {missing[0]}: pass the result of rc.decompose"
         )
     bad = [name for name, value in zip(NEEDED, found, strict=True) if math.isnan(value)]
     if bad:

@@ -20,7 +20,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
-from refinecal.theory._number_checks import check_law, check_shares, check_whole, freeze
+from refinecal.theory._number_checks import (
+    check_array,
+    check_bayes_error,
+    check_shares,
+    check_whole,
+    freeze,
+    read_floats,
+)
 
 Floats = NDArray[np.float64]
 Function = Callable[[Floats], ArrayLike]
@@ -67,7 +74,7 @@ class Spectrum:
         return float(np.sum(self.signal_weights * self._values(function, "function(nodes)")))
 
     def _values(self, function: Function, name: str) -> Floats:
-        values = check_law(function(self.nodes), name)
+        values = read_floats(name, function(self.nodes))
         if values.shape not in ((), self.nodes.shape):
             raise ValueError(
                 f"{name} has shape {values.shape} for {len(self.nodes)} eigenvalues: "
@@ -127,7 +134,7 @@ class Spectrum:
             name = "signal(nodes)"
             found = self.weights * check_shares(self._values(signal, name), name, n)
         else:
-            found = check_law(signal, name)
+            found = read_floats(name, signal)
         other = copy.copy(self)
         other.signal_weights = freeze(check_shares(found, name, n))
         return other
@@ -137,7 +144,7 @@ class Spectrum:
 
         It is 1 everywhere if the signal has no preferred direction; else it is interpolated between nodes.
         """
-        logs = np.log(check_law(sigma, "sigma"))
+        logs = np.log(read_floats("sigma", sigma))
         if self.isotropic:
             return np.ones_like(logs)
         some = self.weights > 0
@@ -160,13 +167,7 @@ class Spectrum:
         >>> float(PointSpectrum([4.0]).signal_for(ndtr(-1.0)))  # two standard deviations are needed for 1
         2.0
         """
-        errors = check_law(bayes_error, "bayes_error")
-        bad = ~((errors > 0) & (errors < 0.5))
-        if bad.any():
-            raise ValueError(
-                f"bayes_error is {errors[bad][0]:g}: it must lie between 0 and 0.5, both excluded."
-                + " Divide by 100 if it is in percent." * bool(1 <= errors[bad][0] < 50)
-            )
+        errors = check_bayes_error(bayes_error)
         inverse = self.inverse_mean
         if np.isinf(inverse):
             raise ValueError(
@@ -183,10 +184,8 @@ class Spectrum:
         >>> float(PointSpectrum([1.0]).bayes_error_of(0.0))
         0.5
         """
-        norms = check_law(signal, "signal")
-        bad = ~((norms >= 0) & (norms < np.inf))
-        if bad.any():
-            raise ValueError(f"signal is {norms[bad][0]:g}: it must be finite, 0 or positive")
+        rule = "it must be finite, 0 or positive"
+        norms = check_array("signal", signal, lambda x: (x >= 0) & (x < np.inf), rule)
         inverse = self.inverse_mean
         if np.isinf(inverse):  # perfect, unless there is nothing to see
             return np.where(norms > 0, 0.0, 0.5)[()]
@@ -196,8 +195,7 @@ class Spectrum:
 
     def draw(self, n: int, rng: np.random.Generator | int | None = None) -> Floats:
         """Return n independent eigenvalues, from a generator or a seed."""
-        kind, enough = "it must be a whole number of eigenvalues", "it must be 0 or more"
-        return self._draw(check_whole("n", n, 0, kind, enough), np.random.default_rng(rng))
+        return self._draw(check_whole("n", n, 0), np.random.default_rng(rng))
 
     def _draw(self, n: int, rng: np.random.Generator) -> Floats:
         return np.asarray(rng.choice(self.nodes, size=n, p=self.weights))

@@ -1,8 +1,9 @@
-"""Numbers, eigenvalues and shares as people pass them, and what to say if they are wrong."""
+"""Checks of the numbers and arrays that users pass to the theory."""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from refinecal._core.arrays import to_floats
 
 Floats = NDArray[np.float64]
+Test = Callable[[Floats], NDArray[np.bool_]]
 
 SMALLEST, LARGEST = 1e-100, 1e100  # eigenvalues whose cubes are finite
-WHOLE = "it must be a whole number"
-
-
-# ---- one number --------------------------------------------------------------------------------------------
 
 
 def check_number(
@@ -26,37 +24,35 @@ def check_number(
     high: float = LARGEST,
     *,
     zero: bool = False,
-    cure: str = "",
+    advice: str = "",
 ) -> float:
     """Return a number between positive bounds, or 0 if that is allowed."""
     try:
         found = float(value)
     except (TypeError, ValueError):
-        raise TypeError(f"{name} is {value!r}: it must be a number{cure}") from None
+        raise TypeError(f"{name} is {value!r}: it must be a number{advice}") from None
     if not (low <= found <= high or (zero and found == 0)):
         allowed = f"{'0 or ' if zero else ''}between {low:g} and {high:g}"
-        raise ValueError(f"{name} is {found:g}: it must be {allowed}{cure}")
+        raise ValueError(f"{name} is {found:g}: it must be {allowed}{advice}")
     return found
 
 
-def check_whole(name: str, value: Any, least: int, kind: str = WHOLE, enough: str = "") -> int:
-    """Return a whole number that is large enough; ``kind`` and ``enough`` say what is allowed."""
+def check_whole(name: str, value: Any, least: int, advice: str = "") -> int:
+    """Return a whole number that is large enough."""
+    message = f"{name} is {value!r}: it must be a whole number, {least} or more{advice}"
     try:
         found = operator.index(value)
     except TypeError:
-        found = None
-    if found is None or isinstance(value, bool):
-        raise TypeError(f"{name} is {value!r}: {kind}")
+        raise TypeError(message) from None
+    if isinstance(value, bool):
+        raise TypeError(message)
     if found < least:
-        raise ValueError(f"{name} is {found}: {enough or f'it must be at least {least}'}")
+        raise ValueError(message)
     return found
 
 
-# ---- arrays ------------------------------------------------------------------------------------------------
-
-
-def read_floats(name: str, given: ArrayLike | None) -> Floats:
-    """Return an array of numbers, or say that it is none."""
+def read_floats(name: str, given: Any) -> Floats:
+    """Return an array of numbers of any shape."""
     try:
         return np.asarray(to_floats(given, name), dtype=np.float64)
     except TypeError:
@@ -65,14 +61,30 @@ def read_floats(name: str, given: ArrayLike | None) -> Floats:
         ) from None
 
 
-def check_positive(name: str, given: ArrayLike) -> Floats:
-    """Return an array of positive numbers, or say which is not."""
+def check_array(name: str, given: Any, is_valid: Test, rule: str) -> Floats:
+    """Return an array of numbers, or name the first that breaks a rule."""
     array = read_floats(name, given)
-    place = find_place(~(np.isfinite(array) & (array > 0)))
-    if place is not None:
-        where = f"{name}{show_place(place)}"
-        raise ValueError(f"{where} is {array[place]:g}, but {name} must be positive and finite.")
+    bad = np.argwhere(~is_valid(array))
+    if len(bad):
+        place = tuple(bad[0].tolist())
+        index = f"[{', '.join(map(str, place))}]" if place else ""
+        raise ValueError(f"{name}{index} is {array[place]:.6g}: {rule}")
     return array
+
+
+def check_positive(name: str, given: ArrayLike) -> Floats:
+    """Return an array of positive numbers."""
+    return check_array(
+        name, given, lambda x: (x > 0) & (x < np.inf), f"{name} must be positive and finite."
+    )
+
+
+def check_bayes_error(given: ArrayLike) -> Floats:
+    """Return an array of error rates between 0 and 0.5."""
+    errors = read_floats("bayes_error", given)
+    hint = " Divide by 100 if it is in percent." if np.any((errors >= 1) & (errors < 50)) else ""
+    rule = f"it must lie between 0 and 0.5, both excluded.{hint}"
+    return check_array("bayes_error", errors, lambda x: (x > 0) & (x < 0.5), rule)
 
 
 def check_axis(name: str, given: ArrayLike, what: str, one: bool = False) -> Floats:
@@ -80,77 +92,44 @@ def check_axis(name: str, given: ArrayLike, what: str, one: bool = False) -> Flo
     values = check_positive(name, given)
     values = np.atleast_1d(values) if one else values
     if values.ndim != 1 or not values.size:
-        raise ValueError(f"{name} has shape {values.shape}: it must be (k,), one {what} at least")
+        raise ValueError(f"{name} has shape {values.shape}: it must be (k,), at least one {what}")
     return values
 
 
-def find_place(bad: NDArray[np.bool_]) -> tuple[int, ...] | None:
-    """Return the index of the first element that is bad, if there is one."""
-    places = np.argwhere(bad)
-    return tuple(places[0].tolist()) if len(places) else None
-
-
-def show_place(place: tuple[int, ...]) -> str:
-    """Return an index as it is written; nothing for a number.
-
-    >>> show_place((1, 2)), show_place(())
-    ('[1, 2]', '')
-    """
-    return f"[{', '.join(map(str, place))}]" if place else ""
-
-
-def freeze(array: Floats) -> Floats:
-    """Return a copy that cannot be written to."""
-    array = np.array(array, dtype=np.float64)
-    array.setflags(write=False)
-    return array
-
-
-# ---- spectra -----------------------------------------------------------------------------------------------
-
-
-def check_law(given: Any, name: str) -> Floats:
-    """Return the numbers of a law, an array of any shape."""
-    try:
-        return np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} is {given!r}: it must hold numbers") from None
-
-
 def check_eigenvalues(given: Any, name: str) -> Floats:
-    """Return a vector of positive numbers."""
-    array = _check_vector(given, name)
-    bad = np.flatnonzero(~((array >= SMALLEST) & (array <= LARGEST)))
-    if bad.size:
-        raise ValueError(
-            f"{name}[{bad[0]}] is {array[bad[0]]:g}: eigenvalues must lie between {SMALLEST:g} and "
-            f"{LARGEST:g}. Drop directions without variance, and rescale features that are extreme."
-        )
-    return array
+    """Return a vector of positive eigenvalues."""
+    rule = (
+        f"eigenvalues must lie between {SMALLEST:g} and {LARGEST:g}. Drop directions without variance, and "
+        "rescale extreme features."
+    )
+    return _check_vector(given, name, lambda x: (x >= SMALLEST) & (x <= LARGEST), rule)
 
 
 def check_shares(given: Any, name: str, n: int) -> Floats:
-    """Return one number for each of n eigenvalues, 0 or positive, divided by their sum."""
-    array = _check_vector(given, name)
+    """Return one non-negative number for each of n eigenvalues, divided by their sum."""
+    rule = "shares must be finite, 0 or positive"
+    array = _check_vector(given, name, lambda x: (x >= 0) & (x <= LARGEST), rule)
     if len(array) != n:
         raise ValueError(
-            f"{name} has length {len(array)} for {n} eigenvalues: it needs one for each"
-        )
-    bad = np.flatnonzero(~((array >= 0) & (array <= LARGEST)))
-    if bad.size:
-        raise ValueError(
-            f"{name}[{bad[0]}] is {array[bad[0]]:g}: shares must be finite, 0 or positive"
+            f"{name} has length {len(array)} for {n} eigenvalues: pass one share for each"
         )
     if not array.max() > 0:
         raise ValueError(f"{name} is 0 at every eigenvalue: at least one share must be positive")
-    scaled = array / array.max()  # so that the sum of tiny shares is no denormal number
+    scaled = array / array.max()  # so that the sum of tiny shares is not a denormal number
     return np.asarray(scaled / scaled.sum())
 
 
-def _check_vector(given: Any, name: str) -> Floats:
-    array = np.atleast_1d(check_law(given, name))
+def _check_vector(given: Any, name: str, is_valid: Test, rule: str) -> Floats:
+    array = check_array(name, np.atleast_1d(read_floats(name, given)), is_valid, rule)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(
             f"{name} has shape {array.shape}: it must be a list of at least one number"
         )
+    return array
+
+
+def freeze(array: Floats) -> Floats:
+    """Return a read-only copy."""
+    array = np.array(array, dtype=np.float64)
+    array.setflags(write=False)
     return array

@@ -1,4 +1,4 @@
-"""How far somebody's data are from what the theory assumes: measured, and described."""
+"""How far a user's data are from what the theory assumes: measured, and described."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ Floats = NDArray[np.float64]
 
 FEW_FEATURES = 20
 FEW_ROWS = 200
-BEYOND = 2  # times the rows that were seen: further on, 90 % intervals held 56 % instead of 80 % (simulated)
+BEYOND = 2  # times the rows of X: further on, 90% intervals covered 56% instead of 80% (simulated)
 RARE = 0.1
 HEAVY = 3  # excess kurtosis
-SEPARABLE = 0.05  # nats: predictions of smaller losses were seen to fail
-STEEP = 0.5  # exponent of the variance, from where on the signal is not called even
-CHOSEN = "with few held-out rows, the noise of choosing C and of calibrating can eat the gain"
+SEPARABLE = 0.05  # nats: predictions of smaller losses failed
+STEEP = 0.5  # exponent of the variance from which the signal is not called even
+CHOSEN = "with few validation rows, the noise of choosing C and of calibrating can cancel the gain"
+STANDARDIZE = "divide columns by their standard deviation (standardize=True)"
 
 
 @dataclass(frozen=True)
 class Assumption:
-    """One thing that the theory takes for granted.
+    """One assumption of the theory.
 
     Attributes
     ----------
@@ -34,11 +35,11 @@ class Assumption:
     evidence : str
         What was measured.
     doubt : str
-        What was measured and why not to rely on it, in a sentence; empty if nothing speaks against it.
+        How the data violate the assumption, in words; empty if they do not.
     serious : bool
-        Whether predictions were seen to fail where there is this doubt, or have nothing to go by.
+        Whether predictions failed on data that violate it, or have nothing to go by.
     measured : bool
-        Whether it was looked at; what only training shows was not.
+        Whether it was checked; some assumptions cannot be checked before training.
     """
 
     text: str
@@ -49,7 +50,7 @@ class Assumption:
 
     @property
     def mark(self) -> str:
-        """A cross if it is doubtful, a tick if it holds, a question mark if nobody looked."""
+        """A cross if the data violate it, a tick if they do not, a question mark if it was not checked."""
         if self.doubt:
             return "✗"
         return "✓" if self.measured else "?"
@@ -65,129 +66,136 @@ def check_assumptions(
     choices: Choices,
     n_train: int,
 ) -> list[Assumption]:
-    """Return what is assumed, and what the rows say about it."""
+    """Return the assumptions, and how far the rows meet them."""
     return [
         _check_features(spectrum.n_features),
-        _check_rows(n_train),
-        _check_seen_rows(n_train, len(X)),
+        *_check_rows(n_train, len(X)),
         _check_balance(float(labels.mean())),
         *_check_shapes(X, labels),
         _check_signal(spectrum),
         _check_overlap(choices.risk),
-        _check_range(choices),
-        _check_sizes(X, spectrum),
+        *_check_scales(X, spectrum, choices),
         Assumption(
-            "a linear model is good enough",
-            "the prediction is for logistic regression with an L2 penalty and an intercept; what curves or "
-            "products of columns would add is not known",
+            "a linear model is adequate",
+            "the prediction is for logistic regression with an L2 penalty and an intercept; the effect of "
+            "nonlinear terms or interactions is unknown",
             measured=False,
         ),
         Assumption("C is chosen exactly", CHOSEN, measured=False),
     ]
 
 
-def _doubt(
-    text: str, evidence: str, is_doubtful: bool, doubt: str, serious: bool = False
+def _assume(
+    text: str, evidence: str, is_violated: bool, doubt: str, serious: bool = False
 ) -> Assumption:
-    """Return an assumption that is in doubt, or not."""
-    return Assumption(text, evidence, doubt if is_doubtful else "", serious and is_doubtful)
+    """Return an assumption that is violated, or not."""
+    return Assumption(text, evidence, doubt if is_violated else "", serious and is_violated)
 
 
 def _check_features(p: int) -> Assumption:
     doubt = (
-        f"there {'is 1 feature' if p == 1 else f'are {p} features'}, and with fewer than {FEW_FEATURES} such "
-        "predictions were further off on real tables than saying that nothing is gained"
+        f"there {'is 1 feature' if p == 1 else f'are {p} features'}; with fewer than {FEW_FEATURES}, such "
+        "predictions were less accurate on real tables than predicting no gain"
     )
-    evidence = f"{p} that do not follow from others"
-    return _doubt("there are many features", evidence, p < FEW_FEATURES, doubt, serious=True)
+    evidence = f"{p} linearly independent features"
+    return _assume("there are many features", evidence, p < FEW_FEATURES, doubt, serious=True)
 
 
-def _check_rows(n: int) -> Assumption:
-    doubt = f"with {n} training rows, one data set gains much more or less than the next"
-    return _doubt("there are many training rows", f"{n}", n < FEW_ROWS, doubt)
-
-
-def _check_seen_rows(n: int, seen: int) -> Assumption:
-    doubt = (
-        f"{n} rows to train on are {n / seen:.3g} times the {seen} that were looked at: what only more "
-        "rows would show is extrapolated, and intervals are too narrow"
+def _check_rows(n: int, seen: int) -> list[Assumption]:
+    extrapolation = (
+        f"{n} training rows are {n / seen:.3g} times the {seen} rows of the data: effects that only more "
+        "rows would show are extrapolated, and intervals are too narrow"
     )
-    text = "not far more rows will be trained on than were seen"
-    return _doubt(text, f"predicted from {seen} for {n}", n > BEYOND * seen, doubt)
+    return [
+        _assume(
+            "there are many training rows",
+            f"{n}",
+            n < FEW_ROWS,
+            f"with {n} training rows, the gain varies a lot from one data set to the next",
+        ),
+        _assume(
+            "there are not many more training rows than rows in the data",
+            f"predicted from {seen} for {n}",
+            n > BEYOND * seen,
+            extrapolation,
+        ),
+    ]
 
 
 def _check_overlap(risk: float) -> Assumption:
     doubt = (
-        f"the classes hardly overlap (expected log loss {risk:.1g}): what is left depends on a few extreme "
-        f"rows, and predictions of log losses below {SEPARABLE} were seen to fail"
+        f"the classes hardly overlap (expected log loss {risk:.1g}): the loss depends on a few extreme rows, "
+        f"and predictions of log losses below {SEPARABLE} have failed"
     )
     evidence = f"expected log loss {risk:.3f}"
-    return _doubt("the classes overlap", evidence, not risk > SEPARABLE, doubt, serious=True)
+    return _assume("the classes overlap", evidence, not risk > SEPARABLE, doubt, serious=True)
 
 
-def _check_range(choices: Choices) -> Assumption:
-    what = " and ".join({"risk": "loss"}.get(each, each) for each in choices.cut_off)
-    doubt = (
-        f"the best strength for {what} lies beyond those that were looked at, since columns differ too much "
-        "in size: divide them by their standard deviation (standardize=True)"
-    )
-    text = "the best strengths are among those looked at"
-    return _doubt(text, "they are", bool(choices.cut_off), doubt, serious=True)
-
-
-def _check_sizes(X: Floats, spectrum: EmpiricalSpectrum) -> Assumption:
+def _check_scales(X: Floats, spectrum: EmpiricalSpectrum, choices: Choices) -> list[Assumption]:
+    """Check that λ was searched widely enough, and that no column is negligible next to the others."""
+    outside = " and ".join({"risk": "loss"}.get(each, each) for each in choices.cut_off)
     spread = X.std(axis=0)
     lost = int((spread**2 < ZERO * spectrum.nodes[-1]).sum())
-    doubt = (
-        f"{lost} of {len(spread)} columns vary so little beside the others that nothing is seen of them: "
-        "divide columns by their standard deviation (standardize=True)"
-    )
-    evidence = f"standard deviations from {spread.min():.2g} to {spread.max():.2g}"
-    return _doubt("no column is too small to be seen", evidence, lost > 0, doubt, serious=True)
+    return [
+        _assume(
+            "the best λ lie in the search range",
+            "they do",
+            bool(choices.cut_off),
+            f"the best λ for {outside} lies outside the search range, since columns differ too much in scale: "
+            f"{STANDARDIZE}",
+            serious=True,
+        ),
+        _assume(
+            "no column is negligible in scale",
+            f"standard deviations from {spread.min():.2g} to {spread.max():.2g}",
+            lost > 0,
+            f"{lost} of {len(spread)} columns vary too little to be detected next to the others: {STANDARDIZE}",
+            serious=True,
+        ),
+    ]
 
 
 def _check_balance(prevalence: float) -> Assumption:
     smaller = min(prevalence, 1 - prevalence)
-    doubt = f"only {smaller:.1%} of the rows are of one class: the theory is about balanced ones"
-    evidence = f"the smaller one has {smaller:.0%} of the rows"
-    return _doubt("the classes are about equally frequent", evidence, smaller < RARE, doubt)
+    doubt = f"only {smaller:.1%} of the rows are in one class: the theory is for balanced classes"
+    evidence = f"the smaller class has {smaller:.0%} of the rows"
+    return _assume("the classes are about equally frequent", evidence, smaller < RARE, doubt)
 
 
 def _measure_column(*groups: Floats) -> tuple[float, bool, float]:
-    """Return the shape of a column within the classes: tails, whether it has two values, doublings.
+    """Return a column's excess kurtosis within classes, whether it is binary, and the gap of variances.
 
-    Tails are the excess kurtosis. Doublings say how often the variance in one class must be doubled to be
-    that in the other; 10 if it is 0.
+    The gap is the absolute log2 of the ratio of the two variances; 10 if one of them is 0.
     """
     both = np.concatenate(groups)
     within = np.concatenate([group - group.mean() for group in groups])
     spread = np.sqrt(np.mean(within**2)) or 1.0
     variances = [float(group.var()) for group in groups]
-    doublings = abs(np.log2(variances[1] / variances[0])) if min(variances) > 0 else 10.0
+    gap = abs(np.log2(variances[1] / variances[0])) if min(variances) > 0 else 10.0
     return (
         float(np.mean((within / spread) ** 4)) - 3,
         bool(((both == both.min()) | (both == both.max())).all()),
-        float(doublings) if max(variances) > 0 else 0.0,
+        float(gap) if max(variances) > 0 else 0.0,
     )
 
 
 def _check_shapes(X: Floats, labels: NDArray[np.int64]) -> list[Assumption]:
-    """Look at each column within each class."""
+    """Check the distribution of each column within each class."""
     one = labels == 1
     columns = [_measure_column(column[~one], column[one]) for column in X.T]
-    tails, is_two_valued, doublings = np.array(columns).T
-    heavy, two_values = np.mean(tails > HEAVY), np.mean(is_two_valued)
-    factor = float(2 ** np.median(doublings))
-    found = f"{heavy:.0%} have far more extreme values, {two_values:.0%} have two values only"
+    tails, is_binary, gaps = np.array(columns).T
+    heavy, binary = np.mean(tails > HEAVY), np.mean(is_binary)
+    factor = float(2 ** np.median(gaps))
+    found = f"{heavy:.0%} have heavy tails, {binary:.0%} have only two values"
     return [
-        _doubt(
-            "columns look like bell curves within each class (Gaussian)",
+        _assume(
+            "columns are Gaussian within each class",
             found,
-            bool(heavy > 0.5 or two_values > 0.5),
-            f"most columns are far from a bell curve: {found}",
+            bool(heavy > 0.5 or binary > 0.5),
+            f"most columns are far from Gaussian: {found}",
         ),
-        _doubt(
-            "columns vary as much in one class as in the other",
+        _assume(
+            "columns have the same variance in both classes",
             f"variances typically differ by a factor of {factor:.2f}",
             factor > 2,
             f"columns vary more in one class than in the other, typically by a factor of {factor:.2f}",
@@ -203,7 +211,7 @@ def _check_signal(spectrum: EmpiricalSpectrum) -> Assumption:
         return Assumption(
             text,
             f"by {max(found.strength, 0):.1f} standard errors",
-            "no difference between the classes is seen above noise (below 2 standard errors of it)",
+            "no difference between the classes is detected (less than 2 standard errors)",
             serious=True,
         )
     if found.kind == "free":
@@ -211,6 +219,5 @@ def _check_signal(spectrum: EmpiricalSpectrum) -> Assumption:
     elif abs(found.exponent) < STEEP:
         where = "about evenly in all directions"
     else:
-        much = "much" if found.exponent > 0 else "little"
-        where = f"more so in directions in which rows vary {much}"
-    return Assumption(text, f"by {found.strength:.1f} standard errors of it, {where}")
+        where = f"mostly in directions of {'large' if found.exponent > 0 else 'small'} variance"
+    return Assumption(text, f"by {found.strength:.1f} standard errors, {where}")

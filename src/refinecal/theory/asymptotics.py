@@ -1,9 +1,9 @@
-r"""Linear classifiers when rows and features are many: how expert and how confident they become.
+r"""High-dimensional limits of linear classifiers on two Gaussian classes.
 
-Classes are :math:`N(\pm\mu, \Sigma)`; the paper's section 7 says what logistic regression with the penalty
-:math:`\frac\lambda2 \|w\|^2` learns in the limit :math:`p, n \to \infty`, :math:`p/n \to r`. Two numbers are
-enough, :math:`\langle w, w^*\rangle_\Sigma` and :math:`\|w\|_\Sigma`: :mod:`refinecal.theory.gaussian` makes
-risk, calibration and refinement of them.
+Classes are :math:`N(\pm\mu, \Sigma)`. Section 7 of the paper derives what logistic regression with the penalty
+:math:`\frac\lambda2 \|w\|^2` learns in the limit :math:`p, n \to \infty`, :math:`p/n \to r`. Two numbers
+describe it, :math:`\langle w, w^*\rangle_\Sigma` and :math:`\|w\|_\Sigma`;
+:mod:`refinecal.theory.gaussian` computes risk, calibration and refinement from them.
 """
 
 from __future__ import annotations  # so that help() shows types by name
@@ -36,11 +36,11 @@ SHOWN, WIDTH = 10, 13
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What is asked: arrays of one shape, and the law of the eigenvalues."""
+    """The problems to solve: arrays of one shape, and the law of the eigenvalues."""
 
-    lam: Floats  # strength of the penalty
-    ratio: Floats  # features for each row
-    signal: Floats  # length of the class mean
+    lam: Floats  # regularization strength
+    ratio: Floats  # features per row
+    signal: Floats  # norm of the class mean
     bayes_error: Floats  # error rate of the best classifier
     spectrum: Spectrum  # law of the eigenvalues of the covariance
 
@@ -58,8 +58,8 @@ class Problem:
         check_spectrum("spectrum", spectrum, f"{laws} of refinecal.theory.")
         if (bayes_error is None) == (signal is None):
             raise TypeError(
-                "pass one of bayes_error (the error rate of the best classifier) and signal (the length "
-                "of the class mean), not both and not neither."
+                "pass exactly one of bayes_error (the error rate of the best classifier) and signal (the "
+                "norm of the class mean)."
             )
         lams, ratios = check_positive("lam", lam), check_positive("ratio", ratio)
         if signal is None:
@@ -86,19 +86,19 @@ class Problem:
         return cls(lam, ratio, signal, error, spectrum)
 
     def at(self, lam: ArrayLike) -> Problem:
-        """Return the same problem with other strengths."""
+        """Return the same problem at another λ."""
         lams = check_positive("lam", lam)
         fixed = (self.ratio, self.signal, self.bayes_error, self.spectrum)
         try:
             return self._broadcast(lams, *fixed)
         except ValueError:
             raise ValueError(
-                f"lam has shape {lams.shape}, but the problem has {self.ratio.shape}: pass one strength, or "
-                "one for each of its points"
+                f"lam has shape {lams.shape}, but the problem has {self.ratio.shape}: pass one lam, or one "
+                "for each point"
             ) from None
 
     def change(self, change: Callable[[Floats], Floats], lam: Floats | None = None) -> Problem:
-        """Return the problem with other arrays, perhaps at other strengths."""
+        """Return the problem with transformed arrays, optionally at another λ."""
         lam = change(self.lam) if lam is None else lam
         ratio, signal, error = map(change, (self.ratio, self.signal, self.bayes_error))
         return Problem(lam, ratio, signal, error, self.spectrum)
@@ -106,16 +106,16 @@ class Problem:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Solution:
-    """A classifier in the limit: numbers, or arrays of the broadcast shape of what was asked.
+    """A classifier in the limit: numbers, or arrays of the broadcast shape of the arguments.
 
     Attributes
     ----------
     problem : Problem
-        What was asked.
+        The arguments.
     method : {"logistic", "lda", "ridge"}
-        What was trained.
+        The classifier.
     inner, norm : ndarray
-        The inner product of the weights with those of the best classifier, and their length, both in the
+        The inner product of the weights with those of the best classifier, and their norm, both in the
         metric of the covariance.
     inner_slope, norm_slope : ndarray
         Derivatives of their logarithms in the logarithm of ``lam``.
@@ -137,79 +137,51 @@ class Solution:
     track: fixed_point.Track | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Make arrays read-only, since what is computed of them is kept; without axes they are numbers."""
+        """Make arrays read-only, since results are cached; arrays without axes become numbers."""
         for name in ("inner", "norm", "inner_slope", "norm_slope"):
             object.__setattr__(self, name, freeze(getattr(self, name))[()])
         constants = {name: freeze(each)[()] for name, each in self.constants.items()}
         object.__setattr__(self, "constants", constants)
 
-    @property
-    def lam(self) -> Any:
-        """Strength of the penalty."""
-        return self.problem.lam[()]
-
-    @property
-    def ratio(self) -> Any:
-        """Features for each training row."""
-        return self.problem.ratio[()]
-
-    @property
-    def signal(self) -> Any:
-        """Length of the class mean."""
-        return self.problem.signal[()]
-
-    @property
-    def bayes_error(self) -> Any:
-        """Error rate of the best classifier."""
-        return self.problem.bayes_error[()]
-
-    @property
-    def spectrum(self) -> Spectrum:
-        """Law of the eigenvalues of the covariance."""
-        return self.problem.spectrum
-
-    @property
-    def expertise(self) -> Any:
-        """How well the weights point: all that refinement and error rate depend on."""
-        return self.inner / self.norm
-
-    @property
-    def confidence(self) -> Any:
-        """How large the logits are; calibrated where it equals ``expertise``."""
-        return self.norm
-
-    @property
-    def scale(self) -> Any:
-        """The number by which to multiply the logits so that they are calibrated (Prop. 6.2)."""
-        return self.inner / self.norm**2
+    lam = property(lambda self: self.problem.lam[()], doc="Regularization strength.")
+    ratio = property(lambda self: self.problem.ratio[()], doc="Features per training row.")
+    signal = property(lambda self: self.problem.signal[()], doc="Norm of the class mean.")
+    bayes_error = property(
+        lambda self: self.problem.bayes_error[()], doc="Error rate of the best classifier."
+    )
+    spectrum = property(lambda self: self.problem.spectrum, doc="Law of the eigenvalues.")
+    expertise = property(
+        lambda self: self.inner / self.norm,
+        doc="Quality of the direction of the weights, which determines refinement and error rate.",
+    )
+    confidence = property(
+        lambda self: self.norm, doc="Size of the logits; calibrated if equal to ``expertise``."
+    )
+    scale = property(
+        lambda self: self.inner / self.norm**2,
+        doc="Factor for the logits that makes them calibrated (Prop. 6.2).",
+    )
 
     @cached_property
     def parts(self) -> GaussianDecomposition:
-        """Risk and what it is made of, computed when first asked for."""
+        """The decomposition of the risk, computed when first used."""
         return gaussian_decomposition(self.expertise, self.confidence, self.loss)
 
-    @property
-    def risk(self) -> Any:
-        """Expected loss: calibration plus refinement."""
-        return self.parts.risk
-
-    @property
-    def calibration(self) -> Any:
-        """What the best rescaling of the logits would save."""
-        return self.parts.calibration
-
-    @property
-    def refinement(self) -> Any:
-        """Expected loss after the best rescaling."""
-        return self.parts.refinement
-
-    @property
-    def error_rate(self) -> Any:
-        """How often the wrong class is the more probable one."""
-        return self.parts.error_rate
+    risk = property(
+        lambda self: self.parts.risk, doc="Expected loss: calibration plus refinement."
+    )
+    calibration = property(
+        lambda self: self.parts.calibration, doc="Loss that the best rescaling of the logits removes."
+    )
+    refinement = property(
+        lambda self: self.parts.refinement, doc="Expected loss after the best rescaling."
+    )
+    error_rate = property(
+        lambda self: self.parts.error_rate, doc="How often the more probable class is wrong."
+    )
 
     def at(self, lam: ArrayLike) -> Solution:
-        """Return the same problems at other strengths; from here that takes a few steps only."""
+        """Return the same problems at another λ, in a few Newton steps from here."""
         problem = self.problem.at(lam)
         near = problem.lam.shape == self.lam.shape
         return self.solver(problem, self.loss, self.track if near else None)
@@ -241,25 +213,25 @@ def logistic(
     signal: ArrayLike | None = None,
     loss: str | ProperLoss = "log",
 ) -> Solution:
-    r"""Return what logistic regression with an L2 penalty becomes when rows and features are many.
+    r"""Return the high-dimensional limit of logistic regression with an L2 penalty.
 
-    It minimises :math:`\frac1n \sum_i \log(1 + e^{-y_i w^\top x_i}) + \frac\lambda2 \|w\|^2`, so that ``lam``
+    It minimizes :math:`\frac1n \sum_i \log(1 + e^{-y_i w^\top x_i}) + \frac\lambda2 \|w\|^2`, so that ``lam``
     is :math:`1/(C n)` in scikit-learn's terms. Arguments broadcast.
 
     Parameters
     ----------
     lam : array_like
-        Strength of the penalty, positive.
+        Regularization strength, positive.
     ratio : array_like
-        Features for each training row, :math:`p/n`.
+        Features per training row, :math:`p/n`.
     spectrum : Spectrum
         Law of the eigenvalues of the covariance.
     bayes_error : array_like, optional
         Error rate of the best classifier, between 0 and 1/2.
     signal : array_like, optional
-        Length of the class mean, in place of ``bayes_error``.
+        Norm of the class mean, instead of ``bayes_error``.
     loss : str or ProperLoss, default "log"
-        The loss that is reported; training always minimises the logarithmic loss.
+        Loss to report; training always minimizes log loss.
 
     Returns
     -------
@@ -269,7 +241,7 @@ def logistic(
     Raises
     ------
     RuntimeError
-        Where the system has not converged to 1e-10.
+        If the system has not converged to 1e-10.
 
     Notes
     -----
@@ -278,7 +250,7 @@ def logistic(
 
     Examples
     --------
-    With little regularisation the classifier is over-confident, with much it is too modest:
+    With little regularization the classifier is overconfident, with much it is underconfident:
 
     >>> import numpy as np
     >>> from refinecal.theory import BetaSpectrum, logistic
@@ -286,7 +258,7 @@ def logistic(
     >>> (found.confidence > found.expertise).tolist()
     [True, False, False]
 
-    Calibration is lost, refinement is not: it depends on the expertise alone.
+    Risk is the sum of calibration and refinement:
 
     >>> bool(np.allclose(found.risk, found.calibration + found.refinement))
     True
@@ -296,7 +268,7 @@ def logistic(
 
 
 def _solve(problem: Problem, loss: str | ProperLoss, start: fixed_point.Track | None) -> Solution:
-    """Solve a checked problem, from nearby points of the same problems if there are such."""
+    """Solve a checked problem, starting from nearby solutions of the same problems if given."""
     shape = problem.lam.shape
     lam, ratio, signal = (np.ravel(each) for each in (problem.lam, problem.ratio, problem.signal))
     track = fixed_point.solve(lam, ratio, signal, problem.spectrum, start)

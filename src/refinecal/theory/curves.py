@@ -1,18 +1,18 @@
-r"""How much to regularise: the strengths at which risk, calibration and refinement are smallest.
+r"""How much to regularize: the λ that minimize risk, calibration and refinement.
 
 With :math:`i = \langle w, w^*\rangle_\Sigma`, :math:`s = \|w\|_\Sigma` and derivatives in
 :math:`x = \log\lambda`, which the solvers give exactly, the three minimisers are roots:
 
 .. math::
     \text{refinement:} \quad & \frac{d \log i}{dx} = \frac{d \log s}{dx}
-        \quad\text{(the expertise } i/s \text{ is largest, whatever the loss),} \\
+        \quad\text{(the expertise } i/s \text{ is largest, for any loss),} \\
     \text{calibration:} \quad & \log s^2 = \log i
         \quad\text{(as confident as expert: calibration is 0),} \\
     \text{risk:} \quad & \frac{\partial \text{risk}}{\partial i} \frac{di}{dx}
         + \frac{\partial \text{risk}}{\partial s} \frac{ds}{dx} = 0.
 
-A scan brackets every local minimum, each is then found by Chandrupatla's method, and the lowest is kept. No
-grid of values tells as much: a curve is flat where it is lowest.
+A scan brackets every local minimum, Chandrupatla's method locates each, and the lowest is kept. A grid of
+values would be less exact, since a curve is flat at its minimum.
 """
 
 from __future__ import annotations  # so that help() shows types by name
@@ -54,17 +54,17 @@ SLACK = 1e-7  # how much lower than its minimum, relatively, rounding may make a
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Minimisers:
-    """The strengths at which risk, calibration and refinement are smallest, and what is gained by the last.
+    """The λ that minimize risk, calibration and refinement, and the gain of choosing by refinement.
 
     Attributes
     ----------
     by_risk, by_calibration, by_refinement : Solution
-        What is learnt at the three strengths: ``lam``, ``risk``, ``calibration``, ``refinement`` ...
+        The classifiers at the three λ: ``lam``, ``risk``, ``calibration``, ``refinement`` ...
     at_bound_risk, at_bound_calibration, at_bound_refinement : ndarray of bool
-        Where the minimiser is an end of ``lam_range`` rather than inside: the curve still falls there. So
-        does refinement towards infinity if all eigenvalues are equal, and towards 0 if rows are plenty.
+        Whether the minimum is an end of ``lam_range``, where the curve still decreases. Refinement does so
+        towards infinity if all eigenvalues are equal, and towards 0 if there are many rows.
     lam_range : tuple of float
-        Where minimisers were sought.
+        The search range.
     """
 
     by_risk: Solution
@@ -75,42 +75,36 @@ class Minimisers:
     at_bound_refinement: Flags
     lam_range: tuple[float, float]
 
-    @property
-    def lam_risk(self) -> Any:
-        """Where the risk is smallest."""
-        return self.by_risk.lam[()]
-
-    @property
-    def lam_calibration(self) -> Any:
-        """Where the calibration is smallest: 0, unless the classifier is nowhere calibrated."""
-        return self.by_calibration.lam[()]
-
-    @property
-    def lam_refinement(self) -> Any:
-        """Where the refinement is smallest."""
-        return self.by_refinement.lam[()]
+    lam_risk = property(lambda self: self.by_risk.lam, doc="The λ with the smallest risk.")
+    lam_calibration = property(
+        lambda self: self.by_calibration.lam,
+        doc="The λ with the smallest calibration error: 0, unless no λ gives a calibrated classifier.",
+    )
+    lam_refinement = property(
+        lambda self: self.by_refinement.lam, doc="The λ with the smallest refinement error."
+    )
 
     @cached_property
     def gain(self) -> Any:
-        """What choosing by refinement, then calibrating saves of the smallest risk: the paper's gain."""
+        """Fraction of the smallest risk saved by choosing by refinement, then calibrating."""
         return (1 - self.by_refinement.refinement / self.by_risk.risk)[()]
 
     @cached_property
     def gain_uncalibrated(self) -> Any:
-        """The same without calibration: never above 0, since risk itself is then what counts."""
+        """The same without calibration, which is never above 0."""
         return (1 - self.by_refinement.risk / self.by_risk.risk)[()]
 
     @cached_property
     def gain_calibrated(self) -> Any:
-        """What choosing by refinement saves if what is chosen by risk is calibrated as well."""
+        """The same, compared with choosing by risk, then calibrating."""
         return (1 - self.by_refinement.refinement / self.by_risk.refinement)[()]
 
     @property
     def log10_gap(self) -> Any:
         r""":math:`\log_{10}(\lambda_\text{calibration} / \lambda_\text{refinement})`.
 
-        Training goes from large strengths to small ones: if positive, calibration is smallest first (green in
-        the paper), if negative, refinement is.
+        Training moves from large λ to small λ: if positive, calibration reaches its minimum first (green in
+        the paper); if negative, refinement does.
         """
         return np.log10(self.lam_calibration / self.lam_refinement)
 
@@ -140,15 +134,11 @@ class Minimisers:
             return "Minimisers of 0 problems"
         gains = [percent(float(bound(self.gain)), 2) for bound in (np.min, np.max)]
         if at.lam.size > 1:
-            return (
-                f"Minimisers of {at.lam.size} problems: gain {' to '.join(gains)}{_of_loss(self)}"
-            )
-        about = (
-            f"{at.ratio.item():.4g} features for each row, Bayes error {at.bayes_error.item():.3g}"
-        )
+            gain = " to ".join(gains)
+            return f"Minimisers of {at.lam.size} problems: gain {gain}{_of_loss(self)}"
         lines = [
-            f"{METHOD_NAMES[at.method]}, spectrum {at.spectrum.label}, {about}{_of_loss(self)}",
-            f"{'smallest':<12}{'lam':>12}{'risk':>10}{'calibration':>13}{'refinement':>12}",
+            f"{setting(at)}{_of_loss(self)}",
+            f"{'minimum of':<12}{'lam':>12}{'risk':>10}{'calibration':>13}{'refinement':>12}",
         ]
         for name in ("risk", "calibration", "refinement"):
             found = getattr(self, f"by_{name}")
@@ -170,22 +160,16 @@ def path(
     method: str = "logistic",
     loss: str | ProperLoss = "log",
 ) -> Solution:
-    """Return what is learnt along a path of strengths: the curves of the paper's figure 7.
+    """Return the classifiers along a regularization path: the curves of the paper's figure 7.
 
     Parameters
     ----------
     lams : array_like of shape (k,), optional
-        Strengths; by default 181 from 1e-6 to 1e3 times the mean eigenvalue.
-    ratio : array_like
-        Features for each training row.
-    spectrum : Spectrum
-        Law of the eigenvalues of the covariance.
-    bayes_error, signal : array_like
-        Error rate of the best classifier, or length of the class mean: one of the two.
+        Regularization strengths; by default 181 from 1e-6 to 1e3 times the mean eigenvalue.
+    ratio, spectrum, bayes_error, signal, loss
+        As for :func:`logistic`.
     method : {"logistic", "lda", "ridge"}, default "logistic"
-        What is trained.
-    loss : str or ProperLoss, default "log"
-        The loss that is reported.
+        The classifier.
 
     Returns
     -------
@@ -202,7 +186,7 @@ def path(
     solve = find_method(method)
     if lams is None:
         lams = _scale_range(PATH_RANGE, spectrum, PATH_POINTS)
-    lams = check_axis("lams", lams, "strength")
+    lams = check_axis("lams", lams, "lam")
     third = bayes_error if signal is None else signal
     cells = max(np.ndim(ratio), np.ndim(third))  # type: ignore[arg-type]
     lams = lams.reshape(-1, *[1] * cells)
@@ -221,18 +205,18 @@ def minimise(
     loss: str | ProperLoss = "log",
     lam_range: tuple[float, float] | None = None,
 ) -> Minimisers:
-    r"""Return the strengths at which risk, calibration and refinement are smallest.
+    r"""Return the λ that minimize risk, calibration and refinement.
 
     Parameters
     ----------
     ratio, spectrum, bayes_error, signal, method
         As for :func:`path`.
     loss : str or ProperLoss, default "log"
-        The loss whose risk, calibration and refinement are minimised. The minimiser of refinement is the same
-        for all, as is that of calibration where it is 0.
+        The loss whose risk, calibration and refinement are minimized. The minimum of refinement is at the
+        same λ for all losses, and so is that of calibration where it is 0.
     lam_range : pair of float, optional
-        Where to seek; by default 1e-8 to 1e4 times the mean eigenvalue, and further if eigenvalues are more
-        than three decades apart. A curve that is lowest at an end is marked as ``at_bound``.
+        Search range; by default 1e-8 to 1e4 times the mean eigenvalue, wider if eigenvalues are more than
+        three decades apart. A minimum at an end of the range is marked as ``at_bound``.
 
     Returns
     -------
@@ -241,13 +225,13 @@ def minimise(
 
     Notes
     -----
-    Roots are found to 1e-9 in :math:`\log\lambda`. If there are several local minima, the lowest is returned;
-    if calibration is 0 at several strengths, the largest, which training meets first. Ridge classification
-    may be too modest at every strength: then its calibration is smallest, but not 0.
+    Roots are exact to 1e-9 in :math:`\log\lambda`. Of several local minima, the lowest is returned; if
+    calibration is 0 at several λ, the largest, which training reaches first. Ridge classification may be
+    underconfident at every λ: then its smallest calibration error is not 0.
 
     Examples
     --------
-    The paper's figure 7: the risk is smallest between the other two, where neither is.
+    The paper's figure 7: the risk is smallest between the other two minima.
 
     >>> from refinecal.theory import BetaSpectrum, minimise
     >>> best = minimise(ratio=0.5, bayes_error=0.1, spectrum=BetaSpectrum(1, 1))
@@ -277,7 +261,7 @@ def minimise(
 
 @dataclass(frozen=True)
 class Scan:
-    """Solutions of n flat problems at k increasing strengths."""
+    """Solutions of n flat problems at k increasing λ."""
 
     lams: Floats
     found: list[Solution]
@@ -325,12 +309,12 @@ class Scan:
             cell = int(below.argmax())
             raise ValueError(
                 f"by its slope the curve is lowest at lam = {lam[cell]:.4g}, but it is lower at "
-                f"{self.lams[seen[:, cell].argmin()]:.4g}: minimisers need a loss that is smooth in the "
+                f"{self.lams[seen[:, cell].argmin()]:.4g}: minimization needs a loss that is smooth in the "
                 "log-odds, such as log, Brier or spherical"
             )
 
     def find_crossing(self, measure: Measure) -> tuple[Floats, Places]:
-        """Return the largest strengths at which a measure is 0, and which problems have one."""
+        """Return the largest λ at which a measure is 0, and which problems have one."""
         signs = np.signbit(self._measure(measure))
         changes = signs[:-1] != signs[1:]
         cells = np.flatnonzero(changes.any(axis=0))
@@ -338,12 +322,12 @@ class Scan:
         return self._roots(measure, places, cells).lam, cells
 
     def solve_at(self, lam: Floats, shape: tuple[int, ...]) -> Solution:
-        """Return all problems, each at its own strength, in the shape that was asked for."""
+        """Return all problems, each at its own λ, in a given shape."""
         near = np.abs(np.log(lam) - np.log(self.lams)[:, None]).argmin(axis=0)
         return self._near(near, np.arange(self.n), lam, shape)
 
     def _measure(self, measure: Measure) -> Floats:
-        """Return something of all solutions, of shape (k, n)."""
+        """Return a measure of all solutions, of shape (k, n)."""
         return np.stack([measure(each) for each in self.found])
 
     def _roots(self, measure: Measure, places: Places, cells: Places) -> Solution:
@@ -366,7 +350,7 @@ class Scan:
     def _near(
         self, places: Places, cells: Places, lam: Floats, shape: tuple[int, ...] = (-1,)
     ) -> Solution:
-        """Return some problems at other strengths, from the solutions of the scan next to them."""
+        """Return some problems at other λ, starting from the nearest solutions of the scan."""
         first, tracks = self.found[0], [each.track for each in self.found]
         problem = first.problem.change(lambda each: each[cells].reshape(shape), lam.reshape(shape))
         track = None
@@ -378,7 +362,7 @@ class Scan:
         return first.solver(problem, first.loss, track)
 
 
-# ---- what is 0 at a minimiser ------------------------------------------------------------------------------
+# ---- slopes that are 0 at a minimum ------------------------------------------------------------------------
 
 
 def _expertise_slope(found: Solution) -> Floats:
@@ -387,7 +371,7 @@ def _expertise_slope(found: Solution) -> Floats:
 
 
 def _excess(found: Solution) -> Floats:
-    """Return the logarithm of how over-confident the classifier is."""
+    """Return log(confidence / expertise), which is positive if the classifier is overconfident."""
     return np.asarray(2 * np.log(found.norm) - np.log(found.inner))
 
 
@@ -405,7 +389,7 @@ def _calibration_slope(found: Solution) -> Floats:
 
 
 def _find_calibrated(scan: Scan) -> tuple[Floats, Flags]:
-    """Return the largest strength at which each problem is calibrated, else where it is nearest to it."""
+    """Return the largest λ at which each problem is calibrated, else the least miscalibrated λ."""
     roots, cells = scan.find_crossing(_excess)
     lam, at_bound = np.empty(scan.n), np.zeros(scan.n, dtype=bool)
     if len(cells) < scan.n:
@@ -414,19 +398,19 @@ def _find_calibrated(scan: Scan) -> tuple[Floats, Flags]:
     return lam, at_bound
 
 
-# ---- words -------------------------------------------------------------------------------------------------
+# ---- text --------------------------------------------------------------------------------------------------
 
 
 def setting(at: Solution) -> str:
-    """Return one problem in a line, for titles and figures."""
+    """Return a one-line description of a problem, for titles and figures."""
     return (
         f"{METHOD_NAMES[at.method]}, p/n = {at.ratio.flat[0]:.3g}, Bayes error "
-        f"{100 * at.bayes_error.flat[0]:.3g} %, spectrum: {at.spectrum.label}"
+        f"{100 * at.bayes_error.flat[0]:.3g}%, spectrum: {at.spectrum.label}"
     )
 
 
 def _of_loss(best: Minimisers) -> str:
-    """Name the loss, if it is not the usual one."""
+    """Return the name of the loss, unless it is log loss."""
     loss = best.by_risk.parts.loss
     return "" if loss == "log" else f", {'Brier score' if loss == 'brier' else f'{loss} loss'}"
 
@@ -435,9 +419,9 @@ def _of_loss(best: Minimisers) -> str:
 
 
 def find_method(name: str) -> Callable[..., Solution]:
-    """Return the theory of a method."""
+    """Return the function that solves a method."""
     if not isinstance(name, str) or name not in METHODS:
-        fail_choice("method", name, list(METHODS), "left out for logistic regression")
+        fail_choice("method", name, list(METHODS), "omitted for logistic regression")
     return METHODS[name]
 
 
@@ -448,13 +432,13 @@ def _check_range(given: tuple[float, float] | None, spectrum: Spectrum) -> tuple
     bounds = check_positive("lam_range", given)
     if bounds.shape != (2,) or not bounds[0] < bounds[1]:
         raise ValueError(
-            f"lam_range is {given!r}: it must be two strengths, the smaller first, such as (1e-8, 1e4)"
+            f"lam_range is {given!r}: it must be two numbers, the smaller first, such as (1e-8, 1e4)"
         )
     return float(bounds[0]), float(bounds[1])
 
 
 def _scale_range(bounds: tuple[float, float], spectrum: Spectrum, points: int) -> Floats:
-    """Return strengths that are small, and large, beside all eigenvalues that matter."""
+    """Return λ from far below to far above all eigenvalues that matter."""
     if not isinstance(spectrum, Spectrum):
         return np.geomspace(*bounds, points)  # the solver says what is wrong
     mean, (low, high) = spectrum.mean(lambda sigma: sigma), spectrum.bulk

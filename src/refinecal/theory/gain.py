@@ -1,8 +1,8 @@
-"""Will it pay? What choosing by refinement would save of somebody's log loss, predicted before training.
+"""Is it worth it? Predict, before training, how much log loss choosing by refinement saves.
 
-The spectrum and the signal are estimated from the rows (:mod:`refinecal.theory.estimate`); the theory of
-logistic regression (section 7 of the paper) then says which penalty is best for loss, calibration and
-refinement, and what each choice costs. Nothing is trained.
+The spectrum and the signal are estimated from the rows (:mod:`refinecal.theory.estimate`). The theory of
+logistic regression (section 7 of the paper) then gives the best penalty for loss, calibration and
+refinement, and the log loss of each choice. No model is trained.
 """
 
 from __future__ import annotations  # so that help() shows types by name
@@ -33,37 +33,37 @@ NUMBERS = (
 UNCERTAIN = ("gain", "gain_calibrated", "gain_affine", "log10_gap")
 CHANCE = 0.5  # error rate
 WORTHWHILE = 0.01  # of the log loss
-SMALLEST = 5e-5  # of the log loss, which is shown as 0.01 %
+SMALLEST = 5e-5  # of the log loss, which is shown as 0.01%
 
 Ends = tuple[float, float]
 
 
 @dataclass(frozen=True, repr=False)
 class GainPrediction:
-    """What is expected of choosing the penalty of logistic regression by refinement.
+    """Predicted effect of choosing the penalty of logistic regression by refinement.
 
     Attributes
     ----------
     n_rows, n_features : int
-        Training rows that were asked about, and directions in which rows vary.
+        Number of training rows in question, and of directions in which rows vary.
     prevalence : float
-        How frequent the second of ``classes`` is.
+        Frequency of the second of ``classes``.
     spectrum : EmpiricalSpectrum
-        Eigenvalues of the covariance within classes, and how the signal is spread over them.
+        Eigenvalues of the covariance within classes, and the distribution of the signal over them.
     choices : Choices
-        Strengths chosen by loss, calibration and refinement, and what they cost.
+        The λ chosen by loss, calibration and refinement, and their losses.
     intervals : dict of (float, float)
-        Of "gain", "gain_calibrated", "gain_affine", "log10_gap", "C_risk", "C_calibration", "C_refinement"
-        and "bayes_error": where ``level`` of the predictions from other rows of the same law would lie. Those
-        of "C_risk" and "C_refinement" hold what costs up to 0.1 % more, too: where hardly anything depends
-        on C, the best is anywhere. They cover the noise of the class means and of the covariance, and that
-        their difference may be uneven from direction to direction; but neither failing assumptions, nor the
-        noise of a choice on few validation rows, nor how the gain of one training set differs from the mean
-        over many. Of 216 simulated sets of 400 rows, 89 % of the 90 % intervals held the true gain. If no
-        difference of the classes is seen, they hold what a difference too small to be seen would give, and
-        an error rate of 1/2.
+        Intervals for "gain", "gain_calibrated", "gain_affine", "log10_gap", "C_risk", "C_calibration",
+        "C_refinement" and "bayes_error": a fraction ``level`` of the predictions from other rows of the same
+        distribution would lie inside. Those of "C_risk" and "C_refinement" include values whose loss is up
+        to 0.1% higher, since the best C is arbitrary where the loss hardly depends on it. The intervals
+        cover the noise of the class means and of the covariance, and an uneven signal. They do not cover
+        violated assumptions, the noise of choosing on few validation rows, or the difference between one
+        training set and the mean over many. In 216 simulated data sets of 400 rows, 89% of the 90% intervals
+        contained the true gain. If no difference between the classes is detected, they cover differences too
+        small to detect, and an error rate of 1/2.
     assumptions : tuple of Assumption
-        What the theory takes for granted, with what was measured.
+        The assumptions of the theory, with what was measured.
     """
 
     n_rows: int
@@ -78,41 +78,38 @@ class GainPrediction:
 
     @property
     def effective_rows(self) -> float:
-        """The number of balanced rows that know as much of the class means."""
+        """Number of balanced rows that estimate the class means equally well."""
         return 4 * self.prevalence * (1 - self.prevalence) * self.n_rows
 
     @property
     def ratio(self) -> float:
-        """Features for each effective row."""
+        """Number of features per effective row."""
         return self.n_features / self.effective_rows
 
     @property
     def signal(self) -> float:
-        """The length of half the difference of the class means, freed from noise."""
+        """Norm of half the difference of the class means, corrected for noise."""
         assert self.spectrum.signal is not None, "estimated with labels"
         return self.spectrum.signal
 
     @property
     def bayes_error(self) -> float:
-        """The error rate of the best linear classifier if both classes were equally frequent.
-
-        NaN if no difference of the classes is seen above noise.
-        """
+        """Error rate of the best linear classifier for balanced classes; NaN if no signal is detected."""
         return float(self.spectrum.bayes_error_of(self.signal)) if self.spectrum.seen else np.nan
 
     @property
     def lam_risk(self) -> float:
-        """The strength with the smallest log loss."""
+        """The λ with the smallest log loss."""
         return self.choices.lam_risk
 
     @property
     def lam_calibration(self) -> float:
-        """The strength at which the model is calibrated."""
+        """The λ at which the model is calibrated."""
         return self.choices.lam_calibration
 
     @property
     def lam_refinement(self) -> float:
-        """The strength with the smallest log loss after calibration."""
+        """The λ with the smallest log loss after calibration."""
         return self.choices.lam_refinement
 
     @property
@@ -132,37 +129,37 @@ class GainPrediction:
 
     @property
     def log10_gap(self) -> float:
-        """Decades from ``lam_refinement`` up to ``lam_calibration``."""
+        """log10 of ``lam_calibration / lam_refinement``."""
         return self.choices.log10_gap
 
     @property
     def at_bound_risk(self) -> bool:
-        """Whether ``lam_risk`` is an end of the range of strengths that were looked at."""
+        """Whether ``lam_risk`` is an end of the search range."""
         return self.choices.at_bound_risk
 
     @property
     def at_bound_calibration(self) -> bool:
-        """Whether ``lam_calibration`` is."""
+        """Whether ``lam_calibration`` is an end of the search range."""
         return self.choices.at_bound_calibration
 
     @property
     def at_bound_refinement(self) -> bool:
-        """Whether ``lam_refinement`` is, as often where hardly anything depends on it."""
+        """Whether ``lam_refinement`` is an end of the range, as often if the loss hardly depends on it."""
         return self.choices.at_bound_refinement
 
     @property
     def gain(self) -> float:
-        """The part of the log loss saved by choosing by refinement, then scaling the temperature."""
+        """Fraction of the log loss saved by choosing by refinement, then temperature scaling."""
         return self.choices.gain
 
     @property
     def gain_calibrated(self) -> float:
-        """The same where what is chosen by loss is calibrated as well."""
+        """The same, compared with choosing by loss, then temperature scaling."""
         return self.choices.gain_calibrated
 
     @property
     def gain_affine(self) -> float:
-        """The same as ``gain`` if calibration has an intercept; another number if classes are unequal."""
+        """The same as ``gain`` if calibration has an intercept; it differs for unbalanced classes."""
         return self.choices.gain_affine
 
     @property
@@ -182,12 +179,12 @@ class GainPrediction:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What speaks against relying on the prediction."""
+        """The assumptions that the data violate, in words."""
         return tuple(each.doubt for each in self.assumptions if each.doubt)
 
     @property
     def trust(self) -> str:
-        """How far to rely on it: "good", "fair" if there are doubts, or "poor" if one is serious."""
+        """Reliability: "good", "fair" if assumptions are violated, or "poor" if a violation is serious."""
         if self._reasons:
             return "poor"
         return "fair" if self.doubts else "good"
@@ -198,12 +195,12 @@ class GainPrediction:
 
     @property
     def sentence(self) -> str:
-        """The answer in words; where trust is poor, that it cannot be said, and why."""
+        """The prediction in words; if trust is poor, preceded by the reasons."""
         losses = (self.loss_by_refinement, self.loss_by_risk)
         return describe_gain(self.gain, self.intervals["gain"], self.level, losses, self._reasons)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain numbers, texts and lists, for JSON."""
+        """Return everything as plain numbers, strings and lists, for JSON."""
         return {
             **{name: getattr(self, name) for name in NUMBERS},
             "classes": list(self.classes),
@@ -214,7 +211,7 @@ class GainPrediction:
 
     def __repr__(self) -> str:
         best = "not determined" if np.isnan(self.bayes_error) else f"{self.bayes_error:.3f}"
-        width = f"{100 * self.level:g} % interval"
+        width = f"{100 * self.level:g}% interval"
         lines = [
             self.sentence,
             f"{'chosen by':<12}{'lam':>11}{'C':>11}{width:>22}{'log loss':>10}{'calibrated':>12}",
@@ -238,26 +235,25 @@ def predict_gain(
     level: float = 0.9,
     seed: int = 0,
 ) -> GainPrediction:
-    """Predict what choosing by refinement would save, for logistic regression on these rows.
+    """Predict how much log loss choosing by refinement saves, for logistic regression on these rows.
 
     Parameters
     ----------
     X : array_like of shape (n, p)
-        Training rows: numbers, none missing; categories one-hot.
+        Training rows: numbers without missing values; categories one-hot.
     y : array_like of shape (n,)
-        Their labels, of two classes.
+        Labels of two classes.
     standardize : bool, default True
-        Whether columns are to be divided by their standard deviation, as ``StandardScaler`` does; strengths
-        are for such columns then.
+        Divide columns by their standard deviation, as ``StandardScaler`` does; λ is for these columns then.
     positive : label, optional
-        Sets this class against all others.
+        Predict this class against all others.
     n_train : int, optional
-        How many rows to train on, if not as many as ``X`` has. More than twice as many is extrapolation,
-        which ``doubts`` says.
+        Number of rows to train on; by default those of ``X``. More than twice as many is extrapolation,
+        which ``doubts`` reports.
     n_draws : int, default 60
-        How often the measured values are drawn again for the intervals; 0 gives none (NaN).
+        Number of simulations for the intervals; 0 for no intervals (NaN).
     level : float, default 0.9
-        What part of the draws an interval holds.
+        Coverage of the intervals.
     seed : int, default 0
         The same seed gives the same intervals.
 
@@ -268,10 +264,10 @@ def predict_gain(
     Notes
     -----
     Assumes Gaussian classes of the same covariance, many rows and features, and L2 logistic regression with
-    an intercept; ``assumptions`` says how far that is so. Where ``trust`` is "poor", predictions were seen to
-    fail, or there is nothing to predict from. What is predicted is the mean over training sets, with
-    strengths taken as chosen exactly: with few held-out rows, the noise of choosing and of calibrating can
-    eat the gain. How well that works is measured in ``benchmarks/results/predict-gain.md``.
+    an intercept; ``assumptions`` shows how far that holds. If ``trust`` is "poor", predictions failed on
+    similar data, or there is nothing to predict from. The prediction is the mean over training sets, for λ
+    chosen exactly. With few validation rows, the noise of choosing and calibrating can cancel the gain. The
+    accuracy on real tables is in ``benchmarks/results/predict-gain.md`` of the source repository.
 
     Examples
     --------
@@ -283,7 +279,10 @@ def predict_gain(
     >>> found.gain > 0, found.n_features, found.ratio
     (True, 200, 0.5)
     """
-    n_train, n_draws, level, seed = _check_options(n_train, n_draws, level, seed)
+    if n_train is not None:
+        n_train = check_whole("n_train", n_train, 1, ", or None for the rows of X")
+    n_draws = check_whole("n_draws", n_draws, 0, "; 0 for no intervals")
+    seed, level = check_whole("seed", seed, 0), _check_level(level)
     rows = check_rows(X, y, standardize=standardize, positive=positive)
     summary = Summary.of(rows.X, rows.labels)
     spectrum = EmpiricalSpectrum.of(summary)
@@ -315,12 +314,12 @@ def _intervals(
     level: float,
     seed: int,
 ) -> dict[str, Ends]:
-    """Return where predictions from other rows of the same law would lie, widened to hold this one."""
+    """Return the range of predictions from other rows of the same law, widened to include this one."""
     rng = np.random.default_rng(seed)
     own = _uncertain(spectrum, n, prevalence)
     drawn = [_uncertain(spectrum.redrawn(rng), n, prevalence) for _ in range(n_draws)]
     if not drawn:
-        return dict.fromkeys(own, (np.nan, np.nan))  # nothing is known of how sure it is
+        return dict.fromkeys(own, (np.nan, np.nan))
     shares = [0.5 - level / 2, 0.5 + level / 2]
     if not spectrum.seen:
         own["bayes_error"] = (own["bayes_error"][0], CHANCE)
@@ -333,7 +332,7 @@ def _intervals(
 
 
 def _uncertain(spectrum: EmpiricalSpectrum, n: int, prevalence: float) -> dict[str, Ends]:
-    """Return the numbers of which intervals are given: from where to where they are as good."""
+    """Return the numbers that have an interval, each as the range of equally good values."""
     found = _choices(spectrum, n, prevalence)
     strengths = {
         "C_risk": found.as_good_for_risk,
@@ -348,92 +347,81 @@ def _uncertain(spectrum: EmpiricalSpectrum, n: int, prevalence: float) -> dict[s
     }
 
 
-def _check_options(
-    n_train: Any, n_draws: Any, level: Any, seed: Any
-) -> tuple[int | None, int, float, int]:
-    def check(name: str, value: Any, least: int, meaning: str) -> int:
-        allowed = f"it must be a whole number, {least} or more: {meaning}"
-        return check_whole(name, value, least, allowed, allowed)
-
-    if n_train is not None:
-        meaning = "a number of rows, such as 1000, or None for those of X"
-        n_train = check("n_train", n_train, 1, meaning)
-    n_draws = check("n_draws", n_draws, 0, "how often to draw, such as 60, or 0 for no intervals")
-    seed = check("seed", seed, 0, "any such number, such as 0")
+def _check_level(level: Any) -> float:
+    rule = f"level is {level!r}: it must be a number between 0 and 1, such as 0.9"
     if not isinstance(level, Real):
-        raise TypeError(f"level is {level!r}: it must be a number between 0 and 1, such as 0.9")
+        raise TypeError(rule)
     if not 0 < float(level) < 1:
-        raise ValueError(f"level is {level}: it must lie between 0 and 1, such as 0.9")
-    return n_train, n_draws, float(level), seed
+        raise ValueError(rule)
+    return float(level)
 
 
-# ---- in words ----------------------------------------------------------------------------------------------
+# ---- text --------------------------------------------------------------------------------------------------
 
 
 def describe_gain(
     gain: float, ends: Ends, level: float, losses: tuple[float, float], reasons: Sequence[str]
 ) -> str:
-    """Return the answer; ``losses`` are by refinement and by loss, ``reasons`` why not to believe it."""
+    """Return the prediction in words.
+
+    ``losses`` are those of choosing by refinement and by loss; ``reasons`` are those not to rely on it.
+    """
     ours, usual = map(four_digits, losses)
     if ours == usual:
-        interval = describe_interval(ends, level, " less")
-        guess = (
-            f"no difference in four digits{interval} between choosing C by refinement, then calibrating, and "
-            f"choosing it by loss: log loss {usual} either way"
+        prediction = (
+            f"no difference in four digits{describe_interval(ends, level, ' less')} between choosing C by "
+            f"refinement, then calibrating, and choosing C by loss: log loss {usual} either way"
         )
     else:
-        much = f"about {show_percent(gain)} %" if gain >= SMALLEST else "less than 0.01 %"
-        guess = (
-            f"{much} less log loss{describe_interval(ends, level)} from choosing C by refinement, then "
-            f"calibrating, than from choosing it by loss: {ours} instead of {usual}"
+        size = f"about {show_percent(gain)}%" if gain >= SMALLEST else "less than 0.01%"
+        prediction = (
+            f"{size} less log loss{describe_interval(ends, level)} from choosing C by refinement, then "
+            f"calibrating, than from choosing C by loss: {ours} instead of {usual}"
         )
     if reasons:
         why = "; ".join(reasons)
-        return (
-            f"For these data it cannot be said whether it pays: {why}. The theory's guess: {guess}."
-        )
+        return f"The prediction is not reliable for these data: {why}. Theory predicts {prediction}."
     low, high = (gain, gain) if isnan(ends[0]) else ends
     if low >= WORTHWHILE:
-        verdict = "It pays"
+        verdict = "Worthwhile"
     elif high >= WORTHWHILE:
-        verdict = "It may pay"
+        verdict = "Possibly worthwhile"
     else:
-        verdict = "It will not matter" if ours == usual else "It hardly pays"
-    return f"{verdict}: expect {guess}."
+        verdict = "Not worthwhile" if ours == usual else "Hardly worthwhile"
+    return f"{verdict}: theory predicts {prediction}."
 
 
 def describe_interval(ends: Ends, level: float, more: str = "") -> str:
-    """Return an interval of parts in brackets, or nothing if it is not known.
+    """Return an interval of fractions in percent, in parentheses; empty if it is unknown.
 
     >>> describe_interval((0.00001, 0.002), 0.9)
-    ' (90 % interval: 0 to 0.2 %)'
+    ' (90% interval: 0 to 0.2%)'
     """
     if isnan(ends[0]):
         return ""
     low, high = map(show_percent, ends)
-    between = "below 0.01 %" if high == "0" else f"{low} to {high} %"
-    return f" ({100 * level:g} % interval: {between}{more})"
+    between = "below 0.01%" if high == "0" else f"{low} to {high}%"
+    return f" ({100 * level:g}% interval: {between}{more})"
 
 
 def tabulate_choices(found: GainPrediction) -> list[list[str]]:
-    """Return a row for each choice: its name, lam, C, the interval of C, log loss as it is and calibrated."""
-    risk = ["risk", four_digits(found.loss_by_risk), four_digits(found.loss_by_risk_calibrated)]
+    """Return a row for each choice: its name, lam, C, interval of C, log loss before and after calibration."""
+    risk = [four_digits(found.loss_by_risk), four_digits(found.loss_by_risk_calibrated)]
+    losses = {"risk": risk, "refinement": ["", four_digits(found.loss_by_refinement)]}
     rows = []
-    for by, *losses in (risk, ["refinement", "", four_digits(found.loss_by_refinement)]):
+    for by, cells in losses.items():
         lam, C = getattr(found, f"lam_{by}"), getattr(found, f"C_{by}")
         low, high = found.intervals[f"C_{by}"]
         ends = "" if isnan(low) else f"{low:.2g} to {high:.2g}"
-        rows.append([{"risk": "loss"}.get(by, by), f"{lam:.3g}", f"{C:.3g}", ends, *losses])
+        rows.append(["loss" if by == "risk" else by, f"{lam:.3g}", f"{C:.3g}", ends, *cells])
     return rows
 
 
 def show_percent(part: float) -> str:
-    """Return a part in percent, with one digit or two.
+    """Return a fraction in percent, without the sign, with one decimal or two.
 
     >>> show_percent(0.0783), show_percent(0.0004), show_percent(1e-7)
     ('7.8', '0.04', '0')
     """
-    if part < SMALLEST:
-        return "0"
     value = 100 * part
-    return f"{value:.1f}" if value >= 0.1 else f"{value:.2f}"
+    return "0" if part < SMALLEST else f"{value:.{1 if value >= 0.1 else 2}f}"

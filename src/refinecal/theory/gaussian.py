@@ -34,10 +34,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, roots_legendre
 
-from refinecal._core.arrays import to_floats
 from refinecal.losses import ProperLoss, get_loss
 from refinecal.theory._binary_losses import BinaryLoss, binary_loss
-from refinecal.theory._number_checks import find_place, show_place
+from refinecal.theory._number_checks import check_array
 
 __all__ = ["GaussianDecomposition", "gaussian_decomposition", "optimal_rescaling", "risk_slopes"]
 
@@ -361,14 +360,8 @@ def _check_arguments(
     expertise: ArrayLike, confidence: ArrayLike, prevalence: ArrayLike, shift: ArrayLike
 ) -> list[Floats]:
     """Return the four arguments as float64 of one shape."""
-    given = (expertise, confidence, prevalence, shift)
-    arrays = []
-    for (name, (test, allowed)), value in zip(_ALLOWED.items(), given, strict=True):
-        array = np.asarray(to_floats(value, name), dtype=np.float64)
-        place = find_place(~test(array))
-        if place is not None:
-            raise ValueError(f"{name}{show_place(place)} is {array[place]:.6g}: {allowed}")
-        arrays.append(array)
+    given = zip(_ALLOWED, (expertise, confidence, prevalence, shift), strict=True)
+    arrays = [check_array(name, value, *_ALLOWED[name]) for name, value in given]
     try:
         return [each.copy() for each in np.broadcast_arrays(*arrays)]
     except ValueError as error:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from refinecal._core.errors import needs_extra
 from refinecal.losses import ProperLoss
 from refinecal.theory._eigenvalues import check_spectrum
-from refinecal.theory._number_checks import WHOLE, check_axis, check_whole
+from refinecal.theory._number_checks import check_axis, check_whole
 from refinecal.theory._parallel import Progress, run_tasks
 from refinecal.theory.curves import minimise
 from refinecal.theory.spectrum import BetaSpectrum, Spectrum
@@ -192,5 +192,4 @@ def _check_processes(given: int | None, n_tasks: int) -> int:
         from joblib import cpu_count  # type: ignore[import-untyped]
 
         return min(int(cpu_count()), max(n_tasks // WORTH, 1))
-    kind, enough = f"{WHOLE}, or None for all", "it must be 1 at least, or None for all processors"
-    return check_whole("processes", given, 1, kind, enough)
+    return check_whole("processes", given, 1, ", or None to choose by the size of the grid")

@@ -20,10 +20,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from refinecal._core.arrays import to_floats
 from refinecal.losses import ProperLoss
 from refinecal.theory._eigenvalues import check_spectrum
-from refinecal.theory._number_checks import check_whole, find_place, read_floats, show_place
+from refinecal.theory._number_checks import (
+    check_array,
+    check_bayes_error,
+    check_positive,
+    check_whole,
+    read_floats,
+)
 from refinecal.theory.gaussian import (
     GaussianDecomposition,
     error_rate,
@@ -100,7 +105,10 @@ class GaussianModel:
             )
         self.sigma = _check_covariance(sigma, len(self.mu))
         self._root = np.sqrt(self.sigma) if self.sigma.ndim == 1 else _cholesky(self.sigma)
-        self.prevalence = _check_prevalence(prevalence)
+        rule = "it must be one number strictly between 0 and 1"
+        self.prevalence = check_array(
+            "prevalence", prevalence, lambda x: (x > 0) & (x < 1) & (x.size == 1), rule
+        ).item()
         for array in (self.mu, self.centre, self.sigma):  # what is computed of them is kept
             array.setflags(write=False)
 
@@ -230,7 +238,7 @@ class GaussianModel:
         GaussianDecomposition
             Numbers for one model, arrays of shape (m,) for several.
         """
-        shift = self._dot(w, "w", self.centre) + to_floats(intercept, "intercept")
+        shift = self._dot(w, "w", self.centre) + read_floats("intercept", intercept)
         return gaussian_decomposition(
             self.expertise(w), self.confidence(w), loss, prevalence=self.prevalence, shift=shift
         )
@@ -251,13 +259,13 @@ class GaussianModel:
     def _rows(self, given: ArrayLike, name: str) -> Floats:
         if hasattr(given, "coef_"):
             raise TypeError(f"{name} is a fitted model: pass its weights, such as model.coef_[0]")
-        rows = np.asarray(to_floats(given, name), dtype=np.float64)
+        rows = _read_finite(name, given)
         if rows.ndim not in (1, 2) or rows.shape[-1] != self.n_features:
             raise ValueError(
                 f"{name} has shape {rows.shape}: it must be ({self.n_features},) or (m, {self.n_features}), "
                 "one number for each feature"
             )
-        return _check_finite(rows, name)
+        return rows
 
     # ---- samples -----------------------------------------------------------------------------------------
 
@@ -335,30 +343,26 @@ def sample(
 
 
 def _check_vector(given: ArrayLike, name: str) -> Floats:
-    array = np.array(to_floats(given, name), dtype=np.float64)
+    array = _read_finite(name, given).copy()
     if array.ndim != 1 or not array.size:
         raise ValueError(
             f"{name} has shape {array.shape}: it must be (p,), one number for each feature"
         )
-    return _check_finite(array, name)
-
-
-def _check_finite(array: Floats, name: str) -> Floats:
-    place = find_place(~np.isfinite(array))
-    if place is not None:
-        raise ValueError(f"{name}{show_place(place)} is {array[place]}: all entries must be finite")
     return array
+
+
+def _read_finite(name: str, given: ArrayLike) -> Floats:
+    return check_array(name, given, np.isfinite, "all entries must be finite")
 
 
 def _check_covariance(given: ArrayLike, n_features: int) -> Floats:
     """Return variances or a symmetric matrix."""
-    sigma = np.array(to_floats(given, "sigma"), dtype=np.float64)
+    sigma = _read_finite("sigma", given).copy()
     if sigma.shape not in ((n_features,), (n_features, n_features)):
         raise ValueError(
             f"sigma has shape {sigma.shape}, but mu has {n_features} entries: pass ({n_features},) variances "
             f"or a ({n_features}, {n_features}) covariance matrix"
         )
-    _check_finite(sigma, "sigma")
     variances = sigma if sigma.ndim == 1 else sigma.diagonal()
     bad = np.flatnonzero(~(variances > 0))
     if bad.size:
@@ -394,13 +398,6 @@ def _cholesky(sigma: Floats) -> Floats:
     return np.asarray(root)
 
 
-def _check_prevalence(given: float) -> float:
-    value = to_floats(given, "prevalence")
-    if value.size != 1 or not 0 < value.item() < 1:
-        raise ValueError(f"prevalence is {given}: it must lie strictly between 0 and 1")
-    return float(value.item())
-
-
 def _check_one(bayes_error: float | None, signal: float | None) -> tuple[float, bool]:
     """Return the one that is given, and whether it is the signal; refuse none, both, and what cannot be."""
     if (bayes_error is None) == (signal is None):
@@ -408,15 +405,10 @@ def _check_one(bayes_error: float | None, signal: float | None) -> tuple[float, 
         raise TypeError(
             f"pass either bayes_error= or signal=, found {found}: one follows from the other"
         )
-    name, given = ("bayes_error", bayes_error) if signal is None else ("signal", signal)
-    value = read_floats(name, given)
+    if signal is None:
+        name, value = "bayes_error", check_bayes_error(bayes_error)  # type: ignore[arg-type]
+    else:
+        name, value = "signal", check_positive("signal", signal)
     if value.ndim:
         raise TypeError(f"{name} has shape {value.shape}: pass one number")
-    if signal is not None and not 0 < value < np.inf:
-        raise ValueError(f"signal is {value:g}: the norm of the mean must be positive and finite")
-    if signal is None and not 0 < value < 0.5:
-        more = " Multiply by 0.01 if it is in percent." if 1 <= value < 50 else ""
-        raise ValueError(
-            f"bayes_error is {value:g}: it must lie between 0 and 0.5, both excluded.{more}"
-        )
     return float(value), signal is not None

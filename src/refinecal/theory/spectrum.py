@@ -180,8 +180,8 @@ class BetaSpectrum(_Interval):
         self, shape_a: float, shape_b: float, shift: float = 1e-3, *, scale: float = 1.0
     ) -> None:
         points = ". For a law that is all but points, use PointSpectrum."
-        self.shape_a = check_number(shape_a, "shape_a", *SHAPES, cure=points)
-        self.shape_b = check_number(shape_b, "shape_b", *SHAPES, cure=points)
+        self.shape_a = check_number(shape_a, "shape_a", *SHAPES, advice=points)
+        self.shape_b = check_number(shape_b, "shape_b", *SHAPES, advice=points)
         self.shift = check_number(shift, "shift", zero=True)
         self.scale = check_number(scale, "scale")
         factor = "" if self.scale == 1 else f"{self.scale:g} "
@@ -216,8 +216,8 @@ class UniformSpectrum(_Interval):
     kind = "uniform"
 
     def __init__(self, low: float, high: float) -> None:
-        cure = ". For eigenvalues that reach 0, use BetaSpectrum(1, 1, shift=0, scale=high)."
-        self.low, self.high = check_number(low, "low", cure=cure), check_number(high, "high")
+        advice = ". For eigenvalues that reach 0, use BetaSpectrum(1, 1, shift=0, scale=high)."
+        self.low, self.high = check_number(low, "low", advice=advice), check_number(high, "high")
         if self.high < self.low:
             raise ValueError(f"low is {self.low:g}, which is above high, {self.high:g}: swap them")
         width = self.high - self.low

@@ -1,4 +1,4 @@
-"""Figures of the theory: curves along a path of strengths (paper, figure 7), and heat maps (figure 8)."""
+"""Figures of the theory: curves along a regularization path (paper, figure 7), and heat maps (figure 8)."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -29,35 +29,30 @@ CAPTIONS: dict[Any, str] = {  # the paper's words
 }
 TEXT = 0.015  # where lines begin, as a part of the width of the axes
 TALLER = 1.9  # times the height of the lower panel, on the same scale
-FARTHEST = 1.6  # times the smallest risk: larger losses at another minimiser are not made room for
+FARTHEST = 1.6  # times the smallest risk: larger losses at the other minima are cut off
 NARROW_LAW = 1e-3  # a law of smaller relative width is drawn as one eigenvalue
 LONGEST = 62  # characters of the line below a narrow figure
-MOST_LABELS = 14  # of the categories of an axis
-GAINS = (0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 30, 50, 80)  # that may be named, in percent
+MOST_LABELS = 14  # tick labels of an axis
+GAINS = (0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 30, 50, 80)  # possible ticks, in percent
 WIDEST_GAP = 6.0  # powers of ten at the ends of the colours
 PALE = "#f2f2f2"  # no gap, no gain
-SMALL, LABEL = 8.0, 9.5  # sizes of letters in points: panels are small, the figure is not
+SMALL, LABEL = 8.0, 9.5  # font sizes in points: panels are small, the figure is not
 
 
 # ---- a path ------------------------------------------------------------------------------------------------
 
 
 def draw_path(figure: Figure, curve: Solution, best: Minimisers | None = None) -> list[Axes]:
-    """Fill a figure with risk and refinement, and below them calibration, against the strength.
+    """Draw risk and refinement, and calibration below them, against λ; return both axes.
 
     Parameters
     ----------
     figure : matplotlib Figure
-        An empty one. It gets matplotlib's constrained layout.
+        An empty one, which gets matplotlib's constrained layout.
     curve : Solution
-        Of one problem at increasing strengths, from :func:`refinecal.theory.path`.
+        One problem at increasing λ, from :func:`refinecal.theory.path`.
     best : Minimisers, optional
-        Of the same problem: the smallest values are marked, and the gain is written.
-
-    Returns
-    -------
-    list of Axes
-        The upper panel, and the lower.
+        The minima of the same problem, which are marked, with the gain.
     """
     lams = np.ravel(curve.lam)
     if len(lams) != len(curve.lam):
@@ -94,7 +89,7 @@ def draw_path(figure: Figure, curve: Solution, best: Minimisers | None = None) -
 def _heights(
     lams: Floats, values: dict[str, Floats], best: Minimisers | None
 ) -> tuple[float, float]:
-    """Return where the upper panel begins and ends: minima, and risk and calibration at each, are within."""
+    """Return the limits of the upper panel, which include the minima, and risk and calibration at each."""
     risk, least = float(values["risk"].min()), float(values["refinement"].min())
     if best is not None:  # which may be outside, to the left or right
         risk = min(risk, best.by_risk.risk.item())
@@ -109,7 +104,7 @@ def _heights(
 
 
 def _set_losses(ax: Axes, low: float, high: float, above: float) -> None:
-    """Lay out the axis of the loss, with room for text above; curves end below the text."""
+    """Lay out the axis of the loss, with room for text above the curves."""
     start = low - 0.05 * (high - low)
     ax.set_ylim(start, start + (high - start) / (1 - above))
     ax.set_yticks(style.round_ticks(low, high, 5))
@@ -118,7 +113,7 @@ def _set_losses(ax: Axes, low: float, high: float, above: float) -> None:
 
 
 def _set_strengths(ax: Axes, lams: Floats) -> None:
-    """Lay out the axis of the strength: a tick at powers of ten, or at round numbers if those are few."""
+    """Lay out the axis of λ: ticks at powers of ten, or at round numbers if these are few."""
     ax.set_xscale("log")
     ax.set_xlim(lams[0], lams[-1])
     powers = style.log_ticks(lams[0], lams[-1], [1])
@@ -128,13 +123,13 @@ def _set_strengths(ax: Axes, lams: Floats) -> None:
     else:
         nice = style.log_ticks(lams[0], lams[-1])
         nice = nice if len(nice) > 1 else lams[[0, -1]]
-        ax.set_xticks(nice, [strength(float(lam)) for lam in nice])
+        ax.set_xticks(nice, [format_lam(float(lam)) for lam in nice])
     ax.minorticks_off()
-    ax.set_xlabel("strength of the penalty λ")
+    ax.set_xlabel("regularization strength λ")
 
 
 def _mark(top: Axes, bottom: Axes, best: Minimisers, values: dict[str, Floats]) -> None:
-    """Mark the three minima, hollow where a curve still falls, as arrows where they are outside."""
+    """Mark the three minima: hollow where a curve still decreases, an arrow if outside the figure."""
     left, right = top.get_xlim()
     for name in NAMES:
         ax = bottom if name == "calibration" else top
@@ -153,12 +148,12 @@ def _mark(top: Axes, bottom: Axes, best: Minimisers, values: dict[str, Floats]) 
         ax.plot(x, min(y, _end(ax)), shape, markersize=7, zorder=4, **dot)
     _mark_at_refinement(top, bottom, best)
     gain = round(100 * float(np.asarray(best.gain).item()), 1) + 0.0  # never minus 0
-    text = f"chosen by refinement, then calibrated: {gain:.1f} % below the smallest risk"
+    text = f"chosen by refinement, then calibrated: {gain:.1f}% below the smallest risk"
     style.write_line(top, 2, text, x=TEXT)
 
 
 def _mark_at_refinement(top: Axes, bottom: Axes, best: Minimisers) -> None:
-    """Mark risk and calibration where refinement is smallest, if that is in the figure."""
+    """Mark risk and calibration at the minimum of refinement, if it is in the figure."""
     found = best.by_refinement
     x, low = found.lam.item(), found.refinement.item()
     left, right = top.get_xlim()
@@ -181,9 +176,9 @@ def _end(ax: Axes) -> float:
 def _describe_minimum(best: Minimisers, name: str, lams: Floats) -> str:
     found, at_refinement = getattr(best, f"by_{name}"), best.by_refinement
     value, lam = getattr(found, name).item(), found.lam.item()
-    where = " at λ = " + strength(lam)
+    where = " at λ = " + format_lam(lam)
     if getattr(best, f"at_bound_{name}").item():
-        where = ", still falling as λ " + ("→ 0" if lam <= best.lam_range[0] else "→ ∞")
+        where = ", still decreasing as λ " + ("→ 0" if lam <= best.lam_range[0] else "→ ∞")
     elif not lams[0] <= lam <= lams[-1]:
         where += f", {'left' if lam < lams[0] else 'right'} of this figure"
     if best.at_bound_refinement.item() or name == "risk":
@@ -196,10 +191,10 @@ def _describe_minimum(best: Minimisers, name: str, lams: Floats) -> str:
     return f"{name}: min {style.format_loss(value)}{where}{more}"
 
 
-def strength(lam: float) -> str:
-    """Return a strength as people read it.
+def format_lam(lam: float) -> str:
+    """Return λ with two or three digits, and a power of ten if it is very small or large.
 
-    >>> strength(0.05312), strength(3.2e-6)
+    >>> format_lam(0.05312), format_lam(3.2e-6)
     ('0.0531', '3.2·10⁻⁶')
     """
     if 1e-4 <= lam < 1e4:
@@ -212,19 +207,10 @@ def strength(lam: float) -> str:
 
 
 def draw_heatmaps(figure: Figure, maps: HeatMap) -> dict[str, list[Axes]]:
-    """Fill a figure with one column for each spectrum: its density, the gap of minimisers, the gain.
+    """Draw a column for each spectrum: its density, the gap between the minima, and the gain.
 
-    Parameters
-    ----------
-    figure : matplotlib Figure
-        An empty one; about 10 by 8 inches for three spectra. It gets matplotlib's constrained layout.
-    maps : HeatMap
-        From :func:`refinecal.theory.heatmap`.
-
-    Returns
-    -------
-    dict
-        The axes by row, "spectrum", "gap" and "gain", from left to right.
+    ``figure`` is empty, about 10 by 8 inches for three spectra, and gets matplotlib's constrained layout.
+    Returns the axes by row, "spectrum", "gap" and "gain", from left to right.
     """
     figure.set_layout_engine("constrained")
     count = len(maps.spectra)
@@ -251,12 +237,10 @@ def draw_heatmaps(figure: Figure, maps: HeatMap) -> dict[str, list[Axes]]:
     for name in looks:
         rows[name][0].set_ylabel("Bayes error", fontsize=LABEL)
     for ax in rows["gain"]:
-        ax.set_xlabel("features for each row, p / n")
+        ax.set_xlabel("features per row, p / n")
     about = f"{METHOD_NAMES[maps.method]}, {style.loss_name(maps.loss)}"
     if bounds.any():
-        about += (
-            "\nWhite dots: refinement still falls at the end of the λ searched; the gap has no end."
-        )
+        about += "\nWhite dots: the gap is unbounded, since a curve still decreases at an end of the range of λ."
     figure.supxlabel(about, fontsize=SMALL, color=PALETTE["axis"])
     _colour_bars(figure, rows, meshes)
     return rows
@@ -294,7 +278,7 @@ def _draw_spectrum(ax: Axes, law: Spectrum, first: bool) -> None:
 
 
 def _label_cells(ax: Axes, ratios: Floats, errors: Floats) -> None:
-    """Name the categories: round ratios on their scale, and every error if there is room."""
+    """Label the cells: round ratios on their scale, and every error rate if there is room."""
     ax.spines[["left", "bottom"]].set_visible(False)
     ax.tick_params(length=2)
     if len(ratios) > 8 and (np.diff(ratios) > 0).all():
@@ -305,25 +289,25 @@ def _label_cells(ax: Axes, ratios: Floats, errors: Floats) -> None:
     ax.set_xticks(places + 0.5, [f"{ratio:.3g}" for ratio in nice])
     step = -(-len(errors) // MOST_LABELS)
     ax.set_yticks(
-        np.arange(len(errors))[::step] + 0.5, [f"{100 * each:.3g} %" for each in errors[::step]]
+        np.arange(len(errors))[::step] + 0.5, [f"{100 * each:.3g}%" for each in errors[::step]]
     )
 
 
 def _colour_bars(figure: Figure, rows: dict[str, list[Axes]], meshes: dict[str, Any]) -> None:
-    """Explain the colours of both rows, the sign in words."""
+    """Add colour bars for both rows, with the meaning of the sign of the gap."""
     gap = figure.colorbar(
         meshes["gap"], ax=rows["gap"], aspect=13, pad=0.02, extend="both", shrink=0.72
     )
-    gap.set_label("log₁₀ of the λ of calibration\nover that of refinement")
+    gap.set_label("log₁₀ of the best λ for calibration\nover that for refinement")
     widest = meshes["gap"].norm.vmax
     gap.set_ticks(style.round_ticks(-widest, widest, 7, steps=[1, 2, 5, 10], symmetric=True))
     words: Any = {"xycoords": "axes fraction", "textcoords": "offset points"}
     words |= {"fontsize": SMALL, "color": PALETTE["text"]}
-    first = "calibration\nsmallest first,\nas λ falls"
+    first = "calibration\nsmallest first,\nas λ decreases"
     gap.ax.annotate(first, (0, 1), xytext=(0, 15), va="bottom", **words)
     gap.ax.annotate("refinement\nsmallest first", (0, 0), xytext=(0, -15), va="top", **words)
     gain = figure.colorbar(meshes["gain"], ax=rows["gain"], aspect=17, pad=0.02, shrink=0.94)
-    gain.set_label("less loss by choosing by refinement,\nthen calibrating (%)")
+    gain.set_label("loss saved by choosing by refinement,\nthen calibrating (%)")
     most = meshes["gain"].norm.vmax
     gain.set_ticks([0, *(tick for tick in GAINS if 0.01 * most <= tick <= most)])
     gain.minorticks_off()
@@ -333,9 +317,9 @@ def _colour_bars(figure: Figure, rows: dict[str, list[Axes]], meshes: dict[str, 
 
 
 def _gap_look(gap: Floats) -> dict[str, Any]:
-    """Orange where refinement is smallest first, blue where calibration is: told apart by everybody.
+    """Return colours: orange if refinement is smallest first, blue if calibration is.
 
-    The colours are symmetric about 0, and reach to the widest gap that has an end.
+    They are symmetric about 0, and span the widest finite gap.
     """
     from matplotlib.colors import LinearSegmentedColormap, Normalize
 
@@ -348,7 +332,7 @@ def _gap_look(gap: Floats) -> dict[str, Any]:
 
 
 def _gain_look(gain: Floats) -> dict[str, Any]:
-    """Return greens by the square root: most gains are far below the largest."""
+    """Return greens on a square-root scale, since most gains are far below the largest."""
     from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 
     green = PALETTE["risk"]
@@ -357,7 +341,7 @@ def _gain_look(gain: Floats) -> dict[str, Any]:
 
 
 def darker(colour: str, part: float) -> str:
-    """Return a colour with only a part of its light.
+    """Return a darker colour, with a fraction of its light.
 
     >>> darker("#ff8000", 0.5)
     '#804000'
