@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,14 +15,12 @@ from refinecal.cli._options import MODEL, Json, Quiet, Verbose, file, flag, numb
 from refinecal.cli._theory_options import Bar
 
 if TYPE_CHECKING:
-    from refinecal.experiments.tabular.analysis import Analysis
-    from refinecal.experiments.tabular.differences import Summary
-    from refinecal.experiments.tabular.results import Results
+    from refinecal.experiments.tabular.analysis import Analysis as TableAnalysis
+    from refinecal.experiments.vision.analysis import Analysis as ImageAnalysis
 
 REPORT = "report"  # the folder within the run
 OF_A_RUN = ("units", "failures", "checkpoints")  # its other folders
 OF = {"tabular": "an experiment on tables", "vision": "an experiment on images"}
-SPARE = ("median", "sets", "95 %", "win/tie/loss")  # columns to leave out first
 FAILED_SHOWN = 3  # failures that are named without -v
 
 
@@ -30,9 +30,8 @@ def report(
         list[Path],
         typer.Argument(
             metavar="RUN",
-            help="The folder of a run. Several are put together, into -o: on tables, if they share "
-            "--seed, --max-steps and --max-rows; on images, if each network has one recipe and the "
-            "same images.",
+            help="The folder of a run. Several are combined into -o: on tables, if they share --seed, "
+            "--max-steps and --max-rows; on images, if each network has one recipe and the same images.",
             show_default=False,
         ),
     ],
@@ -41,19 +40,19 @@ def report(
         file(
             "--out",
             "-o",
-            help="The folder that the page and its tables go to: new, empty, or an older report. By "
-            "default RUN/report; of several runs it has to be named.",
+            help="The folder for the page and its tables: new, empty, or an older report. By default "
+            "RUN/report; required for several runs.",
         ),
     ] = None,
     figures: Annotated[
         str | None,
-        file("--figures", metavar="png|svg|pdf", help="Write each figure as a picture, too."),
+        file("--figures", metavar="png|svg|pdf", help="Also write each figure as a picture."),
     ] = None,
     min_rows: Annotated[
         int,
         number(
             "--min-rows",
-            "Of tables, leave out smaller ones; the paper's figures have 10000.",
+            "Tables: leave out smaller ones; the paper's figures use 10000.",
             min=0,
         ),
     ] = 0,
@@ -61,12 +60,12 @@ def report(
         bool,
         flag(
             "--no-auto",
-            help="Of tables: do not calibrate by auto, which takes most of the time.",
+            help="Tables: skip calibration by auto, which takes most of the time.",
             rich_help_panel=MODEL,
         ),
     ] = False,
     processes: Annotated[
-        int, number("--processes", "Of tables: splits that are judged at the same time.", min=1)
+        int, number("--processes", "Tables: splits computed at the same time.", min=1)
     ] = 1,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -74,12 +73,9 @@ def report(
 ) -> None:
     """Compare stopping metrics by the results of a run: a page with figures, and tables as CSV.
 
-    A run that is not finished is reported as far as it is.
+    An unfinished run is reported as far as it is.
     """
     from refinecal.experiments.store import RunFolder
-    from refinecal.experiments.tabular.analysis import Analysis
-    from refinecal.experiments.tabular.report import write_report
-    from refinecal.experiments.tabular.results import check_together, merge_results, read_results
     from refinecal.report.figures import PICTURES
 
     console = Console(as_json, quiet, verbose)
@@ -87,77 +83,41 @@ def report(
         raise typer.BadParameter(
             f"{figures!r} is not one of png, svg and pdf", param_hint="--figures"
         )
-    if _kind(runs) == "vision":
-        from refinecal.cli._vision_report import report_vision
+    kind = _kind(runs)
+    analysis: Any
+    if kind == "vision":
+        from refinecal.experiments.vision import report as on_images
+        from refinecal.experiments.vision import results as of_images
+        from refinecal.experiments.vision.analysis import Analysis as ImageAnalysis
 
-        _refuse_tabular_options(
-            {"--min-rows": min_rows, "--no-auto": no_auto, "--processes": processes > 1}
-        )
-        report_vision(console, runs, report_folder(out, runs, "vision"), figures)
-        return
-    check_together([RunFolder(run).plan for run in runs])
-    folder = report_folder(out, runs, "tabular")
-    with console.show_warnings(), Bar(console, "judging") as bar:
-        found = [read_results(run, not no_auto, processes, bar) for run in runs]
-    results = merge_results(found) if len(found) > 1 else found[0]
-    if min_rows:
-        results = results.at_least(min_rows)
-    analysis = Analysis(results)
-    page = write_report(analysis, folder, figures)
-    show(console, analysis)
-    show_files(console, page, folder, figures)
-    console.result({**to_dict(analysis), "report": page, "tables": sorted(folder.glob("*.csv"))})
+        given = {"--min-rows": min_rows, "--no-auto": no_auto, "--processes": processes > 1}
+        for option in (option for option, value in given.items() if value):
+            raise ValueError(f"{option} is for runs on tables, and this one is on images: omit it")
+        folder = report_folder(out, runs, kind, on_images.is_report)
+        with console.show_warnings(), Bar(console, "reading") as bar:
+            seen = [of_images.read_results(run, bar) for run in runs]
+        analysis = ImageAnalysis(of_images.merge_results(seen) if len(seen) > 1 else seen[0])
+        page = on_images.write_report(analysis, folder, figures)
+        show_images(console, analysis)
+        found = images_to_dict(analysis)
+    else:
+        from refinecal.experiments.tabular import report as on_tables
+        from refinecal.experiments.tabular import results as of_tables
+        from refinecal.experiments.tabular.analysis import Analysis
 
-
-def show_files(console: Console, page: Path, folder: Path, figures: str | None) -> None:
-    """Say which files there are now."""
+        of_tables.check_together([RunFolder(run).plan for run in runs])
+        folder = report_folder(out, runs, kind, on_tables.is_report)
+        with console.show_warnings(), Bar(console, "computing scores") as bar:
+            read = [of_tables.read_results(run, not no_auto, processes, bar) for run in runs]
+        results = of_tables.merge_results(read) if len(read) > 1 else read[0]
+        analysis = Analysis(results.at_least(min_rows) if min_rows else results)
+        page = on_tables.write_report(analysis, folder, figures)
+        show_tables(console, analysis)
+        found = tables_to_dict(analysis)
     console.say(f"\nReport:  {show_path(page)}\nTables:  {show_path(folder)}/*.csv")
     if figures is not None:
         console.say(f"Figures: {show_path(folder)}/figures/*.{figures}")
-
-
-def report_folder(out: Path | None, runs: list[Path], kind: str) -> Path:
-    """Return where the report goes: never into what is read, nor among files that are no such report."""
-    from refinecal.experiments.tabular import report as on_tables
-    from refinecal.experiments.vision import report as on_images
-
-    is_report = on_images.is_report if kind == "vision" else on_tables.is_report
-    if out is None and len(runs) > 1:
-        raise typer.BadParameter(
-            "the report of several runs belongs to none of them: name a folder for it, such as -o together",
-            param_hint="--out",
-        )
-    folder = runs[0] / REPORT if out is None else out
-    if folder.is_file():
-        raise ValueError(f"--out {show_path(folder)} is a file: name a folder")
-    for run in runs:
-        if folder.resolve() in (run.resolve(), *((run / name).resolve() for name in OF_A_RUN)):
-            raise ValueError(
-                f"--out {show_path(folder)} is a folder of the run: name another, or leave --out away for "
-                f"{show_path(run / REPORT)}"
-            )
-    _check_writable(folder)
-    visible = folder.exists() and any(not each.name.startswith(".") for each in folder.iterdir())
-    if visible and not is_report(folder):
-        raise ValueError(
-            f"{show_path(folder)} holds files, but no report of {OF[kind]}, so nothing is written there: "
-            "name a new folder with -o"
-        )
-    return folder
-
-
-def _check_writable(folder: Path) -> None:
-    """Complain of a folder that cannot be made or written to, before hours are spent on what goes there."""
-    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
-    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
-        why = (
-            f"{show_path(there)} may not be written to"
-            if there.is_dir()
-            else f"{show_path(there)} is a file"
-        )
-        raise ValueError(
-            f"the report cannot go to {show_path(folder)}: {why}. Name another folder with -o"
-        )
+    console.result({**found, "report": page, "tables": sorted(folder.glob("*.csv"))})
 
 
 def _kind(runs: list[Path]) -> str:
@@ -169,80 +129,101 @@ def _kind(runs: list[Path]) -> str:
         if (kind := RunFolder(run).kind) != first:
             raise ValueError(
                 f"{show_path(runs[0])} is a run of the {first} experiment and {show_path(run)} of the {kind} "
-                "one: report each of them by itself"
+                "experiment: report each of them separately"
             )
     return first
 
 
-def _refuse_tabular_options(given: dict[str, Any]) -> None:
-    """Refuse options that mean nothing for images."""
-    for option, value in given.items():
-        if value:
+def report_folder(
+    out: Path | None, runs: list[Path], kind: str, is_report: Callable[[Path], bool]
+) -> Path:
+    """Return where the report goes: never into a folder of a run, nor among files of another kind."""
+    if out is None and len(runs) > 1:
+        raise typer.BadParameter(
+            "the report of several runs needs a folder of its own: name one, such as -o together",
+            param_hint="--out",
+        )
+    folder = runs[0] / REPORT if out is None else out
+    shown = show_path(folder)
+    if folder.is_file():
+        raise ValueError(f"--out {shown} is a file: name a folder")
+    for run in runs:
+        if folder.resolve() in (run.resolve(), *((run / name).resolve() for name in OF_A_RUN)):
             raise ValueError(
-                f"{option} is for runs on tables, and this one is on images: leave it away"
+                f"--out {shown} is a folder of the run: name another, or omit --out for "
+                f"{show_path(run / REPORT)}"
             )
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):  # before hours are spent
+        why = "is not writable" if there.is_dir() else "is a file"
+        raise ValueError(
+            f"the report cannot go to {shown}: {show_path(there)} {why}. Name another folder with -o"
+        )
+    visible = folder.exists() and any(not each.name.startswith(".") for each in folder.iterdir())
+    if visible and not is_report(folder):
+        raise ValueError(
+            f"{shown} holds files, but not a report of {OF[kind]}, so nothing is written there: name a new "
+            "folder with -o"
+        )
+    return folder
 
 
 # ---- what is shown -----------------------------------------------------------------------------------------
 
 
-def show(console: Console, analysis: Analysis) -> None:
-    """Show refinement against log loss for each method, and what that means."""
-    from refinecal.experiments.tabular.judging import TUNED
-    from refinecal.experiments.tabular.words import APART, describe_cut_short, lead
+def _show_unfinished(console: Console, results: Any, sets: int, wrong: list[str]) -> None:
+    """Show how many training runs there are, how many are missing, and which failed."""
+    runs = count(len(results.trainings), "training run")
+    console.say(f"{runs} on {count(sets, 'data set')}", "bold")
+    if results.missing:
+        console.note(f"{count(results.missing, 'training run')} of the plan not yet run")
+    for said in wrong if console.verbose else wrong[:FAILED_SHOWN]:
+        console.note(said.splitlines()[0])
+    more = len(wrong) - FAILED_SHOWN
+    if more > 0 and not console.verbose:
+        console.note(f"{more} more failed or ended early (-v names them)")
 
-    results = analysis.results
-    console.say(
-        f"{count(results.done, 'training')} on {count(len(analysis.sets), 'data set')}", "bold"
-    )
-    _show_missing(console, results)
+
+def show_tables(console: Console, analysis: TableAnalysis) -> None:
+    """Show refinement against log loss for each method, and what that means."""
+    from refinecal.experiments.reporting import signed
+    from refinecal.experiments.tabular import verdicts
+    from refinecal.experiments.tabular.analysis import method_word
+    from refinecal.experiments.tabular.judging import TUNED
+
+    failed = [f"failed: {key}: {said}" for key, said in analysis.results.failed.items()]
+    _show_unfinished(console, analysis.results, len(analysis.sets), failed)
     if analysis.headlines:
-        header = ["method", "mode", "sets", "mean", "95 %", "median", "win/tie/loss", "all told"]
-        console.table(header, _rows(analysis), left=(0, 1, 7), spare=SPARE)
+        interval = "95% interval"
+        header = ["method", "mode", "sets", "mean", interval, "median", "win/tie/loss", "verdict"]
+        rows = [
+            [
+                *(method_word(each.method, short=True), each.mode, str(over.sets)),
+                *(signed(over.mean), verdicts.span(over), signed(over.median)),
+                *(verdicts.count_wins(over), over.verdict),
+            ]
+            for each in analysis.headlines
+            for over in [each.summary]
+        ]
+        spare = ("median", "sets", interval, "win/tie/loss")
+        console.table(header, rows, left=(0, 1, 7), spare=spare)
         console.tell(
             "Relative difference in test log loss of refinement + TS to log loss + TS, in percent: negative "
-            "is better. Sets are won or lost by a test within the set, at the 5 % level."
+            "is better. Sets are won or lost by a test within the set, at the 5% level."
         )
         if any(each.mode == TUNED for each in analysis.headlines):
-            console.tell(APART)
-    console.tell(lead(analysis), "bold")
-    if too_short := describe_cut_short(analysis.ends):
+            console.tell(verdicts.APART)
+    console.tell(verdicts.lead(analysis), "bold")
+    if too_short := verdicts.describe_cut_short(analysis.ends):
         console.note(f"{too_short[0].lower()}{too_short[1:]}")
 
 
-def _rows(analysis: Analysis) -> list[list[str]]:
-    from refinecal.experiments.tabular.analysis import method_word
-    from refinecal.experiments.tabular.words import count_wins, signed, span
+def tables_to_dict(analysis: TableAnalysis) -> dict[str, Any]:
+    """Return for programs: refinement against log loss, and the other questions."""
 
-    return [
-        [
-            method_word(each.method, short=True),
-            each.mode,
-            str(each.summary.sets),
-            signed(each.summary.mean).removesuffix(" %"),
-            span(each.summary),
-            signed(each.summary.median).removesuffix(" %"),
-            count_wins(each.summary),
-            each.summary.verdict,
-        ]
-        for each in analysis.headlines
-    ]
+    def summary(found: Any) -> dict[str, Any]:
+        return {**asdict(found), "median": found.median, "verdict": found.verdict}
 
-
-def _show_missing(console: Console, results: Results) -> None:
-    """Say what is not there."""
-    if results.missing:
-        console.note(f"{count(results.missing, 'training')} of the plan not yet run")
-    failed = list(results.failed.items())
-    for key, said in failed if console.verbose else failed[:FAILED_SHOWN]:
-        console.note(f"failed: {key}: {said.splitlines()[0] if said else ''}")
-    more = len(failed) - FAILED_SHOWN
-    if more > 0 and not console.verbose:
-        console.note(f"{more} more failed (-v names them)")
-
-
-def to_dict(analysis: Analysis) -> dict[str, Any]:
-    """Return what a program wants to know: refinement against log loss, and the other questions."""
     results = analysis.results
     return {
         "sets": len(analysis.sets),
@@ -250,7 +231,7 @@ def to_dict(analysis: Analysis) -> dict[str, Any]:
         "failed": len(results.failed),
         "missing": results.missing,
         "refinement_against_log_loss": [
-            {"method": each.method, "mode": each.mode, **_summary(each.summary)}
+            {"method": each.method, "mode": each.mode, **summary(each.summary)}
             for each in analysis.headlines
         ],
         "best_step_is_last": [each._asdict() for each in analysis.ends],
@@ -260,7 +241,7 @@ def to_dict(analysis: Analysis) -> dict[str, Any]:
                 "mode": mode,
                 "first": list(one.procedure),
                 "second": list(one.reference),
-                **_summary(one.found.summary),
+                **summary(one.found.summary),
             }
             for method, mode in analysis.pairs
             for one in analysis.questions(method, mode)
@@ -268,7 +249,104 @@ def to_dict(analysis: Analysis) -> dict[str, Any]:
     }
 
 
-def _summary(found: Summary) -> dict[str, Any]:
-    from dataclasses import asdict
+def show_images(console: Console, analysis: ImageAnalysis) -> None:
+    """Show the main table, refinement against log loss, and what that means."""
+    from refinecal.experiments.reporting import signed
+    from refinecal.experiments.vision import sentences
+    from refinecal.experiments.vision.analysis import METRIC_WORDS, PAPER, TABLE, group_word
 
-    return {**asdict(found), "median": found.median, "verdict": found.verdict}
+    results = analysis.results
+    for each in results.repeated:
+        console.note(str(each))
+    wrong = [f"failed: {key}: {said}" for key, said in results.failed.items()]
+    wrong += [f"ended early: {key}: {said}" for key, said in results.stopped.items()]
+    _show_unfinished(console, results, len({dataset for dataset, _ in analysis.groups}), wrong)
+    for line in sentences.describe_flat(analysis):
+        console.note(f"{line[0].lower()}{line[1:]}")
+    header = ["stopping metric", *(METRIC_WORDS[score] for score in TABLE)]
+    for group in analysis.groups:
+        console.say(f"\n{group_word(group)}", "bold")
+        rows = [_scores(analysis, group, metric) for metric in analysis.metrics(group)]
+        spare = ("smooth ECE", "ECE", "Brier score", "accuracy")
+        console.table(header, [row for row in rows if row], spare=spare)
+    four = ", ".join(METRIC_WORDS[name] for name in PAPER)
+    console.tell(
+        "Test scores after temperature scaling (TS), of the epoch that each metric chose: mean over runs "
+        f"± standard error. * is the best of the paper's four metrics ({four}), unless all are equal."
+    )
+    if analysis.headlines:
+        header = ["refinement against log loss", "runs", "difference", "%"]
+        rows = [
+            [
+                *(group_word(group), str(found.runs), sentences.format_gap(found)),
+                signed(analysis.relative_headline(group), 2),
+                f"{found.lower} · {found.equal} · {found.higher}",
+                *(sentences.format_p(found.p) or "–", found.verdict),
+            ]
+            for group, found in analysis.headlines.items()
+        ]
+        console.table(
+            [*header, "− · 0 · +", "p", "verdict"],
+            rows,
+            left=(0, 6),
+            spare=("p", "− · 0 · +", "runs", "%"),
+        )
+        console.tell(
+            "Paired differences in test log loss + TS, ± standard error; negative is better. − · 0 · + are "
+            "the runs in which the difference is negative, exactly 0, and positive."
+        )
+    console.tell(sentences.lead(analysis), "bold")
+
+
+def _scores(analysis: ImageAnalysis, group: tuple[str, str], metric: str) -> list[str]:
+    """Return the scores of one of the paper's metrics, the best with a star; nothing for other metrics."""
+    from refinecal.experiments.vision.analysis import METRIC_WORDS, PAPER, TABLE, Procedure
+    from refinecal.experiments.vision.sentences import format_mean
+
+    if metric not in PAPER:
+        return []
+    cells = [
+        format_mean(analysis.mean(group, Procedure(metric), score), score)
+        + ("*" if metric in analysis.best(group, score) else " ")
+        for score in TABLE
+    ]
+    return [METRIC_WORDS[metric], *cells]
+
+
+def images_to_dict(analysis: ImageAnalysis) -> dict[str, Any]:
+    """Return for programs: means next to the published ones, and refinement against log loss."""
+    from refinecal.experiments.vision.analysis import TABLE, Procedure
+
+    def mean(group: tuple[str, str], metric: str, score: str) -> dict[str, Any]:
+        paper = analysis.published(group, score).get(metric)
+        return {
+            **analysis.mean(group, Procedure(metric), score)._asdict(),
+            "best": metric in analysis.best(group, score),
+            "published": None if paper is None else {"mean": paper.mean, "half": paper.half},
+        }
+
+    results = analysis.results
+    return {
+        "trainings": len(results.trainings),
+        "failed": len(results.failed),
+        "stopped": len(results.stopped),
+        "missing": results.missing,
+        "repeated": [each._asdict() for each in results.repeated],
+        "refinement_against_log_loss": [
+            {
+                "dataset": group[0],
+                "model": group[1],
+                **found._asdict(),
+                "percent": analysis.relative_headline(group),
+                "verdict": found.verdict,
+            }
+            for group, found in analysis.headlines.items()
+        ],
+        "means": [
+            {"dataset": group[0], "model": group[1], "metric": metric, "score": score}
+            | mean(group, metric, score)
+            for group in analysis.groups
+            for metric in analysis.metrics(group)
+            for score in TABLE
+        ],
+    }

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache, cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from refinecal.experiments.reporting import CsvTables
 from refinecal.experiments.tabular.differences import (
     SCORES,
     Comparison,
     Procedure,
+    SetComparison,
+    Summary,
     compare,
     index,
 )
@@ -26,14 +29,13 @@ from refinecal.experiments.tabular.judging import (
     REFERENCE,
     SMOOTH,
     TUNED,
+    Row,
     Timing,
     Training,
 )
 from refinecal.experiments.tabular.methods import METHODS
 from refinecal.experiments.tabular.regimes import Regime, of_sets, of_trainings
 from refinecal.experiments.tabular.results import Results
-
-__all__ = ["METRIC_WORDS", "Analysis", "Cost", "Ends", "method_word", "procedure_word"]
 
 METRIC_WORDS = {
     "log_loss": "log loss",
@@ -64,17 +66,12 @@ METHOD_WORDS = {
 }
 STEP_WORDS = {name: method.step_name for name, method in METHODS.items()}
 SHORT_WORDS = {"hist-gb": "HistGB", "logistic": "logistic"}  # where there is little room
-MANY = 0.1  # part of the trainings
+MANY = 0.1  # part of the training runs
 # What the figures show, from top to bottom.
 SHOWN: tuple[Procedure, ...] = (
     ("log_loss", NONE),
-    *(
-        (metric, SMOOTH)
-        for metric in (
-            *("accuracy", "auroc", "brier", "brier_refinement"),
-            *("refinement", "refinement_cv5", "refinement_loo", "refinement_isotonic"),
-        )
-    ),
+    *((metric, SMOOTH) for metric in ("accuracy", "auroc", "brier", "brier_refinement")),
+    *((f"refinement{kind}", SMOOTH) for kind in ("", "_cv5", "_loo", "_isotonic")),
     ("log_loss", AUTO),
     ("refinement", AUTO),
 )
@@ -91,6 +88,11 @@ QUESTIONS: tuple[tuple[Procedure, Procedure], ...] = (
     (("refinement", AUTO), OURS),
     (("refinement", AUTO), ("log_loss", AUTO)),
 )
+ABOUT = ("method", "mode", "metric", "calibration")
+SUMMARY = (  # columns of CSV files
+    *("sets", "mean", "mean_low", "mean_high", "q10", "q25", "q50", "q75", "q90"),
+    *("lower", "equal", "higher", "wins", "ties", "losses", "wilcoxon_p", "verdict"),
+)
 
 
 class Question(NamedTuple):
@@ -102,7 +104,7 @@ class Question(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What the trainings of a method took: medians, and the largest memory."""
+    """Time and memory of the training runs of a method: medians, and the largest memory."""
 
     method: str
     mode: str
@@ -115,7 +117,7 @@ class Cost(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """In how many trainings of a method the best step is the last one."""
+    """In how many training runs of a method the best step is the last one."""
 
     method: str
     mode: str
@@ -127,12 +129,12 @@ class Ends(NamedTuple):
 
     @property
     def are_many(self) -> bool:
-        """Whether so many trainings end at their best that they may have been too short."""
+        """Whether so many runs end at their best step that they may have been too short."""
         return max(self.log_loss, self.refinement) >= MANY * self.trainings
 
 
 class Analysis:
-    """What the results of a run say."""
+    """All comparisons of the results of a run."""
 
     def __init__(self, results: Results) -> None:
         self.results = results
@@ -148,12 +150,12 @@ class Analysis:
 
     @cached_property
     def methods(self) -> list[str]:
-        """Methods of which there is a result."""
+        """Methods that have a result."""
         return list(dict.fromkeys(method for method, _ in self.pairs))
 
     @cached_property
     def sets(self) -> dict[str, int]:
-        """Data sets of which there is a result, with their rows."""
+        """Data sets that have a result, with their rows."""
         return {row.set: row.n_rows for row in self.results.rows}
 
     def modes(self, method: str) -> list[str]:
@@ -185,114 +187,138 @@ class Analysis:
         """Yield every procedure against the usual reference, for every score."""
         for method, mode in self.pairs:
             for score in SCORES:
-                for one in (each for each in SHOWN if (method, mode, each) in self._index):
+                for one in self.procedures(method, mode):
                     yield self.compare(method, mode, one, REFERENCE, score)
 
     def questions(self, method: str, mode: str) -> list[Question]:
         """Return the answers to what users ask."""
-        found = (
-            Question(ours, theirs, self.compare(method, mode, ours, theirs))
-            for ours, theirs in QUESTIONS
-        )
+        found = (Question(*two, self.compare(method, mode, *two)) for two in QUESTIONS)
         return [each for each in found if each.found.sets]
 
     @cached_property
     def regimes(self) -> list[Regime]:
-        """Where refinement helps, by properties of sets, then by those of random trainings."""
-        trainings = self.results.trainings
-        by_set = [
-            regime
-            for method, mode in self.pairs
-            for regime in of_sets(self._index, trainings, method, mode)
-        ]
-        return by_set + [
-            each for method in self.methods for each in of_trainings(trainings, method)
-        ]
+        """Where refinement helps, by properties of sets, then by those of random training runs."""
+        runs = self.results.trainings
+        by_set = [each for pair in self.pairs for each in of_sets(self._index, runs, *pair)]
+        return by_set + [each for method in self.methods for each in of_trainings(runs, method)]
 
     def steps(self, method: str, mode: str) -> dict[str, list[float]]:
         """Return for each metric the step that it chose, one per data set: the median over splits."""
-        chosen: dict[str, dict[str, list[int]]] = {}
-        for (each, how, (metric, calibration)), rows in self._index.items():
-            if (each, how, calibration) == (method, mode, SMOOTH):
-                for (name, _), row in rows.items():
-                    chosen.setdefault(metric, {}).setdefault(name, []).append(row.step)
-        return {
-            metric: [float(np.median(steps)) for steps in chosen[metric].values()]
-            for metric in METRIC_WORDS
-            if metric in chosen
-        }
+        found = {}
+        for metric in METRIC_WORDS:
+            chosen: dict[str, list[int]] = {}
+            for (name, _), row in self._index.get((method, mode, (metric, SMOOTH)), {}).items():
+                chosen.setdefault(name, []).append(row.step)
+            found[metric] = [float(np.median(steps)) for steps in chosen.values()]
+        return {metric: steps for metric, steps in found.items() if steps}
 
     def most_steps(self, method: str) -> int:
-        """Return the length of the longest training."""
+        """Return the length of the longest training run."""
         return max(each.steps for each in self.results.rows if each.method == method)
+
+    def _runs(self, runs: list[Any], method: str, mode: str) -> list[Any]:
+        """Return the training runs of a method with default or with random parameters."""
+        return [
+            each for each in runs if each.method == method and (each.config > 0) == (mode == TUNED)
+        ]
 
     @cached_property
     def ends(self) -> list[Ends]:
-        """How often the best step is the last one, where a step is a further one of the same training."""
+        """How often the best step is the last one, where a later step continues the same run."""
         found = []
         for method, mode in self.pairs:
-            some = [
-                each
-                for each in self.results.trainings
-                if each.method == method and (each.config > 0) == (mode == TUNED)
-            ]
-            if some and STEP_WORDS.get(method) != "strength":
-                found.append(_ends(method, mode, some))
+            runs = self._runs(self.results.trainings, method, mode)
+            if runs and STEP_WORDS.get(method) != "strength":
+                steps = max(each.steps for each in runs)
+                own = METHODS[method].max_steps if method in METHODS else steps
+                last = (
+                    sum(getattr(each, name) == each.steps for each in runs)
+                    for name in ("step_log_loss", "step_refinement")
+                )
+                found.append(Ends(method, mode, len(runs), steps, *last, steps < own))
         return found
 
     def extent(self, method: str, mode: str) -> tuple[int, int, int]:
         """Return the number of sets, and the most splits and configurations of one."""
-        rows = self._index.get((method, mode, REFERENCE), {})
-        sets = Counter(name for name, _ in rows)
+        sets = Counter(name for name, _ in self._index.get((method, mode, REFERENCE), {}))
         random = Counter(
-            (each.set, each.split)
-            for each in self.results.timings
-            if each.method == method and each.config
+            each[:2] for each in self.results.timings if each.method == method and each.config
         )
         configs = max(random.values(), default=0) if mode == TUNED else 1
         return len(sets), max(sets.values(), default=0), configs
 
     @cached_property
     def costs(self) -> list[Cost]:
-        """What trainings took, by method and mode."""
+        """Time and memory of training runs, by method and mode."""
         found = []
         for method in self.methods:
             for mode in MODES:
-                some = [
-                    each
-                    for each in self.results.timings
-                    if each.method == method and (each.config > 0) == (mode == TUNED)
-                ]
-                if some:
-                    found.append(_cost(method, mode, some))
+                runs: list[Timing] = self._runs(self.results.timings, method, mode)
+                if runs:
+                    seconds = np.array([each[4:7] for each in runs], np.float64)
+                    training, tracking, predicting = seconds.T
+                    total = float(training.sum())
+                    cost = Cost(
+                        *(method, mode, len(runs), float(np.median(training))),
+                        float(tracking.sum()) / total if total > 0 else math.nan,
+                        float(np.median(predicting)),
+                        float(max(each.peak_memory for each in runs)),
+                        float(np.nansum(seconds)) / 3600,
+                    )
+                    found.append(cost)
         return found
 
+    def tables(self) -> CsvTables:
+        """Return every table of the report for a CSV file.
 
-def _ends(method: str, mode: str, trainings: Sequence[Training]) -> Ends:
-    steps = max(each.steps for each in trainings)
-    own = METHODS[method].max_steps if method in METHODS else steps
-    last_log_loss, last_refinement = (
-        sum(getattr(each, name) == each.steps for each in trainings)
-        for name in ("step_log_loss", "step_refinement")
-    )
-    return Ends(method, mode, len(trainings), steps, last_log_loss, last_refinement, steps < own)
+        ``timings`` and ``costs`` differ from run to run; nothing else does.
+        """
+        every = [
+            ((each.method, each.mode, each.metric, each.calibration, each.score), each)
+            for each in self.compare_all()
+        ]
+        questions = [
+            ((*pair, *one.procedure, *one.reference), one.found.summary)
+            for pair in self.pairs
+            for one in self.questions(*pair)
+        ]
+        regimes = [
+            ((each.method, each.mode, each.by, each.name, each.trainings), each.summary)
+            for each in self.regimes
+        ]
+        return {
+            "results": (Row._fields, self.results.rows),
+            "trainings": (Training._fields, self.results.trainings),
+            "sets": (
+                (*ABOUT, "score", *SetComparison._fields),
+                ((*about, *one) for about, each in every for one in each.sets),
+            ),
+            "summary": (
+                (*ABOUT, "score", *SUMMARY),
+                ((*about, *_cells(each.summary)) for about, each in every),
+            ),
+            "questions": (
+                (*ABOUT, "than_metric", "than_calibration", *SUMMARY),
+                ((*about, *_cells(found)) for about, found in questions),
+            ),
+            "regimes": (
+                ("method", "mode", "by", "class", "trainings", *SUMMARY),
+                ((*about, *_cells(found)) for about, found in regimes),
+            ),
+            "timings": (Timing._fields, self.results.timings),
+            "costs": (Cost._fields, self.costs),
+        }
 
 
-def _cost(method: str, mode: str, timings: Sequence[Timing]) -> Cost:
-    training, tracking, predicting = (
-        np.array([getattr(each, name) for each in timings])
-        for name in ("training", "tracking", "predicting")
-    )
-    total = float(training.sum())
-    return Cost(
-        method,
-        mode,
-        len(timings),
-        float(np.median(training)),
-        float(tracking.sum()) / total if total > 0 else math.nan,
-        float(np.median(predicting)),
-        float(max(each.peak_memory for each in timings)),
-        float(np.nansum([training, tracking, predicting])) / 3600,
+def _cells(found: Summary) -> tuple[Any, ...]:
+    """Return a summary in the order of its columns."""
+    known = math.isfinite(found.low) and math.isfinite(found.high)  # nothing is known from one set
+    ends = (found.low, found.high) if known else (None, None)
+    signs = (found.lower, found.equal, found.higher)
+    outcomes = (found.wins, found.ties, found.losses)
+    return (
+        *(found.sets, found.mean, *ends, *found.quantiles, *signs, *outcomes),
+        *(found.p, found.verdict),
     )
 
 

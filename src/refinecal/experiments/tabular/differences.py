@@ -7,7 +7,7 @@ splits, so that what differs between splits and sets cancels.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -17,23 +17,12 @@ from numpy.typing import NDArray
 
 from refinecal.experiments.tabular.judging import REFERENCE, Row
 
-__all__ = [
-    "SCORES",
-    "Comparison",
-    "SetComparison",
-    "Summary",
-    "compare",
-    "index",
-    "relative",
-    "summarise",
-]
-
 Floats = NDArray[np.float64]
 Procedure = tuple[str, str]
 Index = dict[tuple[str, str, Procedure], dict[tuple[str, int], Row]]
 
 SCORES = ("log_loss", "brier", "error", "auroc")  # of which the last is compared as 1 - AUROC
-LIMIT = 100.0  # percent, as in the paper: one set of almost no loss would rule every mean
+LIMIT = 100.0  # percent, as in the paper: one set of almost no loss would dominate every mean
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)  # of the paper's boxes
 LEVEL = 0.05
 FEW_SPLITS = 3  # with fewer, splits cannot tell how much they scatter
@@ -41,6 +30,7 @@ FEW_SETS = 6  # with fewer, Wilcoxon's test cannot tell anything
 RESAMPLES = 10_000
 ROUNDING = 1e-12  # differences that are a smaller part of a score come from the order of its sums
 VERY_LOW = 0.02  # a log loss, in nats, of which a small part is next to nothing
+TEST_SHARE = 0.2 / 0.8  # test rows for each of the others
 
 
 class SetComparison(NamedTuple):
@@ -56,13 +46,13 @@ class SetComparison(NamedTuple):
     relative: float  # percent, clipped
     difference: float
     error: float  # standard error of the difference
-    p: float  # that chance alone makes it as large; NaN if that cannot be told
-    verdict: int | None  # -1 better beyond noise, 0 a tie, 1 worse; None if it cannot be told
+    p: float  # that chance alone makes it as large; NaN if unknown
+    verdict: int | None  # -1 better beyond noise, 0 a tie, 1 worse; None if unknown
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A procedure against another, on every data set where both are there."""
+    """A procedure against another, on every data set that has both."""
 
     method: str
     mode: str
@@ -78,51 +68,28 @@ class Comparison:
 
     @cached_property
     def summary(self) -> Summary:
-        """What all sets say together."""
+        """The result over all sets."""
         finite = [each for each in self.sets if math.isfinite(each.relative)]
-        return summarise([each.relative for each in finite], [each.verdict for each in finite])
-
-    def where(self, wanted: Callable[[SetComparison], bool]) -> Comparison:
-        """Return the same for some of the sets."""
-        kept = [each for each in self.sets if wanted(each)]
-        return Comparison(self.method, self.mode, self.metric, self.calibration, self.score, kept)
+        return summarize([each.relative for each in finite], [each.verdict for each in finite])
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Relative differences over data sets, in percent; negative is better.
-
-    Attributes
-    ----------
-    sets : int
-        How many there are.
-    mean, low, high : float
-        Their mean, and the 95 % interval of it from resampled sets.
-    quantiles : tuple of float
-        At 10, 25, 50, 75 and 90 %.
-    lower, equal, higher : int
-        Sets by the sign of their difference.
-    wins, ties, losses : int or None
-        Sets by what is beyond noise within the set; ``None`` if that cannot be told.
-    p : float
-        Of Wilcoxon's signed-rank test over sets.
-    side : int
-        Where the ranks of that test lean: -1 to lower, 1 to higher, 0 to neither.
-    """
+    """Relative differences over data sets, in percent; negative is better."""
 
     sets: int
     mean: float
-    low: float
+    low: float  # ends of the 95% interval of the mean, from resampled sets
     high: float
-    quantiles: tuple[float, ...]
-    lower: int
+    quantiles: tuple[float, ...]  # at 10, 25, 50, 75 and 90%
+    lower: int  # sets by the sign of their difference
     equal: int
     higher: int
-    wins: int | None
+    wins: int | None  # sets by what is beyond noise within the set; None if unknown
     ties: int | None
     losses: int | None
-    p: float
-    side: int
+    p: float  # of Wilcoxon's signed-rank test over sets
+    side: int  # where its ranks lean: -1 to lower, 1 to higher, 0 to neither
 
     @property
     def median(self) -> float:
@@ -131,10 +98,10 @@ class Summary:
 
     @property
     def verdict(self) -> str:
-        """What mean and test say, in a few words.
+        """The result of mean and test, in a few words.
 
         "lower" and "higher" are beyond noise by both; "mean lower" only by the interval of the mean, which
-        few sets may rule; "ranks lower" only by the test, for which a large difference is one of many.
+        a few sets may drive; "ranks lower" only by the test, for which a large difference is one of many.
         """
         if self.sets < FEW_SETS:
             return "too few sets"
@@ -167,10 +134,10 @@ def compare(
 ) -> Comparison:
     """Compare two procedures on every data set on which a method was run with both.
 
-    The difference on a set is that of the means over splits; whether it is beyond noise is told by the
+    The difference on a set is that of the means over splits. Whether it is beyond noise is decided by the
     t-test over splits with Nadeau and Bengio's correction: the splits share rows, so the variance of their
     mean is :math:`s^2 (1/m + n_{test} / (n_{train} + n_{val}))`, not :math:`s^2 / m`. With one or two splits
-    and the usual reference, the test rows tell instead, as if all splits had the same; of two splits, their
+    and the usual reference, the test rows decide instead, as if all splits had the same; of two splits, their
     scatter if that is larger.
     """
     known = rows if isinstance(rows, dict) else index(rows)
@@ -200,64 +167,39 @@ def relative(value: float, reference: float) -> float:
 
 def _on_set(pairs: Sequence[tuple[Row, Row]], score: str, by_rows: bool) -> SetComparison:
     values, references = (
-        np.array([_score(row, score) for row in each]) for each in zip(*pairs, strict=True)
+        np.array([1 - row.auroc if score == "auroc" else getattr(row, score) for row in each])
+        for each in zip(*pairs, strict=True)
     )
     first = pairs[0][0]
     gaps = values - references
     gaps[np.abs(gaps) <= ROUNDING * np.abs(references)] = 0.0
-    if len(gaps) >= FEW_SPLITS:
-        error, p = _over_splits(gaps)
-    elif by_rows:
-        error, p = _over_rows([row for row, _ in pairs], gaps)
-    else:
-        error, p = math.nan, math.nan
-    mean = float(gaps.mean())
-    verdict = None if math.isnan(p) else int(np.sign(mean)) * (p < LEVEL)
+    error, p = _test_gaps(gaps, [row.difference_error for row, _ in pairs] if by_rows else [])
+    mean, value, reference = (float(each.mean()) for each in (gaps, values, references))
     return SetComparison(
         *(first.set, first.n_rows, first.n_val, first.n_classes, len(gaps)),
-        value=float(values.mean()),
-        reference=float(references.mean()),
-        relative=relative(float(values.mean()), float(references.mean())),
-        difference=mean,
-        error=error,
-        p=p,
-        verdict=verdict,
+        *(value, reference, relative(value, reference), mean, error, p),
+        verdict=None if math.isnan(p) else int(np.sign(mean)) * (p < LEVEL),
     )
 
 
-def _score(row: Row, score: str) -> float:
-    """Return a score of which less is better."""
-    return 1 - row.auroc if score == "auroc" else float(getattr(row, score))
+def _test_gaps(gaps: Floats, row_errors: Sequence[float]) -> tuple[float, float]:
+    """Return the standard error of the mean difference, and the p-value of its test.
 
-
-TEST_SHARE = 0.2 / 0.8  # test rows for each of the others
-
-
-def _over_splits(gaps: Floats) -> tuple[float, float]:
-    """Return the standard error of the mean over splits that share rows, and the t-test's p."""
+    Splits share rows, so their scatter is corrected (Nadeau and Bengio 2003). With few splits, the standard
+    error over test rows is used, if there is one, and the normal law. Test rows do not tell how another
+    training run would turn out; two splits that disagree do.
+    """
     from scipy.stats import t
 
-    error = _scatter(gaps)
-    mean = abs(float(gaps.mean()))
-    if error <= 1e-12 * mean or mean == 0:
-        return error, 0.0 if mean > 0 else 1.0
-    return error, float(2 * t.sf(mean / error, len(gaps) - 1))
-
-
-def _scatter(gaps: Floats) -> float:
-    """Return the standard error of the mean over splits that share rows (Nadeau and Bengio 2003)."""
-    return float(gaps.std(ddof=1) * math.sqrt(1 / len(gaps) + TEST_SHARE))
-
-
-def _over_rows(rows: Sequence[Row], gaps: Floats) -> tuple[float, float]:
-    """Return the standard error over test rows, as if all splits had the same ones, and the normal p.
-
-    Rows do not tell how another training would turn out. Two splits that disagree do.
-    """
-    error = float(np.mean([row.difference_error for row in rows]))
-    if len(gaps) > 1:
-        error = max(error, _scatter(gaps))
-    mean = abs(float(gaps.mean()))
+    mean, n = abs(float(gaps.mean())), len(gaps)
+    scatter = float(gaps.std(ddof=1) * math.sqrt(1 / n + TEST_SHARE)) if n > 1 else 0.0
+    if n >= FEW_SPLITS:
+        if scatter <= 1e-12 * mean or mean == 0:
+            return scatter, 0.0 if mean > 0 else 1.0
+        return scatter, float(2 * t.sf(mean / scatter, n - 1))
+    if not row_errors:
+        return math.nan, math.nan
+    error = max(float(np.mean(row_errors)), scatter)
     if mean == 0:
         return error, 1.0
     return error, math.erfc(mean / error / math.sqrt(2)) if error > 0 else 0.0
@@ -266,32 +208,30 @@ def _over_rows(rows: Sequence[Row], gaps: Floats) -> tuple[float, float]:
 # ---- over sets ---------------------------------------------------------------------------------------------
 
 
-def summarise(relative: Any, verdicts: Sequence[int | None] = ()) -> Summary:
-    """Return what relative differences, one per set, say together.
+def summarize(relative: Any, verdicts: Sequence[int | None] = ()) -> Summary:
+    """Summarize relative differences, one per set.
 
-    >>> found = summarise([-2.0, -1.0, 0.0, -1.0])
+    >>> found = summarize([-2.0, -1.0, 0.0, -1.0])
     >>> found.mean, found.lower, found.equal, found.higher
     (-1.0, 3, 1, 0)
     """
     values = np.asarray(relative, np.float64)
     values = values[np.isfinite(values)]
+    known = len(verdicts) > 0 and None not in verdicts
+    outcomes = (list(verdicts).count(each) if known else None for each in (-1, 0, 1))
+    signs = (int((np.sign(values) == each).sum()) for each in (-1, 0, 1))
     if not values.size:
-        nothing = (math.nan,) * 3
-        return Summary(
-            0, *nothing, (math.nan,) * len(QUANTILES), 0, 0, 0, None, None, None, math.nan, 0
-        )
-    told = len(verdicts) > 0 and all(verdict is not None for verdict in verdicts)
-    wins, ties, losses = (list(verdicts).count(each) if told else None for each in (-1, 0, 1))
-    lower, equal, higher = (int((np.sign(values) == each).sum()) for each in (-1, 0, 1))
-    low, high = _interval(values)
+        nan = math.nan
+        return Summary(0, nan, nan, nan, (nan,) * len(QUANTILES), *signs, None, None, None, nan, 0)
     quantiles = tuple(np.quantile(values, QUANTILES).tolist())
-    mean, signs = float(values.mean()), (lower, equal, higher)
-    told_apart = (wins, ties, losses)
-    return Summary(len(values), mean, low, high, quantiles, *signs, *told_apart, *_by_ranks(values))
+    mean = float(values.mean())
+    return Summary(
+        len(values), mean, *_interval(values), quantiles, *signs, *outcomes, *_test_ranks(values)
+    )
 
 
 def _interval(values: Floats) -> tuple[float, float]:
-    """Return the 95 % interval of the mean from resampled sets; nothing is known from one set.
+    """Return the 95% interval of the mean from resampled sets; nothing is known from one set.
 
     Percentiles of resampled means are too close for few sets. They are taken as much further out as Student's
     quantile is further out than the normal one, and the usual standard error larger than the resampled
@@ -313,7 +253,7 @@ def _resample(n: int) -> NDArray[np.int64]:
     return np.random.default_rng(0).integers(n, size=(RESAMPLES, n))
 
 
-def _by_ranks(values: Floats) -> tuple[float, int]:
+def _test_ranks(values: Floats) -> tuple[float, int]:
     """Return the p of Wilcoxon's signed-rank test, and its side; sets without any difference say nothing."""
     from scipy.stats import rankdata, wilcoxon
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from refinecal._core.format import tidy_sentence
+from refinecal.experiments.reporting import count
 from refinecal.experiments.tabular.analysis import (
     METRIC_WORDS,
     SCORE_WORDS,
@@ -17,33 +17,29 @@ from refinecal.experiments.tabular.analysis import (
     procedure_word,
 )
 from refinecal.experiments.tabular.differences import VERY_LOW, Procedure, relative
-from refinecal.experiments.tabular.judging import REFERENCE, SMOOTH, TUNED, Training
-from refinecal.experiments.tabular.words import APART
+from refinecal.experiments.tabular.judging import REFERENCE, SMOOTH, TUNED
+from refinecal.experiments.tabular.verdicts import APART
 from refinecal.plots.boxes import RelativeDifferencesDisplay, StoppingTimesDisplay
 from refinecal.plots.dependence import DependenceDisplay
 from refinecal.plots.display import draw_panels
 from refinecal.report import Figure
 
-__all__ = ["boxes", "by_learning_rate", "by_rise", "by_size", "stopping"]
-
 BOXES = (
     "One dot per data set, faint where the log loss is very low. Boxes end at the quartiles, whiskers at the "
-    "10 and 90 % quantiles. Left of 0 is better than log loss + TS. The axis is logarithmic beyond 0.1 %; "
-    "what is beyond ±100 % is drawn there. In brackets, the number of sets if there are fewer: isotonic "
-    "regression is for two classes."
+    "10% and 90% quantiles. Left of 0 is better than log loss + TS. The axis is logarithmic beyond 0.1% and "
+    "ends at 100% either way. In parentheses, the number of sets if there are fewer: isotonic regression is "
+    "for two classes."
 )
-DOTS = "below 0 refinement is better. The line joins medians of neighbours."
+DOTS = "below 0 refinement is better. The line joins medians of neighbors."
 LEAST_RISE, MOST_RISE = 0.01, 1000.0  # percent: what is beyond is drawn there
 
 
 def boxes(analysis: Analysis, method: str, score: str) -> Figure:
-    """Return a method's relative differences to log loss + TS, default parameters beside tuned ones."""
-    panels = {
-        f"{method_word(method, mode)} ({_sets(analysis, method, mode)})": _box(
-            analysis, method, mode, score
-        )
-        for mode in analysis.modes(method)
-    }
+    """Return a method's relative differences to log loss + TS, default parameters next to tuned ones."""
+    panels = {}
+    for mode in analysis.modes(method):
+        sets = count(len(analysis.compare(method, mode, REFERENCE).sets), "set")
+        panels[f"{method_word(method, mode)} ({sets})"] = _box(analysis, method, mode, score)
     caption = BOXES
     if score in ("error", "auroc"):
         caption += " One temperature leaves the order of two classes as it is."
@@ -53,13 +49,8 @@ def boxes(analysis: Analysis, method: str, score: str) -> Figure:
         panels,
         f"{method_word(method)}: {SCORE_WORDS[score]} relative to log loss + TS",
         caption,
-        "median {:+.2f} %",
+        "median {:+.2f}%",
     )
-
-
-def _sets(analysis: Analysis, method: str, mode: str) -> str:
-    count = len(analysis.compare(method, mode, REFERENCE).sets)
-    return "1 set" if count == 1 else f"{count} sets"
 
 
 def _box(analysis: Analysis, method: str, mode: str, score: str) -> RelativeDifferencesDisplay:
@@ -76,12 +67,12 @@ def _box(analysis: Analysis, method: str, mode: str, score: str) -> RelativeDiff
     return RelativeDifferencesDisplay(
         {names[one]: each.relative for one, each in found.items()},
         SCORE_WORDS[score],
-        {names[one]: _colour(one) for one in found},
+        {names[one]: _color(one) for one in found},
         {names[one]: [on.set in low for on in each.sets] for one, each in found.items()},
     )
 
 
-def _colour(procedure: Procedure) -> str:
+def _color(procedure: Procedure) -> str:
     if procedure[0].startswith("refinement"):
         return "refinement"
     return "risk" if procedure[0] == "log_loss" else "calibration"
@@ -96,7 +87,7 @@ def stopping(analysis: Analysis, method: str) -> Figure:
             {METRIC_WORDS[metric]: each for metric, each in steps.items()},
             most,
             STEP_WORDS.get(method, "round"),
-            {METRIC_WORDS[metric]: _colour((metric, SMOOTH)) for metric in steps},
+            {METRIC_WORDS[metric]: _color((metric, SMOOTH)) for metric in steps},
         )
     caption = "One dot per data set, the median over splits. Boxes and whiskers as above."
     return _rows_figure(panels, f"{method_word(method)}: best steps by metric", caption, "{:.0f}")
@@ -113,7 +104,7 @@ def _rows_figure(panels: Mapping[str, Any], title: str, caption: str, median: st
     return Figure(
         lambda canvas: draw_panels(canvas, panels),
         title,
-        tidy_sentence(caption),
+        caption,
         "; ".join(said),
         wide=(7.2, height + 0.2),
         narrow=(3.6, len(panels) * (height + 0.35)),
@@ -137,20 +128,19 @@ def by_size(analysis: Analysis) -> Figure:
     return _dependence(
         panels,
         "Refinement against log loss, by the size of the data set",
-        f"One dot per data set, means over splits; {DOTS} Faint where the log loss is under {VERY_LOW}, of "
-        "which a small part is next to nothing. Validation rows are 16 % of the rows.",
+        f"One dot per data set, means over splits; {DOTS} Faint where the log loss is under {VERY_LOW}, where "
+        "relative differences mean little. Validation rows are 16% of the rows.",
     )
 
 
 def by_rise(analysis: Analysis) -> Figure | None:
-    """Return every training by how far its validation loss turned up."""
-    return _of_trainings(
-        analysis, "rise", "rise of the validation loss, %", "how far the validation loss turns up"
-    )
+    """Return every training run by the rise of its validation loss."""
+    words = "the rise of the validation loss"
+    return _of_trainings(analysis, "rise", "rise of the validation loss, %", words)
 
 
 def by_learning_rate(analysis: Analysis) -> Figure | None:
-    """Return every training with random parameters by its learning rate."""
+    """Return every training run with random parameters by its learning rate."""
     return _of_trainings(analysis, "learning_rate", "learning rate", "the learning rate")
 
 
@@ -158,7 +148,9 @@ def _of_trainings(analysis: Analysis, field: str, axis: str, words: str) -> Figu
     panels = {}
     for method in analysis.methods:
         of = [each for each in analysis.results.trainings if each.method == method]
-        x = np.array([_value(each, field) for each in of])
+        x = np.array([getattr(each, field) for each in of], np.float64)
+        if field == "rise":
+            x = np.clip(100 * x, LEAST_RISE, MOST_RISE)
         if np.isfinite(x).any():
             panels[method_word(method)] = DependenceDisplay(
                 x,
@@ -168,28 +160,21 @@ def _of_trainings(analysis: Analysis, field: str, axis: str, words: str) -> Figu
             )
     if not panels:
         return None
-    caption = f"One dot per training, stopped by refinement or by log loss; {DOTS}"
+    caption = f"One dot per training run, stopped by refinement or by log loss; {DOTS}"
     if field == "rise":
-        caption += f" Rises under {LEAST_RISE} and over {MOST_RISE:.0f} % are drawn there."
-    return _dependence(panels, f"Every training, by {words}", caption)
-
-
-def _value(training: Training, field: str) -> float:
-    value = float(getattr(training, field))
-    if field != "rise" or np.isnan(value):
-        return value
-    return min(max(100 * value, LEAST_RISE), MOST_RISE)
+        caption += f" Rises under {LEAST_RISE} and over {MOST_RISE:.0f}% are drawn at the ends of the axis."
+    return _dependence(panels, f"Every training run, by {words}", caption)
 
 
 def _dependence(panels: Mapping[str, DependenceDisplay], title: str, caption: str) -> Figure:
     said = (
-        f"{name}: {len(each.x)} dots, median {np.median(each.values):+.2f} %"
+        f"{name}: {len(each.x)} dots, median {np.median(each.values):+.2f}%"
         for name, each in panels.items()
     )
     return Figure(
         lambda canvas: draw_panels(canvas, panels),
         title,
-        tidy_sentence(caption),
+        caption,
         "; ".join(said),
         wide=(7.2, 2.9 * -(-len(panels) // 2)),
         narrow=(3.6, 2.7 * len(panels)),

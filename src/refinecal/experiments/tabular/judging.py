@@ -1,4 +1,4 @@
-"""What the trainings of one split are worth on its test rows, by what chose step and configuration."""
+"""Test scores of the training runs of one split, by what chose the step and the configuration."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from refinecal.metrics import auroc
 if TYPE_CHECKING:
     from refinecal.experiments.tabular.unit import UnitResult
 
-__all__ = ["CALIBRATIONS", "REFERENCE", "Judgements", "Row", "Timing", "Training", "judge"]
-
 Floats = NDArray[np.float64]
 
 DEFAULT, TUNED = "default", "tuned"
@@ -36,17 +34,17 @@ RATES = ("learning_rate", "lr")  # the second is RealMLP's
 
 
 class Row(NamedTuple):
-    """One line of the table of results: a procedure on a split of a data set, judged by its test rows."""
+    """One line of the table of results: a procedure on a split of a data set, with its test scores."""
 
     set: str
     split: int
     method: str
     mode: str  # "default" parameters, or "tuned": the best of the random ones
-    metric: str  # which chose the step, and of the tuned the configuration
+    metric: str  # chose the step and, if tuned, the configuration
     calibration: str
     config: int
     step: int
-    steps: int  # of the whole training
+    steps: int  # of the whole run
     n_rows: int
     n_val: int
     n_classes: int
@@ -59,7 +57,7 @@ class Row(NamedTuple):
 
 
 class Training(NamedTuple):
-    """One training: what stopping by refinement instead of log loss changed, both with temperature."""
+    """One training run: what stopping by refinement instead of log loss changed, both with temperature."""
 
     set: str
     split: int
@@ -72,7 +70,7 @@ class Training(NamedTuple):
     step_log_loss: int
     step_refinement: int
     rise: (
-        float  # of the validation loss from its minimum to the last step, as a part of the minimum
+        float  # of the validation loss, from its minimum to the last step, relative to the minimum
     )
     log_loss: float  # on test rows, stopped by log loss
     refinement: float  # stopped by refinement
@@ -84,7 +82,7 @@ class Training(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """What one training took."""
+    """Seconds and bytes that one training run took."""
 
     set: str
     split: int
@@ -97,7 +95,7 @@ class Timing(NamedTuple):
 
 
 class Judgements(NamedTuple):
-    """What is known of some trainings."""
+    """All that the test rows say about some training runs."""
 
     rows: list[Row]
     trainings: list[Training]
@@ -105,7 +103,7 @@ class Judgements(NamedTuple):
 
 
 def judge(units: Iterable[UnitResult], auto: bool = True) -> Judgements:
-    """Return what the trainings of one method on one split of one data set are worth.
+    """Return the test scores of the training runs of one method on one split of one data set.
 
     Parameters
     ----------
@@ -121,8 +119,10 @@ def judge(units: Iterable[UnitResult], auto: bool = True) -> Judgements:
         for metric, value in unit.value.items():
             if metric not in chosen or _is_better(metric, value, chosen[metric].value):
                 chosen[metric] = _Choice.of(unit, metric)
-        trainings += list(_training(unit))
-        timings.append(_timing(unit))
+        if {REFERENCE[0], OURS[0]} <= set(unit.best):
+            trainings.append(_training(unit))
+        seconds = (unit.seconds.get(name, math.nan) for name in Timing._fields[4:7])
+        timings.append(Timing(*unit.key, *map(float, seconds), unit.peak_memory))
     rows = [row for mode, chosen in modes.items() for row in _rows(mode, chosen, auto)]
     return Judgements(rows, trainings, timings)
 
@@ -138,8 +138,16 @@ def _is_better(metric: str, value: float, than: float) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class _Scores:
+    losses: Floats  # of each test row
+    brier: float
+    error: float
+    auroc: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Choice:
-    """A step of a training, with what it takes to judge it."""
+    """A step of a training run, with its validation and test predictions."""
 
     about: dict[str, Any]
     config: int
@@ -147,51 +155,47 @@ class _Choice:
     steps: int
     value: float
     y_val: NDArray[np.int64]
-    y_test: NDArray[np.int64]
     val: NDArray[Any]
+    y_test: NDArray[np.int64]
     test: NDArray[Any]
 
     @classmethod
     def of(cls, unit: UnitResult, metric: str) -> _Choice:
-        step = unit.best[metric]
-        y_val, val = _drop_unseen_classes(unit, unit.y_val, unit.val_logits[step])
-        y_test, test = _drop_unseen_classes(unit, unit.y_test, unit.test_logits[step])
-        steps = len(next(iter(unit.history.values())))
+        key, step = unit.key, unit.best[metric]
         about = {
-            "set": unit.key.set,
-            "split": unit.key.split,
-            "method": unit.key.method,
+            **{"set": key.set, "split": key.split, "method": key.method},
             "n_rows": unit.n_train + unit.n_val + unit.n_test,
             "n_val": unit.n_val,
             "n_classes": unit.n_classes,
         }
-        value = unit.value[metric]
-        return cls(about, unit.key.config, step, steps, value, y_val, y_test, val, test)
+        steps = len(next(iter(unit.history.values())))
+        val = _drop_unseen_classes(unit, unit.y_val, unit.val_logits[step])
+        test = _drop_unseen_classes(unit, unit.y_test, unit.test_logits[step])
+        return cls(about, key.config, step, steps, unit.value[metric], *val, *test)
 
     def scores(self, calibration: str) -> _Scores:
-        """Return what the test rows say after a calibration that the validation rows taught."""
+        """Return the scores of the test rows after a calibration that was fitted to the validation rows."""
         val, test = self.val.astype(np.float64), self.test.astype(np.float64)
         if calibration == NONE:
-            return _Scores.of_logits(self.y_test, test)
+            return _score_logits(self.y_test, test)
         if calibration == PLAIN:
             fitted = TemperatureScaling(laplace=False).fit_logits(val, self.y_val)
-            return _Scores.of_logits(self.y_test, fitted.beta_ * test)
+            return _score_logits(self.y_test, fitted.beta_ * test)
         calibrator: Any = make_calibrator("auto" if calibration == AUTO else "temperature")
         probs = calibrator.fit_logits(val, self.y_val).predict_proba_logits(test)
-        scores = _Scores.of_probs(self.y_test, np.asarray(probs, np.float64))
+        scores = _score_probs(self.y_test, np.asarray(probs, np.float64))
         if calibration == AUTO:
             return scores
         # Smoothing changes no order, but in its probabilities large logits are equal.
-        area = auroc(self.y_test, logits=calibrator.beta_ * test)
-        return replace(scores, auroc=area)
+        return replace(scores, auroc=auroc(self.y_test, logits=calibrator.beta_ * test))
 
 
 def _drop_unseen_classes(
     unit: UnitResult, labels: NDArray[np.int64], logits: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return labels as columns, without rows of classes that no training row has.
+    """Return labels as columns, without rows of classes that are not among the training rows.
 
-    The loss of such rows is infinite whatever is chosen, so they tell nothing about the choice.
+    The loss of such rows is infinite for every choice, so they say nothing about the choice.
     """
     columns = np.searchsorted(unit.classes_known, labels)
     columns = np.minimum(columns, len(unit.classes_known) - 1)
@@ -199,34 +203,25 @@ def _drop_unseen_classes(
     return (columns, logits) if seen.all() else (columns[seen], logits[seen])
 
 
-@dataclass(frozen=True, slots=True)
-class _Scores:
-    losses: Floats  # of each test row
-    brier: float
-    error: float
-    auroc: float
+def _score_logits(y: NDArray[np.int64], logits: Floats) -> _Scores:
+    losses = row_losses(y, logits=logits, n_threads=1)
+    brier = float(row_losses(y, logits=logits, loss="brier", n_threads=1).mean())
+    guess = (logits > 0).astype(np.int64) if logits.ndim == 1 else logits.argmax(axis=1)
+    return _Scores(losses, brier, float((guess != y).mean()), auroc(y, logits=logits))
 
-    @classmethod
-    def of_logits(cls, y: NDArray[np.int64], logits: Floats) -> _Scores:
-        losses = row_losses(y, logits=logits, n_threads=1)
-        brier = float(row_losses(y, logits=logits, loss="brier", n_threads=1).mean())
-        guess = (logits > 0).astype(np.int64) if logits.ndim == 1 else logits.argmax(axis=1)
-        return cls(losses, brier, float((guess != y).mean()), auroc(y, logits=logits))
 
-    @classmethod
-    def of_probs(cls, y: NDArray[np.int64], probs: Floats) -> _Scores:
-        with np.errstate(divide="ignore"):
-            losses = -np.log(probs[np.arange(len(y)), y])
-        truth = np.eye(probs.shape[1])[y]
-        brier = float(((probs - truth) ** 2).sum(axis=1).mean())
-        return cls(losses, brier, float((probs.argmax(axis=1) != y).mean()), auroc(y, probs))
+def _score_probs(y: NDArray[np.int64], probs: Floats) -> _Scores:
+    with np.errstate(divide="ignore"):
+        losses = -np.log(probs[np.arange(len(y)), y])
+    brier = float(((probs - np.eye(probs.shape[1])[y]) ** 2).sum(axis=1).mean())
+    return _Scores(losses, brier, float((probs.argmax(axis=1) != y).mean()), auroc(y, probs))
 
 
 # ---- rows of the tables ------------------------------------------------------------------------------------
 
 
 def _rows(mode: str, chosen: Mapping[str, _Choice], auto: bool) -> Iterator[Row]:
-    """Return a row for each metric and calibration; choices of the same step are judged once."""
+    """Yield a row for each metric and calibration; choices of the same step are scored once."""
     if REFERENCE[0] not in chosen:
         return
     known: dict[tuple[int, int, str], _Scores] = {}
@@ -270,15 +265,13 @@ def _gap(ours: Floats, theirs: Floats) -> tuple[float, float]:
     return found.mean, found.standard_error
 
 
-def _training(unit: UnitResult) -> Iterator[Training]:
-    """Return what stopping by refinement changed in one training, if both metrics were tracked."""
-    if not {REFERENCE[0], OURS[0]} <= set(unit.best):
-        return
+def _training(unit: UnitResult) -> Training:
+    """Return what stopping by refinement changed in one training run."""
     usual, ours = (_Choice.of(unit, metric) for metric in (REFERENCE[0], OURS[0]))
     losses = usual.scores(SMOOTH).losses
     our_losses = losses if ours.step == usual.step else ours.scores(SMOOTH).losses
     gap, error = _gap(our_losses, losses)
-    yield Training(
+    return Training(
         **usual.about,
         config=unit.key.config,
         steps=usual.steps,
@@ -296,7 +289,7 @@ def _training(unit: UnitResult) -> Iterator[Training]:
 
 
 def _rise(history: Floats) -> float:
-    """Return how far a loss turned up after its minimum, as a part of the minimum.
+    """Return how far a loss rises after its minimum, relative to the minimum.
 
     >>> _rise(np.array([2.0, 1.0, 1.5]))
     0.5
@@ -315,9 +308,3 @@ def _number(params: Mapping[str, Any], names: Iterable[str]) -> float:
     value: Any = next((params[name] for name in names if name in params), None)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number else math.nan
-
-
-def _timing(unit: UnitResult) -> Timing:
-    names = ("training", "tracking", "predicting")
-    training, tracking, predicting = (float(unit.seconds.get(name, math.nan)) for name in names)
-    return Timing(*unit.key, training, tracking, predicting, unit.peak_memory)

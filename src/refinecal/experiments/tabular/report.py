@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from refinecal._core.format import number, tidy_sentence
-from refinecal.experiments._pages import PAGE, is_page, write_all
+import numpy as np
+
+from refinecal._core.format import number
+from refinecal.experiments.reporting import (
+    PAGE,
+    Blocks,
+    Cells,
+    Columns,
+    is_page,
+    keep_together,
+    write_all,
+)
 from refinecal.experiments.tabular import figures
 from refinecal.experiments.tabular.analysis import (
     METRIC_WORDS,
@@ -21,31 +30,67 @@ from refinecal.experiments.tabular.analysis import (
 from refinecal.experiments.tabular.differences import FEW_SETS, FEW_SPLITS, Summary
 from refinecal.experiments.tabular.judging import MODES, REFERENCE, TUNED
 from refinecal.experiments.tabular.regimes import Regime
-from refinecal.experiments.tabular.tables import write_tables
-from refinecal.experiments.tabular.words import (
+from refinecal.experiments.tabular.verdicts import (
     APART,
     count_wins,
     describe_cut_short,
     lead,
+    percent,
     sentence,
-    signed,
     span,
 )
-from refinecal.report import Card, Column, Figure, Page, Section, Table
+from refinecal.report import Card, Column, Page, Section, Table
 from refinecal.report.of_evaluation import facts_of
-
-__all__ = ["PAGE", "is_report", "page", "write_report"]
 
 TITLE = "Stopping by refinement, on tables"
 CARDS = 4  # comparisons at the top of the page
-Blocks = list[Table | Figure]
-Columns = list[str | Column]
-Cells = list[Any]
+WON = "win/tie/loss"
+SIGNS = "−/0/+"
+SUMMARY = (
+    Column(
+        "verdict",
+        help="Over all sets. Lower or higher: interval and test both exclude chance. Mean lower or higher: "
+        "only the interval does, and a few sets may drive it. Ranks lower or higher: only the test does. "
+        f"Fewer than {FEW_SETS} sets are too few.",
+    ),
+    Column("sets", digits=0),
+    Column("mean", digits=2, help="Of the relative differences, in percent; negative is better."),
+    Column("95% interval", help="Of the mean, from 10,000 resamples of the sets."),
+    Column("median", digits=2),
+    Column(SIGNS, help="Sets whose difference is negative, exactly 0, and positive."),
+    Column(
+        WON,
+        help="Single sets: better, no difference, or worse by the test within the set; – if unknown.",
+    ),
+    Column("p", digits=3, help="Of Wilcoxon's signed-rank test over the sets that differ at all."),
+)
+AS_ABOVE = "Columns as in the first table."
+FEW = (
+    "Sets with one or two splits are tested on their test rows: whether these models differ, not whether "
+    "others trained in the same way would. So more of them than by chance may seem to differ."
+)
+METHOD = (
+    "Every training run continues to its last step. Each metric chooses its best step on validation rows "
+    "(16% of the data), and for tuned models the best of the random configurations, which do not include the "
+    "default parameters. Of equal values the first is taken; of steps of one run without any error, whose "
+    "refinement is 0, the one of smallest log loss. Temperature scaling and auto are fitted on the same "
+    "validation rows. Test rows (20%) are used only for the scores shown here. Test rows of a class that no "
+    "training row has are left out.",
+    "The relative difference on a set is that of the means over its splits, clipped to 100% either way. A "
+    "set is won or lost by the paired t-test over its splits at the 5% level, with Nadeau and Bengio's "
+    "correction, since the splits share rows; otherwise it is a tie. With one or two splits, the standard "
+    "error over test rows decides instead, or the scatter of the two if that is larger, for log loss only: "
+    "whether these models differ, not whether others would.",
+    "Over sets, the 95% interval is the range of the means of 10,000 resamples of the sets, expanded as "
+    "Student's quantiles are for few sets. p is that of Wilcoxon's signed-rank test, which needs at least "
+    f"{FEW_SETS} sets. A difference is within noise if neither excludes 0. Many comparisons are shown: of 20 "
+    "without any difference, one will seem to have one.",
+)
 
 
 def write_report(analysis: Analysis, folder: Path, pictures: str | None = None) -> Path:
     """Write the page, the tables and, if asked for, pictures into a folder; return the page."""
-    return write_all(page(analysis), folder, partial(write_tables, analysis), pictures)
+    return write_all(page(analysis), folder, analysis.tables(), pictures)
 
 
 def is_report(folder: Path) -> bool:
@@ -55,97 +100,49 @@ def is_report(folder: Path) -> bool:
 
 def page(analysis: Analysis) -> Page:
     """Return the report: the answer first, then where it holds, then everything else."""
-    compared = bool(analysis.headlines)
-    sections = [
-        *([headline_section(analysis)] if compared else []),
-        procedures_section(analysis),
-        *([regimes_section(analysis)] if compared else []),
-        questions_section(analysis),
-        scores_section(analysis),
-        stopping_section(analysis),
-        *([sets_section(analysis)] if compared else []),
-        costs_section(analysis),
-        run_section(analysis),
-    ]
-    return Page(
-        TITLE,
-        tidy_sentence(lead(analysis)),
-        cards=cards(analysis),
-        points=[
-            *(tidy_sentence(sentence(each)) for each in analysis.headlines),
-            *filter(None, [describe_cut_short(analysis.ends)]),
-        ],
-        sections=sections,
-        facts=_facts(analysis),
-    )
-
-
-def cards(analysis: Analysis) -> list[Card]:
-    """Return the numbers that matter most."""
-    results = analysis.results
+    results, plans = analysis.results, analysis.results.plans
     splits = max(row.split for row in results.rows) + 1
-    each_set = "1 split each" if splits == 1 else f"up to {splits} splits each"
-    made = [
-        Card("data sets", len(analysis.sets), each_set),
-        Card("trainings", results.done, _unfinished(analysis)),
+    cards = [
+        Card("data sets", len(analysis.sets), f"up to {number(splits)} splits each"),
+        Card("training runs", results.done, results.unfinished() or "none failed"),
     ]
     for each in analysis.headlines[:CARDS]:
         about = f"of test log loss by refinement: {method_word(each.method, each.mode)}"
-        made.append(Card("mean change", tidy_sentence(signed(each.summary.mean)), about))
-    return made
-
-
-def _unfinished(analysis: Analysis) -> str:
-    results = analysis.results
-    said = [f"{len(results.failed)} failed"] if results.failed else []
-    said += [f"{number(results.missing)} not yet run"] if results.missing else []
-    return ", ".join(said) or "none failed"
-
-
-def _facts(analysis: Analysis) -> dict[str, str]:
-    plans = analysis.results.plans
-    return facts_of(
-        sets=len(analysis.sets),
-        methods=", ".join(analysis.methods),
-        splits=", ".join(str(plan.splits) for plan in plans),
-        configurations=", ".join(str(plan.configs) for plan in plans),
-        **{"max-steps": plans[0].max_steps or "each method's own"},
-        seed=plans[0].seed,
-        plan=", ".join(plan.key for plan in plans),
+        cards.append(Card("mean change", percent(each.summary.mean), about))
+    points = [sentence(each) for each in analysis.headlines]
+    sections = (
+        headline_section,
+        procedures_section,
+        regimes_section,
+        questions_section,
+        scores_section,
+        stopping_section,
+        sets_section,
+        costs_section,
+        run_section,
+    )
+    needs_both = (headline_section, regimes_section, sets_section)
+    return Page(
+        TITLE,
+        lead(analysis),
+        cards=cards,
+        points=[*points, *filter(None, [describe_cut_short(analysis.ends)])],
+        sections=[
+            make(analysis) for make in sections if analysis.headlines or make not in needs_both
+        ],
+        facts=facts_of(
+            sets=len(analysis.sets),
+            methods=", ".join(analysis.methods),
+            splits=", ".join(str(plan.splits) for plan in plans),
+            configurations=", ".join(str(plan.configs) for plan in plans),
+            **{"max-steps": plans[0].max_steps or "each method's own"},
+            seed=plans[0].seed,
+            plan=", ".join(plan.key for plan in plans),
+        ),
     )
 
 
 # ---- tables of comparisons ---------------------------------------------------------------------------------
-
-WON = "win/tie/loss"
-SUMMARY: dict[str, Column] = {
-    each.name: each
-    for each in (
-        Column(
-            "all told",
-            help="Over all sets. Lower or higher if interval and test both leave out chance; with mean "
-            "before it, only the interval does, which few sets may rule; with ranks, only the test. Fewer "
-            f"than {FEW_SETS} sets are too few.",
-        ),
-        Column("sets", digits=0),
-        Column(
-            "mean", digits=2, help="Of the relative differences, in percent; negative is better."
-        ),
-        Column("95 %", help="The interval of the mean, from 10 000 resampled sets."),
-        Column("median", digits=2),
-        Column("−/0/+", help="Sets whose difference is negative, exactly 0, and positive."),
-        Column(
-            WON,
-            help="Sets by themselves: better, no difference, or worse by the test within the set; – if it "
-            "cannot be told.",
-        ),
-        Column(
-            "p", digits=3, help="Of Wilcoxon's signed-rank test over the sets that differ at all."
-        ),
-    )
-}
-AS_ABOVE = "Columns as in the first table."
-SIGNS = ("−/0/+",)  # left out of wide tables; the CSV has them
 
 
 def _table(
@@ -153,22 +150,22 @@ def _table(
     names: Columns,
     rows: Sequence[tuple[Cells, Summary]],
     note: str = AS_ABOVE,
-    without: Sequence[str] = (),
+    without: Sequence[str] = (SIGNS,),
     explained: bool = False,
 ) -> Table:
-    """Return a table of summaries, without some columns; say what they mean if that was not said before.
+    """Return a table of summaries, without some columns; with their meaning if ``explained``.
 
-    What only tells rows of one and the same method apart is left out, too.
+    A first column "method" that is the same in all rows moves into the title.
     """
     first = {about[0] for about, _ in rows}
     if len(names) > 1 and names[0] == "method" and len(first) == 1:
         names, title = names[1:], f"{first.pop()}: {title[0].lower()}{title[1:]}"
         rows = [(about[1:], found) for about, found in rows]
-    columns = [each for name, each in SUMMARY.items() if name not in without]
+    columns = [each for each in SUMMARY if each.name not in without]
     if not explained:
         columns = [replace(each, help="") for each in columns]
     cells = [
-        [*about, *(_keep_together(_cells(found)[each.name]) for each in columns)]
+        [*about, *(keep_together(_cells(found)[each.name]) for each in columns)]
         for about, found in rows
     ]
     return Table(title, [*names, *columns], cells, note)
@@ -177,23 +174,19 @@ def _table(
 def _cells(found: Summary) -> dict[str, Any]:
     """Return a summary by column."""
     return {
-        "all told": found.verdict,
+        "verdict": found.verdict,
         "sets": found.sets,
         "mean": found.mean,
-        "95 %": span(found),
+        "95% interval": span(found),
         "median": found.median,
-        "−/0/+": f"{found.lower}/{found.equal}/{found.higher}",
+        SIGNS: f"{found.lower}/{found.equal}/{found.higher}",
         WON: count_wins(found),
         "p": found.p,
     }
 
 
-def _keep_together(cell: Any) -> Any:
-    """Keep a few words, or a number among them, on one line."""
-    if not isinstance(cell, str):
-        return cell
-    whole = cell.replace(" ", "\N{NO-BREAK SPACE}").replace(".", "\N{WORD JOINER}.")
-    return whole.replace("/", "/\N{WORD JOINER}")
+def _counts(*names: str) -> list[Column]:
+    return [Column(name, digits=0) for name in names]
 
 
 # ---- sections ----------------------------------------------------------------------------------------------
@@ -203,165 +196,149 @@ def headline_section(analysis: Analysis) -> Section:
     """Return refinement against log loss for each method."""
     rows = [([method_word(each.method, each.mode)], each.summary) for each in analysis.headlines]
     title = "Refinement + TS against log loss + TS: relative difference in test log loss, %"
-    text: tuple[str, ...] = (
-        "Both procedures choose from the same trainings by the same validation rows, and both are followed "
-        "by temperature scaling (TS) on these rows. So the difference is what the choice alone changes. "
-        "Where both choose the same step, or steps that are equally good, it is a tie.",
-        "If nothing differed at all, the test within a set, at the 5 % level, would still call one set in 40 "
+    text = [
+        "Both procedures choose from the same training runs by the same validation rows, and both are "
+        "followed by temperature scaling (TS) on these rows. So the difference is what the choice alone "
+        "changes. Where both choose the same step, or steps that are equally good, it is a tie.",
+        "If nothing differed at all, the test within a set, at the 5% level, would still call one set in 40 "
         "better and one in 40 worse.",
-    )
+    ]
     if any(one.splits < FEW_SPLITS for each in analysis.headlines for one in each.sets):
-        text += (FEW,)
-    note = tidy_sentence(APART) if any(each.mode == TUNED for each in analysis.headlines) else ""
-    table = _table(title, ["method"], rows, note, explained=True)
-    return Section("Refinement or log loss", [tidy_sentence(each) for each in text], (table,))
-
-
-FEW = (
-    "Sets with one or two splits are tested by their test rows: whether these models differ, not whether "
-    "others trained in the same way would. So more of them than by chance may seem to differ."
-)
+        text.append(FEW)
+    note = APART if any(each.mode == TUNED for each in analysis.headlines) else ""
+    table = _table(title, ["method"], rows, note, without=(), explained=True)
+    return Section("Refinement or log loss", text, (table,))
 
 
 def procedures_section(analysis: Analysis) -> Section:
     """Return every procedure against log loss + TS (figures 6 and F.2 of the paper)."""
-    drawn = [figures.boxes(analysis, method, "log_loss") for method in analysis.methods]
     text = (
         "A procedure is what chooses the step, and for tuned models the configuration, with what calibrates "
         "afterwards: nothing, temperature scaling with Laplace smoothing (TS), or auto.",
     )
-    blocks: Blocks = [*drawn, _procedures_table(analysis, "log_loss")]
-    return Section("Every procedure against log loss + TS", text, blocks)
+    return Section("Every procedure against log loss + TS", text, _procedures(analysis, "log_loss"))
 
 
-def _procedures_table(analysis: Analysis, score: str) -> Table:
+def _procedures(analysis: Analysis, score: str) -> Blocks:
+    """Return every procedure against log loss + TS by one score: figures by method, and a table."""
     rows: list[tuple[Cells, Summary]] = []
     for method, mode in analysis.pairs:
         for one in analysis.procedures(method, mode, score):
             found = analysis.compare(method, mode, one, REFERENCE, score)
             rows.append(([method_word(method, mode), procedure_word(one)], found.summary))
     title = f"Relative difference to log loss + TS, %: {SCORE_WORDS[score]}"
-    return _table(title, ["method", "procedure"], rows, without=SIGNS)
+    drawn = [figures.boxes(analysis, method, score) for method in analysis.methods]
+    return [*drawn, _table(title, ["method", "procedure"], rows)]
 
 
 def regimes_section(analysis: Analysis) -> Section:
-    """Return where refinement helps (figure F.1 of the paper), by sets and by trainings."""
+    """Return where refinement helps (figure F.1 of the paper), by sets and by training runs."""
     by_set = [each for each in analysis.regimes if each.mode in MODES]
     by_training = [each for each in analysis.regimes if each.mode not in MODES]
     note = (
-        "Each training with random parameters is stopped by either metric; no configuration is chosen. In "
-        f"each class the losses of a set are averaged first, so that every set counts once. {AS_ABOVE}"
+        "Each training run with random parameters is stopped by either metric; no configuration is chosen. "
+        f"In each class the losses of a set are averaged first, so that every set counts once. {AS_ABOVE}"
     )
     drawn = (figures.by_rise(analysis), figures.by_learning_rate(analysis))
     blocks: Blocks = [
         figures.by_size(analysis),
         *_regimes_tables("Data sets by", by_set, AS_ABOVE),
         *(each for each in drawn if each is not None),
-        *_regimes_tables("Trainings with random parameters by", by_training, note),
+        *_regimes_tables("Training runs with random parameters by", by_training, note),
     ]
     text = (
         "Relative difference in test log loss of refinement + TS to log loss + TS, in percent; negative is "
         "better. The rise is how far the validation log loss climbs from its minimum to the end of the "
-        "training, as a part of the minimum: how much the model over-fits if it is not stopped.",
+        "training run, relative to the minimum: how much the model overfits if it is not stopped.",
     )
     return Section("Where it helps, and where it does not", text, blocks)
 
 
 def _regimes_tables(title: str, regimes: Sequence[Regime], note: str) -> list[Table]:
-    """Return a table for each property that sets or trainings were sorted by."""
+    """Return a table for each property of sets or training runs."""
     rows: dict[str, list[tuple[Cells, Summary]]] = {}
     for each in regimes:
         name = method_word(each.method, each.mode if each.mode in MODES else None)
-        about = [name, _keep_together(each.name), each.trainings]
+        about = [name, keep_together(each.name.replace(" %", "%")), each.trainings]
         rows.setdefault(each.by, []).append((about, each.summary))
-    columns: Columns = ["method", "class", Column("trainings", digits=0)]
-    told = any(each.summary.wins is not None for each in regimes)
-    without = SIGNS if told else (*SIGNS, WON)
-    return [
-        _table(f"{title} {by}", columns, some, note=note, without=without)
-        for by, some in rows.items()
-    ]
+    columns: Columns = ["method", "class", *_counts("training runs")]
+    known = any(each.summary.wins is not None for each in regimes)
+    without = (SIGNS,) if known else (SIGNS, WON)
+    return [_table(f"{title} {by}", columns, some, note, without) for by, some in rows.items()]
 
 
 def questions_section(analysis: Analysis) -> Section:
     """Return direct comparisons of procedures that a user may hesitate between."""
-    rows: list[tuple[Cells, Summary]] = []
-    for method, mode in analysis.pairs:
-        for one in analysis.questions(method, mode):
-            words = procedure_word(one.procedure), procedure_word(one.reference)
-            rows.append(([method_word(method, mode), *words], one.found.summary))
+    rows: list[tuple[Cells, Summary]] = [
+        (
+            [method_word(*pair), procedure_word(one.procedure), procedure_word(one.reference)],
+            one.found.summary,
+        )
+        for pair in analysis.pairs
+        for one in analysis.questions(*pair)
+    ]
     title = "Relative difference in test log loss of the first to the second, %"
     text = (
         "Does calibration help, does refinement help, by which estimate, and which calibrator should "
         "follow? Below 0 the first is better.",
     )
-    return Section(
-        "Which to use", text, (_table(title, ["method", "first", "second"], rows, without=SIGNS),)
-    )
+    return Section("Which to use", text, (_table(title, ["method", "first", "second"], rows),))
 
 
 def scores_section(analysis: Analysis) -> Section:
-    """Return Brier's score, errors and AUROC (figures F.3, F.4 and F.5 of the paper)."""
-    blocks: Blocks = []
-    for score in ("brier", "error", "auroc"):
-        blocks += [figures.boxes(analysis, method, score) for method in analysis.methods]
-        blocks.append(_procedures_table(analysis, score))
+    """Return Brier score, errors and AUROC (figures F.3, F.4 and F.5 of the paper)."""
     text = (
-        "The same choices, judged by other scores. AUROC is one class against the rest, and compared as "
-        "1 − AUROC, so that less is better everywhere.",
+        "The same choices, by other scores. AUROC is one-vs-rest, and compared as 1 − AUROC, so that less is "
+        "better everywhere.",
     )
+    blocks = [
+        block for score in ("brier", "error", "auroc") for block in _procedures(analysis, score)
+    ]
     return Section("Brier score, error rate and AUROC", text, blocks)
 
 
 def stopping_section(analysis: Analysis) -> Section:
-    """Return when each metric stops (figure F.6 of the paper)."""
-    from numpy import quantile
-
+    """Return when each metric stops (figure F.6 of the paper), and how many runs end at their best step."""
     rows: list[Cells] = [
         [
             *(method_word(method, mode), METRIC_WORDS[metric], len(steps)),
-            *(float(each) for each in quantile(steps, (0.25, 0.5, 0.75))),
+            *np.quantile(steps, (0.25, 0.5, 0.75)).tolist(),
             analysis.most_steps(method),
         ]
         for method, mode in analysis.pairs
         for metric, steps in analysis.steps(method, mode).items()
     ]
-    counts = [Column(name, digits=0) for name in ("sets", "25 %", "median", "75 %", "last")]
-    columns: Columns = ["method", "metric", *counts]
+    columns = ["method", "metric", *_counts("sets", "25%", "median", "75%", "last")]
     note = "Of each set, the median over splits."
-    table = Table("Best steps: quartiles over data sets", columns, rows, note)
-    drawn = [figures.stopping(analysis, method) for method in analysis.methods]
-    return Section("When each metric stops", (), (*drawn, table, *_ends_table(analysis)))
-
-
-def _ends_table(analysis: Analysis) -> Blocks:
-    """Return how many trainings end at their best, if there are any whose last step is an end."""
-    names = ("trainings", "steps", "by log loss", "by refinement")
-    columns: Columns = ["method", *(Column(name, digits=0) for name in names)]
-    rows: list[Cells] = [
+    blocks: Blocks = [figures.stopping(analysis, method) for method in analysis.methods]
+    blocks.append(Table("Best steps: quartiles over data sets", columns, rows, note))
+    ends: list[Cells] = [
         [
             *(method_word(each.method, each.mode), each.trainings, each.steps),
             *(each.log_loss, each.refinement),
         ]
         for each in analysis.ends
     ]
-    note = (
-        "Where these are many, trainings may have been too short. Steps: of the longest training."
-    )
-    return [Table("Trainings whose best step is the last", columns, rows, note)] if rows else []
+    if ends:
+        columns = ["method", *_counts("training runs", "steps", "by log loss", "by refinement")]
+        note = "Where these are many, runs may have been too short. Steps: of the longest run."
+        blocks.append(Table("Training runs whose best step is the last", columns, ends, note))
+    return Section("When each metric stops", (), blocks)
 
 
 def sets_section(analysis: Analysis) -> Section:
     """Return refinement against log loss, set by set."""
     words = {-1: "win", 0: "tie", 1: "loss", None: "–"}
-    counts = [Column(name, digits=0) for name in ("rows", "validation", "classes", "splits")]
-    losses = [Column(name, digits=4) for name in ("log loss + TS", "refinement + TS")]
     error = (
-        "Standard error of the difference, over splits that share rows; of one or two splits, over test rows "
-        "unless the two scatter more."
+        "Standard error of the difference, over splits that share rows; with one or two splits, over test "
+        "rows unless the two scatter more."
     )
-    gaps = [Column("difference, %", digits=2), Column("error, %", digits=2, help=error)]
-    columns: Columns = ["data set", "outcome", *gaps, *losses, *counts]
+    columns: Columns = [
+        *("data set", "outcome", Column("difference, %", digits=2)),
+        Column("standard error, %", digits=2, help=error),
+        *(Column(name, digits=4) for name in ("log loss + TS", "refinement + TS")),
+        *_counts("rows", "validation", "classes", "splits"),
+    ]
     tables = []
     for each in analysis.headlines:
         rows: list[Cells] = [
@@ -381,12 +358,12 @@ def costs_section(analysis: Analysis) -> Section:
     """Return run time and memory."""
     columns: Columns = [
         "method",
-        Column("trainings", digits=0),
-        Column("training, s", digits=2, help="Median of one training."),
+        *_counts("training runs"),
+        Column("training, s", digits=2, help="Median of one run."),
         Column("tracking", percent=True, help="Of all metrics, as a part of all training."),
         Column("predicting, s", digits=2, help="Median: predictions of the chosen steps."),
         Column("memory, MB", digits=0, help="The most that a process had used by then."),
-        Column("hours", digits=2, help="Of all trainings, one after another."),
+        Column("hours", digits=2, help="Of all training runs, one after another."),
     ]
     rows: list[Cells] = [
         [
@@ -395,13 +372,12 @@ def costs_section(analysis: Analysis) -> Section:
         ]
         for each in analysis.costs
     ]
-    return Section("Time and memory", (), (Table("What trainings took", columns, rows),))
+    return Section("Time and memory", (), (Table("Cost of the training runs", columns, rows),))
 
 
 def run_section(analysis: Analysis) -> Section:
     """Return what was run, what failed, and how differences were tested."""
-    names = ("sets", "splits", "configurations", "trainings", "steps")
-    columns: Columns = ["method", *(Column(name, digits=0) for name in names)]
+    names = _counts("sets", "splits", "configurations", "training runs", "steps")
     rows: list[Cells] = [
         [
             method_word(each.method, each.mode),
@@ -411,39 +387,15 @@ def run_section(analysis: Analysis) -> Section:
         ]
         for each in analysis.costs
     ]
-    note = f"Splits and configurations: the most of any set. Steps: {_longest(analysis)}."
-    if any(each.mode == TUNED for each in analysis.costs):
-        note += f" {APART}"
-    blocks: Blocks = [Table("What was run", columns, rows, note)]
-    if analysis.results.failed:
-        failed: list[Cells] = [[str(key), said] for key, said in analysis.results.failed.items()]
-        blocks.append(Table("What failed", ["training", "error"], failed))
-    return Section(
-        "What was run, and how it was tested", [tidy_sentence(each) for each in METHOD], blocks
-    )
-
-
-def _longest(analysis: Analysis) -> str:
     given = analysis.results.plans[0].max_steps
-    return (
+    longest = (
         "each method's own number" if given is None else f"at most {number(given)}, by --max-steps"
     )
-
-
-METHOD = (
-    "Every training runs to its last step. On validation rows (16 % of the data) each metric chooses its "
-    "best step, and for tuned models the best of the random configurations (the default parameters are not "
-    "among them); of equal values the first, but of steps of one training that are never wrong, whose "
-    "refinement is 0, the one of smallest log loss. Temperature scaling and auto are fitted on the same "
-    "validation rows, and test rows (20 %) are used for nothing but the scores shown here. Test rows of a "
-    "class that no training row has are left out.",
-    "The relative difference on a set is that of the means over its splits, clipped to ±100 %. A set is "
-    "won or lost if the paired t-test over its splits says so at the 5 % level, with Nadeau and Bengio's "
-    "correction, since the splits share rows; else it is a tie. With one or two splits, the standard error "
-    "over test rows tells instead, or the scatter of the two if that is larger, for log loss only: whether "
-    "these models differ, not whether others would.",
-    "Over sets, the 95 % interval is the range of the means of 10 000 resamples of the sets, expanded as "
-    "Student's quantiles are for few sets, and p is that of Wilcoxon's signed-rank test, which takes "
-    f"{FEW_SETS} sets to tell anything. A difference is within noise if neither tells it from 0. Many "
-    "comparisons are shown: of 20 without any difference, one will seem to have one.",
-)
+    note = f"Splits and configurations: the most of any set. Steps: {longest}."
+    if any(each.mode == TUNED for each in analysis.costs):
+        note += f" {APART}"
+    blocks: Blocks = [Table("What was run", ["method", *names], rows, note)]
+    if analysis.results.failed:
+        failed: list[Cells] = [[str(key), said] for key, said in analysis.results.failed.items()]
+        blocks.append(Table("What failed", ["training run", "error"], failed))
+    return Section("What was run, and how it was tested", METHOD, blocks)

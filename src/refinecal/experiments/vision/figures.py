@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from refinecal._core.format import tidy_sentence
 from refinecal.experiments.vision.analysis import (
     DATASET_WORDS,
     METRIC_WORDS,
@@ -20,14 +19,12 @@ from refinecal.plots.run_curves import RunCurvesDisplay
 from refinecal.plots.training_curve import TrainingCurveDisplay
 from refinecal.report import Figure
 
-__all__ = ["differences", "epochs", "first_run", "over_runs"]
-
-COLOURS = {"log_loss": "risk", "refinement": "refinement"}  # else that of calibration
+COLORS = {"log_loss": "risk", "refinement": "refinement"}  # or that of calibration
 TERMS = ("risk", "calibration", "refinement")
 
 
 def training_curve(training: Training) -> TrainingCurveDisplay:
-    """Return figure 1 of the paper for one training: the validation loss and its two parts."""
+    """Return figure 1 of the paper for one training run: the validation loss and its two parts."""
     return TrainingCurveDisplay(
         np.arange(1, training.epochs + 1),
         risk=training.curve("val.log_loss"),
@@ -77,14 +74,14 @@ def on_test(analysis: Analysis, group: Group) -> RunCurvesDisplay:
         np.arange(1, curves["risk"].shape[1] + 1),
         curves,
         labels={"risk": "as it is", "refinement": "after TS"},
-        chosen={COLOURS[name]: analysis.chosen_epochs(group, name) for name in COLOURS},
-        choosers={COLOURS[name]: METRIC_WORDS[name] for name in COLOURS},
+        chosen={COLORS[name]: analysis.chosen_epochs(group, name) for name in COLORS},
+        choosers={COLORS[name]: METRIC_WORDS[name] for name in COLORS},
         what="test log loss",
     )
 
 
 def over_runs(analysis: Analysis, group: Group) -> Figure:
-    """Return the curves of all runs: of validation images, and of test images beside them."""
+    """Return the curves of all runs: of validation images, and next to them of test images."""
     runs = len(analysis.results.of(group))
     panels = {
         "Validation images": on_validation(analysis, group),
@@ -92,7 +89,7 @@ def over_runs(analysis: Analysis, group: Group) -> Figure:
     }
     many = "thin lines are runs, thick ones" if runs <= 5 else "bands hold all runs, lines are"
     each = f"{runs} runs: {many} their mean. " if runs > 1 else ""
-    brackets = " Epochs that are named are medians over runs, with the range in brackets."
+    ranges = " Epochs that are named are medians over runs, with the range in parentheses."
     said = "; ".join(
         f"{title}: {', '.join(display.describe().values())}" for title, display in panels.items()
     )
@@ -101,7 +98,7 @@ def over_runs(analysis: Analysis, group: Group) -> Figure:
         f"{group_word(group)}: {'all runs' if runs > 1 else 'validation and test images'}",
         f"{each}Left, a dot where each run is lowest. Right, the test log loss as it is, and after "
         "temperature scaling (TS) by the validation images; dots on the latter are the epochs that log loss "
-        f"and refinement chose, of validation images.{brackets * (runs > 1)}",
+        f"and refinement chose, of validation images.{ranges * (runs > 1)}",
         said,
         wide=(7.2, 3.5),
         narrow=(3.6, 6.4),
@@ -128,15 +125,13 @@ def differences(analysis: Analysis) -> Figure:
         key=key,
     )
     rows = len(display.names)
-    said = ", ".join(f"{name} median {at[2]:+.2f} %" for name, at in display.quantiles.items())
+    said = ", ".join(f"{name} median {at[2]:+.2f}%" for name, at in display.quantiles.items())
     return Figure(
         lambda canvas: display.plot(canvas.add_subplot()),
         "Test log loss relative to log loss + TS",
-        tidy_sentence(
-            f"As figure 5 of the paper, turned on its side. One dot per run. "
-            f"{_marks(max(each.size for each in display.values.values()))} Left of 0 is better than stopping "
-            "by log loss and temperature scaling (TS). The axis is logarithmic beyond 0.1 %."
-        ),
+        "As figure 5 of the paper, turned on its side. One dot per run. "
+        f"{_marks(max(each.size for each in display.values.values()))} Left of 0 is better than stopping "
+        "by log loss and temperature scaling (TS). The axis is logarithmic beyond 0.1%.",
         said,
         wide=(7.2, 0.9 + 0.42 * rows + 0.18 * -(-len(key) // 5)),
         narrow=(3.6, 1.1 + 0.42 * rows + 0.17 * -(-len(key) // 2)),
@@ -158,7 +153,7 @@ def epochs(analysis: Analysis) -> Figure:
             max(each.epochs for each in analysis.results.of(group)),
             "epoch",
             {
-                METRIC_WORDS[metric]: COLOURS.get(metric, "calibration")
+                METRIC_WORDS[metric]: COLORS.get(metric, "calibration")
                 for metric in analysis.metrics(group)
             },
             least=FEW,
@@ -175,7 +170,7 @@ def epochs(analysis: Analysis) -> Figure:
     return Figure(
         lambda canvas: draw_panels(canvas, panels),
         "Epochs that each metric chose",
-        tidy_sentence(f"One dot per run. {_marks(most)}"),
+        f"One dot per run. {_marks(most)}",
         said,
         wide=(7.2, 0.2 + height * -(-len(panels) // 2)),
         narrow=(3.6, len(panels) * (height + 0.2)),
@@ -183,10 +178,10 @@ def epochs(analysis: Analysis) -> Figure:
 
 
 def _marks(runs: int) -> str:
-    """Say what is drawn over the dots of so many runs, or fewer."""
+    """Return what is drawn over the dots of at most this many runs."""
     if runs < FEW:
         return "A line is the median."
     return (
-        "A line is the median; boxes end at the quartiles, whiskers at the 10 and 90 % quantiles, of "
+        "A line is the median; boxes end at the quartiles, whiskers at the 10% and 90% quantiles, of "
         f"{FEW} runs or more."
     )

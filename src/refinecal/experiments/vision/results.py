@@ -1,23 +1,24 @@
-"""From the folder of a run to its trainings: every metric at every epoch, and what it would choose."""
+"""From the folder of a run to its training runs: every metric at every epoch, and the epoch that it chooses."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal.experiments._unit_files import check_name
+from refinecal.experiments.reading import RunResults, load_unit, open_finished, read_failures
 from refinecal.experiments.vision.plan import Key, VisionPlan
 from refinecal.experiments.vision.unit import VisionUnit
 
-__all__ = ["METRICS", "SCORES", "RepeatedTraining", "Results", "Row", "Training", "read_results"]
+__all__ = ["METRICS", "SCORES", "Results", "Row", "Training", "merge_results", "read_results"]
 
 METRICS = (  # that choose epochs: the paper's, then the others
     *("log_loss", "brier", "accuracy", "refinement"),
@@ -32,14 +33,14 @@ Progress = Callable[[int, int], None]
 
 
 class Row(NamedTuple):
-    """What a stopping metric chose in one training, and how good that is on test images."""
+    """The epoch that a stopping metric chose in one training run, and its scores on test images."""
 
     dataset: str
     model: str
     seed: int
     metric: str
     epoch: int
-    epochs: int  # of the training
+    epochs: int  # of the run
     value: float  # of the metric on validation images, at that epoch
     beta: float  # of the temperature scaling there
     log_loss: float
@@ -58,10 +59,10 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Training:
-    """A training without its logits, which the tables need no longer.
+    """A training run without its logits.
 
     Attributes are those of :class:`~refinecal.experiments.vision.unit.VisionUnit`; and ``run``, the folder
-    that it comes from, and ``test_labels``, a word that changes with the labels of the test images.
+    that it comes from, and ``test_labels``, a digest of the labels of the test images.
     """
 
     run: str
@@ -85,10 +86,8 @@ class Training:
         """Return what to keep of a unit."""
         digest = hashlib.sha256(np.asarray(unit.y_test, "<i8").tobytes()).hexdigest()[:16]
         own: dict[str, Any] = {"run": os.fspath(run), "test_labels": digest}
-        return cls(
-            **own,
-            **{name: getattr(unit, name) for name in cls.__dataclass_fields__ if name not in own},
-        )
+        names = [each.name for each in fields(cls) if each.name not in own]
+        return cls(**own, **{name: getattr(unit, name) for name in names})
 
     @property
     def group(self) -> Group:
@@ -102,17 +101,16 @@ class Training:
 
     @cached_property
     def alike(self) -> dict[str, Any]:
-        """What trainings must share to be runs of one experiment: the recipe, and the images."""
-        parts = {
+        """What training runs must share to belong to one experiment: the recipe, and the images."""
+        return {name.replace("_", " "): value for name, value in self.recipe.items()} | {
             "training images": self.n_train,
             "validation images": self.n_val,
             "test images": self.n_test,
             "labels of test images": self.test_labels,
         }
-        return {name.replace("_", " "): value for name, value in self.recipe.items()} | parts
 
     def is_same(self, other: Training) -> bool:
-        """Tell whether another training recorded exactly the same."""
+        """Tell whether another training run recorded exactly the same."""
         return (
             self.best == other.best
             and self.history.keys() == other.history.keys()
@@ -126,30 +124,22 @@ class Training:
         """Return a history; NaN throughout if it was not recorded."""
         return self.history.get(name, np.full(self.epochs, np.nan))
 
-    def test(self, metric: str, score: str, scaled: bool) -> float:
-        """Return a score of the test images at the epoch that a metric chose; NaN if it chose none."""
+    def at(self, metric: str, name: str) -> float:
+        """Return one value of a history at the epoch that a metric chose; NaN if it chose none."""
         epoch = self.best.get(metric)
-        if epoch is None:
-            return float("nan")
-        return float(self.curve(f"test.{score}{'_ts' if scaled else ''}")[epoch - 1])
+        return float("nan") if epoch is None else float(self.curve(name)[epoch - 1])
 
-    def is_flat(self, metric: str) -> bool:
-        """Tell whether the best temperature is infinite at the epoch that a metric chose."""
-        epoch = self.best.get(metric)
-        return epoch is not None and bool(self.curve("val.beta")[epoch - 1] == 0)
+    def test(self, metric: str, scaled: bool, score: str) -> float:
+        """Return a score of the test images at the epoch that a metric chose; NaN if it chose none."""
+        return self.at(metric, f"test.{score}{'_ts' if scaled else ''}")
 
     def rows(self) -> list[Row]:
         """Return a row for each metric that chose an epoch."""
         return [
             Row(
-                *self.key,
-                metric,
-                self.best[metric],
-                self.epochs,
-                float(self.curve(f"val.{metric}")[self.best[metric] - 1]),
-                float(self.curve("val.beta")[self.best[metric] - 1]),
-                *(self.test(metric, score, False) for score in SCORES),
-                *(self.test(metric, score, True) for score in SCORES),
+                *(*self.key, metric, self.best[metric], self.epochs),
+                *(self.at(metric, name) for name in (f"val.{metric}", "val.beta")),
+                *(self.test(metric, scaled, score) for scaled in (False, True) for score in SCORES),
             )
             for metric in METRICS
             if metric in self.best
@@ -157,7 +147,7 @@ class Training:
 
 
 class RepeatedTraining(NamedTuple):
-    """Trainings that two runs hold, which count once."""
+    """Training runs that two runs hold, which count once."""
 
     kept: str  # the run that they are taken from
     left: str  # the run that holds them, too
@@ -165,150 +155,96 @@ class RepeatedTraining(NamedTuple):
     different: int  # of these, have other numbers there
 
     def __str__(self) -> str:
-        """Say where they are, and where they were taken from.
+        """Return where they are, and where they were taken from.
 
         >>> print(RepeatedTraining("a", "b", 3, 1))
-        3 trainings are in a and in b: taken from a; 1 of them has other numbers in b
+        3 of the training runs are in both a and b: taken from a; 1 of them different in b
         """
-        are = "1 training is" if self.trainings == 1 else f"{self.trainings} trainings are"
-        said = f"{are} in {self.kept} and in {self.left}: taken from {self.kept}"
-        if not self.different:
-            return f"{said}, with the same numbers"
-        have = "has" if self.different == 1 else "have"
-        which = f"{self.different} of them {have}" if self.trainings > 1 else "it has"
-        return f"{said}; {which} other numbers in {self.left}"
+        said = f"{self.trainings} of the training runs are in both {self.kept} and {self.left}: taken from "
+        same = (
+            f"{self.different} of them different in {self.left}" if self.different else "all equal"
+        )
+        return f"{said}{self.kept}; {same}"
 
 
 @dataclass(frozen=True)
-class Results:
-    """All that a run has found out, in the order of its plan; or several runs together.
-
-    Attributes
-    ----------
-    plans : list of VisionPlan
-        What was to be trained.
-    trainings : list of Training
-        Those that came to their end, by data set, model and seed.
-    lost : list of Training
-        Those that diverged, such as by a loss that was no number; they are not compared.
-    failed : dict
-        The trainings that failed, by key, with what their error says.
-    repeated : list of Repeated
-        What more than one of the runs holds.
-    """
+class Results(RunResults):
+    """All results of a run, by model, data set and seed; or several runs together."""
 
     plans: list[VisionPlan]
     trainings: list[Training]
-    lost: list[Training]
-    failed: dict[Key, str]
-    repeated: list[RepeatedTraining] = field(default_factory=list)
+    lost: list[Training]  # that diverged, such as by a loss of NaN; they are not compared
+    failed: dict[Key, str]  # training runs that failed, with their errors
+    repeated: list[RepeatedTraining] = field(default_factory=list)  # what several runs hold
 
     @property
     def stopped(self) -> dict[Key, str]:
-        """Why trainings diverged, by key."""
+        """Why training runs diverged, by key."""
         return {each.key: each.stopped for each in self.lost}
 
     @cached_property
     def rows(self) -> list[Row]:
-        """What each metric chose in each training."""
+        """The epochs that each metric chose in each training run."""
         return [row for each in self.trainings for row in each.rows()]
 
     @cached_property
     def groups(self) -> list[Group]:
-        """Every data set and model with a training: models in turn, as in the paper's two tables."""
+        """Every data set and model with a training run: models in turn, as in the paper's two tables."""
         return list(dict.fromkeys(each.group for each in self.trainings))
 
-    @cached_property
-    def planned(self) -> int:
-        """Number of trainings in the plans."""
-        return len({key for plan in self.plans for key in plan.units()})
-
     @property
-    def missing(self) -> int:
-        """Number of trainings that are neither there nor failed."""
-        return self.planned - len(self.trainings) - len(self.lost) - len(self.failed)
+    def done(self) -> int:
+        """Number of training runs with a result."""
+        return len(self.trainings) + len(self.lost)
 
     def of(self, group: Group) -> list[Training]:
-        """Return the trainings of a model on a data set."""
+        """Return the training runs of a model on a data set."""
         return [each for each in self.trainings if each.group == group]
 
 
 def read_results(path: str | os.PathLike[str], progress: Progress | None = None) -> Results:
-    """Read every training of a run.
+    """Read every training run of a run.
 
     Parameters
     ----------
     path : str or Path
         The folder of the run.
     progress : callable, optional
-        Called with how many trainings are read, and how many there are.
+        Called with how many training runs are read, and how many there are.
     """
-    from refinecal.experiments.store import RunFolder
-
-    folder = RunFolder(path)
-    folder.check_kind("vision")
-    keys = folder.finished()
+    folder, keys = open_finished(path, "vision")
     found = []
     for done, key in enumerate(keys, 1):
-        found.append(Training.of(_unit(folder.unit_path(key)), path))
+        found.append(Training.of(load_unit(VisionUnit, folder.unit_path(key)), path))
         if progress is not None:
             progress(done, len(keys))
-    failed = {
-        key: f"{about.get('kind', 'error')}: {about.get('message', '')}".strip(": ")
-        for key, about in folder.failed().items()
-    }
-    _check_any(path, found)
-    check_alike(found)
-    return sort_results([folder.plan], found, failed)
-
-
-def _check_any(path: str | os.PathLike[str], found: Sequence[Training]) -> None:
-    """Complain of a run in which nothing can be compared."""
-    if not found:
-        raise ValueError(
-            f"{path} holds no finished training: run refinecal experiment vision first; refinecal "
-            "experiment status tells what there is"
-        )
     if all(each.diverged for each in found):
-        which = "the only training" if len(found) == 1 else f"all {len(found)} trainings"
         raise ValueError(
-            f"{path} holds nothing to compare, since {which} ended early ({found[0].stopped}): begin a new "
-            "run with a smaller --lr"
+            f"{path} has nothing to compare: all training runs ({len(found)}) ended early "
+            f"({found[0].stopped}). Begin a new run with a smaller --lr"
         )
-
-
-def _unit(path: Path) -> VisionUnit:
-    """Return a training; of a file without its end, say how to repair it."""
-    if path.is_file() and not VisionUnit.is_whole(path):
-        raise ValueError(f"{path} is damaged: resume the run, which trains this one again")
-    unit = VisionUnit.load(path)
-    check_name(path, unit.key)
-    return unit
+    check_alike(found)
+    return sort_results([folder.plan], found, read_failures(folder))
 
 
 def check_alike(trainings: Iterable[Training]) -> None:
-    """Complain of trainings of a model on a data set that are not of one recipe, or not of one size."""
+    """Raise if training runs of a model on a data set differ in recipe, or in the number of images."""
     known: dict[Group, Training] = {}
     for each in trainings:
         first = known.setdefault(each.group, each)
         for name in dict.fromkeys((*first.alike, *each.alike)):
-            if first.alike.get(name) != each.alike.get(name):
-                _fail_alike(first, each, name)
-
-
-def _fail_alike(one: Training, other: Training, name: str) -> NoReturn:
-    what = f"{one.key.model} on {one.key.dataset}"
-    values = f"{one.alike.get(name)} and {other.alike.get(name)}"
-    if one.run == other.run:
-        raise ValueError(
-            f"{one.run} holds trainings of {what} with different {name}, {values} (seeds {one.key.seed} and "
-            f"{other.key.seed}): remove the files of one kind from {Path(one.run) / 'units'} and resume the "
-            "run, which trains these again"
-        )
-    raise ValueError(
-        f"{one.run} and {other.run} trained {what} with different {name}, {values}: report each of them by "
-        "itself"
-    )
+            one, other = first.alike.get(name), each.alike.get(name)
+            if one != other:
+                what = f"{each.key.model} on {each.key.dataset} with different {name}, {one} and {other}"
+                if first.run == each.run:
+                    raise ValueError(
+                        f"{each.run} has training runs of {what} (seeds {first.key.seed} and "
+                        f"{each.key.seed}): remove the files of one kind from {Path(each.run) / 'units'} "
+                        "and resume the run, which computes them again"
+                    )
+                raise ValueError(
+                    f"{first.run} and {each.run} trained {what}: report each of them separately"
+                )
 
 
 def sort_results(plans: list[VisionPlan], found: list[Training], failed: dict[Key, str]) -> Results:
@@ -316,9 +252,51 @@ def sort_results(plans: list[VisionPlan], found: list[Training], failed: dict[Ke
     datasets = list(dict.fromkeys(name for plan in plans for name in plan.datasets))
     models = list(dict.fromkeys(name for plan in plans for name in plan.models))
 
-    def place(key: Key) -> tuple[int, int, int]:
-        return models.index(key.model), datasets.index(key.dataset), key.seed
+    def place(each: Training) -> tuple[int, int, int]:
+        return models.index(each.key.model), datasets.index(each.key.dataset), each.key.seed
 
-    ordered = sorted(found, key=lambda each: place(each.key))
-    whole = [each for each in ordered if not each.diverged]
-    return Results(plans, whole, [each for each in ordered if each.diverged], failed)
+    ordered = sorted(found, key=place)
+    whole, lost = ([each for each in ordered if each.diverged == bad] for bad in (False, True))
+    return Results(plans, whole, lost, failed)
+
+
+# ---- several runs ------------------------------------------------------------------------------------------
+
+
+def merge_results(results: Sequence[Results]) -> Results:
+    """Return several runs as one: what more than one of them holds is taken from the first.
+
+    Runs may differ in their recipe from data set to data set, but not in that of one model on one data set,
+    nor in the images of a data set.
+    """
+    _check_images(results)
+    check_alike([each for one in results for each in (*one.trainings, *one.lost)])
+    plans = [plan for one in results for plan in one.plans]
+    trainings = {each.key: each for one in reversed(results) for each in one.trainings}
+    lost = {each.key: each for one in reversed(results) for each in one.lost}
+    failed = {key: said for one in reversed(results) for key, said in one.failed.items()}
+    there = {**lost, **trainings}
+    left = {key: said for key, said in failed.items() if key not in there}
+    held: Counter[tuple[str, str]] = Counter()
+    different: Counter[tuple[str, str]] = Counter()
+    for each in (each for one in results for each in one.trainings):
+        first = trainings[each.key]
+        if first is not each:
+            held[first.run, each.run] += 1
+            different[first.run, each.run] += not first.is_same(each)
+    repeated = [RepeatedTraining(*runs, n, different[runs]) for runs, n in held.items()]
+    return replace(sort_results(plans, list(there.values()), left), repeated=repeated)
+
+
+def _check_images(results: Sequence[Results]) -> None:
+    """Raise if plans are about different images of one data set."""
+    known: dict[str, tuple[str, str]] = {}
+    for one in results:
+        run = (*one.trainings, *one.lost)[0].run
+        for name, content in ((n, c) for plan in one.plans for n, c in plan.content.items()):
+            first, images = known.setdefault(name, (run, content))
+            if images != content:
+                raise ValueError(
+                    f"{first} and {run} have different images of {name}, {images} and {content}: report "
+                    "each of them separately, or train one of them again on the images of the other"
+                )
