@@ -18,7 +18,8 @@ import typer
 
 from refinecal._core.errors import needs_extra
 from refinecal._core.files import FULL, plain
-from refinecal._core.format import GAP, tidy_sentence
+from refinecal._core.format import count as count  # which other commands import from here
+from refinecal._core.format import tidy_sentence
 from refinecal.cli import _interrupts, _tables
 
 P = ParamSpec("P")
@@ -218,16 +219,6 @@ def describe_error(error: BaseException) -> str:
         said = f"{error.filename}: {error.strerror}"
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
     return clean(tidy_sentence(said) + notes)
-
-
-def count(number: float, one: str, many: str | None = None) -> str:
-    """Return a number with its noun: "1 row", "12 000 rows".
-
-    >>> count(12000, "row").replace(GAP, "_"), count(1, "class", "classes")
-    ('12_000 rows', '1 class')
-    """
-    noun = one if number == 1 else many or f"{one}s"
-    return f"{number:,.0f} {noun}".replace(",", GAP)
 
 
 def to_one_line(text: str) -> str:

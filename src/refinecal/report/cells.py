@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import SupportsFloat, TypeGuard
 
-from refinecal._core.format import GAP, MISSING, MOST_DECIMALS, number, significant_decimals
+from refinecal._core.format import MISSING, MOST_DECIMALS, number, significant_decimals
 from refinecal.report.page import Cell, Column, Written
 
 SPREAD = 100.0  # a column whose numbers differ by no more than this factor has common decimals
@@ -35,8 +35,8 @@ def show_column(column: Column, cells: Sequence[Cell]) -> list[RenderedCell]:
 def show(cell: Cell, digits: int | None = None, percent: bool = False) -> RenderedCell:
     """Return one cell as text; without ``digits``, a number has 4 significant digits.
 
-    >>> show(12345.678).text.replace(GAP, "_"), show(-0.00001, digits=4).text, show(float("nan")).text
-    ('12_346', '0.0000', '–')
+    >>> show(12345.678).text, show(-0.00001, digits=4).text, show(float("nan")).text
+    ('12,346', '0.0000', '–')
     """
     if is_missing(cell):
         return RenderedCell(MISSING, missing=True)
@@ -50,7 +50,7 @@ def show(cell: Cell, digits: int | None = None, percent: bool = False) -> Render
         return RenderedCell(shorten(text), full=text if len(text) > LONGEST else "")
     if not percent:
         return RenderedCell(number(cell, digits), value=_value(cell))
-    return RenderedCell(number(100 * float(cell), digits) + f"{GAP}%", value=_value(cell))
+    return RenderedCell(number(100 * float(cell), digits) + "%", value=_value(cell))
 
 
 def is_missing(cell: Cell) -> bool:

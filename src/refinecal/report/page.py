@@ -60,7 +60,7 @@ class Column:
     digits : int, optional
         So many decimals; by default 4 significant digits, and 1 decimal of a percentage.
     percent : bool, default False
-        Show 0.25 as 25.0 %.
+        Show 0.25 as 25.0%.
     help : str, optional
         What it means, written below the table.
     """
