@@ -212,7 +212,7 @@ def test_help_has_an_example(name):
         (("curve", "--spectrum", "gamma:1"), 2, "--spectrum"),
         (("curve", "--spectrum", "beta:1"), 2, "--spectrum"),
         (("curve", "--method", "logistc"), 2, "Did you mean 'logistic'?"),
-        (("curve", "--loss", "hinge"), 2, "none of log, brier, spherical"),
+        (("curve", "--loss", "hinge"), 2, "must be one of log, brier, spherical"),
         (("curve", "--lam-min", "2", "--lam-max", "1"), 2, "from 2 to 1"),
         (("curve", "--points", "1"), 2, "--points"),
         (("curve", "-o", "curve.txt"), 2, "does not end in .png, .svg, .pdf"),

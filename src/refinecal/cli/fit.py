@@ -1,16 +1,15 @@
-"""``refinecal fit``: the whole job on a table."""
+"""``refinecal fit``: train, stop and calibrate a model of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from refinecal._core.format import number as grouped
-from refinecal._core.format import tidy_sentence
-from refinecal.cli._console import Console, command, count, show_path
+from refinecal._core.format import count
+from refinecal.cli._console import Console, command, show_path
 from refinecal.cli._options import (
     TABLE,
     Decimal,
@@ -27,52 +26,36 @@ from refinecal.cli._options import (
     flag,
     number,
 )
-from refinecal.cli._outputs import check_folder
+from refinecal.cli._outputs import check_folder, check_renderer
 
 if TYPE_CHECKING:
+    from refinecal.report import Page
     from refinecal.tabular.data import Data
     from refinecal.tabular.job import FinishedRun, FitRequest
 
-MODELS = ("xgboost", "lightgbm", "catboost", "hist-gb", "logistic", "mlp")
-BINARY = (
-    "affine",
-    "quadratic",
-    "beta",
-    "isotonic",
-    "centred-isotonic",
-    "venn-abers",
-    "cross-venn-abers",
-    "uniform-mass",
-    "uniform-width",
-    "scaling-binning",
-    "spline",
-)
-CALIBRATORS = (
-    "auto",
-    "temperature",
-    "vector",
-    "matrix",
-    "dirichlet",
-    "structured-vector",
-    "structured-matrix",
-    "ensemble-temperature",
-    *BINARY,
-)
-ALIASES = (
-    "platt",
-    "sigmoid",
-    "svs",
-    "sms",
-    "ets",
-    "centered-isotonic",
-    "ivap",
-    "cvap",
-    "histogram",
-)
-WRAPPED = tuple(f"{name}-{way}" for way in ("ovr", "ovo") for name in BINARY)
-# That are shown without -v; one more takes no more room than to say that it is hidden
-FEW_COLUMNS = 10
-AGAIN = "Repeatable."
+REPEATABLE = "Repeatable."
+
+
+def list_models() -> Sequence[str]:
+    """Return the names of the models, once a command needs them."""
+    from refinecal.training.table_model import MODELS
+
+    return MODELS
+
+
+def list_calibrators() -> list[str]:
+    """Return the names of the calibrators."""
+    from refinecal.calibrators.registry import KINDS, WRAPPERS
+
+    return [name for name in KINDS if name not in (*WRAPPERS.values(), "laplace")]
+
+
+def list_variants() -> list[str]:
+    """Return other names of calibrators, and those of one-vs-rest and one-vs-one."""
+    from refinecal.calibrators.registry import ALIASES, WRAPPERS
+
+    wrapped = (f"{name}{ending}" for ending in WRAPPERS for name in list_calibrators())
+    return [*ALIASES, *wrapped]
 
 
 @command("refinecal fit churn.csv --target churned --drop customer_id")
@@ -80,20 +63,20 @@ def fit(
     table: Annotated[
         Path,
         typer.Argument(
-            metavar="TABLE", help="A .csv or .tsv (or .gz, .zst of it), .parquet or .feather file."
+            metavar="TABLE", help="A .csv, .tsv (also .gz, .zst), .parquet or .feather file."
         ),
     ],
     target: Target,
     group: Annotated[
-        str | None, column("--group", "Rows of the same group stay together in every split.")
+        str | None, column("--group", "Column of groups, which are never split.")
     ] = None,
     weight: Weight = None,
-    drop: Annotated[list[str] | None, column("--drop", f"A column to ignore. {AGAIN}")] = None,
+    drop: Annotated[list[str] | None, column("--drop", f"Ignore this column. {REPEATABLE}")] = None,
     categorical: Annotated[
-        list[str] | None, column("--categorical", f"Treat this column as categorical. {AGAIN}")
+        list[str] | None, column("--categorical", f"Treat this column as categorical. {REPEATABLE}")
     ] = None,
     numeric: Annotated[
-        list[str] | None, column("--numeric", f"Treat this column as numeric. {AGAIN}")
+        list[str] | None, column("--numeric", f"Treat this column as numeric. {REPEATABLE}")
     ] = None,
     delimiter: Delimiter = None,
     decimal: Decimal = None,
@@ -101,7 +84,7 @@ def fit(
         Path | None,
         file(
             "--test",
-            help="A table of test rows, instead of a part of TABLE.",
+            help="Table of test rows, instead of a part of TABLE.",
             rich_help_panel=TABLE,
         ),
     ] = None,
@@ -119,8 +102,8 @@ def fit(
         bool,
         typer.Option(
             "--refit/--no-refit",
-            help="After judging, train again on all rows, test rows too; or deliver the judged models, as "
-            "--test does.",
+            help="After testing, train again on all rows including the test rows; --no-refit (implied by "
+            "--test) delivers the tested models.",
             rich_help_panel=TABLE,
         ),
     ] = True,
@@ -129,15 +112,15 @@ def fit(
         choice(
             "--model",
             "-m",
-            names=MODELS,
-            help="xgboost, lightgbm, catboost, hist-gb, logistic (a path of strengths) or mlp.",
+            names=list_models,
+            help="xgboost, lightgbm, catboost, hist-gb, logistic (a regularization path) or mlp.",
         ),
     ] = "xgboost",
     tune: Annotated[
         int,
         number(
             "--tune",
-            "Configurations to try: the default, then random ones. Refinement chooses.",
+            "Number of configurations to try: the default, then random ones. Refinement chooses.",
             min=1,
         ),
     ] = 1,
@@ -145,18 +128,18 @@ def fit(
         str,
         choice(
             "--calibrator",
-            names=CALIBRATORS,
-            more=(*WRAPPED, *ALIASES),
-            help="auto blends families by cross-validation; or temperature, structured-matrix, …; for two "
-            "classes also affine, beta, isotonic, venn-abers, spline, … (with -ovr for more).",
+            names=list_calibrators,
+            more=list_variants,
+            help="auto (a cross-validated blend), temperature, structured-matrix, …; for two classes also "
+            "affine, beta, isotonic, venn-abers, spline, … (for more classes add -ovr: one-vs-rest).",
         ),
     ] = "auto",
     folds: Annotated[
         str,
         number(
             "--folds",
-            "Folds of the cross-validation whose models are averaged; 1 holds out rows once. auto: 5, drawn "
-            "twice if rows × classes < 20,000.",
+            "Number of cross-validation folds, whose models are averaged; 1 is a single split. auto: 5, "
+            "repeated twice if rows × classes < 20,000.",
         ),
     ] = "auto",
     validation_fraction: Annotated[
@@ -170,34 +153,35 @@ def fit(
     ] = 0.2,
     max_steps: Annotated[
         int | None,
-        number("--max-steps", "Rounds or epochs at most, instead of the model's.", min=1),
+        number("--max-steps", "Maximum number of rounds or epochs (default: by model).", min=1),
     ] = None,
     patience: Annotated[
         int | None,
-        number("--patience", "Stop after this many steps without improvement.", min=1),
+        number("--patience", "Early-stopping patience, in steps (default: by model).", min=1),
     ] = None,
-    threads: Annotated[int | None, number("--threads", "Instead of all cores.", min=1)] = None,
+    threads: Annotated[
+        int | None, number("--threads", "Number of threads (default: all cores).", min=1)
+    ] = None,
     seed: Seed = 0,
     out: Annotated[
-        Path | None, file("--out", "-o", help="The run folder to write, instead of TABLE-run.")
+        Path | None, file("--out", "-o", help="Run folder to write (default: TABLE-run).")
     ] = None,
     resume: Annotated[
-        bool, flag("--resume", help="Continue an unfinished run: finished training runs are kept.")
+        bool, flag("--resume", help="Continue an unfinished run: keep its finished training runs.")
     ] = False,
     restart: Annotated[
         bool, flag("--restart", help="Discard the unfinished run and start over.")
     ] = False,
     overwrite: Annotated[
-        bool, flag("--overwrite", help="Replace the run that is there; other files are kept.")
+        bool, flag("--overwrite", help="Replace an existing run; keep other files.")
     ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Train long, stop where refinement is best, calibrate, and write a run folder with a report."""
-    from refinecal.report.of_fit import writer
+    """Train a model of a table, stop on refinement, calibrate, and write a run folder with a report."""
     from refinecal.tabular.data import Options
-    from refinecal.tabular.job import FitRequest, Interrupted, resume_options, run_fit
+    from refinecal.tabular.job import FitRequest
 
     console = Console(as_json, quiet, verbose)
     if resume and restart:
@@ -234,44 +218,56 @@ def fit(
     )
     check_folder(request.out, [table, *([] if test is None else [test])])
     done = _check_resume(console, request)
+    console.show(fit_table(console, request, done))
+    console.say(f"\nReport:  {show_path(request.out / 'report.html')}")
+    console.say(f"Predict: refinecal predict {show_path(request.out)} NEW.csv -o predictions.csv")
+
+
+def fit_table(console: Console, request: FitRequest, done: int = 0) -> Page:
+    """Fit a model, with progress bars, and write its run folder; return the page of the report."""
+    from refinecal.report import write
+    from refinecal.report.of_fit import page
+    from refinecal.tabular.job import Interrupted, resume_options, run_fit
+    from refinecal.tabular.run import REPORT
+
+    check_renderer()
+    pages: list[Page] = []
+
+    def write_page(finished: FinishedRun, folder: Path) -> None:
+        pages.append(page(finished, request))
+        write(pages[0], folder / REPORT)
 
     def begin(data: Data) -> None:
-        show_data(console, table, data)
+        show_data(console, request.table, data)
         if done:
-            final = 0 if data.everything is None else len(data.everything)
-            total = count(tune * len(data.pairs) + final, "training run")
-            console.say(f"resuming: {done} of {total} are done")
+            total = request.options.tune * len(data.pairs)
+            total += 0 if data.everything is None else len(data.everything)
+            console.say(f"resuming: {done} of {count(total, 'training run')} are done")
 
-    with console.show_warnings(), ProgressBars(console, model) as progress:
+    with console.show_warnings(), ProgressBars(console, request.options.model) as progress:
         try:
-            finished = run_fit(request, progress, begin, writer(request))
+            run_fit(request, progress, begin, write_page)
         except Interrupted as error:
             kept = count(error.finished, "finished training run")
             raise KeyboardInterrupt(
                 f"{kept} kept: continue with {resume_options(request.out)}"
             ) from None
-    show(console, finished)
-    if as_json:
-        from refinecal.tabular.job import metrics
-
-        console.result(
-            {"run": finished.path, "report": finished.report, **metrics(request, finished)}
-        )
+    return pages[0]
 
 
 def _folds(given: str) -> int | str | None:
-    """Return what ``--folds`` says: a number, "auto", or ``None`` for holding out once."""
+    """Return the value of ``--folds``: a number, "auto", or ``None`` for a single split."""
     if given == "auto":
         return given
     if not given.isdigit() or int(given) < 1:
         raise typer.BadParameter(
-            f"{given!r} is neither auto nor a number of at least 1", param_hint="--folds"
+            f"{given!r} must be auto or an integer of at least 1", param_hint="--folds"
         )
     return None if int(given) == 1 else int(given)
 
 
 def _check_resume(console: Console, request: FitRequest) -> int:
-    """Return how many training runs are done of the run to resume; say if there are none."""
+    """Return the number of finished training runs to resume; note if there are none."""
     from refinecal.tabular.run import hidden_path
     from refinecal.tabular.units import UnfinishedRun
 
@@ -280,96 +276,23 @@ def _check_resume(console: Console, request: FitRequest) -> int:
         return done
     if request.out.exists() and not request.overwrite:
         raise ValueError(
-            f"--resume: {show_path(request.out)} is finished: there is nothing to resume; pass --overwrite "
-            "to replace it"
+            f"--resume: {show_path(request.out)} is finished; pass --overwrite to replace it"
         )
-    console.note("--resume: there is no unfinished run, so this one starts from the beginning")
+    console.note("--resume: there is no unfinished run; starting from scratch")
     return 0
 
 
-# ---- what is shown -----------------------------------------------------------------------------------------
-
-
 def show_data(console: Console, path: Path, data: Data) -> None:
-    """Say what was found in the table."""
-    schema = data.schema
-    kinds = ["date" if each.form == "date" else each.kind for each in schema.features]
-    parts = [count(schema.n_rows, "row"), count(kinds.count("number"), "number")]
-    if "date" in kinds:
-        parts.append(count(kinds.count("date"), "date"))
-    parts.append(count(kinds.count("category"), "category", "categories"))
-    console.say(f"{show_path(path)}: {', '.join(parts)}", "bold")
-    rows = [list(row.values()) for row in schema.table_of_kinds()]
-    hidden = 0 if console.verbose or len(rows) <= FEW_COLUMNS + 1 else len(rows) - FEW_COLUMNS
-    console.table(
-        ["column", "kind", "missing", "distinct", "note"],
-        [
-            [*map(_cell, row[:-1]), tidy_sentence(str(row[-1]))]
-            for row in rows[: len(rows) - hidden]
-        ],
-        left=(0, 1, 4),
-        spare=("note", "distinct", "missing"),
-    )
-    if hidden:
-        console.say(f"… and {count(hidden, 'more column')} (-v shows all, as does the report)\n")
+    """Write what each column of the table is used as."""
+    from refinecal.report.of_fit import MOST_COLUMNS, columns_table, describe_table
+    from refinecal.report.terminal import show_table
 
-
-def _cell(cell: Any) -> str:
-    """Return a name, or a count with its thousands apart."""
-    return grouped(cell) if isinstance(cell, int) else str(cell)
-
-
-def show(console: Console, finished: FinishedRun) -> None:
-    """Say what came of it, and what to do next."""
-    from refinecal.tabular.judgement import (
-        describe_calibration,
-        describe_certainty,
-        describe_delivered,
-        lead,
-        recommend,
-    )
-
-    judged, found = finished.judged, finished.fit
-    if judged is None:
-        console.tell(
-            f"Log loss of validation rows, each predicted by one model: {found.validation_loss:.4f}. There "
-            "are no test rows to judge the average by."
-        )
-    else:
-        rows = [
-            [
-                f"{'' if stage.change is None else '… '}{stage.name}",
-                "" if stage.steps is None else _steps(stage.steps),
-                f"{stage.loss:.4f}",
-                "" if stage.change is None else f"{-stage.change.mean:+.4f}",
-                "" if stage.change is None else f"{stage.change.standard_error:.4f}",
-            ]
-            for stage in judged.stages
-        ]
-        title = f"test log loss ({count(judged.ours.n, 'row')})"
-        console.table([title, found.model.step_name, "log loss", "gain", "± s.e."], rows)
-        console.tell(lead(judged), "bold")
-        console.tell(describe_certainty(judged))
-        for advice in recommend(found, judged):
-            console.tell(f"- {advice}")
-    console.tell(describe_delivered(found, judged))
-    console.tell(describe_calibration(found))
-    if len(found.candidates) > 1:
-        from refinecal.report.of_fit import configuration
-
-        console.tell(f"Chosen: {configuration(found)}")
-    console.say(f"\nReport:  {show_path(finished.report)}")
-    console.say(f"Predict: refinecal predict {show_path(finished.path)} NEW.csv -o predictions.csv")
-
-
-def _steps(steps: list[int]) -> str:
-    """Return the chosen step, or the smallest and largest of several folds."""
-    low, high = min(steps), max(steps)
-    return str(low) if low == high else f"{low}–{high}"
+    console.say(describe_table(show_path(path), data.schema), "bold")
+    show_table(columns_table(data.schema, MOST_COLUMNS), console)
 
 
 class ProgressBars:
-    """Bars on stderr that follow the training runs under way, as a fit goes on."""
+    """Progress bars on stderr, one for each training run in progress."""
 
     def __init__(self, console: Console, model: str) -> None:
         from rich import progress as bars
@@ -393,16 +316,16 @@ class ProgressBars:
         self._bar.stop()
 
     def start(self, run: int, total: int, max_steps: int) -> None:
-        """Begin a new bar."""
+        """Add a bar."""
         which = "" if total == 1 else f" {run} of {total}"
         self._bar.start()
         self._bars[run] = self._bar.add_task(f"{self.model}{which}", total=max_steps, state="")
 
     def step(self, run: int, number: int, record: Mapping[str, float] | None) -> None:
-        """Move the bar."""
+        """Advance a bar."""
         state = "" if record is None else f"refinement {record['refinement']:.4f}"
         self._bar.update(self._bars[run], completed=number, state=state)
 
     def finish(self, run: int) -> None:
-        """Take the bar away."""
+        """Remove a bar."""
         self._bar.remove_task(self._bars.pop(run))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import SupportsFloat, TypeGuard
 
@@ -29,7 +29,10 @@ def show_column(column: Column, cells: Sequence[Cell]) -> list[RenderedCell]:
     digits = column.digits
     if digits is None:
         digits = 1 if column.percent else _common_decimals(cells)
-    return [show(cell, digits, column.percent) for cell in cells]
+    shown = [show(cell, digits, column.percent) for cell in cells]
+    if column.sign:
+        shown = [replace(c, text=f"+{c.text}") if c.text[:1].isdigit() else c for c in shown]
+    return shown
 
 
 def show(cell: Cell, digits: int | None = None, percent: bool = False) -> RenderedCell:
