@@ -122,17 +122,6 @@ def shorten_name(name: str, width: int) -> str:
 
 # ---- being replaced by the functions above -----------------------------------------------------------------
 
-GAP = "\N{NARROW NO-BREAK SPACE}"
-
-
-def tile(value: float) -> str:
-    """Return a number with four decimals, or that it is smaller.
-
-    >>> tile(0.25), tile(0.00001), tile(0.0), tile(float("inf"))
-    ('0.2500', '< 0.0001', '0.0000', '∞')
-    """
-    return "< 0.0001" if 0 < value < 0.00005 else number(float(value), 4)
-
 
 def four_digits(value: float) -> str:
     """Return four significant digits.

@@ -124,7 +124,7 @@ class Console:
             self.out.print(clean(tidy_sentence(text)), style=style, markup=False, soft_wrap=False)
 
     def note(self, text: str) -> None:
-        """Write a line that is not part of the result."""
+        """Write a line to stderr."""
         if not self.quiet:
             said = clean(tidy_sentence(use_option_names(text)))
             self.err.print(f"note: {said}", style="yellow", markup=False)
@@ -134,38 +134,28 @@ class Console:
         columns: Sequence[str],
         rows: Sequence[Sequence[str]],
         left: Sequence[int] = (0,),
-        spare: Sequence[str] = (),
+        spare: Sequence[str | int] = (),
     ) -> None:
         """Write a table; columns are right-aligned except for ``left``.
 
-        On a narrow terminal names are folded, then ``spare`` columns are hidden, the first one first.
+        On a narrow terminal names are folded, then ``spare`` columns (by name or place) are hidden, the first
+        one first.
         """
-        places = [columns.index(name) for name in spare if name in columns]
-        self.print_table(columns, rows, left, places)
-
-    def print_table(
-        self,
-        columns: Sequence[str],
-        rows: Sequence[Sequence[str]],
-        left: Sequence[int],
-        spare: Sequence[int],
-    ) -> None:
-        """Write a table, as :meth:`table` does; ``spare`` are places of columns."""
         if self.as_json or self.quiet:
             return
         from refinecal.report.terminal import build_table, fit_columns
 
+        known = [each for each in spare if not isinstance(each, str) or each in columns]
+        places = [columns.index(each) if isinstance(each, str) else each for each in known]
         columns = [to_one_line(name) for name in columns]
         rows = [[to_one_line(cell) for cell in row] for row in rows]
-        kept = fit_columns(columns, rows, left, spare, self.room)
-        names = [columns[place] for place in kept]
-        cells = [[row[place] for place in kept] for row in rows]
-        self.out.print(
-            build_table(names, cells, [kept.index(j) for j in left if j in kept], self.room)
-        )
-        if len(kept) < len(columns):
-            hidden = ", ".join(name for j, name in enumerate(columns) if j not in kept)
-            self.tell(f"Hidden (terminal too narrow): {hidden}")
+        kept = fit_columns(columns, rows, left, places, self.room)
+        names, cells = [columns[j] for j in kept], [[row[j] for j in kept] for row in rows]
+        aligned = [kept.index(j) for j in left if j in kept]
+        self.out.print(build_table(names, cells, aligned, self.room))
+        hidden = [name for j, name in enumerate(columns) if j not in kept]
+        if hidden:
+            self.tell(f"Hidden (terminal too narrow): {', '.join(hidden)}")
 
     def show(self, page: Page) -> None:
         """Write a page: as tables and sentences, or its data as JSON; its notes go to stderr."""
@@ -188,7 +178,7 @@ class Console:
         return self.out.width if known else None
 
     def result(self, value: Any) -> None:
-        """Write the result for a program."""
+        """Write the result as JSON."""
         if self.as_json:
             sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, allow_nan=False) + "\n")
 

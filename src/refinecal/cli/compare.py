@@ -7,21 +7,9 @@ from typing import Annotated
 
 import typer
 
+from refinecal.cli import _options as option
 from refinecal.cli._console import Console, command
 from refinecal.cli._given import clip_note, clip_probabilities, zero_probability_note
-from refinecal.cli._options import (
-    Clip,
-    Decimal,
-    Delimiter,
-    Json,
-    Logits,
-    NoSeed,
-    Quiet,
-    Report,
-    Target,
-    Verbose,
-    Weight,
-)
 from refinecal.cli._outputs import check_report, write_report
 
 
@@ -34,17 +22,17 @@ def compare(
             help="Tables with the predictions of one model each, for the same rows.",
         ),
     ],
-    target: Target,
-    logits: Logits = False,
-    clip: Clip = None,
-    weight: Weight = None,
-    delimiter: Delimiter = None,
-    decimal: Decimal = None,
-    report: Report = None,
-    seed: NoSeed = 0,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
+    target: option.Target,
+    logits: option.Logits = False,
+    clip: option.Clip = None,
+    weight: option.Weight = None,
+    delimiter: option.Delimiter = None,
+    decimal: option.Decimal = None,
+    report: option.Report = None,
+    seed: option.NoSeed = 0,
+    as_json: option.Json = False,
+    quiet: option.Quiet = False,
+    verbose: option.Verbose = False,
 ) -> None:
     """Compare models by log loss, before and after calibration, with standard errors."""
     from refinecal.evaluation import compare_models

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from refinecal._core.format import count, percent
+from refinecal.cli import _options as option
 from refinecal.cli._console import Console, command, show_path
-from refinecal.cli._options import Json, Quiet, Seed, Verbose, file, number
 from refinecal.cli.fit import fit_table
 
 if TYPE_CHECKING:
@@ -34,12 +34,16 @@ TEXT = (
 
 @command("refinecal demo")
 def demo(
-    out: Annotated[Path, file("--out", "-o", help="Folder to write to.")] = Path("refinecal-demo"),
-    draws: Annotated[int, number("--draws", "Number of draws of the Gaussian model.", min=1)] = 5,
-    seed: Seed = 0,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
+    out: Annotated[Path, option.file("--out", "-o", help="Folder to write to.")] = Path(
+        "refinecal-demo"
+    ),
+    draws: Annotated[
+        int, option.number("--draws", "Number of draws of the Gaussian model.", min=1)
+    ] = 5,
+    seed: option.Seed = 0,
+    as_json: option.Json = False,
+    quiet: option.Quiet = False,
+    verbose: option.Verbose = False,
 ) -> None:
     """Fit boosted trees to a real table, and choose a regularization for the paper's Gaussian model."""
     from refinecal.experiments.gaussian import run

@@ -7,23 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from refinecal.cli import _options as option
 from refinecal.cli._console import Console, command
 from refinecal.cli._given import clip_note, clip_probabilities, column_note, zero_probability_note
-from refinecal.cli._options import (
-    TABLE,
-    Clip,
-    Decimal,
-    Delimiter,
-    Json,
-    Logits,
-    NoSeed,
-    Quiet,
-    Report,
-    Target,
-    Verbose,
-    Weight,
-    column,
-)
 from refinecal.cli._outputs import check_report, write_report
 
 
@@ -33,28 +19,30 @@ def evaluate(
         Path,
         typer.Argument(metavar="PREDICTIONS", help="A table with labels and predictions."),
     ],
-    target: Target,
+    target: option.Target,
     columns: Annotated[
         str | None,
         typer.Option(
             "--columns",
             metavar="COL,COL",
-            rich_help_panel=TABLE,
+            rich_help_panel=option.TABLE,
             help="Columns of the predictions, in the order of the sorted classes, if they are not named "
             "after the classes.",
         ),
     ] = None,
-    logits: Logits = False,
-    clip: Clip = None,
-    by: Annotated[str | None, column("--by", "Column of subgroups to evaluate separately.")] = None,
-    weight: Weight = None,
-    delimiter: Delimiter = None,
-    decimal: Decimal = None,
-    report: Report = None,
-    seed: NoSeed = 0,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
+    logits: option.Logits = False,
+    clip: option.Clip = None,
+    by: Annotated[
+        str | None, option.column("--by", "Column of subgroups to evaluate separately.")
+    ] = None,
+    weight: option.Weight = None,
+    delimiter: option.Delimiter = None,
+    decimal: option.Decimal = None,
+    report: option.Report = None,
+    seed: option.NoSeed = 0,
+    as_json: option.Json = False,
+    quiet: option.Quiet = False,
+    verbose: option.Verbose = False,
 ) -> None:
     """Evaluate predictions: their loss, split into calibration and refinement, and other metrics."""
     from refinecal.evaluation import evaluate as compute

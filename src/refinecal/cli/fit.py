@@ -9,23 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refinecal._core.format import count
+from refinecal.cli import _options as option
 from refinecal.cli._console import Console, command, show_path
-from refinecal.cli._options import (
-    TABLE,
-    Decimal,
-    Delimiter,
-    Json,
-    Quiet,
-    Seed,
-    Target,
-    Verbose,
-    Weight,
-    choice,
-    column,
-    file,
-    flag,
-    number,
-)
 from refinecal.cli._outputs import check_folder, check_renderer
 
 if TYPE_CHECKING:
@@ -33,7 +18,24 @@ if TYPE_CHECKING:
     from refinecal.tabular.data import Data
     from refinecal.tabular.job import FinishedRun, FitRequest
 
-REPEATABLE = "Repeatable."
+Columns = list[str] | None
+TABLE: Any = {"rich_help_panel": option.TABLE}
+FORMATS = "A .csv, .tsv (also .gz, .zst), .parquet or .feather file."
+TREAT = "Treat this column as {}. Repeatable."
+TEST = "Table of test rows, instead of a part of TABLE."
+REFIT = (
+    "After testing, train again on all rows including the test rows; --no-refit (implied by --test) delivers "
+    "the tested models."
+)
+TUNE = "Number of configurations to try: the default, then random ones. Refinement chooses."
+CALIBRATOR = (
+    "auto (a cross-validated blend), temperature, structured-matrix, …; for two classes also affine, beta, "
+    "isotonic, venn-abers, spline, … (for more classes add -ovr: one-vs-rest)."
+)
+FOLDS = (
+    "Number of cross-validation folds, whose models are averaged; 1 is a single split. auto: 5, repeated "
+    "twice if rows × classes < 20,000."
+)
 
 
 def list_models() -> Sequence[str]:
@@ -60,124 +62,68 @@ def list_variants() -> list[str]:
 
 @command("refinecal fit churn.csv --target churned --drop customer_id")
 def fit(
-    table: Annotated[
-        Path,
-        typer.Argument(
-            metavar="TABLE", help="A .csv, .tsv (also .gz, .zst), .parquet or .feather file."
-        ),
-    ],
-    target: Target,
-    group: Annotated[
-        str | None, column("--group", "Column of groups, which are never split.")
-    ] = None,
-    weight: Weight = None,
-    drop: Annotated[list[str] | None, column("--drop", f"Ignore this column. {REPEATABLE}")] = None,
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help=FORMATS)],
+    target: option.Target,
+    group: Annotated[str | None, option.column("--group", "Column of groups, never split.")] = None,
+    weight: option.Weight = None,
+    drop: Annotated[Columns, option.column("--drop", "Ignore this column. Repeatable.")] = None,
     categorical: Annotated[
-        list[str] | None, column("--categorical", f"Treat this column as categorical. {REPEATABLE}")
+        Columns, option.column("--categorical", TREAT.format("categorical"))
     ] = None,
-    numeric: Annotated[
-        list[str] | None, column("--numeric", f"Treat this column as numeric. {REPEATABLE}")
-    ] = None,
-    delimiter: Delimiter = None,
-    decimal: Decimal = None,
-    test: Annotated[
-        Path | None,
-        file(
-            "--test",
-            help="Table of test rows, instead of a part of TABLE.",
-            rich_help_panel=TABLE,
-        ),
-    ] = None,
+    numeric: Annotated[Columns, option.column("--numeric", TREAT.format("numeric"))] = None,
+    delimiter: option.Delimiter = None,
+    decimal: option.Decimal = None,
+    test: Annotated[Path | None, option.file("--test", help=TEST, **TABLE)] = None,
     test_fraction: Annotated[
-        float,
-        number(
-            "--test-fraction",
-            "Fraction of the rows held out for testing.",
-            min=0,
-            max=0.9,
-            rich_help_panel=TABLE,
-        ),
+        float, option.number("--test-fraction", "Fraction of test rows.", min=0, max=0.9, **TABLE)
     ] = 0.2,
-    refit: Annotated[
-        bool,
-        typer.Option(
-            "--refit/--no-refit",
-            help="After testing, train again on all rows including the test rows; --no-refit (implied by "
-            "--test) delivers the tested models.",
-            rich_help_panel=TABLE,
-        ),
-    ] = True,
+    refit: Annotated[bool, typer.Option("--refit/--no-refit", help=REFIT, **TABLE)] = True,
     model: Annotated[
         str,
-        choice(
+        option.choice(
             "--model",
             "-m",
             names=list_models,
             help="xgboost, lightgbm, catboost, hist-gb, logistic (a regularization path) or mlp.",
         ),
     ] = "xgboost",
-    tune: Annotated[
-        int,
-        number(
-            "--tune",
-            "Number of configurations to try: the default, then random ones. Refinement chooses.",
-            min=1,
-        ),
-    ] = 1,
+    tune: Annotated[int, option.number("--tune", TUNE, min=1)] = 1,
     calibrator: Annotated[
         str,
-        choice(
-            "--calibrator",
-            names=list_calibrators,
-            more=list_variants,
-            help="auto (a cross-validated blend), temperature, structured-matrix, …; for two classes also "
-            "affine, beta, isotonic, venn-abers, spline, … (for more classes add -ovr: one-vs-rest).",
-        ),
+        option.choice("--calibrator", names=list_calibrators, more=list_variants, help=CALIBRATOR),
     ] = "auto",
-    folds: Annotated[
-        str,
-        number(
-            "--folds",
-            "Number of cross-validation folds, whose models are averaged; 1 is a single split. auto: 5, "
-            "repeated twice if rows × classes < 20,000.",
-        ),
-    ] = "auto",
+    folds: Annotated[str, option.number("--folds", FOLDS)] = "auto",
     validation_fraction: Annotated[
         float,
-        number(
+        option.number(
             "--validation-fraction",
-            "Fraction held out for validation with --folds 1.",
+            "Fraction of validation rows with --folds 1.",
             min=0.01,
             max=0.9,
         ),
     ] = 0.2,
     max_steps: Annotated[
         int | None,
-        number("--max-steps", "Maximum number of rounds or epochs (default: by model).", min=1),
+        option.number("--max-steps", "Most rounds or epochs (default: by model).", min=1),
     ] = None,
     patience: Annotated[
-        int | None,
-        number("--patience", "Early-stopping patience, in steps (default: by model).", min=1),
+        int | None, option.number("--patience", "Patience in steps (default: by model).", min=1)
     ] = None,
     threads: Annotated[
-        int | None, number("--threads", "Number of threads (default: all cores).", min=1)
+        int | None, option.number("--threads", "Number of threads (default: all cores).", min=1)
     ] = None,
-    seed: Seed = 0,
+    seed: option.Seed = 0,
     out: Annotated[
-        Path | None, file("--out", "-o", help="Run folder to write (default: TABLE-run).")
+        Path | None, option.file("--out", "-o", help="Run folder to write (default: TABLE-run).")
     ] = None,
-    resume: Annotated[
-        bool, flag("--resume", help="Continue an unfinished run: keep its finished training runs.")
-    ] = False,
-    restart: Annotated[
-        bool, flag("--restart", help="Discard the unfinished run and start over.")
-    ] = False,
+    resume: Annotated[bool, option.flag("--resume", help="Continue an unfinished run.")] = False,
+    restart: Annotated[bool, option.flag("--restart", help="Discard an unfinished run.")] = False,
     overwrite: Annotated[
-        bool, flag("--overwrite", help="Replace an existing run; keep other files.")
+        bool, option.flag("--overwrite", help="Replace an existing run; keep other files.")
     ] = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
+    as_json: option.Json = False,
+    quiet: option.Quiet = False,
+    verbose: option.Verbose = False,
 ) -> None:
     """Train a model of a table, stop on refinement, calibrate, and write a run folder with a report."""
     from refinecal.tabular.data import Options
@@ -186,35 +132,16 @@ def fit(
     console = Console(as_json, quiet, verbose)
     if resume and restart:
         raise typer.BadParameter("contradicts --resume: pass one of them", param_hint="--restart")
-    options = Options(
-        model=model,
-        calibrator=calibrator,
-        tune=tune,
-        max_steps=max_steps,
-        patience=patience,
-        folds=_folds(folds),
-        validation_fraction=validation_fraction,
-        test_fraction=test_fraction,
-        refit=refit,
-        seed=seed,
-        n_threads=threads,
-    )
+    limits = (max_steps, patience, _folds(folds))
+    fractions = (validation_fraction, test_fraction)
+    options = Options(model, calibrator, tune, *limits, *fractions, refit, seed, threads)
     request = FitRequest(
         table,
         target,
         Path(f"{table.name.split('.')[0]}-run") if out is None else out,
         options,
-        test,
-        weight,
-        group,
-        drop or (),
-        categorical or (),
-        numeric or (),
-        delimiter,
-        decimal,
-        resume,
-        overwrite,
-        restart,
+        *(test, weight, group, drop or (), categorical or (), numeric or ()),
+        *(delimiter, decimal, resume, overwrite, restart),
     )
     check_folder(request.out, [table, *([] if test is None else [test])])
     done = _check_resume(console, request)

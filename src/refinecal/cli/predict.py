@@ -9,19 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refinecal._core.format import list_names
+from refinecal.cli import _options as option
 from refinecal.cli._console import Console, command, count, show_path
-from refinecal.cli._options import (
-    TABLE,
-    Decimal,
-    Delimiter,
-    Json,
-    NoSeed,
-    Quiet,
-    Verbose,
-    column,
-    file,
-    number,
-)
 from refinecal.cli._outputs import check_output
 
 if TYPE_CHECKING:
@@ -44,7 +33,7 @@ def predict(
     ],
     out: Annotated[
         Path,
-        file(
+        option.file(
             "--out",
             "-o",
             help="File to write: .csv, .tsv (also .gz, .zst), .parquet or .feather.",
@@ -52,17 +41,20 @@ def predict(
     ],
     keep: Annotated[
         list[str] | None,
-        column("--keep", "Column to copy to the output, as the target is. Repeatable."),
+        option.column("--keep", "Column to copy to the output, as the target is. Repeatable."),
     ] = None,
     chunk: Annotated[
-        int, number("--chunk", "Number of rows in memory at a time.", min=1, rich_help_panel=TABLE)
+        int,
+        option.number(
+            "--chunk", "Number of rows in memory at a time.", min=1, rich_help_panel=option.TABLE
+        ),
     ] = 65_536,
-    delimiter: Delimiter = None,
-    decimal: Decimal = None,
-    seed: NoSeed = 0,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
+    delimiter: option.Delimiter = None,
+    decimal: option.Decimal = None,
+    seed: option.NoSeed = 0,
+    as_json: option.Json = False,
+    quiet: option.Quiet = False,
+    verbose: option.Verbose = False,
 ) -> None:
     """Predict new rows: the class and calibrated probabilities. Nothing in RUN is ever unpickled."""
     from refinecal.tabular._drift import NewRows

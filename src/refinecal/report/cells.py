@@ -1,4 +1,4 @@
-"""How numbers and names look in a table, and what it is sorted by."""
+"""Cells of a table as text, and the numbers they are sorted by."""
 
 import math
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from typing import SupportsFloat, TypeGuard
 from refinecal._core.format import MISSING, MOST_DECIMALS, number, significant_decimals
 from refinecal.report.page import Cell, Column, Written
 
-SPREAD = 100.0  # a column whose numbers differ by no more than this factor has common decimals
+SPREAD = 100.0  # columns whose numbers differ by at most this factor have common decimals
 LONGEST = 80  # characters of a name that are shown
 
 
 @dataclass(frozen=True)
 class RenderedCell:
-    """A cell as it is shown: ``value`` is the number behind it, ``full`` the name if it was cut."""
+    """The text of a cell; ``value`` is its number, ``full`` the whole name if it was shortened."""
 
     text: str
     value: str = ""
@@ -25,7 +25,7 @@ class RenderedCell:
 
 
 def show_column(column: Column, cells: Sequence[Cell]) -> list[RenderedCell]:
-    """Return the cells of one column as text, its numbers with common decimals where that makes sense."""
+    """Return the cells of one column as text, with common decimals if its numbers are of similar size."""
     digits = column.digits
     if digits is None:
         digits = 1 if column.percent else _common_decimals(cells)
@@ -57,21 +57,21 @@ def show(cell: Cell, digits: int | None = None, percent: bool = False) -> Render
 
 
 def is_missing(cell: Cell) -> bool:
-    """Return whether there is nothing to show: ``None``, NaN, or no text."""
+    """Return whether a cell is ``None``, NaN or empty."""
     if isinstance(cell, Written):
         return not cell.text
     return cell is None or cell == "" or (_is_float(cell) and math.isnan(cell))
 
 
 def is_numeric(cells: Sequence[Cell]) -> bool:
-    """Return whether a column is mostly numbers, which are set flush right."""
+    """Return whether a column has mostly numbers, which are right-aligned."""
     found = [cell for cell in cells if not is_missing(cell)]
     numbers = sum(_is_number(cell.value if isinstance(cell, Written) else cell) for cell in found)
     return 2 * numbers > len(found)
 
 
 def shorten(name: str, width: int = LONGEST) -> str:
-    """Return a name of at most ``width`` characters, its middle left out: ends tell long names apart."""
+    """Return a name of at most ``width`` characters, without its middle: ends distinguish long names."""
     if len(name) <= width:
         return name
     kept = width - 1
@@ -79,7 +79,7 @@ def shorten(name: str, width: int = LONGEST) -> str:
 
 
 def _is_number(cell: object) -> TypeGuard[Real]:
-    """Return whether it is a number of Python's or NumPy's; ``True`` and ``False`` are words here."""
+    """Return whether a cell is a number; ``True`` and ``False`` are not."""
     return isinstance(cell, Real) and not isinstance(cell, bool)
 
 
@@ -95,7 +95,7 @@ def _value(value: SupportsFloat) -> str:
 
 
 def _common_decimals(cells: Sequence[Cell]) -> int | None:
-    """Return decimals that suit every number which is not whole by type; ``None`` if they differ too much."""
+    """Return the decimals for all floats of a column; ``None`` if their sizes differ too much."""
     floats = [float(cell) for cell in cells if _is_float(cell)]
     above = [abs(value) for value in floats if math.isfinite(value) and value != 0]
     if not above or max(above) > SPREAD * min(above):

@@ -70,11 +70,7 @@ def page(finished: FinishedRun, request: FitRequest) -> Page:
             seconds=f"{finished.seconds:.0f}",
             predict=f"refinecal predict {finished.path.name} NEW.csv -o predictions.csv",
         ),
-        data={
-            "run": finished.path,
-            "report": finished.report,
-            **metrics(request, finished),
-        },
+        data={"run": finished.path, "report": finished.report, **metrics(request, finished)},
     )
 
 
@@ -157,7 +153,7 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
 
     ways = list(judged.ways.values())
     names = [name_of(way.metric) for way in ways]
-    better = "How much better refinement is, after calibration: the column before, minus its own."
+    better = "How much lower the calibrated log loss is if refinement chooses."
     columns: list[str | Column] = [
         "chosen by",
         "configuration",
@@ -173,10 +169,7 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
         chosen = (way.candidate, _steps(way.steps))
         rows.append([name, *chosen, way.before, way.after, gain, error])
     if len(fit.candidates) == 1:
-        columns, rows = (
-            [columns[0], *columns[2:]],
-            [[row[0], *row[2:]] for row in rows],
-        )
+        columns, rows = [columns[0], *columns[2:]], [[row[0], *row[2:]] for row in rows]
     folds = f"Range over {len(fit.units)} folds, each with its own {fit.model.step_name}."
     table = Table(
         "Test log loss by stopping metric", columns, rows, folds if len(fit.units) > 1 else ""

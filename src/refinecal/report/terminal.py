@@ -41,7 +41,7 @@ def show_table(table: Table, console: Any) -> None:
     left = [j for j, each in enumerate(cells) if j == 0 or not is_numeric(each)]
     spare = [j for j, each in enumerate(columns) if each.spare]
     spare.sort(key=lambda j: columns[j].spare)
-    console.print_table([c.name for c in columns], rows[: len(rows) - hidden], left, spare)
+    console.table([c.name for c in columns], rows[: len(rows) - hidden], left, spare)
     if hidden:
         console.say(f"… and {count(hidden, 'more row')} (-v shows all)\n")
 

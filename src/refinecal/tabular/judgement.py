@@ -18,7 +18,7 @@ FEW_ROWS = 100
 
 @dataclass(frozen=True, slots=True)
 class JudgedSelection:
-    """One way to choose the step, judged on the test rows before and after calibration."""
+    """What choosing the step by one metric leads to on the test rows, before and after calibration."""
 
     metric: str
     candidate: int
@@ -45,10 +45,10 @@ class JudgedSelection:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One of the things that lower the loss, on top of those before it."""
+    """One of the steps that lower the loss, in addition to those before it."""
 
     name: str
-    steps: list[int] | None  # where they change
+    steps: list[int] | None  # of training, where they change
     loss: float
     change: Difference | None  # per row: this minus the stage before
 
@@ -60,54 +60,32 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A fit, judged by its test rows.
+    """A fit, judged by its test rows."""
 
-    Attributes
-    ----------
-    ours : Evaluation
-        Chosen by refinement, then calibrated and averaged.
-    uncalibrated : Evaluation
-        The mean of the same models before calibration.
-    by_loss : Evaluation
-        The mean of models stopped and chosen by log loss, not calibrated: plain averaging.
-    level : Difference
-        The log loss of ours, with its error.
-    change : Difference or None
-        How training on all rows changes the loss of validation rows, if that is known.
-    expected : Difference
-        The log loss to expect of what is delivered, with its error: that of ours, plus the change.
-    stages : list of Stage
-        From one model that is stopped on log loss to ours, one thing at a time.
-    log, brier : Difference
-        Per row, ours minus one model that is stopped on log loss.
-    ways : dict
-        By metric, what choosing by it leads to.
-    """
-
-    ours: Evaluation
-    uncalibrated: Evaluation
-    by_loss: Evaluation
-    level: Difference
-    change: Difference | None
-    expected: Difference
-    stages: list[Stage]
-    log: Difference
+    ours: Evaluation  # chosen by refinement, then calibrated and averaged
+    uncalibrated: Evaluation  # the mean of the same models before calibration
+    by_loss: Evaluation  # the mean of models stopped and chosen by log loss, not calibrated
+    level: Difference  # the log loss of ours, with its error
+    change: Difference | None  # of the loss of validation rows by training on all rows, if known
+    expected: Difference  # log loss of what is delivered: that of ours, plus the change
+    stages: list[Stage]  # from one model stopped on log loss to ours, one step at a time
+    log: Difference  # per row, ours minus one model stopped on log loss
     brier: Difference
-    ways: dict[str, JudgedSelection]
+    ways: dict[str, JudgedSelection]  # by metric, what choosing by it leads to
 
     @property
     def usual(self) -> float:
-        """The log loss of one model that is stopped on log loss, neither averaged nor calibrated."""
+        """The log loss of one model stopped on log loss, neither averaged nor calibrated."""
         return self.stages[0].loss
 
     @property
     def gain(self) -> float:
-        """By what part of the usual log loss ours is lower."""
+        """The relative reduction of the usual log loss."""
         return -self.log.mean / self.usual if self.usual > 0 else 0.0
 
     @property
     def by_refinement(self) -> Difference:
-        """Per row, choosing by refinement minus choosing by log loss, all else alike."""
+        """Per row, choosing by refinement minus choosing by log loss, all else equal."""
         change = self.stages[-1].change
         assert change is not None, "it is not the first"
         return change
@@ -129,7 +107,7 @@ class Judgement:
 
 
 def judge(fit: Fit) -> Judgement | None:
-    """Return what the test rows say of a fit; ``None`` if there are none."""
+    """Return how good a fit is on its test rows; ``None`` if there are none."""
     test = fit.data.test
     if test is None:
         return None
@@ -185,7 +163,7 @@ def _expected_loss(level: Difference, change: Difference | None) -> Difference:
 
 
 def _stages(fit: Fit, ours: Any, about: dict[str, Any]) -> list[Stage]:
-    """Return the way from one model to the average that is calibrated and chosen by refinement."""
+    """Return the steps from one model to the calibrated average of models chosen by refinement."""
     usual, test = fit.usual, fit.data.test
     assert test is not None, "it was judged by them"
     means, calibrated = (
