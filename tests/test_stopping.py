@@ -825,7 +825,11 @@ def test_a_table_of_binary_predictions_is_selected_from_as_the_error_says():
         ),
         ({"patience": 2.5}, ValueError, "patience is 2.5"),
         ({"patience": True}, ValueError, "patience is True"),
-        ({"min_delta": -1}, ValueError, "min_delta is -1: it must be a finite number of at least 0"),
+        (
+            {"min_delta": -1},
+            ValueError,
+            "min_delta is -1: it must be a finite number of at least 0",
+        ),
         ({"min_delta": NAN}, ValueError, "min_delta is nan"),
         ({"min_delta": "0"}, ValueError, "min_delta is '0'"),
         ({"stop_on": "any"}, ValueError, "stop_on is 'any': it must be one of 'metric', 'all'"),

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_runs import HALTING, interrupt, kill, run_command, started, wait_for
+from refinecal.experiments._tables import write_table
 from rich.console import Console as RichConsole
 
 from refinecal.cli import _running
 from refinecal.cli._console import ESCAPES, Console
 from refinecal.cli._running import RunProgress, reason
 from refinecal.cli.experiment import experiment_app
-from refinecal.experiments._tables import write_table
 from refinecal.experiments.running import State
 from refinecal.experiments.store import RunFolder
 from refinecal.experiments.tabular.plan import Key, Plan

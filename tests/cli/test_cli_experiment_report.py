@@ -185,7 +185,7 @@ def test_the_help_says_what_runs_share_and_where_the_report_goes():
 def test_the_help_names_every_exit_code():
     out, _ = run_command(every_command, "--help")
     said = " ".join(out.split())
-    assert "3 some trainings of an experiment failed or a check of theory is undecided" in said
+    assert "3 partial result (training runs of an experiment failed, or too few draws" in said
     assert "130 interrupted." in said
 
 

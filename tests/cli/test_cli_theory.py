@@ -150,7 +150,7 @@ def test_heatmap_writes_figure_and_table_and_sums_up():
     for label, part in table.groupby("spectrum"):
         (line,) = (line for line in out.splitlines() if line.startswith(f" {label} "))
         largest = part.loc[part["gain"].idxmax()]
-        cells = line.split(")")[1].replace("\u202f", "").split()
+        cells = line.split(")")[1].split()
         assert cells[0] == f"{100 * largest['gain']:.1f}%"
         assert [float(cell) for cell in cells[1:3]] == [largest["ratio"], largest["bayes_error"]]
         assert cells[3] == f"{100 * part['gain'].median():.2f}%"
@@ -217,7 +217,7 @@ def test_help_has_an_example(name):
         (("curve", "--spectrum", "gamma:1"), 2, "--spectrum"),
         (("curve", "--spectrum", "beta:1"), 2, "--spectrum"),
         (("curve", "--method", "logistc"), 2, "Did you mean 'logistic'?"),
-        (("curve", "--loss", "hinge"), 2, "none of log, brier, spherical"),
+        (("curve", "--loss", "hinge"), 2, "must be one of log, brier, spherical"),
         (("curve", "--lam-min", "2", "--lam-max", "1"), 2, "from 2 to 1"),
         (("curve", "--points", "1"), 2, "--points"),
         (("curve", "-o", "curve.txt"), 2, "does not end in .png, .svg, .pdf"),

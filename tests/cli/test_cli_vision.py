@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from command_runs import HALTING, interrupt, run_command, started, wait_for
 from made_images import made, stored, write_images
+from refinecal.experiments.vision.tables import write_tables
 from rich.console import Console as RichConsole
 
 from refinecal.cli._console import ESCAPES, Console
@@ -26,7 +27,6 @@ from refinecal.experiments.vision.analysis import Analysis
 from refinecal.experiments.vision.images import read_images
 from refinecal.experiments.vision.plan import AUGMENTATION, NO_AUGMENTATION, VisionPlan
 from refinecal.experiments.vision.results import read_results
-from refinecal.experiments.vision.tables import write_tables
 from refinecal.experiments.vision.together import Ranks
 from refinecal.experiments.vision.training import train
 from refinecal.experiments.vision.under_way import ProgressWriter, checkpoint_of

@@ -75,8 +75,7 @@ def test_fit_says_what_it_found_did_and_wrote(table):
     assert "Report:  table-run/report.html" in out
     assert "Predict: refinecal predict table-run NEW.csv" in out
     assert not [line for line in out.splitlines() if "│" in line]
-    tables = [line for line in out.splitlines() if not line.startswith(("On ", "Gain", "- "))]
-    assert max(map(len, tables)) <= 80
+    assert max(map(len, out.splitlines())) <= 80
 
 
 def test_fit_as_json_is_one_object(table):
@@ -145,9 +144,9 @@ def test_a_mistyped_column_suggests_the_nearest(table):
     [
         (["fit", "table.csv"], "--target"),
         (["fit", "table.csv", "--target", "kind", "--model", "forest"], "forest"),
-        (["fit", "table.csv", "--target", "kind", "--folds", "some"], "neither auto nor a number"),
+        (["fit", "table.csv", "--target", "kind", "--folds", "some"], "must be auto or an integer"),
         (["fit", "table.csv", "--target", "kind", "--tune", "0"], "--tune"),
-        (["compare", "table.csv", "--target", "kind"], "two tables at least"),
+        (["compare", "table.csv", "--target", "kind"], "at least two tables"),
         (["fitt"], "fitt"),
     ],
 )
@@ -178,7 +177,7 @@ def test_a_run_is_not_overwritten_by_accident(table):
 
 def test_the_table_itself_is_no_place_for_a_run(table):
     _, err = fit(table, "-o", table, code=1)
-    assert "is a table that is read: name a folder" in err
+    assert "is an input table: pass a folder" in err
     Path("thesis").mkdir()
     Path("thesis", "chapter.tex").touch()
     _, err = fit(table, "-o", "thesis", code=1)
@@ -199,7 +198,7 @@ def test_the_folder_that_one_is_in_is_no_place_for_a_run(table, monkeypatch):
     Path("here").mkdir()
     monkeypatch.chdir("here")
     _, err = fit(table, "-o", ".", code=1)
-    assert "--out . is or holds the folder that you are in: run the command elsewhere" in err
+    assert "--out . is or contains the current folder: run the command elsewhere" in err
 
 
 def test_v_shows_the_traceback(table):
@@ -328,7 +327,7 @@ def test_no_column_is_hidden_by_the_line_that_says_so(capsys):
         data = data.append_column(f"more {number}", data["x"])
     for shown, names in (
         (data, "more 8"),
-        (data.append_column("last", data["x"]), "2 more columns"),
+        (data.append_column("last", data["x"]), "2 more rows"),
     ):
         show_data(Console(), Path("a.csv"), prepare(shown, Schema.infer(shown, "kind"), Options()))
         assert names in capsys.readouterr().out
@@ -387,7 +386,7 @@ def test_extra_columns_and_unseen_values_are_noted(fitted):
     data.loc[[2, 5], "colour"] = "mauve"
     data.to_csv("new.csv", index=False)
     out, err = run("predict", "table-run", "new.csv", "-o", "out.csv", "--json")
-    assert "'surprise' of new.csv is not used" in err or "column 'surprise'" in err
+    assert "note: ignored column of new.csv unknown to the run: 'surprise'" in err
     assert "2 rows with a 'colour' that was never seen in training ('mauve')" in err
     found = json.loads(out)
     assert found["unseen"] == {"colour": {"mauve": 2}}
@@ -395,7 +394,7 @@ def test_extra_columns_and_unseen_values_are_noted(fitted):
     assert found["unlike_training"] == {}
     data.assign(another=2).to_csv("new.csv", index=False)
     _, err = run("predict", "table-run", "new.csv", "-o", "out.csv")
-    assert "note: columns 'surprise' and 'another' of new.csv are not used" in err
+    assert "note: ignored columns of new.csv unknown to the run: 'surprise', 'another'" in err
 
 
 def test_columns_unlike_training_are_noted_once(predictions):
@@ -405,7 +404,7 @@ def test_columns_unlike_training_are_noted_once(predictions):
     odd.to_csv("odd.csv", index=False)
     out, err = run("predict", folder / "run", "odd.csv", "-o", "out.csv", "--json", "--chunk", "64")
     filled = pd.read_parquet(folder / "train.parquet")["x"].notna().mean()
-    notes = err.replace("\u202f", "").splitlines()
+    notes = err.splitlines()
     assert [note.split(" lie ")[0] for note in notes] == [
         f"note: 'x' is empty in every row, but {filled:.0%} of the training rows have a value",
         "note: 98% of the values of 'z'",
@@ -489,9 +488,9 @@ def test_evaluate_prints_terms_classes_and_groups(predictions):
     out, _ = run("evaluate", predictions, "--target", "kind", "--by", "size")
     for word in ("risk", "calibration", "refinement", "AUROC", "ECE", "beta", "class 0", "XL"):
         assert word in out
-    for word in ("smooth ECE 0.", "is overconfidence, 0.", "underconfidence"):
+    for word in ("smooth ECE", "overconf.", "underconf."):
         assert word in out
-    assert max(map(len, out.splitlines())) <= 100
+    assert max(map(len, out.splitlines())) <= 80
 
 
 def test_evaluate_takes_logits(predictions, tmp_path):
@@ -671,10 +670,8 @@ def test_the_demo_does_the_whole_job(tmp_path):
 
 
 def test_every_calibrator_of_the_package_can_be_named():
-    from refinecal.calibrators import registry
-    from refinecal.calibrators.registry import KINDS
-    from refinecal.cli.fit import ALIASES, BINARY, CALIBRATORS, WRAPPED
+    from refinecal.calibrators.registry import ALIASES, KINDS
 
-    assert set(ALIASES) == set(registry.ALIASES)
-    assert set(CALIBRATORS) == set(KINDS) - {"one-vs-rest", "one-vs-one", "laplace"}
-    assert {name[:-4] for name in WRAPPED} == set(BINARY)
+    wrappers = {"one-vs-rest", "one-vs-one", "laplace"}  # around another calibrator
+    for name in {*KINDS, *ALIASES, "isotonic-ovr", "beta-ovo"} - wrappers:
+        assert "no_such_table.csv" in fit("no_such_table.csv", "--calibrator", name, code=1)[1]

@@ -17,9 +17,9 @@ from matplotlib.figure import Figure
 from rich.cells import cell_len
 from sklearn.metrics import log_loss
 
-from refinecal.cli import _tables
 from refinecal.cli._console import clean, use_option_names
 from refinecal.cli.app import app
+from refinecal.report.terminal import fit_columns
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
 
@@ -72,7 +72,7 @@ def test_predict_never_writes_over_what_it_reads(fitted, tmp_path):
     before = as_they_were(table, model)
     for out in (table, fitted / "run" / ".." / "table.csv", link, hard, model):
         _, err = run("predict", fitted / "run", table, "-o", out, code=1)
-        assert "would take the place of what is read" in err
+        assert "would overwrite an input" in err
     assert as_they_were(table, model) == before
 
 
@@ -94,7 +94,7 @@ def test_a_run_never_takes_the_place_of_the_folder_of_its_table(tmp_path):
     (tmp_path / "run" / "schema.json").write_text("{}")
     table = write_csv(data, tmp_path / "run" / "table.csv")
     _, err = run("fit", table, "-t", "kind", *FAST, "-o", table.parent, "--overwrite", code=1)
-    assert "which is read" in err
+    assert "contains the input" in err
     assert table.exists()
 
 
@@ -106,7 +106,7 @@ def test_a_report_is_a_page_and_no_input(scores):
         assert as_they_were("scores.csv") == before
     os.symlink("scores.csv", "page.html")
     _, err = run("evaluate", "scores.csv", "-t", "label", "--report", "page.html", code=1)
-    assert "would take the place of what is read" in err
+    assert "would overwrite an input" in err
     assert as_they_were("scores.csv") == before
 
 
@@ -200,21 +200,24 @@ def test_no_digit_is_cut_and_no_name_lost(scores, columns):
     about = ["scores.csv", "-t", "label", "--by", "region", "--clip", "1e-6"]
     whole, _ = run("evaluate", *about, columns=200)
     out, _ = run("evaluate", *about, columns=columns)
-    assert max(cell_len(line) for line in out.splitlines() if "accuracy " not in line) <= columns
+    assert max(map(cell_len, out.splitlines())) <= columns
     assert numbers(out) <= numbers(whole)
     assert "…" not in out
     words = " ".join(line[:30] for line in out.splitlines())
     assert all(part in words for part in ("leave", "stay", "group", "terminal"))
-    assert ("Left out" in out) == (columns < 80)
+    assert ("Hidden (terminal too narrow): " in out) == (columns < 80)
 
 
 def test_columns_are_left_out_in_the_order_given():
     columns, rows = ["name", "one", "two"], [["x", "1.0000", "2.0000"]]
-    needed = _tables.minimum_width(columns, rows, [0])
-    assert _tables.find_hidden_columns(columns, rows, [0], ["two", "one"], needed) == []
-    assert _tables.find_hidden_columns(columns, rows, [0], ["two", "one"], needed - 1) == [2]
-    assert _tables.find_hidden_columns(columns, rows, [0], ["one", "two"], needed - 1) == [1]
-    assert _tables.find_hidden_columns(columns, rows, [0], ["two", "one"], None) == []
+    needed = 4 + 6 + 6 + 2 * 3
+    for spare, room, kept in (
+        ([2, 1], needed, [0, 1, 2]),
+        ([2, 1], needed - 1, [0, 1]),
+        ([1, 2], needed - 1, [0, 2]),
+        ([2, 1], None, [0, 1, 2]),
+    ):
+        assert fit_columns(columns, rows, [0], spare, room) == kept
 
 
 def test_compare_fits_narrow_terminals(scores):
@@ -223,7 +226,7 @@ def test_compare_fits_narrow_terminals(scores):
     whole, _ = run(*both, columns=200)
     out, _ = run(*both, columns=50)
     assert numbers(out) <= numbers(whole)
-    assert "Left out for want of room: " in out
+    assert "Hidden (terminal too narrow): " in out
 
 
 # ---- words -------------------------------------------------------------------------------------------------
@@ -287,7 +290,7 @@ def test_one_column_says_of_which_class_it_is(scores):
 
 def test_probabilities_of_0_are_counted_and_can_be_clipped(scores):
     out, err = run("evaluate", "scores.csv", "-t", "label", "--report", "page.html")
-    assert "3 rows of scores.csv give their label the probability 0" in err
+    assert "the label has probability 0 in 3 rows of scores.csv" in err
     assert "np.clip" not in err
     assert "swapped" not in out
     assert "3 rows of scores.csv" in Path("page.html").read_text()
@@ -315,7 +318,7 @@ def test_swapped_classes_and_useless_models_are_mentioned(scores):
     scores.assign(score=1 - scores["score"]).to_csv("swapped.csv", index=False)
     out, _ = run("evaluate", "swapped.csv", "-t", "label", "--clip", "1e-6", "--report", "s.html")
     text = " ".join(out.split())
-    assert "The classes may be swapped" in text
+    assert "Warning: the classes may be swapped" in text
     assert "worse than the class frequencies" in text
     assert "may be swapped" in Path("s.html").read_text()
 
@@ -323,10 +326,13 @@ def test_swapped_classes_and_useless_models_are_mentioned(scores):
 def test_predicted_classes_are_not_called_probabilities(scores):
     scores.assign(score=(scores["score"] > 0.5).astype(int)).to_csv("hard.csv", index=False)
     _, err = run("evaluate", "hard.csv", "-t", "label")
-    assert "all are 0 or 1, as predicted classes are. Take what predict_proba returns" in err
+    assert (
+        "all probabilities are 0 or 1, like predicted classes. Use the output of predict_proba"
+        in err
+    )
     assert "--clip" not in err
     _, err = run("compare", "hard.csv", "scores.csv", "-t", "label")
-    assert "all are 0 or 1" in err
+    assert "all probabilities are 0 or 1" in err
     assert "--clip 1e-6" in err  # of the other file
 
 
@@ -340,9 +346,9 @@ def test_random_predictions_are_neither_swapped_nor_overconfident(scores):
     assert "even after the best temperature" in text
     for said in (text, Path("r.html").read_text()):
         assert "swapped" not in said
-        assert "over-confident" not in said
-        assert "one number removes" not in said
-        assert "removed by one number" not in said
+        assert "overconfident." not in said
+        assert "which temperature scaling removes" not in said
+        assert "removed by one temperature" not in said
 
 
 def test_predictions_that_rank_well_are_better_than_chance_at_any_level(scores):
@@ -376,11 +382,11 @@ def test_few_rows_are_no_proof_of_calibration_error(tmp_path, monkeypatch):
     )
     rows.to_csv("few.csv", index=False)
     text = " ".join(run("evaluate", "few.csv", "-t", "label")[0].split())
-    assert "calibration error, which may be chance on 16 rows." in text
-    assert "fitted to, so on few rows it is a little too large" in text
+    assert re.search(r"error \(0.\d{4} ± 0.\d{4} s.e.\), which may be chance on 16 rows\.", text)
+    assert "fitted to, so on few rows it is slightly overestimated" in text
     pd.concat([rows] * 100).to_csv("many.csv", index=False)
     text = " ".join(run("evaluate", "many.csv", "-t", "label")[0].split())
-    assert "which one number removes: the model is over-confident." in text
+    assert "which temperature scaling removes: the model is overconfident." in text
     assert "few rows" not in text
 
 
@@ -403,7 +409,7 @@ def test_kept_columns_are_not_called_unused(fitted, tmp_path):
     out, err = run(
         "predict", fitted / "run", new, "-o", tmp_path / "o.csv", "--keep", "other", "--json"
     )
-    assert re.search(r"columns 'extra' and 'name' of \S*new.csv are not used", err)
+    assert re.search(r"columns of \S*new.csv unknown to the run: 'extra', 'name'", err)
     assert json.loads(out)["extra_columns"] == ["extra", "name"]
 
 
@@ -421,7 +427,7 @@ def test_nothing_but_notes_on_stderr(fitted, tmp_path):
 def test_resume_says_if_there_is_nothing_to_resume(fitted, tmp_path):
     about = ["fit", fitted / "table.csv", "-t", "kind", *FAST, "--resume"]
     _, err = run(*about, "-o", fitted / "run", code=1)
-    assert "is finished: there is nothing to resume" in err
+    assert "is finished; pass --overwrite to replace it" in err
     _, err = run(*about, "-o", tmp_path / "new")
     assert "there is no unfinished run" in err
 

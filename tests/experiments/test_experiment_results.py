@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_run import made_plan, made_run, made_unit
+from refinecal.experiments._tables import write_table
+from refinecal.experiments.tabular.tables import write_tables
 from scipy import stats
 from sklearn.metrics import log_loss, roc_auc_score
 from strategies import examples
 
 import refinecal as rc
-from refinecal.experiments._tables import write_table
 from refinecal.experiments.tabular.analysis import Analysis
 from refinecal.experiments.tabular.differences import compare, relative, summarise
 from refinecal.experiments.tabular.judging import AUTO, CALIBRATIONS, Row, judge
 from refinecal.experiments.tabular.plan import Key
 from refinecal.experiments.tabular.regimes import of_trainings
 from refinecal.experiments.tabular.results import merge_results, read_results
-from refinecal.experiments.tabular.tables import write_tables
 from refinecal.experiments.tabular.unit import UnitResult
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from command_runs import run_command
 from made_vision import made_plan, made_run
+from refinecal.experiments.vision.tables import write_tables
 
 from refinecal.cli.experiment import experiment_app
 from refinecal.experiments.vision import cost
@@ -15,7 +16,6 @@ from refinecal.experiments.vision._official import FILES
 from refinecal.experiments.vision.analysis import IMAGES, Analysis
 from refinecal.experiments.vision.images import DATASETS
 from refinecal.experiments.vision.results import read_results
-from refinecal.experiments.vision.tables import write_tables
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "vision-experiment.md").read_text(encoding="utf-8")
 READ, LOOP, CALIBRATE = re.findall(r"```python\n(.*?)```", GUIDE, flags=re.S)

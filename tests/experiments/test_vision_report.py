@@ -11,17 +11,16 @@ from command_runs import run_command
 from made_run import made_plan as made_tabular_plan
 from made_run import made_run as made_tabular_run
 from made_vision import CALIBRATED, REFINED, RISK, made_plan, made_run, made_unit
-
-from refinecal._core.format import GAP
-from refinecal.cli._console import Console
 from refinecal.cli._vision_report import show, to_dict
+from refinecal.experiments.vision.words import format_mean, lead, sentence
+
+from refinecal.cli._console import Console
 from refinecal.cli.experiment_report import report
 from refinecal.experiments.store import RunFolder
 from refinecal.experiments.vision.analysis import Analysis, Procedure
 from refinecal.experiments.vision.intervals import compare_paired
 from refinecal.experiments.vision.report import cards, is_report, page, write_report
 from refinecal.experiments.vision.results import read_results
-from refinecal.experiments.vision.words import format_mean, lead, sentence
 from refinecal.report import Figure, Page, Section, Table, Written, render
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
@@ -169,7 +168,7 @@ def test_failures_and_what_was_run_are_told(analysis):
     assert about["runs"] == ["3", "2", "10"]
     sizes = [about[f"{part} images"] for part in ("training", "validation", "test")]
     assert [each[0] for each in sizes] == ["900", "8", "12"]
-    assert [each[2].replace(GAP, " ") for each in sizes] == ["45 000", "5 000", "10 000"]
+    assert [each[2] for each in sizes] == ["45,000", "5,000", "10,000"]
     headline = table(made, "Refinement + TS against").rows[0][0]
     assert (plain(headline), "-" in headline) == (NAME, False)  # no break at a hyphen
     assert about["epochs"] == ["60", "60", "300"]
@@ -180,18 +179,18 @@ def test_failures_and_what_was_run_are_told(analysis):
 
 
 def method(made):
-    return plain(" ".join(made.sections[-1].text)).replace(GAP, " ")
+    return plain(" ".join(made.sections[-1].text))
 
 
 def test_precision_and_the_share_of_validation_images_are_those_of_the_run(analysis, tmp_path):
-    assert "validation images (10 % of the training images, drawn by the seed)" in method(
+    assert "validation images (10% of the training images, drawn by the seed)" in method(
         page(analysis)
     )
     assert "ended early" not in method(page(analysis))
     made_run(tmp_path / "run", made_plan(seeds=2, precision="bfloat16", validation=0.25))
     other = Analysis(read_results(tmp_path / "run"))
     made = page(other)
-    assert "validation images (25 % of the training images" in method(made)
+    assert "validation images (25% of the training images" in method(made)
     about = {row[0]: row[1:] for row in table(made, "What was run").rows}
     assert about["precision"] == ["bfloat16", "float32"]
     assert about["validation"] == ["0.25", "0.1"]
@@ -290,7 +289,7 @@ def test_infinite_temperatures_are_told(tmp_path, capsys):
         f"n 1 of 3 trainings of {NAME} the best temperature is infinite at the epoch that log loss, ECE and "
         "smooth ECE chose: after TS all classes are equally likely there"
     )
-    assert any(said in plain(each).replace(GAP, " ") for each in page(analysis).points)
+    assert any(said in plain(each) for each in page(analysis).points)
     show(Console(), analysis)
     assert f"note: i{said}" in " ".join(capsys.readouterr().err.split())
 

@@ -8,30 +8,31 @@ from typing import SupportsFloat
 
 MISSING = "–"
 MINUS = "\N{MINUS SIGN}"  # as wide as a digit, unlike the hyphen
-GAP = "\N{NARROW NO-BREAK SPACE}"  # between thousands, and before the percent sign
 SIGNIFICANT = 4
 MOST_DECIMALS = 7  # numbers that need more are written with a power of ten
-PERCENT = re.compile(r"(?<=\d) ?%(?=[\s.,;:)]|$)")  # not in a quoted name
-ONE = re.compile(r"(?<![\d.\u202f])1 (test )?rows\b")
+PERCENT = re.compile(r"(?<=\d) %(?=[\s.,;:)]|$)")  # not in a quoted name
+ONE = re.compile(r"(?<![\d.,])1 (test )?rows\b")
 
 
 def number(value: SupportsFloat, digits: int | None = None) -> str:
-    """Return a number with so many decimals, or with 4 significant digits.
+    """Return a number with this many decimals, or with 4 significant digits.
 
-    >>> number(0.25), number(1e-9), number(3), number(float("inf"))
-    ('0.2500', '1.000e−9', '3', '∞')
+    >>> number(0.25), number(1e-9), number(12000), number(-3.14159, 2), number(float("inf"))
+    ('0.2500', '1.000e−9', '12,000', '−3.14', '∞')
     """
     if isinstance(value, Integral):
-        return f"{int(value):,}".replace(",", GAP).replace("-", MINUS)
+        return f"{int(value):,}".replace("-", MINUS)
     plain = float(value)
+    if math.isnan(plain):
+        return MISSING
     if math.isinf(plain):
         return "∞" if plain > 0 else f"{MINUS}∞"
     if digits is None:
         digits = significant_decimals(plain)
         if digits > MOST_DECIMALS or abs(plain) >= 1e15:
-            return _power_of_ten(plain)
-    plain = round(plain, digits) + 0.0  # never -0.0000
-    return f"{plain:,.{digits}f}".replace(",", GAP).replace("-", MINUS)
+            mantissa, power = f"{plain:.{SIGNIFICANT - 1}e}".split("e")
+            return f"{mantissa}e{int(power)}".replace("-", MINUS)
+    return f"{round(plain, digits) + 0.0:,.{digits}f}".replace("-", MINUS)  # never -0.0000
 
 
 def significant_decimals(value: float) -> int:
@@ -41,30 +42,23 @@ def significant_decimals(value: float) -> int:
     return max(0, SIGNIFICANT - 1 - math.floor(math.log10(abs(value))))
 
 
-def _power_of_ten(value: float) -> str:
-    digits, power = f"{value:.{SIGNIFICANT - 1}e}".split("e")
-    return f"{digits}e{int(power)}".replace("-", MINUS)
+def count(n: float, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun.
 
-
-def tile(value: float) -> str:
-    """Return a big number with four decimals, for those who want to know whether it is 0 too.
-
-    >>> tile(0.25), tile(0.00001), tile(0.0), tile(float("inf"))
-    ('0.2500', '< 0.0001', '0.0000', '∞')
+    >>> count(12000, "row"), count(1, "class", "classes")
+    ('12,000 rows', '1 class')
     """
-    if math.isnan(value):
-        return MISSING
-    return "< 0.0001" if 0 < value < 0.00005 else number(float(value), 4)
+    return f"{n:,.0f} {noun if n == 1 else plural or f'{noun}s'}"
 
 
 def percent(part: float, digits: int = 1, sign: str = "") -> str:
-    """Return a part in percent, never minus 0; with ``sign`` "+", with a sign unless it is 0.
+    """Return a fraction in percent, never minus 0; with ``sign`` "+", with a sign unless it is 0.
 
     >>> percent(-1e-6), percent(-0.0223, sign="+"), percent(0.02234, 2)
-    ('0.0 %', '-2.2 %', '2.23 %')
+    ('0.0%', '-2.2%', '2.23%')
     """
     rounded = round(100 * part, digits) + 0.0
-    return f"{rounded:{sign if rounded else ''}.{digits}f} %"
+    return f"{rounded:{sign if rounded else ''},.{digits}f}%"
 
 
 def format_signed(value: float, digits: int = 1) -> str:
@@ -76,50 +70,27 @@ def format_signed(value: float, digits: int = 1) -> str:
     return f"{round(float(value), digits) + 0.0:+.{digits}f}"
 
 
-def four_digits(value: float) -> str:
-    """Return four significant digits.
+def with_error(value: float, error: float, digits: int = 4, sign: str = "") -> str:
+    """Return a number with its standard error; without an error, the number alone.
 
-    >>> four_digits(0.66666), four_digits(0.05)
-    ('0.6667', '0.05000')
+    >>> with_error(0.25, 0.01), with_error(-0.25, 0.01, 3, sign="+"), with_error(0.25, float("nan"))
+    ('0.2500 ± 0.0100', '-0.250 ± 0.010', '0.2500')
     """
-    return f"{value:#.4g}"
+    text = f"{value:{sign}.{digits}f}"
+    return text if math.isnan(error) else f"{text} ± {error:.{digits}f}"
 
 
-def list_names(names: Sequence[str], most: int = 12) -> str:
-    """Return names as a list for people, cut off if there are many.
+def interval(low: float, high: float, digits: int = 4) -> str:
+    """Return the two ends of an interval.
 
-    >>> list_names(["a", "b", "c"], most=2)
-    "'a', 'b' and 1 more"
+    >>> interval(0.125, 0.25, 3), interval(-1, 1, 0)
+    ('0.125 to 0.250', '−1 to 1')
     """
-    shown = ", ".join(map(repr, names[:most]))
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
-
-
-def list_some(names: Sequence[object], most: int = 5) -> str:
-    """Return the first of some names, quoted.
-
-    >>> list_some(["a", "b", "c"], most=2)
-    "'a', 'b', …"
-    """
-    return ", ".join(map(repr, names[:most])) + ", …" * (len(names) > most)
-
-
-def tidy_sentence(text: str) -> str:
-    """Return a sentence with a narrow space before each percent sign, and one row in the singular.
-
-    >>> tidy_sentence("10.5% or 2 % of '5%' (1 rows)").replace(GAP, "_")
-    "10.5_% or 2_% of '5%' (1 row)"
-    """
-    return ONE.sub(r"1 \1row", PERCENT.sub(f"{GAP}%", text))
-
-
-def shorten_name(name: str, width: int) -> str:
-    """Return a name that fits into a table."""
-    return name if len(name) <= width else name[: width - 3] + "..."
+    return f"{number(float(low), digits)} to {number(float(high), digits)}"
 
 
 def format_beta(beta: float | None, digits: int = 4) -> str:
-    """Return an inverse temperature; where no row is wrong, nothing but the search bounds it.
+    """Return an inverse temperature; for separable rows only the search limits it.
 
     >>> format_beta(0.51234, 3), format_beta(8.9e6), format_beta(None)
     ('0.512', '> 1e6', '')
@@ -132,3 +103,44 @@ def format_beta(beta: float | None, digits: int = 4) -> str:
 def format_fixed(value: float) -> str:
     """Return a number in 9 characters, with 5 decimals if it is not too large for that."""
     return f"{value:9.5f}" if not abs(value) >= 1000 else f"{value:9.3g}"
+
+
+def list_names(names: Sequence[object], most: int = 12) -> str:
+    """Return names in quotes, separated by commas, the first ones only if there are many.
+
+    >>> list_names(["a", "b", "c"], most=2)
+    "'a', 'b' and 1 more"
+    """
+    shown = ", ".join(map(repr, names[:most]))
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def shorten_name(name: str, width: int) -> str:
+    """Return a name that fits into a table."""
+    return name if len(name) <= width else name[: width - 3] + "..."
+
+
+# ---- being replaced by the functions above -----------------------------------------------------------------
+
+
+def four_digits(value: float) -> str:
+    """Return four significant digits.
+
+    >>> four_digits(0.66666), four_digits(0.05)
+    ('0.6667', '0.05000')
+    """
+    return f"{value:#.4g}"
+
+
+def list_some(names: Sequence[object], most: int = 5) -> str:
+    """Return the first of some names, quoted: :func:`list_names` with fewer names."""
+    return list_names(names, most)
+
+
+def tidy_sentence(text: str) -> str:
+    """Return a sentence without spaces before percent signs, and with one row in the singular.
+
+    >>> tidy_sentence("10.5% or 2 % of '5 %' (1 rows)")
+    "10.5% or 2% of '5 %' (1 row)"
+    """
+    return ONE.sub(r"1 \1row", PERCENT.sub("%", text))

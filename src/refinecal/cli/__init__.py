@@ -1,4 +1,4 @@
-"""The command line: ``refinecal fit | predict | evaluate | compare | demo``."""
+"""The command line: ``refinecal fit``, ``predict``, ``evaluate``, ``compare``, ``demo`` and others."""
 
 import sys
 
@@ -8,7 +8,7 @@ PACKAGES = ("typer", "rich")
 
 
 def main() -> None:
-    """Run the command line; say how to get it if its packages are missing."""
+    """Run the command line, or say how to install it if its packages are missing."""
     from refinecal.cli import _interrupts
 
     _interrupts.install()

@@ -1,4 +1,4 @@
-"""How commands speak: tables for people on stdout, notes and progress on stderr, JSON for programs."""
+"""Output of commands: tables for people on stdout, notes and progress on stderr, JSON for programs."""
 
 from __future__ import annotations
 
@@ -12,46 +12,57 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import typer
 
 from refinecal._core.errors import needs_extra
 from refinecal._core.files import FULL, plain
-from refinecal._core.format import GAP, tidy_sentence
-from refinecal.cli import _interrupts, _tables
+from refinecal._core.format import count, tidy_sentence
+from refinecal.cli import _interrupts
+
+if TYPE_CHECKING:
+    from refinecal.report import Page
 
 P = ParamSpec("P")
 
+__all__ = [
+    "Console",
+    "clean",
+    "command",
+    "count",
+    "describe_error",
+    "show_path",
+    "use_option_names",
+]
+
 FAILED = 1
-PACKAGES = ("jinja2", "matplotlib", "pandas", "pyarrow")  # of the extra, beside typer and rich
-EXPECTED = (
-    ValueError,
-    OSError,
-    MemoryError,
-    ModuleNotFoundError,
-)  # trouble with what the user gave
+PACKAGES = (
+    "jinja2",
+    "matplotlib",
+    "pandas",
+    "pyarrow",
+)  # of the extra, in addition to typer and rich
+EXPECTED = (ValueError, OSError, MemoryError, ModuleNotFoundError)  # invalid input
 ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\^_])?")
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def _count_from_one(found: re.Match[str]) -> str:
-    """Return the place of a number as people count: from 1."""
+    """Return the row and column of a number, counted from 1."""
     row = f"row {int(found[2]) + 1}"
     what = "probability" if found[1] == "probs" else "logit"
     return f"{row}, {what}" if found[3] is None else f"{row}, {what} {int(found[3]) + 1}"
 
 
-NAMING = "target|weight|group|by|drop|categorical|numeric"  # may stand before the name of a column
+NAMING = "target|weight|group|by|drop|categorical|numeric"  # options that name a column
 OPTIONS = f"{NAMING}|columns|calibrator|delimiter|decimal|folds|patience"
 Rule = tuple[str, str | Callable[[re.Match[str]], str]]
-FILE_RULES: tuple[
-    Rule, ...
-] = (  # what the library says of files, and what that is in terms of options
+FILE_RULES: tuple[Rule, ...] = (  # arguments of the library, and the options they stand for
     (r"\bread it with check=False", "pass --no-check"),
     (r"\bget them with download\(.*\)$", "get them with --download"),
 )
-RULES: tuple[Rule, ...] = (  # and of all else
+RULES: tuple[Rule, ...] = (
     (rf"^({OPTIONS}) (?=is\b|has\b|names\b)", r"--\1 "),
     (rf"^({NAMING}) (?='|\")", r"--\1 "),
     (r"\bdelimiter=", "--delimiter "),
@@ -84,7 +95,7 @@ def use_option_names(text: str, rules: Sequence[Rule] = RULES) -> str:
 
 
 def clean(text: str) -> str:
-    r"""Return text that shows as it is: no escape sequences, no control characters but line breaks.
+    r"""Return text without escape sequences and control characters except for line breaks.
 
     >>> clean("a\x1b[31mred\x07 b")
     'ared b'
@@ -93,7 +104,7 @@ def clean(text: str) -> str:
 
 
 class Console:
-    """Says things to people, or to a program, or as little as possible."""
+    """Writes results for people, or as JSON, or only errors."""
 
     def __init__(self, as_json: bool = False, quiet: bool = False, verbose: bool = False) -> None:
         from rich.console import Console as RichConsole
@@ -113,7 +124,7 @@ class Console:
             self.out.print(clean(tidy_sentence(text)), style=style, markup=False, soft_wrap=False)
 
     def note(self, text: str) -> None:
-        """Write a line that is not part of the result."""
+        """Write a line to stderr."""
         if not self.quiet:
             said = clean(tidy_sentence(use_option_names(text)))
             self.err.print(f"note: {said}", style="yellow", markup=False)
@@ -123,39 +134,57 @@ class Console:
         columns: Sequence[str],
         rows: Sequence[Sequence[str]],
         left: Sequence[int] = (0,),
-        spare: Sequence[str] = (),
+        spare: Sequence[str | int] = (),
     ) -> None:
-        """Write a table; columns are right-aligned but for ``left``.
+        """Write a table; columns are right-aligned except for ``left``.
 
-        Where the terminal is too narrow names fold, then ``spare`` columns are left out, the first first.
+        On a narrow terminal names are folded, then ``spare`` columns (by name or place) are hidden, the first
+        one first.
         """
         if self.as_json or self.quiet:
             return
+        from refinecal.report.terminal import build_table, fit_columns
+
+        known = [each for each in spare if not isinstance(each, str) or each in columns]
+        places = [columns.index(each) if isinstance(each, str) else each for each in known]
         columns = [to_one_line(name) for name in columns]
         rows = [[to_one_line(cell) for cell in row] for row in rows]
-        gone = _tables.find_hidden_columns(columns, rows, left, spare, self.room)
-        kept = [place for place in range(len(columns)) if place not in gone]
-        self.out.print(
-            _tables.build_table(*_tables.select_columns(columns, rows, left, kept), self.room)
-        )
-        if gone:
-            names = ", ".join(columns[place] for place in gone)
-            self.tell(f"Left out for want of room: {names}")
+        kept = fit_columns(columns, rows, left, places, self.room)
+        names, cells = [columns[j] for j in kept], [[row[j] for j in kept] for row in rows]
+        aligned = [kept.index(j) for j in left if j in kept]
+        self.out.print(build_table(names, cells, aligned, self.room))
+        hidden = [name for j, name in enumerate(columns) if j not in kept]
+        if hidden:
+            self.tell(f"Hidden (terminal too narrow): {', '.join(hidden)}")
+
+    def show(self, page: Page) -> None:
+        """Write a page: as tables and sentences, or its data as JSON; its notes go to stderr."""
+        for note in page.notes:
+            self.note(note)
+        self.print_page(page)
+        self.result(page.data)
+
+    def print_page(self, page: Page) -> None:
+        """Write the tables and sentences of a page for people."""
+        if not (self.as_json or self.quiet):
+            from refinecal.report.terminal import show
+
+            show(page, self)
 
     @property
     def room(self) -> int | None:
-        """Width of the terminal; ``None`` for a file or a pipe, which take any width."""
+        """Width of the terminal; ``None`` for a file or a pipe, where lines may be of any length."""
         known = self.out.is_terminal or os.environ.get("COLUMNS", "").isdigit()
         return self.out.width if known else None
 
     def result(self, value: Any) -> None:
-        """Write the result for a program."""
+        """Write the result as JSON."""
         if self.as_json:
             sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, allow_nan=False) + "\n")
 
     @contextmanager
     def show_warnings(self, said: str | None = None) -> Iterator[None]:
-        """Turn warnings of the package into notes, but for what the command says itself."""
+        """Turn warnings into notes, except those that match ``said``, which the command reports itself."""
 
         def show(message: Warning | str, *about: Any, **more: Any) -> None:
             self.note(str(message))
@@ -171,7 +200,7 @@ class Console:
 
 
 def command(example: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Make a function a command: its help has an example, its errors are a message, not a traceback."""
+    """Make a function a command: its help has an example; errors are messages without a traceback."""
 
     def decorate(function: Callable[P, None]) -> Callable[P, None]:
         @functools.wraps(function)
@@ -185,14 +214,14 @@ def command(example: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
                 more = f"; {error}" if str(error) else ""
                 typer.echo(f"{_interrupts.message()}{more}", err=True)
                 raise typer.Exit(_interrupts.exit_code()) from None
-            except BrokenPipeError:  # whoever read our output has had enough
+            except BrokenPipeError:  # the reader of our output, such as head, has closed it
                 sys.stderr.close()
                 raise typer.Exit(FAILED) from None
             except Exception as error:
-                if _interrupts.end():  # which somebody took for an error of theirs
+                if _interrupts.end():  # a library turned the interrupt into another error
                     typer.echo(_interrupts.message(), err=True)
                     raise typer.Exit(_interrupts.exit_code()) from None
-                if not isinstance(error, EXPECTED):  # typer's own, and ours
+                if not isinstance(error, EXPECTED):
                     raise
                 if options.get("verbose"):
                     traceback.print_exc()
@@ -208,7 +237,7 @@ def command(example: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return what an error says, in words of the command line; that of a file names it."""
+    """Return the message of an error in terms of the command line; that of a file names the file."""
     said = use_option_names(str(error))
     if isinstance(error, MemoryError) and not said:
         said = "there is not enough memory for this"
@@ -220,23 +249,13 @@ def describe_error(error: BaseException) -> str:
     return clean(tidy_sentence(said) + notes)
 
 
-def count(number: float, one: str, many: str | None = None) -> str:
-    """Return a number with its noun: "1 row", "12 000 rows".
-
-    >>> count(12000, "row").replace(GAP, "_"), count(1, "class", "classes")
-    ('12_000 rows', '1 class')
-    """
-    noun = one if number == 1 else many or f"{one}s"
-    return f"{number:,.0f} {noun}".replace(",", GAP)
-
-
 def to_one_line(text: str) -> str:
-    """Return a text for a cell of a table."""
+    """Return the text of a table cell without line breaks."""
     return clean(" ".join(text.splitlines()))
 
 
 def show_path(path: Path) -> str:
-    """Return a path as its user would write it: relative if it is below the current folder."""
+    """Return a path, relative if it is below the current folder."""
     try:
         return clean(str(path.resolve().relative_to(Path.cwd())))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Predictions as they were given: which column is what, and probabilities of 0."""
+"""Notes on predictions: which column is which class, and probabilities of 0."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_COLUMNS = 6  # that are listed
 
 
 def column_note(found: Predictions) -> str:
-    """Say which column is which class, where their names do not; "" where they do."""
+    """Return which column is which class, or "" if their names say it."""
     what = "logit" if found.logits else "probability"
     if len(found.names) == 1:
         from refinecal.tabular.prediction_columns import choose_columns
@@ -42,40 +42,42 @@ def clip_probabilities(found: Predictions, least: float | None) -> Predictions:
     if least is None:
         return found
     if least <= 0:
-        raise typer.BadParameter("0 leaves all as it is: pass 1e-6, say", param_hint="--clip")
-    probs = np.clip(_both_columns(found).astype(np.float64), least, 1)
+        raise typer.BadParameter(
+            "0 changes nothing: pass a number such as 1e-6", param_hint="--clip"
+        )
+    probs = np.clip(_all_columns(found).astype(np.float64), least, 1)
     return replace(found, values=probs / probs.sum(axis=1, keepdims=True), logits=False)
 
 
-def _both_columns(found: Predictions) -> Any:
+def _all_columns(found: Predictions) -> Any:
     import numpy as np
 
     probs = found.probs
     return np.stack([1 - probs, probs], axis=1) if probs.ndim == 1 else probs
 
 
-def zero_probability_note(found: Predictions, path: Path) -> str:
-    """Say how many labels were given probability 0; "" if none was."""
+def zero_probability_note(found: Predictions, path: Path) -> list[str]:
+    """Return a note on labels that have probability 0, if there are any."""
     import numpy as np
 
-    probs = _both_columns(found)
+    probs = _all_columns(found)
     zero = int((probs[np.arange(len(probs)), found.labels] == 0).sum())
     if not zero:
-        return ""
-    give = "gives its" if zero == 1 else "give their"
-    cure = "--clip 1e-6 shows what it would be if nothing were called impossible"
+        return []
+    fix = "--clip 1e-6 raises probabilities of 0, which makes it finite"
     if ((found.probs == 0) | (found.probs == 1)).all():
-        cure = (
-            "all are 0 or 1, as predicted classes are. Take what predict_proba returns, not predict"
+        fix = (
+            "all probabilities are 0 or 1, like predicted classes. Use the output of predict_proba, not of "
+            "predict"
         )
-    return (
-        f"{count(zero, 'row')} of {show_path(path)} {give} label the probability 0, so the log loss is "
-        f"infinite: {cure}"
-    )
+    where = f"in {count(zero, 'row')} of {show_path(path)}"
+    return [f"the label has probability 0 {where}, so the log loss is infinite: {fix}"]
 
 
-def clip_note(least: float | None) -> str:
-    """Say that probabilities were clipped; "" if they were not."""
+def clip_note(least: float | None) -> list[str]:
+    """Return a note that probabilities were clipped, if they were."""
     if least is None:
-        return ""
-    return f"probabilities below {least:g} were raised to it, and each row rescaled (--clip)"
+        return []
+    return [
+        f"probabilities below {least:g} were raised to {least:g} and each row rescaled (--clip)"
+    ]

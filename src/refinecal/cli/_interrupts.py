@@ -1,8 +1,8 @@
-"""Ctrl-C or SIGTERM at any moment: one word, exit code 130 or 143, nothing left behind.
+"""Ctrl-C or SIGTERM at any moment: one word, exit code 130 or 143, no files left behind.
 
-While Python starts and loads the command line there is nothing to clear away, so the program ends at once.
-Later both are a ``KeyboardInterrupt``, but a library that is just being imported may swallow it, or
-take it for a missing package. So it waits until no import is under way, and comes again if it was swallowed.
+Before a command starts there is nothing to clean up, so the program exits at once. Later both signals raise
+``KeyboardInterrupt``; but a library may swallow it, above all while it is imported, where it looks like a
+missing package. So it is not raised during imports, and raised again until the command has ended.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ IMPORTER = "importlib._bootstrap"
 
 
 class _State:
-    """How far the program is, and whether it was interrupted."""
+    """Whether a command is running, has ended, or was interrupted."""
 
-    running = False  # a command has begun: it may have something to clear away
-    received: int | None = None  # the signal that came first while it ran
-    ended = False  # and the command has come to its end
+    running = False
+    received: int | None = None  # the first signal
+    ended = False
 
 
 def install() -> None:
-    """Begin to watch for signals; called before anything that takes time."""
+    """Handle signals; called before anything that takes time."""
     if threading.current_thread() is threading.main_thread():
         for number in WORDS:
             signal.signal(number, _handle_signal)
@@ -36,31 +36,31 @@ def install() -> None:
 
 
 def begin() -> None:
-    """Tell that a command begins."""
+    """Mark the start of a command."""
     _State.running, _State.received, _State.ended = True, None, False
 
 
 def end() -> bool:
-    """Tell that the command is over, whatever came of it; return whether it was interrupted."""
+    """Mark the end of a command; return whether it was interrupted."""
     _State.ended = True
     return _State.received is not None
 
 
 def message() -> str:
-    """Return the word on a line of its own: a terminal shows ``^C`` before it."""
+    """Return the message, on a new line of a terminal, which shows ``^C`` before it."""
     word = WORDS[signal.Signals(_State.received or signal.SIGINT)]
     return f"\n{word}" if sys.stderr.isatty() else word
 
 
 def exit_code() -> int:
-    """Return the exit code that shells expect."""
+    """Return the exit code that shells expect of a signal."""
     return 128 + (_State.received or signal.SIGINT)
 
 
 def _handle_signal(number: int, frame: FrameType | None) -> None:
     if _State.ended:
         return
-    _State.received = _State.received or number  # the first; then it comes again as ctrl-C
+    _State.received = _State.received or number
     if not _State.running:
         os.write(2, f"{message()}\n".encode())
         os._exit(exit_code())
@@ -72,11 +72,7 @@ def _handle_signal(number: int, frame: FrameType | None) -> None:
 
 
 def _hide_unraisable(about: sys.UnraisableHookArgs) -> None:
-    """Stay silent once the program is interrupted.
-
-    A library's callback may have been unable to pass the interrupt on, which then comes again; and objects
-    that were cut off in the making may fail when they are collected.
-    """
+    """Show nothing after an interrupt, since half-built objects may fail when they are deleted."""
     if not _State.received:
         sys.__unraisablehook__(about)
 
@@ -84,14 +80,14 @@ def _hide_unraisable(about: sys.UnraisableHookArgs) -> None:
 def _interrupt_again() -> None:
     if _State.ended:
         return
-    if hasattr(signal, "pthread_kill"):  # which wakes a program that waits for something, too
+    if hasattr(signal, "pthread_kill"):  # which also wakes a program that waits
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
     else:
         _thread.interrupt_main()
 
 
 def _may_raise(frame: FrameType | None) -> bool:
-    """Tell whether nothing is being imported, nor a KeyboardInterrupt on its way up already."""
+    """Return whether no import is in progress, nor a KeyboardInterrupt being handled."""
     error = sys.exception()
     while error is not None:
         if isinstance(error, KeyboardInterrupt):

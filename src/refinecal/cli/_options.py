@@ -1,19 +1,19 @@
-"""Arguments and options that several commands share, and the completion of column names."""
+"""Options that several commands share, and completion of column names."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 # panels of the help
-TABLE, MODEL, OUTPUT, RUNNING = "The table", "The model", "Output", "How it is run"
+TABLE, MODEL, OUTPUT, RUNNING = "Table", "Model", "Output", "Execution"
 
 
 def complete_column(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the columns of the table that was named before, for the shell's completion."""
+    """Return the columns of the table on the command line, for shell completion."""
     from refinecal.tabular.files import open_table
 
     given = [ctx.params.get("table"), ctx.params.get("predictions"), *ctx.args]
@@ -23,7 +23,7 @@ def complete_column(ctx: typer.Context, incomplete: str) -> list[str]:
     try:
         path = next(Path(word) for word in words if word is not None and Path(word).is_file())
         names = open_table(path).names
-    except Exception:  # no reason to disturb someone who is typing
+    except Exception:  # completion never fails
         return []
     return [name for name in names if name.startswith(incomplete)]
 
@@ -38,20 +38,27 @@ def column(name: str, help: str, **more: Any) -> Any:
     return typer.Option(name, help=help, **(look | more))
 
 
-def choice(*options: str, names: Sequence[str], help: str, more: Sequence[str] = ()) -> Any:
-    """Return an option that is one of some names, or of ``more``; a mistyped one suggests the nearest."""
+Names = Sequence[str] | Callable[[], Sequence[str]]  # a function is called when a command runs
+
+
+def choice(*options: str, names: Names, help: str, more: Names = ()) -> Any:
+    """Return an option that must be one of ``names`` or ``more``; a mistyped one suggests the nearest."""
+
+    def known() -> list[str]:
+        return [*(names() if callable(names) else names), *(more() if callable(more) else more)]
 
     def check(given: str) -> str:
-        if given in (*names, *more):
+        if given in known():
             return given
         from difflib import get_close_matches
 
-        near = get_close_matches(given.lower(), [*names, *more], 1)
+        near = get_close_matches(given.lower(), known(), 1)
         meant = f" Did you mean {near[0]!r}?" if near else ""
-        raise typer.BadParameter(f"{given!r} is none of {', '.join(names)}.{meant}")
+        listed = ", ".join(names() if callable(names) else names)
+        raise typer.BadParameter(f"{given!r} must be one of {listed}.{meant}")
 
     def complete(incomplete: str) -> list[str]:
-        return [name for name in (*names, *more) if name.startswith(incomplete)]
+        return [name for name in known() if name.startswith(incomplete)]
 
     return typer.Option(
         *options,
@@ -69,7 +76,7 @@ def number(name: str, help: str, **more: Any) -> Any:
 
 
 def run_option(name: str, help: str, metavar: str = "N", **more: Any) -> Any:
-    """Return an option of how an experiment is run, a number by default."""
+    """Return an option on the execution of an experiment, a number by default."""
     return number(name, help, metavar=metavar, rich_help_panel=RUNNING, **more)
 
 
@@ -81,14 +88,14 @@ def file(*names: str, help: str, **more: Any) -> Any:
 
 
 def flag(*names: str, help: str, **more: Any) -> Any:
-    """Return an option that is there or not."""
+    """Return an option without a value."""
     return typer.Option(*names, help=help, **({"metavar": "", "rich_help_panel": OUTPUT} | more))
 
 
 Json = Annotated[bool, flag("--json", help="Print one JSON object instead of tables.")]
 Quiet = Annotated[bool, flag("--quiet", "-q", help="Print errors only.")]
-Verbose = Annotated[bool, flag("--verbose", "-v", help="Print more; tracebacks of errors.")]
-Seed = Annotated[int, number("--seed", "The same seed gives the same result.", min=0)]
+Verbose = Annotated[bool, flag("--verbose", "-v", help="Print more, and tracebacks of errors.")]
+Seed = Annotated[int, number("--seed", "Random seed.", min=0)]
 Target = Annotated[
     str,
     typer.Option(
@@ -96,18 +103,18 @@ Target = Annotated[
         "-t",
         metavar="COL",
         rich_help_panel=TABLE,
-        help="The column that holds the label.",
+        help="Column of the label.",
         autocompletion=complete_column,
     ),
 ]
-Weight = Annotated[str | None, column("--weight", "How often each row counts.")]
+Weight = Annotated[str | None, column("--weight", "Column of sample weights.")]
 Delimiter = Annotated[
     str | None,
     typer.Option(
         "--delimiter",
         metavar="CHAR",
         rich_help_panel=TABLE,
-        help="What separates the columns of a CSV file, if not detected.",
+        help="Column delimiter of CSV files (default: detected).",
     ),
 ]
 Decimal = Annotated[
@@ -116,18 +123,18 @@ Decimal = Annotated[
         "--decimal",
         metavar="CHAR",
         rich_help_panel=TABLE,
-        help="The decimal mark of a CSV file, a point or a comma, if not detected.",
+        help="Decimal mark of CSV files, a point or a comma (default: detected).",
     ),
 ]
 Logits = Annotated[
     bool,
-    flag("--logits", help="They are logits, not probabilities.", rich_help_panel=TABLE),
+    flag("--logits", help="The predictions are logits, not probabilities.", rich_help_panel=TABLE),
 ]
 Clip = Annotated[
     float | None,
     number(
         "--clip",
-        "Raise smaller probabilities to P, such as 1e-6, and rescale: none is 0 then.",
+        "Raise probabilities below P, such as 1e-6, to P and rescale, so that none is 0.",
         metavar="P",
         min=0,
         max=0.1,
@@ -135,9 +142,13 @@ Clip = Annotated[
     ),
 ]
 Report = Annotated[Path | None, file("--report", help="Write an HTML report to this file.")]
-RunOut = Annotated[Path, file("--out", "-o", help="The folder of the run: a new one, or --resume.")]
+RunOut = Annotated[Path, file("--out", "-o", help="Run folder: a new one, unless --resume.")]
 RetryFailed = Annotated[
     bool,
-    flag("--retry-failed", help="With --resume: try again what failed.", rich_help_panel=RUNNING),
+    flag(
+        "--retry-failed",
+        help="With --resume, repeat training runs that failed.",
+        rich_help_panel=RUNNING,
+    ),
 ]
 NoSeed = Annotated[int, typer.Option("--seed", hidden=True)]  # where nothing is random

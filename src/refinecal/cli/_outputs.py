@@ -1,20 +1,24 @@
-"""Where a command may write: never over what it reads."""
+"""Output files of commands: checked before the work, and never an input."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from refinecal.cli._console import show_path
+from refinecal.cli._console import Console, show_path
+
+if TYPE_CHECKING:
+    from refinecal.report import Page
 
 PAGES = (".html", ".htm")
 
 
 def check_report(path: Path | None, inputs: Iterable[Path]) -> None:
-    """Refuse a report that would not be a page, has no folder, or would take the place of an input."""
+    """Raise an error unless the report is an HTML file in a folder that exists, and not an input."""
     if path is None:
         return
     if path.suffix.lower() not in PAGES:
@@ -22,43 +26,57 @@ def check_report(path: Path | None, inputs: Iterable[Path]) -> None:
             f"{path} does not end in .html: a report is an HTML page", param_hint="--report"
         )
     check_output(path, inputs, "--report")
-    import jinja2  # noqa: F401  # if it is missing, say so now and not after the work
+    check_renderer()
+
+
+def check_renderer() -> None:
+    """Fail now, and not after the work, if a package that writes reports is missing."""
+    import jinja2  # noqa: F401
     import matplotlib  # noqa: F401
 
 
+def write_report(console: Console, page: Page, path: Path | None) -> None:
+    """Write a page as HTML, if a file is given, and say where it is."""
+    if path is not None:
+        from refinecal.report import write
+
+        write(page, path)
+        console.say(f"\nReport: {show_path(path)}")
+
+
 def check_output(path: Path, inputs: Iterable[Path], option: str) -> None:
-    """Refuse to write to an input, to a folder, or into one that is not there."""
+    """Raise an error if a file is an input or a folder, or its folder does not exist."""
     for given in inputs:
         if _holds(given, path):
             raise ValueError(
-                f"{option} {show_path(path)} would take the place of what is read: name another file"
+                f"{option} {show_path(path)} would overwrite an input: choose another file"
             )
     if path.is_dir():
-        raise ValueError(f"{option} {show_path(path)} is a folder: name a file")
+        raise ValueError(f"{option} {show_path(path)} is a folder: pass a file")
     if not path.parent.is_dir():
         raise ValueError(
-            f"{option}: the folder {show_path(path.parent)} does not exist: make it first"
+            f"{option}: the folder {show_path(path.parent)} does not exist: create it first"
         )
 
 
 def check_folder(path: Path, inputs: Iterable[Path]) -> None:
-    """Refuse a run folder that is, or holds, what is read, or where the command is run."""
+    """Raise an error if a run folder is or contains an input or the current folder."""
     here = Path.cwd()
     if path.is_dir() and (os.path.samefile(here, path) or _is_below(here, path)):
         raise ValueError(
-            f"--out {show_path(path)} is or holds the folder that you are in: run the command elsewhere"
+            f"--out {show_path(path)} is or contains the current folder: run the command elsewhere"
         )
     for given in inputs:
         if path.exists() and given.exists() and os.path.samefile(given, path):
-            raise ValueError(f"--out {show_path(path)} is a table that is read: name a folder")
+            raise ValueError(f"--out {show_path(path)} is an input table: pass a folder")
         if path.is_dir() and _is_below(given, path):
             raise ValueError(
-                f"--out {show_path(path)} holds {show_path(given)}, which is read: name another folder"
+                f"--out {show_path(path)} contains the input {show_path(given)}: choose another folder"
             )
 
 
 def _holds(given: Path, path: Path) -> bool:
-    """Tell whether a file that is there is an input, or in a folder that is one."""
+    """Return whether an existing file is an input, or in an input folder."""
     if not path.exists():
         return False
     return os.path.samefile(given, path) if given.is_file() else _is_below(path, given)

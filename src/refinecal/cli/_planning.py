@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from refinecal._core.format import GAP
+from refinecal._core.format import number
 from refinecal.cli._console import Console, count, show_path
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def _note_dropped_rows(console: Console, rows: list[dict[str, Any]]) -> None:
     most = len(short) if console.verbose else MOST_DROPPED
     for each in short[:most]:
         n = sum(each[what] for what in LACKING)
-        dropped = f"{n:,}".replace(",", GAP)
+        dropped = number(n)
         total = count(each["rows"] + each["subsampled"] + n, "row")
         why = ", ".join(words for what, words in LACKING.items() if each[what])
         console.note(f"{each['set']}: {dropped} of {total} dropped ({why})")

@@ -1,8 +1,9 @@
-"""The commands, put together. Nothing heavy is imported before a command runs."""
+"""All commands. Nothing heavy is imported before a command runs."""
 
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from refinecal import __version__
 from refinecal.cli.compare import compare
@@ -13,12 +14,44 @@ from refinecal.cli.fit import fit
 from refinecal.cli.predict import predict
 from refinecal.cli.theory import theory_app
 
+EXIT_CODES = (
+    "Exit codes: 0 success, 1 invalid data or files, 2 invalid usage, 3 partial result (training runs of an "
+    "experiment failed, or too few draws for a theory check), 130 interrupted."
+)
+
+
+class PlainHelp:
+    """Help without the Python types of arguments and flags."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, flags without a type."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False) and param.metavar is None:
+                param.metavar = ""
+            if param.param_type_name == "argument":
+                param.display_type_rich = lambda ctx: None
+        return params
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the parts of the usage line, arguments without braces."""
+        pieces: list[str] = super().collect_usage_pieces(ctx)  # type: ignore[misc]
+        return [piece.replace("{", "").replace("}", "") for piece in pieces]
+
+
+class PlainCommand(PlainHelp, TyperCommand):
+    """A command with plain help."""
+
+
+class PlainGroup(PlainHelp, TyperGroup):
+    """A group of commands with plain help."""
+
+
 app = typer.Typer(
     name="refinecal",
+    cls=PlainGroup,
     help="Better probabilities from any classifier: refine, then calibrate.",
-    epilog="Begin with: refinecal demo. Exit codes: 0 done, 1 the data or files do not fit, "
-    "2 wrong usage, 3 some trainings of an experiment failed or a check of theory is undecided, "
-    "130 interrupted.",
+    epilog=f"Start with: refinecal demo. {EXIT_CODES}",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -46,5 +79,8 @@ def _main(
 COMMANDS: tuple[Any, ...] = (fit, predict, evaluate, compare, demo)
 for command in COMMANDS:
     app.command(epilog=command.__epilog__)(command)
-app.add_typer(theory_app)
-app.add_typer(experiment_app)
+for group in (theory_app, experiment_app):
+    app.add_typer(group, cls=PlainGroup)
+for group in (app, theory_app, experiment_app):
+    for info in group.registered_commands:
+        info.cls = PlainCommand

@@ -1,371 +1,227 @@
-"""``refinecal fit``: the whole job on a table."""
+"""``refinecal fit``: train, stop and calibrate a model of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from refinecal._core.format import number as grouped
-from refinecal._core.format import tidy_sentence
-from refinecal.cli._console import Console, command, count, show_path
-from refinecal.cli._options import (
-    TABLE,
-    Decimal,
-    Delimiter,
-    Json,
-    Quiet,
-    Seed,
-    Target,
-    Verbose,
-    Weight,
-    choice,
-    column,
-    file,
-    flag,
-    number,
-)
-from refinecal.cli._outputs import check_folder
+from refinecal._core.format import count
+from refinecal.cli import _options as option
+from refinecal.cli._console import Console, command, show_path
+from refinecal.cli._outputs import check_folder, check_renderer
 
 if TYPE_CHECKING:
+    from refinecal.report import Page
     from refinecal.tabular.data import Data
-    from refinecal.tabular.job import FinishedRun, FitRequest
+    from refinecal.tabular.job import FitRequest
 
-MODELS = ("xgboost", "lightgbm", "catboost", "hist-gb", "logistic", "mlp")
-BINARY = (
-    "affine",
-    "quadratic",
-    "beta",
-    "isotonic",
-    "centred-isotonic",
-    "venn-abers",
-    "cross-venn-abers",
-    "uniform-mass",
-    "uniform-width",
-    "scaling-binning",
-    "spline",
+Columns = list[str] | None
+TABLE: Any = {"rich_help_panel": option.TABLE}
+FORMATS = "A .csv, .tsv (also .gz, .zst), .parquet or .feather file."
+TREAT = "Treat this column as {}. Repeatable."
+TEST = "Table of test rows, instead of a part of TABLE."
+REFIT = (
+    "After testing, train again on all rows including the test rows; --no-refit (implied by --test) delivers "
+    "the tested models."
 )
-CALIBRATORS = (
-    "auto",
-    "temperature",
-    "vector",
-    "matrix",
-    "dirichlet",
-    "structured-vector",
-    "structured-matrix",
-    "ensemble-temperature",
-    *BINARY,
+TUNE = "Number of configurations to try: the default, then random ones. Refinement chooses."
+CALIBRATOR = (
+    "auto (a cross-validated blend), temperature, structured-matrix, …; for two classes also affine, beta, "
+    "isotonic, venn-abers, spline, … (for more classes add -ovr: one-vs-rest)."
 )
-ALIASES = (
-    "platt",
-    "sigmoid",
-    "svs",
-    "sms",
-    "ets",
-    "centered-isotonic",
-    "ivap",
-    "cvap",
-    "histogram",
+FOLDS = (
+    "Number of cross-validation folds, whose models are averaged; 1 is a single split. auto: 5, repeated "
+    "twice if rows × classes < 20,000."
 )
-WRAPPED = tuple(f"{name}-{way}" for way in ("ovr", "ovo") for name in BINARY)
-# That are shown without -v; one more takes no more room than to say that it is hidden
-FEW_COLUMNS = 10
-AGAIN = "Repeatable."
+
+
+def list_models() -> Sequence[str]:
+    """Return the names of the models, once a command needs them."""
+    from refinecal.training.table_model import MODELS
+
+    return MODELS
+
+
+def list_calibrators() -> list[str]:
+    """Return the names of the calibrators."""
+    from refinecal.calibrators.registry import KINDS, WRAPPERS
+
+    return [name for name in KINDS if name not in (*WRAPPERS.values(), "laplace")]
+
+
+def list_variants() -> list[str]:
+    """Return other names of calibrators, and those of one-vs-rest and one-vs-one."""
+    from refinecal.calibrators.registry import ALIASES, WRAPPERS
+
+    wrapped = (f"{name}{ending}" for ending in WRAPPERS for name in list_calibrators())
+    return [*ALIASES, *wrapped]
 
 
 @command("refinecal fit churn.csv --target churned --drop customer_id")
 def fit(
-    table: Annotated[
-        Path,
-        typer.Argument(
-            metavar="TABLE", help="A .csv or .tsv (or .gz, .zst of it), .parquet or .feather file."
-        ),
-    ],
-    target: Target,
-    group: Annotated[
-        str | None, column("--group", "Rows of the same group stay together in every split.")
-    ] = None,
-    weight: Weight = None,
-    drop: Annotated[list[str] | None, column("--drop", f"A column to ignore. {AGAIN}")] = None,
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help=FORMATS)],
+    target: option.Target,
+    group: Annotated[str | None, option.column("--group", "Column of groups, never split.")] = None,
+    weight: option.Weight = None,
+    drop: Annotated[Columns, option.column("--drop", "Ignore this column. Repeatable.")] = None,
     categorical: Annotated[
-        list[str] | None, column("--categorical", f"Treat this column as categorical. {AGAIN}")
+        Columns, option.column("--categorical", TREAT.format("categorical"))
     ] = None,
-    numeric: Annotated[
-        list[str] | None, column("--numeric", f"Treat this column as numeric. {AGAIN}")
-    ] = None,
-    delimiter: Delimiter = None,
-    decimal: Decimal = None,
-    test: Annotated[
-        Path | None,
-        file(
-            "--test",
-            help="A table of test rows, instead of a part of TABLE.",
-            rich_help_panel=TABLE,
-        ),
-    ] = None,
+    numeric: Annotated[Columns, option.column("--numeric", TREAT.format("numeric"))] = None,
+    delimiter: option.Delimiter = None,
+    decimal: option.Decimal = None,
+    test: Annotated[Path | None, option.file("--test", help=TEST, **TABLE)] = None,
     test_fraction: Annotated[
-        float,
-        number(
-            "--test-fraction",
-            "Fraction of the rows held out for testing.",
-            min=0,
-            max=0.9,
-            rich_help_panel=TABLE,
-        ),
+        float, option.number("--test-fraction", "Fraction of test rows.", min=0, max=0.9, **TABLE)
     ] = 0.2,
-    refit: Annotated[
-        bool,
-        typer.Option(
-            "--refit/--no-refit",
-            help="After judging, train again on all rows, test rows too; or deliver the judged models, as "
-            "--test does.",
-            rich_help_panel=TABLE,
-        ),
-    ] = True,
+    refit: Annotated[bool, typer.Option("--refit/--no-refit", help=REFIT, **TABLE)] = True,
     model: Annotated[
         str,
-        choice(
+        option.choice(
             "--model",
             "-m",
-            names=MODELS,
-            help="xgboost, lightgbm, catboost, hist-gb, logistic (a path of strengths) or mlp.",
+            names=list_models,
+            help="xgboost, lightgbm, catboost, hist-gb, logistic (a regularization path) or mlp.",
         ),
     ] = "xgboost",
-    tune: Annotated[
-        int,
-        number(
-            "--tune",
-            "Configurations to try: the default, then random ones. Refinement chooses.",
-            min=1,
-        ),
-    ] = 1,
+    tune: Annotated[int, option.number("--tune", TUNE, min=1)] = 1,
     calibrator: Annotated[
         str,
-        choice(
-            "--calibrator",
-            names=CALIBRATORS,
-            more=(*WRAPPED, *ALIASES),
-            help="auto blends families by cross-validation; or temperature, structured-matrix, …; for two "
-            "classes also affine, beta, isotonic, venn-abers, spline, … (with -ovr for more).",
-        ),
+        option.choice("--calibrator", names=list_calibrators, more=list_variants, help=CALIBRATOR),
     ] = "auto",
-    folds: Annotated[
-        str,
-        number(
-            "--folds",
-            "Folds of the cross-validation whose models are averaged; 1 holds out rows once. auto: 5, drawn "
-            "twice if rows × classes < 20,000.",
-        ),
-    ] = "auto",
+    folds: Annotated[str, option.number("--folds", FOLDS)] = "auto",
     validation_fraction: Annotated[
         float,
-        number(
+        option.number(
             "--validation-fraction",
-            "Fraction held out for validation with --folds 1.",
+            "Fraction of validation rows with --folds 1.",
             min=0.01,
             max=0.9,
         ),
     ] = 0.2,
     max_steps: Annotated[
         int | None,
-        number("--max-steps", "Rounds or epochs at most, instead of the model's.", min=1),
+        option.number("--max-steps", "Most rounds or epochs (default: by model).", min=1),
     ] = None,
     patience: Annotated[
-        int | None,
-        number("--patience", "Stop after this many steps without improvement.", min=1),
+        int | None, option.number("--patience", "Patience in steps (default: by model).", min=1)
     ] = None,
-    threads: Annotated[int | None, number("--threads", "Instead of all cores.", min=1)] = None,
-    seed: Seed = 0,
+    threads: Annotated[
+        int | None, option.number("--threads", "Number of threads (default: all cores).", min=1)
+    ] = None,
+    seed: option.Seed = 0,
     out: Annotated[
-        Path | None, file("--out", "-o", help="The run folder to write, instead of TABLE-run.")
+        Path | None, option.file("--out", "-o", help="Run folder to write (default: TABLE-run).")
     ] = None,
-    resume: Annotated[
-        bool, flag("--resume", help="Continue an unfinished run: finished training runs are kept.")
-    ] = False,
-    restart: Annotated[
-        bool, flag("--restart", help="Discard the unfinished run and start over.")
-    ] = False,
+    resume: Annotated[bool, option.flag("--resume", help="Continue an unfinished run.")] = False,
+    restart: Annotated[bool, option.flag("--restart", help="Discard an unfinished run.")] = False,
     overwrite: Annotated[
-        bool, flag("--overwrite", help="Replace the run that is there; other files are kept.")
+        bool, option.flag("--overwrite", help="Replace an existing run; keep other files.")
     ] = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
+    as_json: option.Json = False,
+    quiet: option.Quiet = False,
+    verbose: option.Verbose = False,
 ) -> None:
-    """Train long, stop where refinement is best, calibrate, and write a run folder with a report."""
-    from refinecal.report.of_fit import check_packages, write_report
+    """Train a model of a table, stop on refinement, calibrate, and write a run folder with a report."""
     from refinecal.tabular.data import Options
-    from refinecal.tabular.fit_folder import FitFolder, Interrupted
-    from refinecal.tabular.job import FitRequest, metrics, open_fit
+    from refinecal.tabular.fit_folder import FitFolder
+    from refinecal.tabular.job import FitRequest
 
     console = Console(as_json, quiet, verbose)
     if resume and restart:
         raise typer.BadParameter("contradicts --resume: pass one of them", param_hint="--restart")
-    options = Options(
-        model=model,
-        calibrator=calibrator,
-        tune=tune,
-        max_steps=max_steps,
-        patience=patience,
-        folds=_folds(folds),
-        validation_fraction=validation_fraction,
-        test_fraction=test_fraction,
-        refit=refit,
-        seed=seed,
-        n_threads=threads,
-    )
+    limits = (max_steps, patience, _folds(folds))
+    fractions = (validation_fraction, test_fraction)
+    options = Options(model, calibrator, tune, *limits, *fractions, refit, seed, threads)
     request = FitRequest(
         table,
         target,
         Path(f"{table.name.split('.')[0]}-run") if out is None else out,
         options,
-        test,
-        weight,
-        group,
-        drop or (),
-        categorical or (),
-        numeric or (),
-        delimiter,
-        decimal,
-        resume,
-        overwrite,
-        restart,
+        test=test,
+        weight=weight,
+        group=group,
+        drop=drop or (),
+        categorical=categorical or (),
+        numeric=numeric or (),
+        delimiter=delimiter,
+        decimal=decimal,
+        resume=resume,
+        overwrite=overwrite,
+        restart=restart,
     )
     check_folder(request.out, [table, *([] if test is None else [test])])
-    check_packages()
+    check_renderer()
     folder = FitFolder(request.out)
     if resume and not folder.n_finished:
         _check_resume(console, request)
+    console.show(fit_table(console, request))
+    console.say(f"\nReport:  {show_path(request.out / 'report.html')}")
+    console.say(f"Predict: refinecal predict {show_path(request.out)} NEW.csv -o predictions.csv")
+
+
+def fit_table(console: Console, request: FitRequest) -> Page:
+    """Fit a model, with progress bars, and write its run folder; return the page of the report."""
+    from refinecal.report import write
+    from refinecal.report.of_fit import page
+    from refinecal.tabular.fit_folder import REPORT, FitFolder, Interrupted
+    from refinecal.tabular.job import open_fit
+
     try:
         with (
             console.show_warnings(),
-            ProgressBars(console, model) as progress,
+            ProgressBars(console, request.options.model) as progress,
             open_fit(request) as job,
         ):
-            show_data(console, table, job.data)
+            show_data(console, request.table, job.data)
             if job.n_done:
                 final = 0 if job.data.everything is None else len(job.data.everything)
-                total = count(tune * len(job.data.pairs) + final, "training run")
-                console.say(f"resuming: {job.n_done} of {total} are done")
-            finished = job.run(progress)
-            write_report(finished, request, job.draft)
+                total = request.options.tune * len(job.data.pairs) + final
+                console.say(f"resuming: {job.n_done} of {count(total, 'training run')} are done")
+            report = page(job.run(progress), request)
+            write(report, job.draft / REPORT)
             job.publish()
     except Interrupted as error:
         kept = count(error.finished, "finished training run")
-        raise KeyboardInterrupt(f"{kept} kept: continue with {folder.resume_options}") from None
-    show(console, finished)
-    if as_json:
-        console.result(
-            {"run": finished.path, "report": finished.report, **metrics(request, finished)}
-        )
+        how = FitFolder(request.out).resume_options
+        raise KeyboardInterrupt(f"{kept} kept: continue with {how}") from None
+    return report
 
 
 def _folds(given: str) -> int | str | None:
-    """Return what ``--folds`` says: a number, "auto", or ``None`` for holding out once."""
+    """Return the value of ``--folds``: a number, "auto", or ``None`` for a single split."""
     if given == "auto":
         return given
     if not given.isdigit() or int(given) < 1:
         raise typer.BadParameter(
-            f"{given!r} is neither auto nor a number of at least 1", param_hint="--folds"
+            f"{given!r} must be auto or an integer of at least 1", param_hint="--folds"
         )
     return None if int(given) == 1 else int(given)
 
 
 def _check_resume(console: Console, request: FitRequest) -> None:
-    """Say that there is no unfinished run to resume; refuse to resume a finished one."""
+    """Note that there is no unfinished run to resume; refuse to resume a finished one."""
     if request.out.exists() and not request.overwrite:
         raise ValueError(
-            f"--resume: {show_path(request.out)} is finished: there is nothing to resume; pass --overwrite "
-            "to replace it"
+            f"--resume: {show_path(request.out)} is finished; pass --overwrite to replace it"
         )
-    console.note("--resume: there is no unfinished run, so this one starts from the beginning")
-
-
-# ---- what is shown -----------------------------------------------------------------------------------------
+    console.note("--resume: there is no unfinished run; starting from scratch")
 
 
 def show_data(console: Console, path: Path, data: Data) -> None:
-    """Say what was found in the table."""
-    schema = data.schema
-    kinds = ["date" if each.form == "date" else each.kind for each in schema.features]
-    parts = [count(schema.n_rows, "row"), count(kinds.count("number"), "number")]
-    if "date" in kinds:
-        parts.append(count(kinds.count("date"), "date"))
-    parts.append(count(kinds.count("category"), "category", "categories"))
-    console.say(f"{show_path(path)}: {', '.join(parts)}", "bold")
-    rows = [list(row.values()) for row in schema.table_of_kinds()]
-    hidden = 0 if console.verbose or len(rows) <= FEW_COLUMNS + 1 else len(rows) - FEW_COLUMNS
-    console.table(
-        ["column", "kind", "missing", "distinct", "note"],
-        [
-            [*map(_cell, row[:-1]), tidy_sentence(str(row[-1]))]
-            for row in rows[: len(rows) - hidden]
-        ],
-        left=(0, 1, 4),
-        spare=("note", "distinct", "missing"),
-    )
-    if hidden:
-        console.say(f"… and {count(hidden, 'more column')} (-v shows all, as does the report)\n")
+    """Write what each column of the table is used as."""
+    from refinecal.report.of_fit import MOST_COLUMNS, columns_table, describe_table
+    from refinecal.report.terminal import show_table
 
-
-def _cell(cell: Any) -> str:
-    """Return a name, or a count with its thousands apart."""
-    return grouped(cell) if isinstance(cell, int) else str(cell)
-
-
-def show(console: Console, finished: FinishedRun) -> None:
-    """Say what came of it, and what to do next."""
-    from refinecal.tabular.judgement import (
-        describe_calibration,
-        describe_certainty,
-        describe_delivered,
-        lead,
-        recommend,
-    )
-
-    judged, found = finished.judged, finished.fit
-    if judged is None:
-        console.tell(
-            f"Log loss of validation rows, each predicted by one model: {found.validation_loss:.4f}. There "
-            "are no test rows to judge the average by."
-        )
-    else:
-        rows = [
-            [
-                f"{'' if stage.change is None else '… '}{stage.name}",
-                "" if stage.steps is None else _steps(stage.steps),
-                f"{stage.loss:.4f}",
-                "" if stage.change is None else f"{-stage.change.mean:+.4f}",
-                "" if stage.change is None else f"{stage.change.standard_error:.4f}",
-            ]
-            for stage in judged.stages
-        ]
-        title = f"test log loss ({count(judged.ours.n, 'row')})"
-        console.table([title, found.model.step_name, "log loss", "gain", "± s.e."], rows)
-        console.tell(lead(judged), "bold")
-        console.tell(describe_certainty(judged))
-        for advice in recommend(found, judged):
-            console.tell(f"- {advice}")
-    console.tell(describe_delivered(found, judged))
-    console.tell(describe_calibration(found))
-    if len(found.candidates) > 1:
-        from refinecal.report.of_fit import configuration
-
-        console.tell(f"Chosen: {configuration(found)}")
-    console.say(f"\nReport:  {show_path(finished.report)}")
-    console.say(f"Predict: refinecal predict {show_path(finished.path)} NEW.csv -o predictions.csv")
-
-
-def _steps(steps: list[int]) -> str:
-    """Return the chosen step, or the smallest and largest of several folds."""
-    low, high = min(steps), max(steps)
-    return str(low) if low == high else f"{low}–{high}"
+    console.say(describe_table(show_path(path), data.schema), "bold")
+    show_table(columns_table(data.schema, MOST_COLUMNS), console)
 
 
 class ProgressBars:
-    """Bars on stderr that follow the training runs under way, as a fit goes on."""
+    """Progress bars on stderr, one for each training run in progress."""
 
     def __init__(self, console: Console, model: str) -> None:
         from rich import progress as bars
@@ -389,16 +245,16 @@ class ProgressBars:
         self._bar.stop()
 
     def start(self, run: int, total: int, max_steps: int) -> None:
-        """Begin a new bar."""
+        """Add a bar."""
         which = "" if total == 1 else f" {run} of {total}"
         self._bar.start()
         self._bars[run] = self._bar.add_task(f"{self.model}{which}", total=max_steps, state="")
 
     def step(self, run: int, number: int, record: Mapping[str, float] | None) -> None:
-        """Move the bar."""
+        """Advance a bar."""
         state = "" if record is None else f"refinement {record['refinement']:.4f}"
         self._bar.update(self._bars[run], completed=number, state=state)
 
     def finish(self, run: int) -> None:
-        """Take the bar away."""
+        """Remove a bar."""
         self._bar.remove_task(self._bars.pop(run))

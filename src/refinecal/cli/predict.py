@@ -8,19 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from refinecal._core.format import list_names
+from refinecal.cli import _options as option
 from refinecal.cli._console import Console, command, count, show_path
-from refinecal.cli._options import (
-    TABLE,
-    Decimal,
-    Delimiter,
-    Json,
-    NoSeed,
-    Quiet,
-    Verbose,
-    column,
-    file,
-    number,
-)
 from refinecal.cli._outputs import check_output
 
 if TYPE_CHECKING:
@@ -29,40 +19,44 @@ if TYPE_CHECKING:
     from refinecal.tabular.drift import NewRows
     from refinecal.tabular.run import Run
 
-MOST_SHOWN = 3  # columns that are not used
+MOST_SHOWN = 3  # unknown columns that are named
 
 
 @command("refinecal predict churn-run new.csv -o predictions.csv --keep customer_id")
 def predict(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="A run folder that `refinecal fit` wrote.")
+        Path, typer.Argument(metavar="RUN", help="Run folder written by `refinecal fit`.")
     ],
     table: Annotated[
-        Path, typer.Argument(metavar="TABLE", help="New rows, in any format that `fit` reads.")
+        Path,
+        typer.Argument(metavar="TABLE", help="Table of new rows, in any format that `fit` reads."),
     ],
     out: Annotated[
         Path,
-        file(
+        option.file(
             "--out",
             "-o",
-            help="Where to write: .csv, .tsv (or .gz, .zst of it), .parquet, .feather.",
+            help="File to write: .csv, .tsv (also .gz, .zst), .parquet or .feather.",
         ),
     ],
     keep: Annotated[
         list[str] | None,
-        column("--keep", "A column to copy; the target is, if it is there. May be given again."),
+        option.column("--keep", "Column to copy to the output, as the target is. Repeatable."),
     ] = None,
     chunk: Annotated[
-        int, number("--chunk", "Rows held in memory at a time.", min=1, rich_help_panel=TABLE)
+        int,
+        option.number(
+            "--chunk", "Number of rows in memory at a time.", min=1, rich_help_panel=option.TABLE
+        ),
     ] = 65_536,
-    delimiter: Delimiter = None,
-    decimal: Decimal = None,
-    seed: NoSeed = 0,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
+    delimiter: option.Delimiter = None,
+    decimal: option.Decimal = None,
+    seed: option.NoSeed = 0,
+    as_json: option.Json = False,
+    quiet: option.Quiet = False,
+    verbose: option.Verbose = False,
 ) -> None:
-    """Write the class and the calibrated probabilities of each row. Nothing in RUN is ever unpickled."""
+    """Predict new rows: the class and calibrated probabilities. Nothing in RUN is ever unpickled."""
     from refinecal.tabular.drift import NewRows
     from refinecal.tabular.files import create_table, open_table
     from refinecal.tabular.names import shorten
@@ -77,7 +71,9 @@ def predict(
         copied = _columns_to_copy(loaded, source.names, keep or [])
         unused = [name for name in extra if name not in copied]
         if unused:
-            console.note(_note_unused_columns(unused, show_path(table)))
+            which = "column" if len(unused) == 1 else "columns"
+            listed = list_names(unused, MOST_SHOWN)
+            console.note(f"ignored {which} of {show_path(table)} unknown to the run: {listed}")
         needed = list(dict.fromkeys([*(c.name for c in loaded.schema.features), *copied]))
         new = NewRows(loaded.schema)
         with create_table(out) as writer:
@@ -89,7 +85,7 @@ def predict(
         } | unlike
         for note in shorten({name: notes[name] for name in [*unlike, *notes]}):
             console.note(note)
-    console.say(f"{count(new.n_rows, 'row')}: {show_path(out)}")
+    console.say(f"Predictions of {count(new.n_rows, 'row')}: {show_path(out)}")
     console.result(
         {
             "rows": new.n_rows,
@@ -116,7 +112,7 @@ def predict_table(run: Run, part: pa.Table, copied: list[str], new: NewRows) -> 
 
 
 def _columns_to_copy(run: Run, names: list[str], keep: list[str]) -> list[str]:
-    """Return the columns to copy: those asked for, and the target if it is there."""
+    """Return the columns to copy: those asked for, and the target if the table has it."""
     from refinecal.tabular.names import check_column
 
     for name in keep:
@@ -129,28 +125,17 @@ def _columns_to_copy(run: Run, names: list[str], keep: list[str]) -> list[str]:
     clash = sorted(made & set(copied))
     if clash:
         raise ValueError(
-            f"the column {clash[0]!r} cannot be kept, since the result has one of that name: rename it"
+            f"the column {clash[0]!r} cannot be kept, since the output has a column of this name: rename it"
         )
     return copied
 
 
-def _note_unused_columns(names: list[str], where: str) -> str:
-    """Say which columns the run does not know."""
-    if len(names) == 1:
-        return f"column {names[0]!r} of {where} is not used: unknown to the run"
-    most = list(map(repr, names[:MOST_SHOWN]))
-    if len(names) > MOST_SHOWN:
-        most.append(f"{len(names) - MOST_SHOWN} more")
-    listed = f"{', '.join(most[:-1])} and {most[-1]}"
-    return f"columns {listed} of {where} are not used: unknown to the run"
-
-
 def _note_unseen_values(name: str, values: Counter[str]) -> str:
-    """Say which values of a column were never seen in training."""
+    """Return which values of a column were never seen in training."""
     from refinecal.tabular.drift import examples
 
     total = sum(values.values())
     return (
         f"{count(total, 'row')} with a {name!r} that was never seen in training ({examples(values)}): "
-        "taken as missing"
+        "treated as missing"
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.format import GAP, MINUS, number
+from refinecal._core.format import MINUS, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -196,5 +196,5 @@ def format_loss(value: float, sign: bool = False) -> str:
     """
     if value == math.inf:
         return "infinite"
-    text = number(float(value), 4).replace(GAP, "")
+    text = number(float(value), 4).replace(",", "")
     return f"+{text}" if sign and not text.startswith(MINUS) else text

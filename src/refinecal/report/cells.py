@@ -1,21 +1,21 @@
-"""How numbers and names look in a table, and what it is sorted by."""
+"""Cells of a table as text, and the numbers they are sorted by."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import SupportsFloat, TypeGuard
 
-from refinecal._core.format import GAP, MISSING, MOST_DECIMALS, number, significant_decimals
+from refinecal._core.format import MISSING, MOST_DECIMALS, number, significant_decimals
 from refinecal.report.page import Cell, Column, Written
 
-SPREAD = 100.0  # a column whose numbers differ by no more than this factor has common decimals
+SPREAD = 100.0  # columns whose numbers differ by at most this factor have common decimals
 LONGEST = 80  # characters of a name that are shown
 
 
 @dataclass(frozen=True)
 class RenderedCell:
-    """A cell as it is shown: ``value`` is the number behind it, ``full`` the name if it was cut."""
+    """The text of a cell; ``value`` is its number, ``full`` the whole name if it was shortened."""
 
     text: str
     value: str = ""
@@ -25,18 +25,21 @@ class RenderedCell:
 
 
 def show_column(column: Column, cells: Sequence[Cell]) -> list[RenderedCell]:
-    """Return the cells of one column as text, its numbers with common decimals where that makes sense."""
+    """Return the cells of one column as text, with common decimals if its numbers are of similar size."""
     digits = column.digits
     if digits is None:
         digits = 1 if column.percent else _common_decimals(cells)
-    return [show(cell, digits, column.percent) for cell in cells]
+    shown = [show(cell, digits, column.percent) for cell in cells]
+    if column.sign:
+        shown = [replace(c, text=f"+{c.text}") if c.text[:1].isdigit() else c for c in shown]
+    return shown
 
 
 def show(cell: Cell, digits: int | None = None, percent: bool = False) -> RenderedCell:
     """Return one cell as text; without ``digits``, a number has 4 significant digits.
 
-    >>> show(12345.678).text.replace(GAP, "_"), show(-0.00001, digits=4).text, show(float("nan")).text
-    ('12_346', '0.0000', '–')
+    >>> show(12345.678).text, show(-0.00001, digits=4).text, show(float("nan")).text
+    ('12,346', '0.0000', '–')
     """
     if is_missing(cell):
         return RenderedCell(MISSING, missing=True)
@@ -50,25 +53,25 @@ def show(cell: Cell, digits: int | None = None, percent: bool = False) -> Render
         return RenderedCell(shorten(text), full=text if len(text) > LONGEST else "")
     if not percent:
         return RenderedCell(number(cell, digits), value=_value(cell))
-    return RenderedCell(number(100 * float(cell), digits) + f"{GAP}%", value=_value(cell))
+    return RenderedCell(number(100 * float(cell), digits) + "%", value=_value(cell))
 
 
 def is_missing(cell: Cell) -> bool:
-    """Return whether there is nothing to show: ``None``, NaN, or no text."""
+    """Return whether a cell is ``None``, NaN or empty."""
     if isinstance(cell, Written):
         return not cell.text
     return cell is None or cell == "" or (_is_float(cell) and math.isnan(cell))
 
 
 def is_numeric(cells: Sequence[Cell]) -> bool:
-    """Return whether a column is mostly numbers, which are set flush right."""
+    """Return whether a column has mostly numbers, which are right-aligned."""
     found = [cell for cell in cells if not is_missing(cell)]
     numbers = sum(_is_number(cell.value if isinstance(cell, Written) else cell) for cell in found)
     return 2 * numbers > len(found)
 
 
 def shorten(name: str, width: int = LONGEST) -> str:
-    """Return a name of at most ``width`` characters, its middle left out: ends tell long names apart."""
+    """Return a name of at most ``width`` characters, without its middle: ends distinguish long names."""
     if len(name) <= width:
         return name
     kept = width - 1
@@ -76,7 +79,7 @@ def shorten(name: str, width: int = LONGEST) -> str:
 
 
 def _is_number(cell: object) -> TypeGuard[Real]:
-    """Return whether it is a number of Python's or NumPy's; ``True`` and ``False`` are words here."""
+    """Return whether a cell is a number; ``True`` and ``False`` are not."""
     return isinstance(cell, Real) and not isinstance(cell, bool)
 
 
@@ -92,7 +95,7 @@ def _value(value: SupportsFloat) -> str:
 
 
 def _common_decimals(cells: Sequence[Cell]) -> int | None:
-    """Return decimals that suit every number which is not whole by type; ``None`` if they differ too much."""
+    """Return the decimals for all floats of a column; ``None`` if their sizes differ too much."""
     floats = [float(cell) for cell in cells if _is_float(cell)]
     above = [abs(value) for value in floats if math.isfinite(value) and value != 0]
     if not above or max(above) > SPREAD * min(above):

@@ -1,4 +1,4 @@
-"""From a drawing to an SVG that lives in a page: its own ids, the page's colours, no fixed size."""
+"""From a figure to an SVG inside a page: with unique ids, the colors of the page, and no fixed size."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import re
 import warnings
 from collections.abc import Mapping
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 
 FONT_SIZE = 8.0  # points: 11 to 12 pixels both on a phone and on a screen
 NUMBER = re.compile(r"-?\d+\.\d+")
-COLOUR = re.compile(r"#[0-9a-f]{6}\b")
+COLOR = re.compile(r"#[0-9a-f]{6}\b")
 REFERENCE = re.compile(r"#([\w.-]+)")
-CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # no XML allows these
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # not allowed in XML
 PICTURES = ("png", "svg", "pdf")
 DOTS_PER_INCH = 200
 MISSING_GLYPH = r"Glyph \d+ .* missing from font"
@@ -32,22 +33,10 @@ def to_svg(
     prefix: str,
     palette: Mapping[str, str] | None = None,
 ) -> str:
-    """Draw a figure at a size in inches; return the SVG for the inside of an HTML page.
+    """Draw a figure at a size in inches; return SVG to put into an HTML page, always the same.
 
-    The same figure gives the same text, always. A figure with very many points makes a large file: ``draw``
-    should bin them, or draw them with ``rasterized=True``.
-
-    Parameters
-    ----------
-    figure : Figure
-        What to draw.
-    size : tuple of float
-        Width and height, in inches.
-    prefix : str
-        Put before every id, so that several figures on a page do not share any.
-    palette : mapping of str to str, optional
-        Colours by name, lower-case hexadecimal, by default those of ``refinecal.plots``. Each becomes
-        ``var(--plot-NAME, COLOUR)``, so that the page can show it in another tone.
+    ``prefix`` is put before every id, so that figures on a page do not share any. Each color of the palette,
+    by default that of ``refinecal.plots``, becomes ``var(--plot-NAME, COLOR)``, which the page can redefine.
     """
     if palette is None:
         from refinecal.plots.style import PALETTE
@@ -56,9 +45,7 @@ def to_svg(
     root = ET.fromstring(CONTROL.sub("", _draw_svg(figure, size, palette)))
     _strip(root)
     _rename_ids(root, prefix)
-    names = {
-        colour: name for name, colour in reversed(list(palette.items()))
-    }  # the first name wins
+    names = {color: name for name, color in reversed(palette.items())}  # the first name wins
     for element in root.iter():
         _restyle(element, names)
     del root.attrib["width"], root.attrib["height"]  # the viewBox keeps their ratio
@@ -67,19 +54,8 @@ def to_svg(
 
 
 def save_figures(page: Page, folder: Path, ending: str = "png") -> list[Path]:
-    """Write every figure of a page as a picture of its own, named by its title; return the files.
+    """Write every figure of a page as a .png, .svg or .pdf file named by its title; return the files.
 
-    Parameters
-    ----------
-    page : Page
-        Whose figures to draw.
-    folder : Path
-        Made if it is not there.
-    ending : {"png", "svg", "pdf"}, default "png"
-        What kind of picture.
-
-    Examples
-    --------
     >>> from tempfile import TemporaryDirectory
     >>> from refinecal.report import Figure, Page, Section
     >>> line = Figure(lambda canvas: canvas.subplots().plot([1, 2]), "A line: up", "", "It rises.")
@@ -100,11 +76,9 @@ def save_figures(page: Page, folder: Path, ending: str = "png") -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written: dict[str, Path] = {}
     for figure in figures:
-        name = stem = _stem(figure.title)
-        number = 1
-        while name in written:
-            number += 1
-            name = f"{stem}-{number}"
+        stem = _stem(figure.title)
+        names = chain([stem], (f"{stem}-{number}" for number in count(2)))
+        name = next(each for each in names if each not in written)
         written[name] = folder / f"{name}.{ending}"
         with atomic_write(written[name]) as part:
             settings = _settings(PALETTE) | {"figure.facecolor": PALETTE["paper"]}
@@ -125,7 +99,7 @@ def _stem(title: str) -> str:
 
 
 def _draw_svg(figure: Figure, size: tuple[float, float], palette: Mapping[str, str]) -> str:
-    """Return matplotlib's SVG: letters as paths, or as text if matplotlib's font lacks some of them."""
+    """Return matplotlib's SVG: letters as paths, or as text if its font lacks some of them."""
     svg = io.StringIO()
     try:
         with warnings.catch_warnings():
@@ -184,7 +158,7 @@ def _settings(palette: Mapping[str, str]) -> Any:
 
 
 def _strip(root: ET.Element) -> None:
-    """Leave only what HTML needs: no namespaces, no metadata, no style that would rule the whole page."""
+    """Remove namespaces, metadata, and styles that would apply to the whole page."""
     for parent in list(root.iter()):
         for child in list(parent):
             if child.tag.endswith(("}metadata", "}style")):
@@ -202,7 +176,7 @@ def _strip(root: ET.Element) -> None:
 
 
 def _rename_ids(root: ET.Element, prefix: str) -> None:
-    """Prefix the ids that are referred to; drop the others, but say which groups are text."""
+    """Prefix the ids that are referred to and drop the others; mark groups of text."""
     used = {
         name
         for element in root.iter()
@@ -223,14 +197,14 @@ def _rename_ids(root: ET.Element, prefix: str) -> None:
 
 
 def _restyle(element: ET.Element, names: Mapping[str, str]) -> None:
-    """Let the page choose the tone of each colour that has a name."""
+    """Replace colors that have a name by variables of the page."""
     style = element.get("style", "")
     for attribute in ("fill", "stroke"):  # which take no var() as attributes
-        if COLOUR.fullmatch(element.get(attribute, "")):
+        if COLOR.fullmatch(element.get(attribute, "")):
             style = f"{attribute}: {element.attrib.pop(attribute)}; {style}".rstrip("; ")
     if style:
-        element.set("style", COLOUR.sub(lambda found: _variable(found[0], names), style))
+        element.set("style", COLOR.sub(lambda found: _variable(found[0], names), style))
 
 
-def _variable(colour: str, names: Mapping[str, str]) -> str:
-    return f"var(--plot-{names[colour]}, {colour})" if colour in names else colour
+def _variable(color: str, names: Mapping[str, str]) -> str:
+    return f"var(--plot-{names[color]}, {color})" if color in names else color

@@ -1,4 +1,4 @@
-"""The reports of ``refinecal evaluate`` and ``refinecal compare``, and the parts that all reports share."""
+"""The pages of ``refinecal evaluate`` and ``refinecal compare``, and the parts that all pages share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import refinecal
-from refinecal._core.format import format_beta, number, tidy_sentence, tile
+from refinecal._core.format import count, format_beta, number, percent
+from refinecal.evaluation import paired_difference, row_losses
 from refinecal.evaluation.verdict import BRIER, advice, is_flat, verdict
 from refinecal.report.page import Card, Cell, Column, Figure, Page, Section, Table, Written
 
@@ -20,108 +21,121 @@ if TYPE_CHECKING:
     from refinecal.evaluation import Comparison, Evaluation
     from refinecal.tabular.predictions import Predictions
 
-ROWS_PER_BIN = 60  # of reliability diagrams, so that chance does not rule them
+ROWS_PER_BIN = 60  # of reliability diagrams, so that noise does not dominate them
+MOST_ROWS = 30  # of classes, groups or models, on the terminal
 SQUARE: dict[str, tuple[float, float]] = {"wide": (5.2, 5.2), "narrow": (3.6, 3.9)}
 MEANINGS = {
-    "risk": "Mean loss of the predictions as they are: calibration + refinement.",
-    "calibration": "What one number, the temperature, removes.",
-    "refinement": "What is left: what the model cannot tell apart.",
+    "risk": "Mean loss of the predictions: calibration + refinement.",
+    "calibration": "The part that temperature scaling removes.",
+    "refinement": "The part that remains: classes that the model does not distinguish.",
     "sharpness": "What the model knows: uncertainty - refinement.",
     "uncertainty": "Mean loss of always predicting the class frequencies.",
 }
 CALIBRATOR = (
-    "A calibrator that does more than a temperature, and averaging, may lower refinement as well. "
+    "A calibrator other than temperature scaling, and averaging, may lower refinement too. "
+)
+RELIABILITY = (
+    "Points on the diagonal are calibrated: of the rows that are given 70%, 70% belong to the class. Bands "
+    "contain 90% of what chance would do to calibrated probabilities; the histogram of the scores is below. "
+    "The ECE uses {bins} bins of equal mass."
 )
 
 
 # ---- parts -------------------------------------------------------------------------------------------------
 
 
-def terms_section(named: Mapping[str, Evaluation], one: bool = False) -> Section:
-    """Return where the loss of one or several predictions comes from; ``one`` draws the first alone."""
-    from refinecal.plots import WaterfallDisplay
-
+def terms_section(named: Mapping[str, Evaluation], one: bool = False, terminal: int = 0) -> Section:
+    """Return the terms of the losses of some predictions; ``one`` draws the first alone."""
     first = next(iter(named.values()))
-    drawn = {name: each.log for name, each in named.items()}
-    if one:
-        drawn = {"": first.log}
-    tables = [_terms_table(named)] if len(named) <= 2 else _terms_tables(named)
-    blocks: tuple[Any, ...] = tuple(tables)
-    if all(math.isfinite(each.log.risk) for each in named.values()):
-        height = 3.4 if len(drawn) == 1 else 1.2 + 0.7 * len(drawn)
-        figure = Figure(
-            lambda canvas: WaterfallDisplay(drawn).plot(canvas.add_subplot()),
-            "From uncertainty to the loss",
-            "Sharpness is what the model knows; calibration error is what it pays for sounding too sure or "
-            "not sure enough.",
-            ", ".join(f"{term} {getattr(first.log, term):.4f}" for term in MEANINGS),
-            wide=(7.2, height),
-            narrow=(3.6, height),
-        )
-        blocks = (figure, *tables)
-    return Section("Where the loss comes from", (), blocks)
+    drawn = {"": first.log} if one else {name: each.log for name, each in named.items()}
+    tables = [_terms_table(named, terminal)] if len(named) <= 2 else _terms_by_model(named)
+    if not all(math.isfinite(each.log.risk) for each in named.values()):
+        return Section("Where the loss comes from", (), tables)
+
+    def draw(canvas: Canvas) -> None:
+        from refinecal.plots import WaterfallDisplay
+
+        WaterfallDisplay(drawn).plot(canvas.add_subplot())
+
+    height = 3.4 if len(drawn) == 1 else 1.2 + 0.7 * len(drawn)
+    figure = Figure(
+        draw,
+        "From uncertainty to the loss",
+        "Sharpness is what the model knows; calibration error is the cost of over- or underconfidence.",
+        ", ".join(f"{term} {getattr(first.log, term):.4f}" for term in MEANINGS),
+        wide=(7.2, height),
+        narrow=(3.6, height),
+    )
+    return Section("Where the loss comes from", (), (figure, *tables))
 
 
-def _terms_table(named: Mapping[str, Evaluation]) -> Table:
+def _terms_table(named: Mapping[str, Evaluation], terminal: int) -> Table:
     """Return one row for each term of one or two evaluations."""
     columns = [f"{name}, {loss}" for name in named for loss in ("log loss", "Brier")]
     if len(named) == 1:
         columns = ["log loss", "Brier score"]
     parts = [parts for each in named.values() for parts in (each.log, each.brier)]
-    rows = [[term, *(getattr(each, term) for each in parts)] for term in MEANINGS]
+    rows: list[list[Cell]] = [[term, *(getattr(p, term) for p in parts)] for term in MEANINGS]
+    if any(each.log.beta is not None for each in named.values()):
+        betas = [(_beta(each), None) for each in named.values()]
+        rows.append(["beta", *(cell for pair in betas for cell in pair)])
     note = " ".join(f"{name.capitalize()}: {text}" for name, text in MEANINGS.items())
-    more = "" if len(named) == 1 else CALIBRATOR
-    note = f"{note} {more}{BRIER}"
+    note = f"{note} Beta: inverse of the best temperature. {'' if len(named) == 1 else CALIBRATOR}{BRIER}"
     digits = [Column(name, digits=5) for name in columns]
-    return Table("The terms", ["term", *digits], rows, note)
+    return Table("Terms", ["term", *digits], rows, note, terminal)
 
 
-def _terms_tables(named: Mapping[str, Evaluation]) -> list[Table]:
-    """Return a table for each loss, one row for each of several evaluations."""
+def _terms_by_model(named: Mapping[str, Evaluation]) -> list[Table]:
+    """Return a table for each loss, with one row for each of several evaluations."""
     columns = [Column(term, digits=5, help=text) for term, text in MEANINGS.items()]
-    return [
-        Table(
-            title,
-            ["model", *columns],
-            [
-                [name, *(getattr(getattr(each, loss), term) for term in MEANINGS)]
-                for name, each in named.items()
-            ],
-            note,
-        )
-        for title, loss, note in (
-            ("The terms of the log loss", "log", ""),
-            ("The terms of Brier's score", "brier", BRIER),
-        )
-    ]
+    tables = []
+    for title, loss, note in (("log loss", "log", ""), ("Brier score", "brier", BRIER)):
+        rows = [
+            [name, *(getattr(getattr(each, loss), term) for term in MEANINGS)]
+            for name, each in named.items()
+        ]
+        tables.append(Table(f"Terms of the {title}", ["model", *columns], rows, note))
+    return tables
 
 
 def reliability_section(
-    labels: Any, probs: Any, calibrated: Any, classes: Any, weights: Any, of: str = ""
+    labels: Any, probs: Any, calibrator: Any, classes: Any, weights: Any, of: str = ""
 ) -> Section:
-    """Return the reliability diagrams, before and after calibration, and those of the classes."""
+    """Return the reliability diagrams before and after calibration, and those of the classes.
+
+    ``calibrator`` is what calibrates, or the calibrated probabilities.
+    """
     from refinecal.plots import ReliabilityDisplay, draw_classes
+    from refinecal.plots.class_grid import MOST, PANEL
 
     bins = int(np.clip(len(labels) // ROWS_PER_BIN, 5, 15))
     about: dict[str, Any] = {"classes": classes, "sample_weight": weights, "n_bins": bins}
+    labels = np.array(classes, dtype=object)[labels]
     several = len(classes) > 2
 
+    def calibrated() -> Any:
+        found = getattr(calibrator, "predict_proba", None)
+        return calibrator if found is None else found(probs)
+
     def diagram(canvas: Canvas) -> None:
-        ReliabilityDisplay.from_predictions(
-            labels, probs, calibrated=calibrated, **about, ax=canvas.add_subplot()
-        )
+        ax = canvas.add_subplot()
+        ReliabilityDisplay.from_predictions(labels, probs, calibrated=calibrated(), **about, ax=ax)
 
     def grid(canvas: Canvas) -> None:
-        draw_classes(canvas, labels, probs, calibrated=calibrated, **about)
+        draw_classes(canvas, labels, probs, calibrated=calibrated(), **about)
+
+    def height(width: float) -> float:  # of the grid, in inches
+        panels = min(len(classes), MOST)
+        across = max(1, min(panels, int(width / PANEL)))
+        across = math.ceil(panels / math.ceil(panels / across))
+        return 0.9 + 1.2 * math.ceil(panels / across) * width / across
 
     what = "confidence against accuracy" if several else f"probability of {classes[1]!r}"
     figures = [
         Figure(
             diagram,
             f"Reliability: {what}",
-            "Points on the diagonal are right: of what is given 70 %, 70 % happens. The bands hold 90 % of "
-            "what chance would do to right probabilities; below is the histogram of the scores. "
-            f"The ECE is that of {bins} bins of equal mass.",
+            RELIABILITY.format(bins=bins),
             "Reliability diagram before and after calibration.",
             **SQUARE,
         )
@@ -130,118 +144,105 @@ def reliability_section(
         figures.append(
             Figure(
                 grid,
-                "Class by class",
-                "The probability of each class against its share; the ECE is that of "
+                "Reliability by class",
+                "The probability of each class against its observed frequency. The ECE uses "
                 f"{bins} bins of equal width.",
                 "One reliability diagram for each class.",
-                wide=(7.2, _grid_height(len(classes), 7.2)),
-                narrow=(3.6, _grid_height(len(classes), 3.6)),
+                wide=(7.2, height(7.2)),
+                narrow=(3.6, height(3.6)),
             )
         )
-    return Section(f"Are the probabilities{of} right?", (), tuple(figures))
+    return Section(f"Are the probabilities{of} calibrated?", (), tuple(figures))
 
 
-def _grid_height(classes: int, width: float) -> float:
-    """Return how high a grid of small diagrams should be, in inches."""
-    from refinecal.plots.class_grid import MOST, PANEL
-
-    count = min(classes, MOST)
-    across = max(1, min(count, int(width / PANEL)))
-    across = math.ceil(count / math.ceil(count / across))
-    return 0.9 + 1.2 * math.ceil(count / across) * width / across
-
-
-def classes_table(found: Evaluation) -> Table:
+def classes_table(found: Evaluation, terminal: int = 0) -> Table:
     """Return one row for each class."""
     columns: list[str | Column] = [
         "class",
         Column("rows", digits=0),
-        Column("share", percent=True),
-        Column("mean probability", percent=True, help="What the model gives it on average."),
-        Column("recall", digits=3, help="How many of its rows are given to it."),
-        Column("AUROC", digits=4, help="Against the rest."),
-        Column(
-            "ECE", digits=4, help="Calibration error of its probability, in 15 bins of equal width."
-        ),
+        Column("share", percent=True, spare=4),
+        Column("mean prob.", percent=True, spare=1, help="Mean predicted probability."),
+        Column("recall", digits=3, spare=2, help="Share of its rows that are predicted as it."),
+        Column("AUROC", digits=4, spare=5, help="One-vs-rest."),
+        Column("ECE", digits=4, spare=3, help="Calibration error in 15 bins of equal width."),
         Column("log loss", digits=4, help="Mean over its rows."),
     ]
-    rows: list[list[Cell]] = [
-        [
-            str(each.label),
-            each.n,
-            each.share,
-            each.mean_probability,
-            each.recall,
-            each.auroc,
-            each.ece,
-            each.log_loss,
-        ]
-        for each in found.per_class
-    ]
-    return Table("Classes", columns, rows)
+    names = ("n", "share", "mean_probability", "recall", "auroc", "ece", "log_loss")
+    rows = [[str(each.label), *(getattr(each, n) for n in names)] for each in found.per_class]
+    return Table("Classes", columns, rows, terminal=terminal)
 
 
-def errors_table(named: Mapping[str, Evaluation], first: str) -> Table:
-    """Return the calibration errors of evaluations: one of all rows, models, or subgroups."""
-    k = next(iter(named.values())).k
-    of = "the second class" if k == 2 else "the likeliest class"
-    columns = [
-        Column("ECE", digits=4, help=f"How far probabilities of {of} are off, in 15 equal bins."),
-        Column("overconfidence", digits=4, help="Its part from bins that are too sure."),
-        Column("underconfidence", digits=4, help="Its part from bins that are not sure enough."),
-        Column("smooth ECE", digits=4, help="The same without bins, whose edges could matter."),
-    ]
-    rows: list[list[Cell]] = [
-        [name, each.ece, each.overconfidence, each.underconfidence, each.smooth_ece]
-        for name, each in named.items()
-    ]
-    note = "Right probabilities have errors above 0 too, by chance: the fewer rows, the larger."
-    return Table("Calibration errors", [first, *columns], rows, note)
-
-
-def models_table(named: Mapping[str, Evaluation], title: str, first: str = "model") -> Table:
-    """Return one row for each evaluation: models, or subgroups."""
+def losses_table(named: Mapping[str, Evaluation], title: str, first: str) -> Table:
+    """Return the losses and their terms, one row for each model or subgroup."""
     columns: list[str | Column] = [
         first,
-        Column("rows", digits=0),
-        *(
-            Column(name, digits=4)
-            for name in ("log loss", "calibration", "refinement", "beta", "Brier score")
+        Column("rows", digits=0, spare=1),
+        Column("log loss", digits=4),
+        Column("calibration", digits=4, spare=5),
+        Column("refinement", digits=4, spare=4),
+        Column("beta", spare=2, help="Inverse of the best temperature."),
+        Column("Brier", digits=4, spare=3, help=BRIER),
+    ]
+    rows: list[list[Cell]] = []
+    for name, each in named.items():
+        terms = (each.log.risk, each.log.calibration, each.log.refinement)
+        rows.append([str(name), each.n, *terms, _beta(each), each.brier.risk])
+    return Table(title, columns, rows, terminal=MOST_ROWS)
+
+
+def _beta(found: Evaluation) -> Written:
+    return Written(format_beta(found.log.beta), found.log.beta)
+
+
+def metrics_table(named: Mapping[str, Evaluation], first: str) -> Table:
+    """Return accuracy, AUROC and calibration errors, one row for each model or subgroup."""
+    k = next(iter(named.values())).k
+    of = "the second class" if k == 2 else "the most likely class"
+    columns: list[str | Column] = [
+        first,
+        Column("accuracy", digits=4, spare=5),
+        Column("AUROC", digits=4, spare=6),
+        Column(
+            "ECE",
+            digits=4,
+            spare=4,
+            help=f"Expected calibration error of {of}, in 15 bins of equal width.",
         ),
-        *(Column(name, digits=4) for name in ("accuracy", "AUROC", "ECE")),
+        Column("overconf.", digits=4, spare=2, help="Part of the ECE from overconfident bins."),
+        Column("underconf.", digits=4, spare=1, help="Part of the ECE from underconfident bins."),
+        Column("smooth ECE", digits=4, spare=3, help="Calibration error without bins."),
     ]
-    rows = [
-        [
-            str(name),
-            each.n,
-            each.log.risk,
-            each.log.calibration,
-            each.log.refinement,
-            _beta(each.log.beta),
-            each.brier.risk,
-            each.accuracy,
-            each.auroc,
-            each.ece,
-        ]
-        for name, each in named.items()
-    ]
-    return Table(title, columns, rows)
+    names = ("accuracy", "auroc", "ece", "overconfidence", "underconfidence", "smooth_ece")
+    rows = [[name, *(getattr(each, n) for n in names)] for name, each in named.items()]
+    note = (
+        "Calibrated probabilities have errors above 0 too, by chance: the fewer rows, the larger."
+    )
+    return Table("Metrics", columns, rows, note, MOST_ROWS)
 
 
-def _beta(beta: float | None) -> Cell:
-    text = format_beta(beta)
-    return Written(text, beta) if text.startswith(">") else beta
+def differences_table(found: Comparison) -> Table:
+    """Return the differences to the best model, before and after calibration."""
+    columns: list[str | Column] = [f"above {found.best}"]
+    for place, name in enumerate(("log loss", "calibrated", "Brier")):
+        spare = 3 - place if place else 0
+        columns.append(Column(name, digits=4, sign=True, spare=2 * spare))
+        columns.append(Column("± s.e.", digits=4, spare=max(2 * spare - 1, 0)))
+    rows = []
+    for name in found.ranking[1:]:
+        parts = (found.log[name], found.refinement[name], found.brier[name])
+        rows.append([name, *(x for part in parts for x in (part.mean, part.standard_error))])
+    note = "Mean difference per row and its standard error; below two standard errors it may be chance."
+    return Table(f"Differences to {found.best}", columns, rows, note, MOST_ROWS)
 
 
 def facts_of(**more: Any) -> dict[str, str]:
     """Return how a report was made, for its last lines."""
-    known = {name: value for name, value in more.items() if value is not None}
-    return {
-        "refinecal": refinecal.__version__,
-        **{
-            k: number(v) if isinstance(v, int) and k != "seed" else str(v) for k, v in known.items()
-        },
-    }
+    facts = {"refinecal": refinecal.__version__}
+    for name, value in more.items():
+        if value is not None:
+            is_count = isinstance(value, int) and name != "seed"
+            facts[name] = number(value) if is_count else str(value)
+    return facts
 
 
 # ---- pages -------------------------------------------------------------------------------------------------
@@ -251,102 +252,93 @@ def page(
     found: Evaluation,
     given: Predictions,
     path: Path,
-    by: str | None,
-    about: Sequence[str] = (),
+    by: str | None = None,
+    notes: Sequence[str] = (),
+    **more: Any,
 ) -> Page:
-    """Return the report of ``refinecal evaluate``; ``about`` is what has to be known of the predictions."""
-    probs = given.probs
-    calibrated = found.log.calibrator.predict_proba(probs)
-    labels = np.array(given.classes, dtype=object)[given.labels]
+    """Return the page of ``refinecal evaluate``; ``more`` is added to its data."""
+    calibrator, name = found.log.calibrator, path.stem
     sections = [
-        terms_section({path.stem: found}),
-        reliability_section(labels, probs, calibrated, list(given.classes), given.weights),
-        Section("How far are they off?", (), (errors_table({path.stem: found}, "predictions"),)),
-        Section("Class by class", (), (classes_table(found),)),
+        terms_section({name: found}, terminal=MOST_ROWS),
+        reliability_section(
+            given.labels, given.probs, calibrator, list(given.classes), given.weights
+        ),
+        Section("Metrics", (), (metrics_table({name: found}, "predictions"),)),
+        Section("Classes", (), (classes_table(found, MOST_ROWS),)),
     ]
     if by is not None:
-        tables = (models_table(found.groups, f"By {by}", by), errors_table(found.groups, by))
+        tables = (losses_table(found.groups, "Losses", by), metrics_table(found.groups, by))
         sections.append(
-            Section(f"By {by}", ("Each subgroup has a temperature of its own.",), tables)
+            Section(f"By {by}", ("Each subgroup has its own best temperature.",), tables)
         )
-    cards = [
-        Card("log loss", tile(found.log.risk)),
-        Card(
-            "calibration error",
-            tile(found.log.calibration),
-            f"removed by {'equal probabilities' if is_flat(found) else 'one number'}",
-        ),
-        Card("accuracy", tidy_sentence(f"{found.accuracy:.1%}")),
-        Card("AUROC", tile(found.auroc)),
-    ]
+    how = "removed by equal probabilities" if is_flat(found) else "removed by one temperature"
+    if found.log.beta is not None:
+        how += f" (beta {format_beta(found.log.beta)})"
     return Page(
-        f"How good are the probabilities of {path.name}?",
-        verdict(found),
-        cards=cards,
-        points=[*(f"Note: {text}." for text in about), *advice(found)],
+        f"{path.name}: {count(found.n, 'row')}, {count(found.k, 'class', 'classes')}",
+        verdict(found, _calibration_standard_error(found, given)),
+        cards=[
+            Card("log loss", _four_decimals(found.log.risk)),
+            Card("calibration error", _four_decimals(found.log.calibration), how),
+            Card("accuracy", percent(found.accuracy)),
+            Card("AUROC", _four_decimals(found.auroc)),
+        ],
+        points=advice(found),
         sections=sections,
         facts=facts_of(file=path.name, rows=found.n, classes=found.k),
+        notes=notes,
+        data={**found.to_dict(), **more},
     )
+
+
+def _calibration_standard_error(found: Evaluation, given: Predictions) -> float:
+    """Return the standard error of the calibration error: of the mean loss that calibration removes."""
+    if not math.isfinite(found.log.risk):
+        return math.nan
+    columns = range(found.k)
+    calibrated = found.log.calibrator.predict_proba(given.probs)
+    before, after = (
+        row_losses(given.labels, probs, classes=columns) for probs in (given.probs, calibrated)
+    )
+    return paired_difference(before, after, given.weights).standard_error
+
+
+def _four_decimals(value: float) -> str:
+    return "< 0.0001" if 0 < value < 0.00005 else number(float(value), 4)
 
 
 def comparison_page(
-    found: Comparison, models: Mapping[str, Predictions], about: Sequence[str] = ()
+    found: Comparison, models: Mapping[str, Predictions], notes: Sequence[str] = (), **more: Any
 ) -> Page:
-    """Return the report of ``refinecal compare``; ``about`` is what has to be known of the predictions."""
-    best = found.evaluations[found.best]
+    """Return the page of ``refinecal compare``; ``more`` is added to its data."""
+    best, given = found.evaluations[found.best], models[found.best]
     ordered = {name: found.evaluations[name] for name in found.ranking}
-    columns: list[str | Column] = [
-        "model",
-        *(
-            Column(name, digits=4)
-            for name in (
-                "log loss",
-                "± s.e.",
-                "calibrated",
-                "± s.e. of that",
-                "Brier",
-                "± s.e. of it",
-            )
-        ),
-    ]
-    rows: list[list[Cell]] = [
-        [
-            name,
-            *(
-                value
-                for part in (found.log[name], found.refinement[name], found.brier[name])
-                for value in (part.mean, part.standard_error)
-            ),
-        ]
-        for name in found.ranking
-        if name != found.best
-    ]
-    gaps = Table(
-        f"Above {found.best}, row by row",
-        columns,
-        rows,
-        "Mean difference per row and its standard error; less than two standard errors may be chance.",
+    tables = (
+        losses_table(ordered, "Losses, best model first", "model"),
+        metrics_table(ordered, "model"),
+        differences_table(found),
     )
-    given = models[found.best]
-    labels = np.array(given.classes, dtype=object)[given.labels]
-    calibrated = best.log.calibrator.predict_proba(given.probs)
-    table = models_table(ordered, "Models, the best first")
+    classes = count(best.k, "class", "classes")
     return Page(
-        f"{len(ordered)} models on the same {number(best.n)} rows",
-        f"{found.best} has the lowest log loss: {best.log.risk:.4f}.",
-        cards=[Card(name, tile(each.log.risk), "log loss") for name, each in ordered.items()][:4],
-        points=[*(f"Note: {text}." for text in about), f"How sure: {found.verdict}"],
+        f"{len(ordered)} models on the same {count(best.n, 'row')}, {classes}",
+        f"{found.best} has the lowest log loss: {number(best.log.risk, 4)}.",
+        cards=[
+            Card(name, _four_decimals(each.log.risk), "log loss") for name, each in ordered.items()
+        ][:4],
+        points=[found.verdict],
         sections=[
-            Section("Side by side", (), (table, gaps, errors_table(ordered, "model"))),
+            Section("Comparison", (), tables),
             terms_section(ordered),
             reliability_section(
-                labels,
+                given.labels,
                 given.probs,
-                calibrated,
+                best.log.calibrator,
                 list(given.classes),
                 given.weights,
                 f" of {found.best}",
             ),
         ],
         facts=facts_of(rows=best.n, classes=best.k),
+        notes=notes,
+        data={**found.to_dict(), **more},
     )

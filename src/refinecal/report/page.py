@@ -1,10 +1,10 @@
-"""What a report says, before it is HTML. All text is plain: it is shown as it is written here."""
+"""The content of a report, before it is HTML, terminal output or JSON. All text is plain."""
 
 from __future__ import annotations  # so that help() shows types by name
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -12,19 +12,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Written:
-    """A cell that is shown as it is written, such as "0.15 ± 0.01", and sorted by its number.
+    """A cell with its own text, such as "0.15 ± 0.01", sorted by ``value``; ``strong`` is set bold.
 
-    Parameters
-    ----------
-    text : str
-        What is shown.
-    value : float, optional
-        What it is sorted by; without it the cell is a word.
-    strong : bool, default False
-        Set bold, such as the best of a table.
-
-    Examples
-    --------
     >>> best = Written("0.15 ± 0.01", 0.15, strong=True)
     >>> from refinecal.report import render
     >>> table = Table("Models", ["model", "log loss"], [("forest", best)])
@@ -42,7 +31,7 @@ Cell = str | int | float | Written | None
 
 @dataclass(frozen=True)
 class Card:
-    """A big number at the top of the page, with a few words above and below it."""
+    """A large number at the top of the page, with a label and a note."""
 
     label: str
     value: Cell
@@ -51,24 +40,30 @@ class Card:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table, for those who want more than its name.
+    """A column of a table.
 
     Parameters
     ----------
     name : str
         The header.
     digits : int, optional
-        So many decimals; by default 4 significant digits, and 1 decimal of a percentage.
+        Number of decimals; by default 4 significant digits, and 1 decimal of a percentage.
     percent : bool, default False
-        Show 0.25 as 25.0 %.
+        Show 0.25 as 25.0%.
     help : str, optional
         What it means, written below the table.
+    spare : int, default 0
+        If positive, the column may be hidden on a narrow terminal: those with the smallest number first.
+    sign : bool, default False
+        Show a plus before positive numbers.
     """
 
     name: str
     digits: int | None = None
     percent: bool = False
     help: str = ""
+    spare: int = 0
+    sign: bool = False
 
     def __post_init__(self) -> None:
         if self.digits is not None and not 0 <= self.digits <= 12:
@@ -77,7 +72,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows that readers can sort by any column.
+    """Rows that can be sorted by any column.
 
     Parameters
     ----------
@@ -89,6 +84,8 @@ class Table:
         Texts and numbers; ``None``, NaN and "" are missing.
     note : str, optional
         Shown below.
+    terminal : int, default 0
+        Number of rows shown on the terminal; tables with 0 are in the HTML report only.
 
     Examples
     --------
@@ -102,6 +99,7 @@ class Table:
     columns: Sequence[str | Column]
     rows: Sequence[Sequence[Cell]]
     note: str = ""
+    terminal: int = 0
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -122,13 +120,13 @@ class Figure:
     Parameters
     ----------
     draw : callable
-        Draws on the empty ``matplotlib.figure.Figure`` that it is given, whatever its size, as often as it
-        is called. The picture becomes SVG, where every point takes some 60 bytes: draw more than a few
-        thousand points binned, or with ``rasterized=True``.
+        Draws on an empty ``matplotlib.figure.Figure`` of any size, and may be called several times. The
+        picture becomes SVG, where a point takes about 60 bytes: bin more than a few thousand points, or draw
+        them with ``rasterized=True``.
     title, caption : str
         Shown above and below.
     alt : str
-        What the picture shows, for those who cannot see it.
+        A text alternative for readers who cannot see the picture.
     wide, narrow : tuple of float
         Width and height in inches for a screen, and for a phone.
     """
@@ -162,22 +160,26 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A report, the plain answer first.
+    """The result of a command, shown as HTML, on the terminal, or as JSON.
 
     Parameters
     ----------
     title : str
         What was done, to what.
     lead : str
-        One sentence: what was gained.
+        The main result in one sentence.
     cards : sequence of Card, optional
         The numbers behind that sentence.
     points : sequence of str, optional
-        How sure that is, and what to do. A few words before a colon at the beginning are set bold.
+        How certain that is, and what to do. A few words before a colon at the beginning are set bold.
     sections : sequence of Section, optional
-        The rest; a table of contents is made for more than three.
+        The rest; more than three get a table of contents.
     facts : mapping of str to str, optional
         How the report was made: version, command, data, seed, date.
+    notes : sequence of str, optional
+        What to know about the input; on the terminal these are notes on stderr.
+    data : mapping, optional
+        The result as plain data, which ``--json`` prints.
 
     Examples
     --------
@@ -193,6 +195,8 @@ class Page:
     points: Sequence[str] = ()
     sections: Sequence[Section] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    data: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _refuse_string("points", self.points, "the page")

@@ -5,31 +5,29 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 from refinecal._core.errors import needs_extra
 from refinecal._core.files import atomic_write
-from refinecal.report.cells import RenderedCell, is_numeric, shorten, show, show_column
+from refinecal.report.cells import is_numeric, shorten, show, show_column
 from refinecal.report.figures import to_svg
 from refinecal.report.page import Column, Figure, Page, Table
 from refinecal.report.theme import stylesheet
 
 PIXELS_PER_INCH = 104  # of a figure on a wide screen, where its text is then 12 pixels high
 NARROW_PIXELS_PER_INCH = 128  # on a phone held sideways, at most
-SECTIONS = 3  # more of them need a table of contents
-TALL = 30  # rows; a longer table scrolls in its own window
-SHORT = 12  # characters of a name that needs no room for several lines
+SECTIONS = 3  # more sections get a table of contents
+TALL = 30  # rows; longer tables scroll
+SHORT = 12  # characters; longer row names may wrap
 LONGEST_HEADER = 60  # characters
 JOINT = re.compile(r"(?<=\w)[_./\\-]+(?=\w)")  # none of these is part of an escaped character
 
 
 def render(page: Page) -> str:
-    """Return a page as one HTML document that needs nothing else, neither files nor network.
+    """Return a page as one HTML document that needs no other file and no network.
 
-    All text is escaped: names of columns and classes may hold anything. The document also forbids the
-    browser to load or run what is not its own.
+    All text is escaped. The document forbids the browser to load or run anything else.
     """
     with needs_extra("cli", package="jinja2"):
         from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -43,7 +41,7 @@ def render(page: Page) -> str:
     )
     environment.filters["breakable"] = _allow_breaks
     scripts = [_resource("theme.js"), _resource("sort.js")]
-    # Markup is what is not escaped: our own files, and SVG, which is escaped XML.
+    # Markup is not escaped: our own files, and SVG, which is XML.
     return environment.get_template("report.html.j2").render(
         page=page,
         css=Markup(stylesheet() + _resource("style.css")),
@@ -59,8 +57,8 @@ def render(page: Page) -> str:
 
 
 def write(page: Page, path: str | os.PathLike[str]) -> None:
-    """Write a page to a file, whole or not at all."""
-    # Half a surrogate pair, from a broken file, is no character and cannot be written.
+    """Write a page to a file, atomically."""
+    # Half a surrogate pair, from a damaged file, cannot be encoded.
     content = render(page).encode("utf-8", errors="replace")
     with atomic_write(path) as part:
         part.write_bytes(content)
@@ -71,78 +69,56 @@ def _resource(name: str) -> str:
 
 
 def _allow_breaks(name: str) -> Any:
-    """Let a long name continue on the next line after what joins its words."""
+    """Allow line breaks after the characters that join the words of a long name."""
     from markupsafe import Markup, escape
 
     return Markup(JOINT.sub(lambda found: found[0] + "<wbr>", str(escape(name))))
 
 
 def policy(scripts: Iterable[str], *more: str) -> str:
-    """Return the rule by which a browser runs our scripts and no others, and loads nothing."""
+    """Return the content security policy: a browser runs these scripts only, and loads nothing."""
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()) for script in scripts]
     allowed = " ".join(f"'sha256-{digest.decode()}'" for digest in digests)
     rules = ["default-src 'none'", "style-src 'unsafe-inline'", f"script-src {allowed}", *more]
     return "; ".join(rules)
 
 
-# ---- blocks, as the template wants them ------------------------------------------------------------------
+# ---- blocks for the template -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Head:
-    text: str
-    full: str
-    numeric: bool
-    help: str
-
-
-@dataclass(frozen=True)
-class _Grid:
-    title: str
-    heads: list[_Head]
-    rows: list[list[RenderedCell]]
-    note: str
-    tall: bool
-    wordy: bool
-    kind: str = "table"
-
-
-@dataclass(frozen=True)
-class _Picture:
-    title: str
-    caption: str
-    wide: Any  # SVG
-    narrow: Any
-    wide_pixels: int
-    narrow_pixels: int
-    kind: str = "figure"
-
-
-def _block(block: Table | Figure, name: str) -> _Grid | _Picture:
+def _block(block: Table | Figure, name: str) -> dict[str, Any]:
     from markupsafe import Markup
 
     if isinstance(block, Table):
         return _grid(block)
-    return _Picture(
-        block.title,
-        block.caption,
-        Markup(to_svg(block, block.wide, f"{name}w-")),
-        Markup(to_svg(block, block.narrow, f"{name}n-")),
-        round(block.wide[0] * PIXELS_PER_INCH),
-        round(block.narrow[0] * NARROW_PIXELS_PER_INCH),
-    )
+    return {
+        "kind": "figure",
+        "title": block.title,
+        "caption": block.caption,
+        "wide": Markup(to_svg(block, block.wide, f"{name}w-")),
+        "narrow": Markup(to_svg(block, block.narrow, f"{name}n-")),
+        "wide_pixels": round(block.wide[0] * PIXELS_PER_INCH),
+        "narrow_pixels": round(block.narrow[0] * NARROW_PIXELS_PER_INCH),
+    }
 
 
-def _grid(table: Table) -> _Grid:
+def _grid(table: Table) -> dict[str, Any]:
     columns = [Column(c) if isinstance(c, str) else c for c in table.columns]
     given = [[row[j] for row in table.rows] for j in range(len(columns))]
-    shown = [show_column(column, cells) for column, cells in zip(columns, given, strict=True)]
-    heads = [_head(column, is_numeric(cells)) for column, cells in zip(columns, given, strict=True)]
+    shown = [show_column(*each) for each in zip(columns, given, strict=True)]
     rows = [list(row) for row in zip(*shown, strict=True)]
-    wordy = any(len(row[0].text) > SHORT for row in rows)
-    return _Grid(table.title, heads, rows, table.note, len(rows) > TALL, wordy)
+    return {
+        "kind": "table",
+        "title": table.title,
+        "heads": [_head(*each) for each in zip(columns, map(is_numeric, given), strict=True)],
+        "rows": rows,
+        "note": table.note,
+        "tall": len(rows) > TALL,
+        "wordy": any(len(row[0].text) > SHORT for row in rows),
+    }
 
 
-def _head(column: Column, numeric: bool) -> _Head:
+def _head(column: Column, numeric: bool) -> dict[str, Any]:
     text = shorten(column.name, LONGEST_HEADER)
-    return _Head(text, column.name if text != column.name else "", numeric, column.help)
+    full = column.name if text != column.name else ""
+    return {"text": text, "full": full, "numeric": numeric, "help": column.help}

@@ -1,11 +1,7 @@
-"""The tones of a report, by day and by night.
-
-A figure is drawn in the colours of ``refinecal.plots``; the page may show each of them in another tone.
-"""
+"""The colors of a report, light and dark; those of figures replace the colors of ``refinecal.plots``."""
 
 from collections.abc import Mapping
 
-# The page: text on background and on the surface of cards, muted text, lines, links and marks.
 LIGHT = {
     "background": "#fbfbfa",
     "surface": "#ffffff",
@@ -24,7 +20,7 @@ DARK = {
     "line": "#333c45",
     "accent": "#6cbcea",
 }
-# The figures, by the names that refinecal.plots gives to its colours. By day only the paper is the page's.
+# Figures, by the names of the colors in refinecal.plots. In light mode only the paper differs.
 LIGHT_PLOT = {"paper": LIGHT["background"]}
 DARK_PLOT = {
     "risk": "#2fc79b",
@@ -42,7 +38,7 @@ DARK_PLOT = {
 
 
 def variables(tones: Mapping[str, str], prefix: str = "") -> str:
-    """Return tones as CSS custom properties.
+    """Return colors as CSS custom properties.
 
     >>> variables({"text": "#222222"}, "plot-")
     '--plot-text: #222222;'
@@ -51,10 +47,7 @@ def variables(tones: Mapping[str, str], prefix: str = "") -> str:
 
 
 def stylesheet() -> str:
-    """Return the rules that set the tones: the reader's system decides, a click on the page overrules it.
-
-    Paper is always white.
-    """
+    """Return the rules that set the colors: by the reader's system or a click; prints are always light."""
     light = f"{variables(LIGHT)} {variables(LIGHT_PLOT, 'plot-')}"
     dark = f"color-scheme: dark; {variables(DARK)} {variables(DARK_PLOT, 'plot-')}"
     return (

@@ -1,4 +1,4 @@
-"""What a fit is worth: test losses of the ways to stop, how sure the difference is, and what to do next."""
+"""How good a fit is: test losses by stopping metric, how certain the gain is, and what to do next."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from refinecal._core.format import number as grouped
+from refinecal._core.format import count, number, percent, with_error
 from refinecal.calibrators import AutoCalibrator
 from refinecal.evaluation import Difference, Evaluation, evaluate, paired_difference, row_losses
-from refinecal.tabular.fitting import CHOSEN_BY, TRACKED, Fit, Selection
+from refinecal.tabular.fitting import Fit, Selection
 
-NOTICEABLE = 0.1  # of the risk: calibration error that is worth a word
-SMALL = 0.0005  # a change that is none
+NOTICEABLE = 0.1  # part of the risk: calibration error that is worth mentioning
+SMALL = 0.0005  # relative change that is not worth mentioning
 FEW_ROWS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedSelection:
-    """One way to choose the step, judged on the test rows before and after calibration."""
+    """What choosing the step by one metric leads to on the test rows, before and after calibration."""
 
     metric: str
     candidate: int
@@ -45,10 +45,10 @@ class JudgedSelection:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One of the things that lower the loss, on top of those before it."""
+    """One of the steps that lower the loss, in addition to those before it."""
 
     name: str
-    steps: list[int] | None  # where they change
+    steps: list[int] | None  # of training, where they change
     loss: float
     change: Difference | None  # per row: this minus the stage before
 
@@ -60,54 +60,32 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A fit, judged by its test rows.
+    """A fit, judged by its test rows."""
 
-    Attributes
-    ----------
-    ours : Evaluation
-        Chosen by refinement, then calibrated and averaged.
-    uncalibrated : Evaluation
-        The mean of the same models before calibration.
-    by_loss : Evaluation
-        The mean of models stopped and chosen by log loss, not calibrated: plain averaging.
-    level : Difference
-        The log loss of ours, with its error.
-    change : Difference or None
-        How training on all rows changes the loss of validation rows, if that is known.
-    expected : Difference
-        The log loss to expect of what is delivered, with its error: that of ours, plus the change.
-    stages : list of Stage
-        From one model that is stopped on log loss to ours, one thing at a time.
-    log, brier : Difference
-        Per row, ours minus one model that is stopped on log loss.
-    ways : dict
-        By metric, what choosing by it leads to.
-    """
-
-    ours: Evaluation
-    uncalibrated: Evaluation
-    by_loss: Evaluation
-    level: Difference
-    change: Difference | None
-    expected: Difference
-    stages: list[Stage]
-    log: Difference
+    ours: Evaluation  # chosen by refinement, then calibrated and averaged
+    uncalibrated: Evaluation  # the mean of the same models before calibration
+    by_loss: Evaluation  # the mean of models stopped and chosen by log loss, not calibrated
+    level: Difference  # the log loss of ours, with its error
+    change: Difference | None  # of the loss of validation rows by training on all rows, if known
+    expected: Difference  # log loss of what is delivered: that of ours, plus the change
+    stages: list[Stage]  # from one model stopped on log loss to ours, one step at a time
+    log: Difference  # per row, ours minus one model stopped on log loss
     brier: Difference
-    ways: dict[str, JudgedSelection]
+    ways: dict[str, JudgedSelection]  # by metric, what choosing by it leads to
 
     @property
     def usual(self) -> float:
-        """The log loss of one model that is stopped on log loss, neither averaged nor calibrated."""
+        """The log loss of one model stopped on log loss, neither averaged nor calibrated."""
         return self.stages[0].loss
 
     @property
     def gain(self) -> float:
-        """By what part of the usual log loss ours is lower."""
+        """The relative reduction of the usual log loss."""
         return -self.log.mean / self.usual if self.usual > 0 else 0.0
 
     @property
     def by_refinement(self) -> Difference:
-        """Per row, choosing by refinement minus choosing by log loss, all else alike."""
+        """Per row, choosing by refinement minus choosing by log loss, all else equal."""
         change = self.stages[-1].change
         assert change is not None, "it is not the first"
         return change
@@ -129,7 +107,7 @@ class Judgement:
 
 
 def judge(fit: Fit) -> Judgement | None:
-    """Return what the test rows say of a fit; ``None`` if there are none."""
+    """Return how good a fit is on its test rows; ``None`` if there are none."""
     test = fit.data.test
     if test is None:
         return None
@@ -185,7 +163,7 @@ def _expected_loss(level: Difference, change: Difference | None) -> Difference:
 
 
 def _stages(fit: Fit, ours: Any, about: dict[str, Any]) -> list[Stage]:
-    """Return the way from one model to the average that is calibrated and chosen by refinement."""
+    """Return the steps from one model to the calibrated average of models chosen by refinement."""
     usual, test = fit.usual, fit.data.test
     assert test is not None, "it was judged by them"
     means, calibrated = (
@@ -203,8 +181,8 @@ def _stages(fit: Fit, ours: Any, about: dict[str, Any]) -> list[Stage]:
     if m == 1:
         del found[1]
     stages: list[Stage] = []
-    for number, (name, steps, losses) in enumerate(found):
-        change = paired_difference(losses, found[number - 1][2], **about) if number else None
+    for place, (name, steps, losses) in enumerate(found):
+        change = paired_difference(losses, found[place - 1][2], **about) if place else None
         loss = paired_difference(losses, 0 * losses, test.weights).mean
         stages.append(Stage(name, steps, loss, change))
     return stages
@@ -212,140 +190,156 @@ def _stages(fit: Fit, ours: Any, about: dict[str, Any]) -> list[Stage]:
 
 # ---- in words ----------------------------------------------------------------------------------------------
 
+LEADS = {
+    "infinite": "On {rows}, the log loss is {loss}. One model stopped on validation loss assigned "
+    "probability 0 to an observed class.",
+    "same": "On {rows}, the log loss is {loss}, about that of one model stopped on validation loss "
+    "({usual:.4f}).",
+    "sure": "On {rows}, the log loss is {loss}, {change} than that of one model stopped on validation loss "
+    "({usual:.4f}).",
+    "chance": "On {rows}, the log loss is {loss}, {change} than that of one model stopped on validation loss "
+    "({usual:.4f}), which may be chance.",
+}
+CERTAINTIES = {
+    "unknown": "The gain has no standard error, since a loss is infinite or there is one test row.",
+    "gain": "Gain in log loss: {gain} (± is the standard error over test rows), more than chance explains.",
+    "loss": "Gain in log loss: {gain} (± is the standard error over test rows), a loss beyond chance.",
+    "chance": "Gain in log loss: {gain} (± is the standard error over test rows), which may be chance.",
+}
+CHOICES = {
+    "same": "Refinement and log loss chose the same models.",
+    "sure": "Choosing by refinement rather than by log loss contributed {part}.",
+    "chance": "Choosing by refinement rather than by log loss contributed {part}, within noise.",
+}
+DELIVERED = {
+    "one": "Delivered: one model, trained on {rows}",
+    "average": "Delivered: the average of {m} models, each trained on {rows}",
+    "folds": "Delivered: the average of {m} models, each trained on {part} of {rows}",
+}
+TEST_ROWS = {
+    "none": ".",
+    "unseen": ", none of which are test rows.",
+    "seen": ", including the test rows. The test loss is that of {judged} trained without them.",
+}
+EXPECTED = (
+    " On rows held out in both passes, training on all rows changed the loss by {change}, so expect a log "
+    "loss of about {expected}."
+)
+AVERAGES = {
+    "one": "{how}.",
+    "logits": "{how}; the models are averaged on the scale of log-odds.",
+    "agree": "{how}; the models agree, so their average needs no correction.",
+    "sharpened": "{how}. Averaging makes probabilities too cautious, so the log-odds of the average, "
+    "relative to the class frequencies, are multiplied by {beta:.2f} (estimated from how they differ).",
+}
+ADVICE = {
+    "few rows": "With only {rows}, every number here is very uncertain.",
+    "worse": "One model stopped on validation loss did better here. With few rows, --calibrator temperature "
+    "has less to learn.",
+    "calibrate": "Use the calibrated probabilities: the uncalibrated ones are {how} ({share} of their loss "
+    "is calibration error).",
+    "no better": "The features say little about the target: the log loss is {loss:.4f}, that of the class "
+    "frequencies {uncertainty:.4f}. Other features will help more than another model.",
+    "last step": "The best {step} is the last of {most}: allow more with --max-steps.",
+}
+
 
 def lead(judged: Judgement) -> str:
     """Return in one sentence what was gained."""
-    found, usual = with_error(judged.level), judged.usual
-    where = f"On {grouped(judged.ours.n)} test rows"
-    if not math.isfinite(usual):
-        return (
-            f"{where} the log loss is {found}; one model stopped on validation loss would have called "
-            "something impossible that happened."
-        )
-    change = f"{abs(judged.gain):.1%} {'lower' if judged.gain > 0 else 'higher'} than"
-    doubt = "" if judged.log.is_sure else ", which may be chance"
-    if abs(judged.gain) < SMALL:
-        change, doubt = "about the same as", ""
-    versus = f"{change} that of one model stopped on validation loss ({usual:.4f})"
-    return f"{where} the log loss is {found}, {versus}{doubt}."
+    case = "sure" if judged.log.is_sure else "chance"
+    if not math.isfinite(judged.usual):
+        case = "infinite"
+    elif abs(judged.gain) < SMALL:
+        case = "same"
+    return LEADS[case].format(
+        rows=count(judged.ours.n, "test row"),
+        loss=_with_error(judged.level),
+        change=f"{percent(abs(judged.gain))} {'lower' if judged.gain > 0 else 'higher'}",
+        usual=judged.usual,
+    )
 
 
-def with_error(difference: Difference, sign: str = "") -> str:
-    """Return a mean and its standard error, such as "0.4580 ± 0.0100"."""
-    return f"{difference.mean:{sign}.4f} ± {difference.standard_error:.4f}"
+def _with_error(found: Difference, sign: str = "") -> str:
+    return with_error(found.mean, found.standard_error, sign=sign)
 
 
 def describe_certainty(judged: Judgement) -> str:
-    """Return how sure the gain is, and what choosing by refinement has to do with it."""
+    """Return how certain the gain is, and how much of it is due to choosing by refinement."""
     total, chosen = judged.log, judged.by_refinement
     if not math.isfinite(total.mean) or math.isnan(total.standard_error):
-        return (
-            "The difference cannot be given an error: a loss is infinite, or there is one test row."
-        )
-    if total.is_sure:
-        verdict = "more than chance would explain" if total.mean < 0 else "a loss, beyond chance"
-    else:
-        verdict = "within what chance explains; more test rows would tell"
-    gap = f"{-total.mean:+.4f} ± {total.standard_error:.4f}"
-    part = f"{abs(chosen.mean):.4f} ± {chosen.standard_error:.4f}"
-    outcome = f"gained {part} of it" if chosen.mean < 0 else f"cost {part}"
-    rest = f"Choosing by refinement rather than by log loss {outcome}"
-    if chosen.mean == 0:
-        rest = "Refinement and log loss chose the same"
-    elif not chosen.is_sure:
-        rest += ", within noise"
-    return f"Gain in log loss: {gap} (± is the standard error over test rows): {verdict}. {rest}."
+        return CERTAINTIES["unknown"]
+    case = ("gain" if total.mean < 0 else "loss") if total.is_sure else "chance"
+    choice = ("sure" if chosen.is_sure else "chance") if chosen.mean else "same"
+    gain, part = (with_error(-each.mean, each.standard_error, sign="+") for each in (total, chosen))
+    return f"{CERTAINTIES[case]} {CHOICES[choice]}".format(gain=gain, part=part)
 
 
 def describe_delivered(fit: Fit, judged: Judgement | None) -> str:
-    """Say which rows the delivered models have seen, and what to expect of them."""
-    data, m = fit.data, len(fit.delivered)
-    n, total = data.n_delivered, data.n_used
-    rows = f"all {grouped(n)} rows" if n == total else f"{grouped(n)} of {grouped(total)} rows"
-    text = f"Delivered: one model trained on {rows}"
-    if m > 1:
-        part = f"{1 - 1 / data.delivered.n_first:.0%} of " * (data.delivered.n_first > 1)
-        text = f"Delivered: the average of {m} models, each trained on {part}{rows}"
-    if data.everything is None or judged is None:
-        return f"{text}{'' if data.test is None else ', none of them test rows'}."
-    text += ", test rows included. The test loss is that of "
-    text += f"{len(fit.units)} models that had" if len(fit.units) > 1 else "a model that had"
-    text += " not seen the test rows."
-    if judged.change is None:
-        return text
-    return (
-        f"{text} On rows held out in both passes, training on all rows changed the loss by "
-        f"{with_error(judged.change, '+')}, so expect a loss of about {with_error(judged.expected)}."
+    """Return which rows the delivered models have seen, and what to expect of them."""
+    data, folds = fit.data, fit.data.delivered.n_first
+    n, total, tested = data.n_delivered, data.n_used, "unseen"
+    if data.test is None:
+        tested = "none"
+    elif data.everything is not None and judged is not None:
+        tested = "seen"
+    case = "one" if len(fit.delivered) == 1 else "folds" if folds > 1 else "average"
+    text = (DELIVERED[case] + TEST_ROWS[tested]).format(
+        rows=f"all {number(n)} rows" if n == total else f"{number(n)} of {number(total)} rows",
+        m=len(fit.delivered),
+        part=percent(1 - 1 / folds, 0),
+        judged="a model" if len(fit.units) == 1 else f"{len(fit.units)} models",
     )
+    if tested != "seen" or judged is None or judged.change is None:
+        return text
+    change, expected = _with_error(judged.change, "+"), _with_error(judged.expected)
+    return text + EXPECTED.format(change=change, expected=expected)
 
 
 def describe_calibration(fit: Fit) -> str:
-    """Say what calibrates the delivered models, and how much sharper their average is made."""
+    """Return what calibrates the delivered models, and how much their average is sharpened."""
     found, beta = fit.ensemble.calibrator, fit.ensemble.beta
     how = f"Calibrated by {fit.options.calibrator}"
     if isinstance(found, AutoCalibrator):
-        shares = [(score.name, score.weight) for score in found.scores() if score.weight >= 0.005]
-        listed = ", ".join(f"{weight:.0%} {name}" for name, weight in shares)
+        parts = {score.name: score.weight for score in found.scores() if score.weight >= 0.005}
+        listed = ", ".join(f"{percent(weight, 0)} {name}" for name, weight in parts.items())
         how = f"Calibrated by a blend of {listed} (weights by cross-validation)"
-        if len(shares) == 1:
-            how = f"Calibrated by {shares[0][0]}, which cross-validation chose"
+        if len(parts) == 1:
+            how = f"Calibrated by {next(iter(parts))} (chosen by cross-validation)"
     elif hasattr(found, "temperature_"):
         how = f"Calibrated by temperature scaling: temperature {min(found.temperature_, 1e9):.3g}"
-    if len(fit.delivered) == 1:
-        return f"{how}."
-    if beta is None:
-        return f"{how}; the models are averaged on the scale of log-odds."
-    if beta < 1.005:
-        return f"{how}; the models agree, so their average needs no correction."
-    return (
-        f"{how}. Averaging makes probabilities too cautious, so the log-odds of the average, relative to the "
-        f"class frequencies, are multiplied by {beta:.2f} (estimated from how far the models differ)."
-    )
+    case = "one"
+    if len(fit.delivered) > 1:
+        case = "logits" if beta is None else "agree" if beta < 1.005 else "sharpened"
+    return AVERAGES[case].format(how=how, beta=beta)
 
 
 def recommend(fit: Fit, judged: Judgement) -> list[str]:
     """Return advice that the numbers support."""
-    ours, before, advice = judged.ours.log, judged.uncalibrated.log, []
+    ours, before, cases = judged.ours.log, judged.uncalibrated.log, []
     if judged.ours.n < FEW_ROWS:
-        advice.append(
-            f"With only {judged.ours.n} test rows, take every number here with a pinch of salt."
-        )
+        cases.append("few rows")
+    noticeable = before.calibration > NOTICEABLE * before.risk and before.beta is not None
     if judged.gain < 0 and judged.log.is_sure:
-        advice.append(
-            "Here one model stopped on validation loss did better. With few rows, --calibrator temperature "
-            "has less to learn."
-        )
-    elif (
-        before.calibration > NOTICEABLE * before.risk
-        and ours.risk < before.risk
-        and before.beta is not None
-    ):
-        how = "overconfident" if before.beta < 1 else "underconfident"
-        advice.append(
-            f"Use the calibrated probabilities, not the model's own: those are {how} "
-            f"({before.calibration / before.risk:.0%} of their loss is calibration error)."
-        )
+        cases.append("worse")
+    elif noticeable and ours.risk < before.risk:
+        cases.append("calibrate")
     if ours.risk > 0.95 * ours.uncertainty:
-        how = "worse than" if ours.risk > ours.uncertainty else "hardly better than"
-        advice.append(
-            f"The features say little about the target: the model is {how} the class frequencies. Other "
-            "features will help more than another model."
-        )
+        cases.append("no better")
     if fit.hit_the_end:
-        advice.append(
-            f"The best {fit.model.step_name} is the last of {fit.max_steps}: allow more with --max-steps."
-        )
-    if len(fit.candidates) == 1 and fit.options.model != "logistic":
-        advice.append("Try --tune 30: refinement then chooses among 30 configurations.")
-    return advice
+        cases.append("last step")
+    about = {
+        "rows": count(judged.ours.n, "test row"),
+        "how": "overconfident" if (before.beta or 1) < 1 else "underconfident",
+        "share": percent(before.calibration / before.risk if before.risk else 0.0, 0),
+        "loss": ours.risk,
+        "uncertainty": ours.uncertainty,
+        "step": fit.model.step_name,
+        "most": fit.max_steps,
+    }
+    return [ADVICE[case].format(**about) for case in cases]
 
 
 def name_of(metric: str) -> str:
     """Return a metric's name for people."""
     names = {"log_loss": "log loss", "brier": "Brier score", "auroc": "AUROC"}
     return names.get(metric, metric)
-
-
-def sort_metrics(judged: Judgement) -> list[JudgedSelection]:
-    """Return the ways to choose, ours first, then as tracked."""
-    return [judged.ways[name] for name in (CHOSEN_BY, *TRACKED) if name in judged.ways]

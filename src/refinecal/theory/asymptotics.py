@@ -167,11 +167,10 @@ class Solution:
         """The decomposition of the risk, computed when first used."""
         return gaussian_decomposition(self.expertise, self.confidence, self.loss)
 
-    risk = property(
-        lambda self: self.parts.risk, doc="Expected loss: calibration plus refinement."
-    )
+    risk = property(lambda self: self.parts.risk, doc="Expected loss: calibration plus refinement.")
     calibration = property(
-        lambda self: self.parts.calibration, doc="Loss that the best rescaling of the logits removes."
+        lambda self: self.parts.calibration,
+        doc="Loss that the best rescaling of the logits removes.",
     )
     refinement = property(
         lambda self: self.parts.refinement, doc="Expected loss after the best rescaling."

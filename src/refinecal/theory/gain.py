@@ -380,7 +380,9 @@ def describe_gain(
         )
     if reasons:
         why = "; ".join(reasons)
-        return f"The prediction is not reliable for these data: {why}. Theory predicts {prediction}."
+        return (
+            f"The prediction is not reliable for these data: {why}. Theory predicts {prediction}."
+        )
     low, high = (gain, gain) if isnan(ends[0]) else ends
     if low >= WORTHWHILE:
         verdict = "Worthwhile"

@@ -1,0 +1,99 @@
+"""From a page to the terminal. Digits are never cut: names are folded and spare columns hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from refinecal._core.format import MINUS, MISSING, count
+from refinecal.report.cells import is_numeric, show_column
+from refinecal.report.page import Column, Page, Table
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+FOLDED = 14  # characters: narrower names are not folded
+
+
+def show(page: Page, console: Any) -> None:
+    """Write the tables of a page that belong on the terminal, then what they mean."""
+    console.say(page.title, "bold")
+    for section in page.sections:
+        for block in section.blocks:
+            if isinstance(block, Table) and block.terminal:
+                show_table(block, console)
+    console.tell(page.lead, "bold")
+    for point in page.points:
+        console.tell(point)
+
+
+def show_table(table: Table, console: Any) -> None:
+    """Write a table with the numbers of the HTML report; long ones in full only if ``verbose``."""
+    columns = [Column(each) if isinstance(each, str) else each for each in table.columns]
+    cells = [[row[j] for row in table.rows] for j in range(len(columns))]
+    shown = [show_column(*each) for each in zip(columns, cells, strict=True)]
+    rows = [[_plain(cell.text) for cell in row] for row in zip(*shown, strict=True)]
+    hidden = len(rows) - table.terminal
+    if (
+        console.verbose or hidden <= 1
+    ):  # one more row takes no more room than to say that it is hidden
+        hidden = 0
+    left = [j for j, each in enumerate(cells) if j == 0 or not is_numeric(each)]
+    spare = [j for j, each in enumerate(columns) if each.spare]
+    spare.sort(key=lambda j: columns[j].spare)
+    console.table([c.name for c in columns], rows[: len(rows) - hidden], left, spare)
+    if hidden:
+        console.say(f"… and {count(hidden, 'more row')} (-v shows all)\n")
+
+
+def _plain(text: str) -> str:
+    """Return a cell as it is copied from a terminal: with hyphens for minus signs."""
+    return "" if text == MISSING else text.replace(MINUS, "-")
+
+
+def fit_columns(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    left: Sequence[int],
+    spare: Sequence[int],
+    room: int | None,
+) -> list[int]:
+    """Return the places of the columns that fit, hiding ``spare`` ones in this order."""
+    widths = _widths(columns, rows, left)
+    kept = list(range(len(columns)))
+    for place in spare:
+        if room is None or sum(widths[j] + 2 for j in kept) <= room:
+            break
+        kept.remove(place)
+    return kept
+
+
+def build_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int], room: int | None
+) -> RichTable:
+    """Return a table for a terminal ``room`` wide; columns are right-aligned except for ``left``."""
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    look: Any = {"box": box.SIMPLE_HEAD, "pad_edge": False, "collapse_padding": True}
+    table = RichTable(**look, header_style="bold")
+    for place, name in enumerate(columns):
+        justify: Any = "left" if place in left else "right"
+        table.add_column(Text(name), justify=justify, no_wrap=place not in left, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    needed = sum(_widths(columns, rows, () if room is None else left)) + 2 * len(columns)
+    if room is None or needed > room:
+        table.width = needed
+    return table
+
+
+def _widths(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int]
+) -> list[int]:
+    """Return the width that each column needs if the names in ``left`` are folded."""
+    from rich.cells import cell_len
+
+    widths = [max(map(cell_len, column)) for column in zip(columns, *rows, strict=True)]
+    return [min(width, FOLDED) if j in left else width for j, width in enumerate(widths)]
