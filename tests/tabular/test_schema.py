@@ -676,6 +676,14 @@ def test_formatted_numbers_are_what_was_formatted(values, digits, mark, unit):
     np.testing.assert_allclose(found.values, numbers, rtol=1e-15)
 
 
+def test_percentages_next_to_fractions_are_pointed_out():
+    column = kind_of(["12%", "0.12", "7 %", "9%"])
+    assert (column.kind, column.unit) == ("number", "%")
+    note = "'12%' is read as 12; some values have a % and others, such as '0.12', do not"
+    assert column.note == note
+    assert kind_of(["12%", "8%", "7 %", "9%"]).note == "'12%' is read as 12"
+
+
 def test_units_that_differ_are_not_compared():
     column = kind_of(["$5", "€6", "$5", "€7"])
     assert (column.kind, column.note) == ("category", "numbers with different units, 'EUR', 'USD'")
@@ -695,6 +703,7 @@ def test_units_that_differ_are_not_compared():
         (["1'234.500"], "."),
         (["12,5 %", "$3,5"], ","),
         (["-1,5", "\u22121,5", "1,5e3", ",5"], ","),
+        (["1.5", "1e-3"], "."),
         (["1,234"], ""),
         (["1.234", "12.500", "87", "950"], ","),  # beside whole numbers below 1000: thousands
         (["1.234", "12.500", "8700"], ""),

@@ -207,8 +207,7 @@ def _make_number(name: str, numbers: Numbers, forced: Kind | None, **more: Any) 
         text, value = numbers.formatted
         notes.append(f"{text!r} is read as {value:.12g}")
     if numbers.bare and numbers.units == ("%",):
-        text, value = numbers.bare
-        notes[-1] += f" and {text!r} as {value:.12g}: write all with % or none"
+        notes.append(f"some values have a % and others, such as {numbers.bare!r}, do not")
     if numbers.infinite:
         notes.append(f"infinite values count as missing ({numbers.infinite} rows)")
     if numbers.blanks:

@@ -60,7 +60,8 @@ class DelimitedText:
         if separator:
             head = head[separator.end() :]
         if delimiter is None:
-            delimiter = separator[1] if separator else sniff(head, is_all)
+            last = max(map(head.rfind, "\r\n"))  # where the last whole line ends
+            delimiter = separator[1] if separator else sniff(head if is_all else head[:last])
         self.delimiter = check_delimiter(delimiter)
         with _cells_of_any_length():
             reader = csv.reader(io.StringIO(head, newline=""), delimiter=self.delimiter)
@@ -250,37 +251,27 @@ def check_delimiter(given: str) -> str:
     return found
 
 
-def sniff(text: str, is_all: bool = True) -> str:
-    r"""Return the delimiter: the character that splits all rows alike.
-
-    Quoted text does not count. Unless ``is_all``, the text may end within a row.
+def sniff(text: str) -> str:
+    r"""Return the delimiter: the character that splits the first rows alike. Quoted text does not count.
 
     >>> sniff("name;height\nAda;1,65\n")
     ';'
     """
     for delimiter in DELIMITERS:
-        widths = _count_values(text, delimiter, is_all)
+        widths = _count_values(text, delimiter, SNIFFED_ROWS, strict=True)
         if widths and widths[0] > 1 and len(set(widths)) == 1:
             return delimiter
-    first = {each: _count_values(text, each, is_all=True, strict=False) for each in ",;\t|"}
-    return max(first, key=lambda delimiter: first[delimiter][:1])
+    return max(",;\t|", key=lambda delimiter: _count_values(text, delimiter, 1))
 
 
-def _count_values(text: str, delimiter: str, is_all: bool, strict: bool = True) -> list[int]:
+def _count_values(text: str, delimiter: str, most: int, strict: bool = False) -> list[int]:
     """Return how many values the first rows have; if ``strict``, none if quotes are not where they belong."""
-    widths = []
-    lines = io.StringIO(text, newline="")
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=strict)
     try:
         with _cells_of_any_length():
-            for row in csv.reader(lines, delimiter=delimiter, strict=strict):
-                widths.append(len(row))
-                if len(widths) > SNIFFED_ROWS:
-                    return [width for width in widths if width]
+            return [len(row) for row in islice((row for row in rows if row), most)]
     except csv.Error:
-        if strict and (is_all or lines.tell() < len(text)):
-            return []
-        widths.append(0)  # the row that is cut off, or has no end
-    return [width for width in (widths if is_all else widths[:-1]) if width]
+        return []
 
 
 @contextmanager

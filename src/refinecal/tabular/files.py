@@ -29,22 +29,15 @@ with needs_extra("cli", package="pyarrow"):
 __all__ = ["Source", "Writer", "create_table", "open_table"]
 
 ROWS = 65_536  # in a chunk, by default
-ENDINGS = {
-    ".csv": "text",
-    ".tsv": "text",
-    ".txt": "text",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".feather": "arrow",
-    ".arrow": "arrow",
-    ".ipc": "arrow",
-}
+ENDINGS = (
+    dict.fromkeys((".csv", ".tsv", ".txt"), "text")
+    | dict.fromkeys((".parquet", ".pq"), "parquet")
+    | dict.fromkeys((".feather", ".arrow", ".ipc"), "arrow")
+)
 CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 TABS = (".tsv", ".txt")  # written with tabs; the delimiter of a .txt that is read is inferred
 FIXES = {
-    ".xlsx": "Save the sheet as CSV.",
-    ".xls": "Save the sheet as CSV.",
-    ".ods": "Save the sheet as CSV.",
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "Save the sheet as CSV."),
     ".zip": "Unpack it.",
     ".json": "Convert it to CSV or Parquet.",
     ".pkl": "Pickles may run code and are never read: write Parquet instead.",

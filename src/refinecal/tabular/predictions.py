@@ -43,33 +43,15 @@ MOST_RANGE = 2**20  # integers this close together are counted, not sorted
 
 @dataclass(frozen=True)
 class Predictions:
-    """Labels and predictions of a file.
+    """Labels and predictions of a file."""
 
-    Attributes
-    ----------
-    labels : ndarray of shape (n,)
-        The class of each row, as its place in ``classes``.
-    values : ndarray of shape (n, k), or (n,) for a single column
-        Probabilities or logits; a single column is that of the second of two classes.
-    classes : tuple of str
-        Names of the classes: numbers by size, texts by letter.
-    logits : bool
-        Whether the values are logits.
-    weights : ndarray or None
-        Sample weights.
-    groups : ndarray or None
-        The subgroup of each row, ``None`` where it is missing.
-    names : tuple of str
-        The columns that the values were in.
-    """
-
-    labels: NDArray[np.int64]
-    values: NDArray[Any]
-    classes: tuple[str, ...]
-    logits: bool
+    labels: NDArray[np.int64]  # the class of each row, as its place in ``classes``
+    values: NDArray[Any]  # (n, k) probabilities or logits; (n,) of the second of two classes
+    classes: tuple[str, ...]  # sorted: by value if all are numbers, else as texts
+    logits: bool  # whether the values are logits
     weights: NDArray[np.float64] | None
-    groups: NDArray[Any] | None
-    names: tuple[str, ...]
+    groups: NDArray[Any] | None  # the subgroup of each row, ``None`` where it is missing
+    names: tuple[str, ...]  # of the columns that hold the values
 
     @property
     def n(self) -> int:
@@ -167,17 +149,8 @@ def read_same_rows(
 ) -> dict[str, Predictions]:
     """Read the predictions of several models for the same rows, by the names of their files.
 
-    Parameters
-    ----------
-    paths : sequence of str or Path
-        One file for each model: the same rows in the same order.
-    target, logits, weight, delimiter, decimal
-        As for :func:`read_predictions`; weights are those of the first file.
-
-    Returns
-    -------
-    dict of str to Predictions
-        All with the same classes in the same order.
+    Each file has the same rows in the same order. The results have the same classes in the same order, and
+    the weights of the first file. Options are as for :func:`read_predictions`.
     """
     names = _model_names([Path(path) for path in paths])
     found: dict[str, Predictions] = {}

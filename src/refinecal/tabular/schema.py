@@ -50,23 +50,6 @@ class Schema:
     ``table`` is an Arrow table, and ``first_row`` is the number of its first row, for errors. Rows are
     counted from 1.
 
-    Attributes
-    ----------
-    columns : tuple of Column
-        All columns but the target, the weight and the group, in order.
-    target : str
-        The column to predict.
-    classes : tuple of str
-        Its values, by value if all are numbers, else as texts; 1 and 1.0 are the same class.
-    weight, group : str or None
-        The columns of sample weights, and of groups of rows that belong together.
-    n_rows : int
-        How many rows it was learned from, those without a label included.
-    class_counts : tuple of int
-        How often each class occurs.
-    weight_decimal : {",", ".", ""}
-        The decimal mark of weights, as in :class:`Column`.
-
     Examples
     --------
     >>> table = pa.table({"size": ["1", "2.5", "NA"], "color": ["red", None, "blue"], "y": [0, 1, 1]})
@@ -77,14 +60,14 @@ class Schema:
     [1, nan, 0]
     """
 
-    columns: tuple[Column, ...]
-    target: str
-    classes: tuple[str, ...]
-    weight: str | None
-    group: str | None
-    n_rows: int
+    columns: tuple[Column, ...]  # all but the target, the weight and the group, in order
+    target: str  # the column to predict
+    classes: tuple[str, ...]  # by value if all are numbers, else as texts; 1 and 1.0 are the same
+    weight: str | None  # the column of sample weights
+    group: str | None  # the column of groups of rows that belong together
+    n_rows: int  # of the training table, those without a label included
     class_counts: tuple[int, ...] = ()
-    weight_decimal: str = ""
+    weight_decimal: str = ""  # the decimal mark of weights, as in Column
 
     @property
     def features(self) -> tuple[Column, ...]:

@@ -109,7 +109,7 @@ class Numbers:
     blanks: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
     formatted: tuple[str, float] | None = None
-    bare: tuple[str, float] | None = None
+    bare: str = ""
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -196,19 +196,16 @@ def _parse_numbers(text: pa.Array, mark: Mark) -> Numbers:
     plain = pc.replace_substring_regex(text.filter(has_unit), r"([0-9.,])[eE][+-]?[0-9]+", r"\1")
     units = pc.replace_substring_regex(plain, rf"[0-9,()+\-{BLANK}{SMALL}]|\.$|\.[0-9]*", "")
     units = sorted({SAME_UNIT.get(each, each) for each in units.to_pylist() if each})
-
-    def first(mask: pa.Array) -> tuple[str, float] | None:
-        places = rows_where(mask)
-        return (text[places[0]].as_py(), values[places[0]]) if places.size else None
-
+    formatted = rows_where(pc.or_(has_unit, pc.and_(good, grouped)))
+    without = rows_where(pc.and_not(good, has_unit)) if units else NO_ROWS
     return Numbers(
         values,
         bad=rows[~(yes | no | blank)],
         words=rows[yes | no],
         blanks=tuple(pc.unique(others.filter(pa.array(blank))).to_pylist()),
         units=tuple(units),
-        formatted=first(pc.or_(has_unit, pc.and_(good, grouped))),
-        bare=first(pc.and_not(good, has_unit)) if units else None,
+        formatted=(text[formatted[0]].as_py(), values[formatted[0]]) if formatted.size else None,
+        bare=text[without[0]].as_py() if without.size else "",
     )
 
 
@@ -295,11 +292,11 @@ def find_marks(columns: Mapping[str, Iterable[str]]) -> dict[str, Mark]:
     cells = {name: each for name, each in cells.items() if max(map(len, each), default=0) < LONGEST}
     text = pa.array([cell for each in cells.values() for cell in each], pa.string())
     owner = np.repeat(np.arange(len(cells)), [len(each) for each in cells.values()])
-    is_address = pc.match_substring_regex(text, IP_ADDRESS)
+    addresses = rows_where(pc.match_substring_regex(text, IP_ADDRESS))
     sizes = []
     for mark in OTHER:
         found = _parse_numbers(text, mark)
-        found.values[[*found.bad, *found.words, *rows_where(is_address)]] = np.inf
+        found.values[np.concatenate([found.bad, found.words, addresses])] = np.inf
         sizes.append(np.abs(found.values))
 
     def count(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -405,7 +402,7 @@ def _to_iso(
     date, parts = r"^([0-9]+)[./-]([0-9]+)[./-]([0-9]+)", {"ymd": r"\1-\2-\3", "dmy": r"\3-\2-\1"}
     iso = pc.replace_substring_regex(text, date, parts.get(order, r"\3-\1-\2"))
     iso = pc.replace_substring_regex(iso, rf"[T,{BLANK}]+([0-9]+:)", r" \1")
-    for _ in range(2):  # neighbours share the mark between them
+    for _ in range(2):  # neighbors share the mark between them
         iso = pc.replace_substring_regex(iso, r"([- ])([0-9])([-: ]|$)", PADDED)
     late = pc.match_substring_regex(iso, r"(?i) (?:0[1-9]|1[01]):[0-9:.]+.?pm$")
     early = pc.match_substring_regex(iso, r"(?i) 12:[0-9:.]+.?am$")
