@@ -159,11 +159,10 @@ def _infer_text(
     are_amounts = n_numbers > 0 and all_alike and not has_units and not are_codes
     if not numbers.bad.size and (forced == "number" or are_amounts):
         found = _make_number(name, numbers, forced, decimal=mark, unit="".join(numbers.units))
-        commas = rows_where(pc.match_substring(column, ",")) if mark == delimiter == "," else ()
-        if len(commas) and not found.note:  # lists such as 2,3 look the same
-            text, value = column[int(commas[0])].as_py(), numbers.values[commas[0]]
-            note = f"{text!r} is read as {value:.12g}; --categorical if it is a list"
-            return replace(found, note=note)
+        if mark == delimiter == "," and not found.note:  # lists such as 2,3 look the same
+            for row in rows_where(pc.match_substring(column, ","))[:1].tolist():
+                text = f"{column[row].as_py()!r} is read as {numbers.values[row]:.12g}"
+                return replace(found, note=f"{text}; --categorical if it is a list")
         return found
     found_order, is_certain = find_order(column)
     if found_order is not None:

@@ -9,13 +9,14 @@ import re
 import sys
 import tempfile
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
 from refinecal._core.errors import needs_extra, warn
+from refinecal._core.format import shorten_name
 from refinecal.tabular.names import suspect_delimiter
 from refinecal.tabular.values import MISSING, Decimals, find_marks
 
@@ -59,11 +60,11 @@ class DelimitedText:
         separator = SEPARATOR.match(head)
         if separator:
             head = head[separator.end() :]
-        if delimiter is None:
-            last = max(map(head.rfind, "\r\n"))  # where the last whole line ends
-            delimiter = separator[1] if separator else sniff(head if is_all else head[:last])
-        self.delimiter = check_delimiter(delimiter)
         with _cells_of_any_length():
+            if delimiter is None:
+                last = max(map(head.rfind, "\r\n"))  # where the last whole line ends
+                delimiter = separator[1] if separator else sniff(head if is_all else head[:last])
+            self.delimiter = check_delimiter(delimiter)
             reader = csv.reader(io.StringIO(head, newline=""), delimiter=self.delimiter)
             names = next((row for row in reader if any(row)), [])
             self._n_lines = reader.line_num + (separator is not None)
@@ -74,6 +75,7 @@ class DelimitedText:
                 "that is never closed"
             )
         self.names = [name.strip() or f"column {i}" for i, name in enumerate(names, 1)]
+        self._block = max(BLOCK, WIDEST * len(self.delimiter.join(names).encode()))
         self.has_rows = any(rows) if len(names) > 1 else bool(rows)
         columns = zip(self.names, zip_longest(*rows, fillvalue=""), strict=False)
         marks = find_marks(dict(columns)) if decimal is None else {}
@@ -82,27 +84,7 @@ class DelimitedText:
     def tables(self, columns: list[str], rows: int) -> Iterator[pa.Table]:
         """Yield the table in pieces of any size, with these columns at least."""
         last = self.names[-1]  # also read to see whether its quotes are closed
-        wanted = columns if last in columns else [*columns, last]
-        table = None
-        metadata = self.decimals.to_metadata()
-        with self._explain_rows(), self._text.open() as file:
-            for batch in pacsv.open_csv(file, **self._options(wanted)):
-                table = pa.Table.from_batches([batch])
-                yield table.replace_schema_metadata(metadata)
-        value = table[last][-1].as_py() if table is not None and table.num_rows else None
-        if value is not None and LINE_END.search(value) and self._text.last != '"':
-            raise ValueError(
-                f"{self.path} ends within quotes, which begin with {value[:30]!r}: close them, or double "
-                'the quote (") if it is part of the text'
-            )
-
-    @property
-    def _block(self) -> int:
-        """How many bytes are parsed at a time."""
-        return max(BLOCK, WIDEST * len(self.delimiter.join(self.names).encode()))
-
-    def _options(self, columns: Sequence[str]) -> dict[str, Any]:
-        return {
+        options = {
             # One thread is as fast here, and counts the rows.
             "read_options": pacsv.ReadOptions(
                 skip_rows=self._n_lines,
@@ -116,34 +98,40 @@ class DelimitedText:
                 ignore_empty_lines=len(self.names) > 1,  # else they are rows with a missing value
             ),
             "convert_options": pacsv.ConvertOptions(
-                include_columns=columns,
+                include_columns=columns if last in columns else [*columns, last],
                 column_types=dict.fromkeys(self.names, pa.string()),
                 null_values=list(MISSING),
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=True,
             ),
         }
-
-    @contextmanager
-    def _explain_rows(self) -> Iterator[None]:
-        """Turn errors of pyarrow about rows into ones that name the row and the fix."""
+        metadata, table = self.decimals.to_metadata(), None
         try:
-            yield
+            with pa.input_stream(self._text.source, compression=self._text.codec) as file:
+                for batch in pacsv.open_csv(file, **options):
+                    table = pa.Table.from_batches([batch])
+                    yield table.replace_schema_metadata(metadata)
         except pa.ArrowInvalid as error:
-            if ragged := RAGGED.search(str(error)):
-                row, n_names, n_values = map(int, ragged.groups()[:3])
-                raise ValueError(
-                    self._explain_row(row - self._n_lines, n_names, n_values, ragged[4])
-                ) from error
-            if "straddling" in str(error):
-                raise ValueError(
-                    f"{self.path} has a row of more than {self._block >> 20} MB: most likely a quote is "
-                    'never closed. Close it, or double it ("") if it is part of the text.'
-                ) from error
-            raise
+            raise ValueError(self._explain(str(error))) from error
+        value = table[last][-1].as_py() if table is not None and table.num_rows else None
+        if value is not None and LINE_END.search(value) and self._text.last != '"':
+            raise ValueError(
+                f"{self.path} ends within quotes, which begin with {value[:30]!r}: close them, or double "
+                'the quote (") if it is part of the text'
+            )
 
-    def _explain_row(self, row: int, n_names: int, n_values: int, text: str) -> str:
-        text = text if len(text) <= 60 else text[:57] + "..."
+    def _explain(self, error: str) -> str:
+        """Return an error of pyarrow in words that name the row and the fix."""
+        if "straddling" in error:
+            return (
+                f"{self.path} has a row of more than {self._block >> 20} MB: most likely a quote is never "
+                'closed. Close it, or double it ("") if it is part of the text.'
+            )
+        ragged = RAGGED.search(error)
+        if ragged is None:
+            return f"{self.path} cannot be read as CSV: {error.splitlines()[0]}"
+        line, n_names, n_values = map(int, ragged.groups()[:3])
+        row, text = line - self._n_lines, ragged[4]
         fix = (
             "Put values that contain the delimiter or a quote in quotes, or pass another delimiter."
         )
@@ -152,7 +140,7 @@ class DelimitedText:
         return (
             f"{self.path}, row {row}: {n_values} value{'s' * (n_values != 1)}, but {n_names} "
             f"name{'s' * (n_names != 1)} in the first line, with {self.delimiter!r} between them; the row is "
-            f"{text!r}. {suspect_delimiter(self.names) or fix}"
+            f"{shorten_name(text, 60)!r}. {suspect_delimiter(self.names) or fix}"
         )
 
 
@@ -165,15 +153,15 @@ class Utf8Text:
     Its first bytes, not its name, tell how it is compressed and encoded. A byte order mark means UTF-16. All
     else is UTF-8, unless the first character that is not ASCII is not UTF-8 either: then the file is read as
     Windows-1252, with a warning. All of it is decoded once; ``head`` is its beginning, and ``last`` the last
-    character that is not a space.
+    character that is not a space. ``source`` is the file to read, compressed by ``codec``.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self._copy = path, None
+        self.path, self.source = path, str(path)
         with path.open("rb") as file:
             magic = file.read(10)
         codec = next((name for each, name in MAGIC.items() if magic.startswith(each)), None)
-        self._codec = "bz2" if BZIP2.match(magic) else codec
+        self.codec = "bz2" if BZIP2.match(magic) else codec
         start = next(self._read_blocks(), b"")
         is_utf16 = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         for encoding in ("utf-16",) if is_utf16 else (UTF8, WESTERN):
@@ -202,9 +190,10 @@ class Utf8Text:
     def _scan(self, encoding: str) -> None:
         """Decode the whole file, and copy it if it is not UTF-8."""
         self.head, self.last, self.is_all_head, self._is_ascii = "", "", True, True
+        copy: Any = None
         if encoding != UTF8:
-            self._copy = tempfile.NamedTemporaryFile(suffix=".csv")  # noqa: SIM115
-            weakref.finalize(self, self._copy.close)
+            copy = tempfile.NamedTemporaryFile(suffix=".csv")  # noqa: SIM115
+            weakref.finalize(self, copy.close)
         for text in codecs.iterdecode(self._read_blocks(), encoding):
             if "\0" in text:
                 raise ValueError(
@@ -215,14 +204,15 @@ class Utf8Text:
             self.head += text if self.is_all_head else ""
             self.last = text.rstrip("\r\n ")[-1:] or self.last
             self._is_ascii = self._is_ascii and text.isascii()
-            if self._copy is not None:
-                self._copy.write(text.encode())
-        if self._copy is not None:
-            self._copy.flush()
+            if copy is not None:
+                copy.write(text.encode())
+        if copy is not None:
+            copy.flush()
+            self.source, self.codec = copy.name, None
 
     def _read_blocks(self) -> Iterator[bytes]:
         """Yield the bytes of the file, decompressed."""
-        with pa.input_stream(str(self.path), compression=self._codec) as file:
+        with pa.input_stream(str(self.path), compression=self.codec) as file:
             try:
                 while block := file.read(BLOCK):
                     yield block
@@ -230,12 +220,6 @@ class Utf8Text:
                 raise ValueError(
                     f"{self.path} cannot be decompressed: it is cut off or damaged. Copy it again. ({error})"
                 ) from error
-
-    def open(self) -> pa.NativeFile:
-        """Open it for reading."""
-        if self._copy is not None:
-            return pa.OSFile(self._copy.name)
-        return pa.input_stream(str(self.path), compression=self._codec)
 
 
 # ---- delimiters ------------------------------------------------------------------------------------------
@@ -268,8 +252,7 @@ def _count_values(text: str, delimiter: str, most: int, strict: bool = False) ->
     """Return how many values the first rows have; if ``strict``, none if quotes are not where they belong."""
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=strict)
     try:
-        with _cells_of_any_length():
-            return [len(row) for row in islice((row for row in rows if row), most)]
+        return [len(row) for row in islice(filter(None, rows), most)]
     except csv.Error:
         return []
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from refinecal._core.errors import needs_extra
 from refinecal._core.files import atomic_write
@@ -74,7 +74,8 @@ def open_table(
     Empty lines are skipped if there are several columns.
     """
     path = Path(path)
-    _check_exists(path)
+    if not path.is_file():
+        _fail_path(path)
     kind, ending, _ = format_of(path)
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty (0 bytes): there is nothing to read")
@@ -142,13 +143,12 @@ def format_of(path: Path) -> tuple[str, str, str | None]:
     return kind, ending, CODECS.get(packing)
 
 
-def _check_exists(path: Path) -> None:
+def _fail_path(path: Path) -> NoReturn:
+    """Raise for a folder, or a file that does not exist."""
     if path.is_dir():
         inside = sorted(each.name for each in path.iterdir() if each.suffix in (*ENDINGS, *CODECS))
         some = f", such as {list_names(inside, 3)}" if inside else ""
         raise ValueError(f"{path} is a folder: name a file in it{some}")
-    if path.exists():
-        return
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path} does not exist, nor does the folder {path.parent}")
     names = [each.name for each in path.parent.iterdir() if each.is_file()]

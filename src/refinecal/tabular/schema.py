@@ -316,12 +316,8 @@ class Schema:
         return "; ".join(notes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain texts, numbers and lists, for JSON."""
-
-        def plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-            return {name: list(v) if isinstance(v, tuple) else v for name, v in pairs}
-
-        return {"version": VERSION, **asdict(self, dict_factory=plain)}
+        """Return everything as plain texts, numbers and tuples, for JSON."""
+        return {"version": VERSION, **asdict(self)}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:

@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -103,8 +104,8 @@ class Numbers:
     """
 
     values: NDArray[np.float64]
-    bad: NDArray[np.int64] = field(default_factory=lambda: NO_ROWS)
-    words: NDArray[np.int64] = field(default_factory=lambda: NO_ROWS)
+    bad: NDArray[np.int64] = field(default_factory=partial(np.empty, 0, np.int64))
+    words: NDArray[np.int64] = field(default_factory=partial(np.empty, 0, np.int64))
     infinite: int = 0
     blanks: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
@@ -169,12 +170,8 @@ def _parse_distinct(column: pa.ChunkedArray, parse: Callable[[pa.Array], Numbers
     """Return a column of texts parsed, each different text once: columns of categories have few."""
     codes, texts = _encode(column)
     found = parse(texts)
-    rows = {}
-    for name in ("bad", "words"):
-        is_among = np.zeros(len(texts) + 1, bool)
-        is_among[getattr(found, name)] = True
-        rows[name] = np.flatnonzero(is_among[codes])
-    return replace(found, values=np.append(found.values, np.nan)[codes], **rows)
+    bad, words = (np.flatnonzero(np.isin(codes, rows)) for rows in (found.bad, found.words))
+    return replace(found, values=np.append(found.values, np.nan)[codes], bad=bad, words=words)
 
 
 def _parse_numbers(text: pa.Array, mark: Mark) -> Numbers:
@@ -294,23 +291,29 @@ def find_marks(columns: Mapping[str, Iterable[str]]) -> dict[str, Mark]:
     owner = np.repeat(np.arange(len(cells)), [len(each) for each in cells.values()])
     addresses = rows_where(pc.match_substring_regex(text, IP_ADDRESS))
     sizes = []
-    for mark in OTHER:
+    marks: tuple[Mark, Mark] = (",", ".")
+    for mark in marks:
         found = _parse_numbers(text, mark)
         found.values[np.concatenate([found.bad, found.words, addresses])] = np.inf
         sizes.append(np.abs(found.values))
-
-    def count(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-        return np.bincount(owner[mask], minlength=len(cells))
-
     comma, point = sizes
-    more, less, same = count(comma > point), count(comma < point), count(comma == point)
-    no_comma, no_point = count(np.isinf(comma)) > 0, count(np.isinf(point)) > 0
-    small = count((comma == point) & (comma == np.floor(comma)) & (comma < 1000))
+    is_small = (comma == point) & (comma == np.floor(comma)) & (comma < 1000)
+    masks = (
+        np.isinf(comma),
+        np.isinf(point),
+        comma > point,
+        comma < point,
+        comma == point,
+        is_small,
+    )
+    no_comma, no_point, more, less, same, small = (
+        np.bincount(owner[mask], minlength=len(cells)) for mask in masks
+    )
     thousands = (same > 0) & (small == same) & (more + less > 1)
-    is_comma = ~no_comma & (no_point | thousands & (less == 0))
-    is_point = ~no_point & (no_comma | thousands & (more == 0))
-    marks = np.select([is_comma, is_point], [",", "."], "").tolist()
-    return {name: mark for name, mark in zip(cells, marks, strict=True) if mark}
+    is_comma = (no_comma == 0) & ((no_point > 0) | thousands & (less == 0))
+    is_point = (no_point == 0) & ((no_comma > 0) | thousands & (more == 0))
+    chosen = np.select([is_comma, is_point], marks, "").tolist()
+    return {name: mark for name, mark in zip(cells, chosen, strict=True) if mark}
 
 
 @dataclass(frozen=True)
