@@ -10,7 +10,6 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -60,7 +59,8 @@ class DelimitedText:
         separator = SEPARATOR.match(head)
         if separator:
             head = head[separator.end() :]
-        with _cells_of_any_length():
+        longest = csv.field_size_limit(sys.maxsize)  # of all users of the csv module
+        try:
             if delimiter is None:
                 last = max(map(head.rfind, "\r\n"))  # where the last whole line ends
                 delimiter = separator[1] if separator else sniff(head if is_all else head[:last])
@@ -69,6 +69,8 @@ class DelimitedText:
             names = next((row for row in reader if any(row)), [])
             self._n_lines = reader.line_num + (separator is not None)
             rows = list(islice(reader, DECIMAL_ROWS))
+        finally:
+            csv.field_size_limit(longest)
         if not names or not (rows or is_all):
             raise ValueError(
                 f"{path} has no line of column names: its first line is empty, too long, or has a quote "
@@ -255,13 +257,3 @@ def _count_values(text: str, delimiter: str, most: int, strict: bool = False) ->
         return [len(row) for row in islice(filter(None, rows), most)]
     except csv.Error:
         return []
-
-
-@contextmanager
-def _cells_of_any_length() -> Iterator[None]:
-    """Let cells be of any length, which the csv module allows only for all of its users."""
-    before = csv.field_size_limit(sys.maxsize)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)

@@ -23,11 +23,13 @@ from refinecal.tabular.values import (
     find_order,
     is_text,
     numbers_of,
+    rows_where,
     texts_of,
 )
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa
+    import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -362,7 +364,8 @@ def _find_common_order(table: pa.Table) -> Order | None:
 def _count_unseen(column: Column, values: pa.ChunkedArray) -> dict[str, int]:
     """Return how often values occur that are not among the categories, the most frequent first."""
     texts = texts_of(values, column.is_truth)
-    new = np.flatnonzero(texts.known(column.categories) < 0)
+    known = pc.is_in(texts.values, value_set=pa.array(column.categories, pa.string()))
+    new = rows_where(pc.invert(known))
     counts = texts.counts()[new]
     order = np.argsort(-counts, kind="stable")  # the first to appear first
     kept = order[:MOST_UNSEEN]

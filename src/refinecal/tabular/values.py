@@ -12,9 +12,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -104,8 +103,8 @@ class Numbers:
     """
 
     values: NDArray[np.float64]
-    bad: NDArray[np.int64] = field(default_factory=partial(np.empty, 0, np.int64))
-    words: NDArray[np.int64] = field(default_factory=partial(np.empty, 0, np.int64))
+    bad: NDArray[np.int64] = field(default_factory=NO_ROWS.copy)
+    words: NDArray[np.int64] = field(default_factory=NO_ROWS.copy)
     infinite: int = 0
     blanks: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
@@ -187,7 +186,9 @@ def _parse_numbers(text: pa.Array, mark: Mark) -> Numbers:
     values = to_floats(pc.if_else(good, number, None))
     rows = rows_where(pc.invert(good))
     others = text.take(pa.array(rows))
-    yes, no, blank = (np.asarray(is_among(others, texts)) for texts in (TRUE, FALSE, BLANKS))
+    yes, no, blank = (
+        np.asarray(pc.is_in(others, value_set=pa.array(texts))) for texts in (TRUE, FALSE, BLANKS)
+    )
     values[rows[yes]], values[rows[no]] = 1.0, 0.0
     has_unit = pc.and_(good, pc.not_equal(text, bare))
     plain = pc.replace_substring_regex(text.filter(has_unit), r"([0-9.,])[eE][+-]?[0-9]+", r"\1")
@@ -225,15 +226,10 @@ def rows_where(mask: Any) -> NDArray[np.int64]:
     return np.flatnonzero(np.asarray(pc.fill_null(mask, False)))
 
 
-def is_among(text: Any, texts: Iterable[str]) -> Any:
-    """Return a mask of the texts that are among others."""
-    return pc.is_in(text, value_set=pa.array(texts, pa.string()))
-
-
-def strip_missing(text: Any, missing: Sequence[str] = MISSING) -> Any:
+def strip_missing(text: Any, more: tuple[str, ...] = ()) -> Any:
     """Return texts without spaces around them, null where they say that something is missing."""
     text = pc.utf8_trim_whitespace(text)
-    return pc.if_else(is_among(text, missing), None, text)
+    return pc.if_else(pc.is_in(text, value_set=pa.array(MISSING + more)), None, text)
 
 
 def match_all(text: Any, pattern: str) -> bool:
@@ -378,7 +374,7 @@ def days_of(column: pa.ChunkedArray, order: Order = "ymd") -> Numbers:
 
 
 def _parse_days(text: pa.Array, order: Order) -> Numbers:
-    text, half = _to_iso(strip_missing(text, MISSING + BLANKS), order)
+    text, half = _to_iso(strip_missing(text, BLANKS), order)
     good = pc.match_substring_regex(text, ISO)
     bad = rows_where(pc.invert(good))
     text = pc.replace_substring_regex(pc.if_else(good, text, None), r"(\.[0-9]{6})[0-9]+", r"\1")
@@ -423,7 +419,7 @@ def find_order(column: pa.ChunkedArray) -> tuple[Order | None, bool]:
     hyphens, and the second with slashes.
     """
     for some in (column.slice(0, LOOKED_AT), column):  # most columns need no look at all of it
-        text = pc.unique(strip_missing(some, MISSING + BLANKS)).drop_null()
+        text = pc.unique(strip_missing(some, BLANKS)).drop_null()
         is_ymd = match_all(text, f"{ISO}|{YEAR_FIRST}")
         if len(text) and not is_ymd and not match_all(text, YEAR_LAST):
             return None, False
@@ -442,7 +438,7 @@ def find_order(column: pa.ChunkedArray) -> tuple[Order | None, bool]:
 
 def explain_dates(column: pa.ChunkedArray) -> str:
     """Say why a column that looks like dates is not one; "" if it does not."""
-    text = strip_missing(column, MISSING + BLANKS)
+    text = strip_missing(column, BLANKS)
     others = rows_where(
         pc.invert(pc.match_substring_regex(text, f"{ISO}|{YEAR_FIRST}|{YEAR_LAST}"))
     )
@@ -468,14 +464,10 @@ class Texts:
         """Return how often each value occurs."""
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.values))
 
-    def known(self, texts: Iterable[str]) -> NDArray[np.int64]:
-        """Return each value's place among known texts; -1 for others."""
-        found = pc.index_in(self.values, value_set=pa.array(texts, pa.string()))
-        return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
-
     def places(self, known: Iterable[str]) -> NDArray[np.int64]:
         """Return each row's place among known texts; -1 for others and where it is missing."""
-        return np.append(self.known(known), -1)[self.codes]  # the last is for those missing
+        found = pc.fill_null(pc.index_in(self.values, value_set=pa.array(known, pa.string())), -1)
+        return np.append(np.asarray(found), -1).astype(np.int64)[self.codes]  # -1 for those missing
 
 
 def texts_of(column: pa.ChunkedArray, truth: bool | None = None) -> Texts:
@@ -504,7 +496,7 @@ def _encode(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], pa.Array]:
 def _canonicalize(values: pa.Array, truth: bool | None) -> pa.Array:
     values = pc.replace_substring_regex(strip_missing(values), WHOLE, r"\1")
     values = pc.if_else(pc.equal(values, "-0"), "0", values)
-    yes, no = is_among(values, TRUE), is_among(values, FALSE)
+    yes, no = (pc.is_in(values, value_set=pa.array(texts)) for texts in (TRUE, FALSE))
     if truth is None:
         truth = pc.all(pc.or_(pc.or_(yes, no), values.is_null())).as_py()
     if truth:
