@@ -198,6 +198,11 @@ def test_columns_of_no_use(values, note):
     assert re.search(note, column.note)
 
 
+def test_lists_cannot_be_categories_even_if_that_is_said():
+    column = kind_of([[1], [2], [3], [4]], categorical=["x"])
+    assert (column.kind, column.note[:10]) == ("unused", "holds list")
+
+
 def test_one_value_beside_missing_ones_is_of_use():
     assert kind_of([1, None, 1, None]).kind == "number"
     assert kind_of(["x", None, "x", None]).kind == "category"

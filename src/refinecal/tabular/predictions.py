@@ -139,13 +139,7 @@ def read_predictions(
 
 
 def read_same_rows(
-    paths: Sequence[str | Path],
-    target: str,
-    *,
-    logits: bool = False,
-    weight: str | None = None,
-    delimiter: str | None = None,
-    decimal: str | None = None,
+    paths: Sequence[str | Path], target: str, *, weight: str | None = None, **options: Any
 ) -> dict[str, Predictions]:
     """Read the predictions of several models for the same rows, by the names of their files.
 
@@ -155,16 +149,9 @@ def read_same_rows(
     names = _model_names([Path(path) for path in paths])
     found: dict[str, Predictions] = {}
     for name, path in zip(names, paths, strict=True):
-        one = read_predictions(
-            path,
-            target,
-            logits=logits,
-            weight=None if found else weight,
-            delimiter=delimiter,
-            decimal=decimal,
-        )
+        one = read_predictions(path, target, weight=None if found else weight, **options)
         if found:
-            one = _align_classes(one, found[names[0]], str(path), str(paths[0]))
+            _check_same_rows(one, found[names[0]], path, paths[0])
         found[name] = one
     return found
 
@@ -280,11 +267,11 @@ def _model_names(paths: Sequence[Path]) -> list[str]:
     raise ValueError(f"the same file is named twice: {list_names(shapes[-1])}")
 
 
-def _align_classes(
-    found: Predictions, first: Predictions, path: str, first_path: str
-) -> Predictions:
-    """Return predictions with the classes of the first file in its order, if the rows are the same."""
-    if set(found.classes) != set(first.classes):
+def _check_same_rows(
+    found: Predictions, first: Predictions, path: str | Path, first_path: str | Path
+) -> None:
+    """Raise unless two files have the same classes and labels."""
+    if found.classes != first.classes:  # which are sorted
         raise ValueError(
             f"{path} has the classes {list_names(found.classes)}, but {first_path} has "
             f"{list_names(first.classes)}: compare models of the same classes"
@@ -294,13 +281,10 @@ def _align_classes(
             f"{path} has {found.n} rows with a label, but {first_path} has {first.n}: compare models on the "
             "same rows"
         )
-    own = np.array(found.classes)[found.labels]
-    other = np.array(first.classes)[first.labels]
-    differ = np.flatnonzero(own != other)
+    differ = np.flatnonzero(found.labels != first.labels)
     if differ.size:
-        row = int(differ[0])
+        own, other = (each.classes[each.labels[differ[0]]] for each in (found, first))
         raise ValueError(
-            f"row {row + 1} of {path} has the label {own[row]!s}, but that of {first_path} has "
-            f"{other[row]!s}: compare models on the same rows in the same order"
+            f"row {differ[0] + 1} of {path} has the label {own}, but that of {first_path} has {other}: "
+            "compare models on the same rows in the same order"
         )
-    return found  # classes are sorted in every file, so their order is the same
