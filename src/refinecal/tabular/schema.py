@@ -290,7 +290,7 @@ class Schema:
         """Return one row for each column, for people: name, kind, missing, distinct, note."""
         roles = {"target": self.target, "weight": self.weight, "group": self.group}
         rows: list[tuple[Any, ...]] = [
-            (name, role, "", "", "") for role, name in roles.items() if name
+            (name, role, "", "", "") for role, name in roles.items() if name is not None
         ]
         n_missing = self.n_rows - sum(self.class_counts)
         rows[0] = (self.target, "target", n_missing, len(self.classes), self._describe_classes())

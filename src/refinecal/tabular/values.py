@@ -65,8 +65,8 @@ GROUPS = {  # numbers with one thing between their thousands, by the decimal mar
 
 def is_text(kind: pa.DataType) -> bool:
     """Tell whether a type is a string type."""
-    views = getattr(pa.types, "is_string_view", pa.types.is_string)
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or views(kind))
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(test(kind) for test in tests)
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -123,11 +123,8 @@ def numbers_of(column: pa.ChunkedArray, mark: Mark = ".", infinite: bool = False
     """
     column = decode(column)
     if is_text(column.type):
-        values = _parse_plain(column, mark)
-        found = (
-            _parse_distinct(column, lambda text: _parse_numbers(text, mark))
-            if values is None
-            else Numbers(values)
+        found = _parse_plain(column, mark) or _parse_distinct(
+            column, lambda text: _parse_numbers(text, mark)
         )
     elif is_number(column.type):
         found = Numbers(_convert_numbers(column))
@@ -151,7 +148,7 @@ def _convert_numbers(column: pa.ChunkedArray) -> NDArray[np.float64]:
     return to_floats(pc.cast(column, whole)) / PER_SECOND[kind.unit]
 
 
-def _parse_plain(column: pa.ChunkedArray, mark: Mark) -> NDArray[np.float64] | None:
+def _parse_plain(column: pa.ChunkedArray, mark: Mark) -> Numbers | None:
     """Return plain numbers, the usual and fastest; ``None`` if some need a closer look."""
     if mark == ",":
         if pc.any(pc.match_substring(column, ".")).as_py():
@@ -162,7 +159,7 @@ def _parse_plain(column: pa.ChunkedArray, mark: Mark) -> NDArray[np.float64] | N
     except pa.ArrowInvalid:
         return None
     # To Arrow, nan(x) is a number too.
-    return values if int(np.isnan(values).sum()) == column.null_count else None
+    return Numbers(values) if np.isnan(values).sum() == column.null_count else None
 
 
 def _parse_distinct(column: pa.ChunkedArray, parse: Callable[[pa.Array], Numbers]) -> Numbers:
@@ -439,9 +436,8 @@ def find_order(column: pa.ChunkedArray) -> tuple[Order | None, bool]:
 def explain_dates(column: pa.ChunkedArray) -> str:
     """Say why a column that looks like dates is not one; "" if it does not."""
     text = strip_missing(column, BLANKS)
-    others = rows_where(
-        pc.invert(pc.match_substring_regex(text, f"{ISO}|{YEAR_FIRST}|{YEAR_LAST}"))
-    )
+    is_date = pc.match_substring_regex(text, f"{ISO}|{YEAR_FIRST}|{YEAR_LAST}")
+    others = rows_where(pc.invert(is_date))
     n_dates = len(text) - text.null_count - len(others)
     if n_dates > len(others) > 0:
         return f"mostly dates, but row {others[0] + 1} is {column[int(others[0])].as_py()!r}"
