@@ -48,7 +48,7 @@ PANDAS_INDEX = re.compile(r"__index_level_\d+__")  # not a column for those who 
 def open_table(
     path: str | Path, delimiter: str | None = None, decimal: str | None = None
 ) -> Source:
-    """Open a table; its ending tells the format.
+    """Open a table, to ``read()`` it or go through its ``chunks()``; its ending tells the format.
 
     Parameters
     ----------
@@ -61,11 +61,6 @@ def open_table(
     decimal : {".", ","}, optional
         The decimal mark of a text file; by default inferred from its first rows.
 
-    Returns
-    -------
-    Source
-        With ``names``, ``chunks()`` and ``read()``.
-
     Notes
     -----
     A text file has its column names in the first line; spaces around them are left out, and a column
@@ -74,7 +69,7 @@ def open_table(
     Empty lines are skipped if there are several columns.
     """
     path = Path(path)
-    if not path.is_file():
+    if path.is_dir() or not path.exists():
         _fail_path(path)
     kind, ending, _ = format_of(path)
     if path.stat().st_size == 0:

@@ -105,10 +105,6 @@ def read_predictions(
         A column of subgroups.
     delimiter, decimal : str, optional
         As for :func:`refinecal.tabular.files.open_table`.
-
-    Returns
-    -------
-    Predictions
     """
     source = open_table(path, delimiter, decimal)
     where = str(source.path)

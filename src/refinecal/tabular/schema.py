@@ -108,10 +108,6 @@ class Schema:
             The columns of sample weights, and of groups of rows that belong together.
         drop, categorical, numeric : sequence of str
             Columns to leave out, and columns that are categories, or numbers, even if they look different.
-
-        Returns
-        -------
-        Schema
         """
         roles = check_roles(table.column_names, target, weight, group)
         forced = check_lists(table.column_names, roles, drop, categorical, numeric)
