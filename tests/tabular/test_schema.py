@@ -526,6 +526,19 @@ def test_names_that_are_wrong(options, message):
         Schema.infer(table, **{"target": "outcome"} | options)
 
 
+@pytest.mark.parametrize(
+    ("names", "delimiter"),
+    [(["a;b;y"], "';'"), (["a:b:y"], "':'"), (["a\ty"], "'tab'"), (["a", "b", "y,z"], "','")],
+)
+def test_a_target_inside_of_another_name_suggests_a_delimiter(names, delimiter):
+    table = pa.table({name: ["1", "2", "3"] for name in names})
+    message = rf"no such column\. .* between its columns\? Then pass delimiter={delimiter}"
+    with pytest.raises(ValueError, match=message):
+        Schema.infer(table, "y")
+    with pytest.raises(ValueError, match=r"no such column\. (Did you|The columns)"):
+        Schema.infer(pa.table({"a": [1, 2], "b, c": [1, 2]}), "y")
+
+
 def test_a_text_is_no_list_of_names():
     with pytest.raises(TypeError, match=r"drop is the text 'age': pass a list of names, \['age'\]"):
         Schema.infer(labelled(age=[1, 2]), "y", drop="age")

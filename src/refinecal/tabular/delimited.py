@@ -137,12 +137,14 @@ class DelimitedText:
         fix = (
             "Put values that contain the delimiter or a quote in quotes, or pass another delimiter."
         )
-        if row == 1 and n_values == n_names + 1:
+        if n_names == 1:
+            fix = suspect_delimiter(self.names, "") or fix
+        elif row == 1 and n_values == n_names + 1:
             fix = "If the rows begin with their names, name that column in the first line too."
         return (
             f"{self.path}, row {row}: {n_values} value{'s' * (n_values != 1)}, but {n_names} "
             f"name{'s' * (n_names != 1)} in the first line, with {self.delimiter!r} between them; the row is "
-            f"{shorten_name(text, 60)!r}. {suspect_delimiter(self.names) or fix}"
+            f"{shorten_name(text, 60)!r}. {fix}"
         )
 
 
