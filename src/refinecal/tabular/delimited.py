@@ -46,8 +46,6 @@ class DelimitedText:
     ``delimiter`` is the character between two values, and ``decimals`` are the decimal marks.
     """
 
-    kind = "CSV"
-
     def __init__(
         self, path: Path, delimiter: str | None = None, decimal: str | None = None
     ) -> None:

@@ -80,9 +80,7 @@ def open_table(
     for name, given in (("delimiter", delimiter), ("decimal", decimal)):
         if given is not None:
             raise ValueError(f"{name} is {given!r}, but {path} is not a text file: leave it out")
-    kind_of_table = ParquetTable if kind == "parquet" else ArrowTable
-    with _explain_errors(path, kind_of_table.kind):
-        return Source(kind_of_table(path))
+    return Source(ParquetTable(path) if kind == "parquet" else ArrowTable(path))
 
 
 @contextmanager
@@ -182,15 +180,15 @@ class Source:
         """
         if rows < 1:
             raise ValueError(f"rows is {rows}: a chunk needs at least one")
-        return _rechunk(self._tables(self._check(columns), rows), rows)
+        wanted = self._check(columns)
+        return _rechunk((table.select(wanted) for table in self.format.tables(wanted, rows)), rows)
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the whole table, with these columns in this order; by default all."""
         wanted = self._check(columns)
         if isinstance(self.format, ParquetTable):
-            with _explain_errors(self.path, self.format.kind):
-                return self.format.read(wanted)
-        return pa.concat_tables(self._tables(wanted, ROWS))
+            return self.format.read(wanted)
+        return pa.concat_tables(self.format.tables(wanted, ROWS)).select(wanted)
 
     def _check(self, columns: Sequence[str] | None) -> list[str]:
         wanted = self.names if columns is None else list(columns)
@@ -199,11 +197,6 @@ class Source:
         for name in set(wanted) - set(self.names):
             check_column(name, self.names, "columns", str(self.path))
         return wanted
-
-    def _tables(self, wanted: list[str], rows: int) -> Iterator[pa.Table]:
-        with _explain_errors(self.path, self.format.kind):
-            for table in self.format.tables(wanted, rows):
-                yield table.select(wanted)
 
 
 def _rechunk(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
@@ -226,8 +219,6 @@ def _rechunk(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
 class ParquetTable:
     """A Parquet file."""
 
-    kind = "Parquet"
-
     def __init__(self, path: Path) -> None:
         self.path = path
         with self._open(pre_buffer=False) as file:
@@ -235,10 +226,12 @@ class ParquetTable:
             self.has_rows = file.metadata.num_rows > 0
         self.names = [name for name in names if not PANDAS_INDEX.fullmatch(name)]
 
-    def _open(self, **options: bool) -> Any:
-        from pyarrow import parquet
+    @contextmanager
+    def _open(self, **options: bool) -> Iterator[Any]:
+        from pyarrow.parquet import ParquetFile
 
-        return parquet.ParquetFile(self.path, **options)
+        with _explain_errors(self.path, "Parquet"), ParquetFile(self.path, **options) as file:
+            yield file
 
     def tables(self, columns: list[str], rows: int) -> Iterator[pa.Table]:
         # Without pre_buffer=False, pyarrow would keep all of the file in memory.
@@ -255,8 +248,6 @@ class ParquetTable:
 class ArrowTable:
     """An Arrow file, which Feather is too, or a stream of Arrow batches in a file."""
 
-    kind = "Arrow or Feather"
-
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
             start = file.read(6)
@@ -266,21 +257,22 @@ class ArrowTable:
                 "write it again, as Feather or Parquet"
             )
         self.path, self._is_stream = path, start != b"ARROW1"
-        with pa.OSFile(str(path)) as raw:
-            self._all = self._open(raw).schema.names  # with the index of pandas
+        with self._open() as reader:
+            self._all = reader.schema.names  # with the index of pandas
         self.names = [name for name in self._all if not PANDAS_INDEX.fullmatch(name)]
         self.has_rows = any(table.num_rows for table in self.tables(self.names[:1], 1))
 
-    def _open(self, raw: pa.NativeFile, fields: list[int] | None = None) -> Any:
+    @contextmanager
+    def _open(self, fields: list[int] | None = None) -> Iterator[Any]:
         options = pa.ipc.IpcReadOptions(included_fields=fields)
         open_ipc = pa.ipc.open_stream if self._is_stream else pa.ipc.open_file
-        return open_ipc(raw, options=options)
+        with _explain_errors(self.path, "Arrow or Feather"), pa.OSFile(str(self.path)) as raw:
+            yield open_ipc(raw, options=options)
 
     def tables(self, columns: list[str], rows: int) -> Iterator[pa.Table]:
-        with pa.OSFile(str(self.path)) as raw:
-            batches = self._open(raw, [self._all.index(name) for name in columns])
-            if not self._is_stream:
-                batches = map(batches.get_batch, range(batches.num_record_batches))
+        with self._open([self._all.index(name) for name in columns]) as reader:
+            n_batches = 0 if self._is_stream else reader.num_record_batches
+            batches = reader if self._is_stream else map(reader.get_batch, range(n_batches))
             for batch in batches:
                 yield pa.Table.from_batches([batch])
 

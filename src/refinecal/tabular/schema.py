@@ -16,7 +16,6 @@ from refinecal.tabular.columns import Column, Profile, fail_number, infer_classe
 from refinecal.tabular.names import check_column, hint
 from refinecal.tabular.values import (
     Decimals,
-    Order,
     Texts,
     days_of,
     decode,
@@ -111,7 +110,11 @@ class Schema:
         """
         roles = check_roles(table.column_names, target, weight, group)
         forced = check_lists(table.column_names, roles, drop, categorical, numeric)
-        decimals, order = Decimals.of_table(table), _find_common_order(table)
+        texts = [column for column in map(decode, table.columns) if is_text(column.type)]
+        orders = [order for order, is_certain in map(find_order, texts) if is_certain]
+        common = Counter(order for order in orders if order != "ymd").most_common(1)
+        order = common[0][0] if common else None  # of dates that do not tell theirs
+        decimals = Decimals.of_table(table)
         marks = {name: decimals.find(name, decimals.marks) for name in table.column_names}
         columns = tuple(
             infer_column(
@@ -347,14 +350,6 @@ def _restore(kind: Any, state: Mapping[str, Any]) -> Any:
     if values.get("profile") is not None:
         values["profile"] = _restore(Profile, values["profile"])
     return kind(**values)
-
-
-def _find_common_order(table: pa.Table) -> Order | None:
-    """Return the order of most dates that tell theirs, with the year last; ``None`` if none does."""
-    columns = (decode(table[name]) for name in table.column_names)
-    found = [find_order(column) for column in columns if is_text(column.type)]
-    certain = [order for order, is_certain in found if order and is_certain and order != "ymd"]
-    return Counter(certain).most_common(1)[0][0] if certain else None
 
 
 def _count_unseen(column: Column, values: pa.ChunkedArray) -> dict[str, int]:
