@@ -149,7 +149,7 @@ def test_schemas_without_profiles_are_read(schema):
     ],
 )
 def test_a_damaged_profile_is_refused(schema, profile):
-    state = schema.to_dict()
+    state = json.loads(json.dumps(schema.to_dict()))
     state["columns"][0] = state["columns"][0] | {"profile": profile}
     with pytest.raises(ValueError, match="the stored schema is damaged"):
         Schema.from_dict(state)

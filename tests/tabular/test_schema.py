@@ -198,6 +198,11 @@ def test_columns_of_no_use(values, note):
     assert re.search(note, column.note)
 
 
+def test_lists_cannot_be_categories_even_if_that_is_said():
+    column = kind_of([[1], [2], [3], [4]], categorical=["x"])
+    assert (column.kind, column.note[:10]) == ("unused", "holds list")
+
+
 def test_one_value_beside_missing_ones_is_of_use():
     assert kind_of([1, None, 1, None]).kind == "number"
     assert kind_of(["x", None, "x", None]).kind == "category"
@@ -521,6 +526,19 @@ def test_names_that_are_wrong(options, message):
         Schema.infer(table, **{"target": "outcome"} | options)
 
 
+@pytest.mark.parametrize(
+    ("names", "delimiter"),
+    [(["a;b;y"], "';'"), (["a:b:y"], "':'"), (["a\ty"], "'tab'"), (["a", "b", "y,z"], "','")],
+)
+def test_a_target_inside_of_another_name_suggests_a_delimiter(names, delimiter):
+    table = pa.table({name: ["1", "2", "3"] for name in names})
+    message = rf"no such column\. .* between its columns\? Then pass delimiter={delimiter}"
+    with pytest.raises(ValueError, match=message):
+        Schema.infer(table, "y")
+    with pytest.raises(ValueError, match=r"no such column\. (Did you|The columns)"):
+        Schema.infer(pa.table({"a": [1, 2], "b, c": [1, 2]}), "y")
+
+
 def test_a_text_is_no_list_of_names():
     with pytest.raises(TypeError, match=r"drop is the text 'age': pass a list of names, \['age'\]"):
         Schema.infer(labelled(age=[1, 2]), "y", drop="age")
@@ -676,6 +694,14 @@ def test_formatted_numbers_are_what_was_formatted(values, digits, mark, unit):
     np.testing.assert_allclose(found.values, numbers, rtol=1e-15)
 
 
+def test_percentages_next_to_fractions_are_pointed_out():
+    column = kind_of(["12%", "0.12", "7 %", "9%"])
+    assert (column.kind, column.unit) == ("number", "%")
+    note = "'12%' is read as 12; some values have a % and others, such as '0.12', do not"
+    assert column.note == note
+    assert kind_of(["12%", "8%", "7 %", "9%"]).note == "'12%' is read as 12"
+
+
 def test_units_that_differ_are_not_compared():
     column = kind_of(["$5", "€6", "$5", "€7"])
     assert (column.kind, column.note) == ("category", "numbers with different units, 'EUR', 'USD'")
@@ -695,6 +721,7 @@ def test_units_that_differ_are_not_compared():
         (["1'234.500"], "."),
         (["12,5 %", "$3,5"], ","),
         (["-1,5", "\u22121,5", "1,5e3", ",5"], ","),
+        (["1.5", "1e-3"], "."),
         (["1,234"], ""),
         (["1.234", "12.500", "87", "950"], ","),  # beside whole numbers below 1000: thousands
         (["1.234", "12.500", "8700"], ""),

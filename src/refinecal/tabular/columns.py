@@ -122,9 +122,11 @@ def infer_column(
         found = _make_number(name, numbers_of(values), forced)
     else:
         return Column(name, "unused", note=f"holds {kind}, which models cannot use")
+    if found.kind != "unused" and found.n_distinct == 0:
+        return found.drop("every value is missing")
     if found.kind != "unused" and found.n_distinct == 1 and found.n_missing == 0:
         return found.drop(f"always the same: {values[0].as_py()!s}")
-    return found if found.n_distinct else found.drop("every value is missing")
+    return found
 
 
 def _count_dropped(name: str, values: pa.ChunkedArray) -> Column:
@@ -159,11 +161,11 @@ def _infer_text(
     are_amounts = n_numbers > 0 and all_alike and not has_units and not are_codes
     if not numbers.bad.size and (forced == "number" or are_amounts):
         found = _make_number(name, numbers, forced, decimal=mark, unit="".join(numbers.units))
-        commas = rows_where(pc.match_substring(column, ",")) if mark == delimiter == "," else ()
-        if len(commas) and not found.note:  # lists such as 2,3 look the same
+        commas = rows_where(pc.match_substring(column, ","))
+        if mark == delimiter == "," and commas.size and not found.note:
             text, value = column[int(commas[0])].as_py(), numbers.values[commas[0]]
-            note = f"{text!r} is read as {value:.12g}; --categorical if it is a list"
-            return replace(found, note=note)
+            note = f"{text!r} is read as {value:.12g}; --categorical if it is a list"  # such as 2,3
+            found = replace(found, note=note)
         return found
     found_order, is_certain = find_order(column)
     if found_order is not None:
@@ -207,8 +209,7 @@ def _make_number(name: str, numbers: Numbers, forced: Kind | None, **more: Any) 
         text, value = numbers.formatted
         notes.append(f"{text!r} is read as {value:.12g}")
     if numbers.bare and numbers.units == ("%",):
-        text, value = numbers.bare
-        notes[-1] += f" and {text!r} as {value:.12g}: write all with % or none"
+        notes.append(f"some values have a % and others, such as {numbers.bare!r}, do not")
     if numbers.infinite:
         notes.append(f"infinite values count as missing ({numbers.infinite} rows)")
     if numbers.blanks:

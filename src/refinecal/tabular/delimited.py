@@ -9,13 +9,13 @@ import re
 import sys
 import tempfile
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
 from refinecal._core.errors import needs_extra, warn
+from refinecal._core.format import shorten_name
 from refinecal.tabular.names import suspect_delimiter
 from refinecal.tabular.values import MISSING, Decimals, find_marks
 
@@ -46,8 +46,6 @@ class DelimitedText:
     ``delimiter`` is the character between two values, and ``decimals`` are the decimal marks.
     """
 
-    kind = "CSV"
-
     def __init__(
         self, path: Path, delimiter: str | None = None, decimal: str | None = None
     ) -> None:
@@ -59,20 +57,25 @@ class DelimitedText:
         separator = SEPARATOR.match(head)
         if separator:
             head = head[separator.end() :]
-        if delimiter is None:
-            delimiter = separator[1] if separator else sniff(head, is_all)
-        self.delimiter = check_delimiter(delimiter)
-        with _cells_of_any_length():
+        longest = csv.field_size_limit(sys.maxsize)  # of all users of the csv module
+        try:
+            if delimiter is None:
+                last = max(map(head.rfind, "\r\n"))  # where the last whole line ends
+                delimiter = separator[1] if separator else sniff(head if is_all else head[:last])
+            self.delimiter = check_delimiter(delimiter)
             reader = csv.reader(io.StringIO(head, newline=""), delimiter=self.delimiter)
             names = next((row for row in reader if any(row)), [])
             self._n_lines = reader.line_num + (separator is not None)
             rows = list(islice(reader, DECIMAL_ROWS))
+        finally:
+            csv.field_size_limit(longest)
         if not names or not (rows or is_all):
             raise ValueError(
                 f"{path} has no line of column names: its first line is empty, too long, or has a quote "
                 "that is never closed"
             )
         self.names = [name.strip() or f"column {i}" for i, name in enumerate(names, 1)]
+        self._block = max(BLOCK, WIDEST * len(self.delimiter.join(names).encode()))
         self.has_rows = any(rows) if len(names) > 1 else bool(rows)
         columns = zip(self.names, zip_longest(*rows, fillvalue=""), strict=False)
         marks = find_marks(dict(columns)) if decimal is None else {}
@@ -81,27 +84,7 @@ class DelimitedText:
     def tables(self, columns: list[str], rows: int) -> Iterator[pa.Table]:
         """Yield the table in pieces of any size, with these columns at least."""
         last = self.names[-1]  # also read to see whether its quotes are closed
-        wanted = columns if last in columns else [*columns, last]
-        table = None
-        metadata = self.decimals.to_metadata()
-        with self._explain_rows(), self._text.open() as file:
-            for batch in pacsv.open_csv(file, **self._options(wanted)):
-                table = pa.Table.from_batches([batch])
-                yield table.replace_schema_metadata(metadata)
-        value = table[last][-1].as_py() if table is not None and table.num_rows else None
-        if value is not None and LINE_END.search(value) and self._text.last != '"':
-            raise ValueError(
-                f"{self.path} ends within quotes, which begin with {value[:30]!r}: close them, or double "
-                'the quote (") if it is part of the text'
-            )
-
-    @property
-    def _block(self) -> int:
-        """How many bytes are parsed at a time."""
-        return max(BLOCK, WIDEST * len(self.delimiter.join(self.names).encode()))
-
-    def _options(self, columns: Sequence[str]) -> dict[str, Any]:
-        return {
+        options = {
             # One thread is as fast here, and counts the rows.
             "read_options": pacsv.ReadOptions(
                 skip_rows=self._n_lines,
@@ -115,43 +98,51 @@ class DelimitedText:
                 ignore_empty_lines=len(self.names) > 1,  # else they are rows with a missing value
             ),
             "convert_options": pacsv.ConvertOptions(
-                include_columns=columns,
+                include_columns=columns if last in columns else [*columns, last],
                 column_types=dict.fromkeys(self.names, pa.string()),
                 null_values=list(MISSING),
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=True,
             ),
         }
-
-    @contextmanager
-    def _explain_rows(self) -> Iterator[None]:
-        """Turn errors of pyarrow about rows into ones that name the row and the fix."""
+        metadata, table = self.decimals.to_metadata(), None
         try:
-            yield
+            with pa.input_stream(self._text.source, compression=self._text.codec) as file:
+                for batch in pacsv.open_csv(file, **options):
+                    table = pa.Table.from_batches([batch])
+                    yield table.replace_schema_metadata(metadata)
         except pa.ArrowInvalid as error:
-            if ragged := RAGGED.search(str(error)):
-                row, n_names, n_values = map(int, ragged.groups()[:3])
-                raise ValueError(
-                    self._explain_row(row - self._n_lines, n_names, n_values, ragged[4])
-                ) from error
-            if "straddling" in str(error):
-                raise ValueError(
-                    f"{self.path} has a row of more than {self._block >> 20} MB: most likely a quote is "
-                    'never closed. Close it, or double it ("") if it is part of the text.'
-                ) from error
-            raise
+            raise ValueError(self._explain(str(error))) from error
+        value = table[last][-1].as_py() if table is not None and table.num_rows else None
+        if value is not None and LINE_END.search(value) and self._text.last != '"':
+            raise ValueError(
+                f"{self.path} ends within quotes, which begin with {value[:30]!r}: close them, or double "
+                'the quote (") if it is part of the text'
+            )
 
-    def _explain_row(self, row: int, n_names: int, n_values: int, text: str) -> str:
-        text = text if len(text) <= 60 else text[:57] + "..."
+    def _explain(self, error: str) -> str:
+        """Return an error of pyarrow in words that name the row and the fix."""
+        if "straddling" in error:
+            return (
+                f"{self.path} has a row of more than {self._block >> 20} MB: most likely a quote is never "
+                'closed. Close it, or double it ("") if it is part of the text.'
+            )
+        ragged = RAGGED.search(error)
+        if ragged is None:
+            return f"{self.path} cannot be read as CSV: {error.splitlines()[0]}"
+        line, n_names, n_values = map(int, ragged.groups()[:3])
+        row, text = line - self._n_lines, ragged[4]
         fix = (
             "Put values that contain the delimiter or a quote in quotes, or pass another delimiter."
         )
-        if row == 1 and n_values == n_names + 1:
+        if n_names == 1:
+            fix = suspect_delimiter(self.names, "") or fix
+        elif row == 1 and n_values == n_names + 1:
             fix = "If the rows begin with their names, name that column in the first line too."
         return (
             f"{self.path}, row {row}: {n_values} value{'s' * (n_values != 1)}, but {n_names} "
             f"name{'s' * (n_names != 1)} in the first line, with {self.delimiter!r} between them; the row is "
-            f"{text!r}. {suspect_delimiter(self.names) or fix}"
+            f"{shorten_name(text, 60)!r}. {fix}"
         )
 
 
@@ -164,15 +155,15 @@ class Utf8Text:
     Its first bytes, not its name, tell how it is compressed and encoded. A byte order mark means UTF-16. All
     else is UTF-8, unless the first character that is not ASCII is not UTF-8 either: then the file is read as
     Windows-1252, with a warning. All of it is decoded once; ``head`` is its beginning, and ``last`` the last
-    character that is not a space.
+    character that is not a space. ``source`` is the file to read, compressed by ``codec``.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self._copy = path, None
+        self.path, self.source = path, str(path)
         with path.open("rb") as file:
             magic = file.read(10)
         codec = next((name for each, name in MAGIC.items() if magic.startswith(each)), None)
-        self._codec = "bz2" if BZIP2.match(magic) else codec
+        self.codec = "bz2" if BZIP2.match(magic) else codec
         start = next(self._read_blocks(), b"")
         is_utf16 = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         for encoding in ("utf-16",) if is_utf16 else (UTF8, WESTERN):
@@ -201,9 +192,10 @@ class Utf8Text:
     def _scan(self, encoding: str) -> None:
         """Decode the whole file, and copy it if it is not UTF-8."""
         self.head, self.last, self.is_all_head, self._is_ascii = "", "", True, True
+        copy: Any = None
         if encoding != UTF8:
-            self._copy = tempfile.NamedTemporaryFile(suffix=".csv")  # noqa: SIM115
-            weakref.finalize(self, self._copy.close)
+            copy = tempfile.NamedTemporaryFile(suffix=".csv")  # noqa: SIM115
+            weakref.finalize(self, copy.close)
         for text in codecs.iterdecode(self._read_blocks(), encoding):
             if "\0" in text:
                 raise ValueError(
@@ -214,14 +206,15 @@ class Utf8Text:
             self.head += text if self.is_all_head else ""
             self.last = text.rstrip("\r\n ")[-1:] or self.last
             self._is_ascii = self._is_ascii and text.isascii()
-            if self._copy is not None:
-                self._copy.write(text.encode())
-        if self._copy is not None:
-            self._copy.flush()
+            if copy is not None:
+                copy.write(text.encode())
+        if copy is not None:
+            copy.flush()
+            self.source, self.codec = copy.name, None
 
     def _read_blocks(self) -> Iterator[bytes]:
         """Yield the bytes of the file, decompressed."""
-        with pa.input_stream(str(self.path), compression=self._codec) as file:
+        with pa.input_stream(str(self.path), compression=self.codec) as file:
             try:
                 while block := file.read(BLOCK):
                     yield block
@@ -229,12 +222,6 @@ class Utf8Text:
                 raise ValueError(
                     f"{self.path} cannot be decompressed: it is cut off or damaged. Copy it again. ({error})"
                 ) from error
-
-    def open(self) -> pa.NativeFile:
-        """Open it for reading."""
-        if self._copy is not None:
-            return pa.OSFile(self._copy.name)
-        return pa.input_stream(str(self.path), compression=self._codec)
 
 
 # ---- delimiters ------------------------------------------------------------------------------------------
@@ -250,44 +237,23 @@ def check_delimiter(given: str) -> str:
     return found
 
 
-def sniff(text: str, is_all: bool = True) -> str:
-    r"""Return the delimiter: the character that splits all rows alike.
-
-    Quoted text does not count. Unless ``is_all``, the text may end within a row.
+def sniff(text: str) -> str:
+    r"""Return the delimiter: the character that splits the first rows alike. Quoted text does not count.
 
     >>> sniff("name;height\nAda;1,65\n")
     ';'
     """
     for delimiter in DELIMITERS:
-        widths = _count_values(text, delimiter, is_all)
+        widths = _count_values(text, delimiter, SNIFFED_ROWS, strict=True)
         if widths and widths[0] > 1 and len(set(widths)) == 1:
             return delimiter
-    first = {each: _count_values(text, each, is_all=True, strict=False) for each in ",;\t|"}
-    return max(first, key=lambda delimiter: first[delimiter][:1])
+    return max(",;\t|", key=lambda delimiter: _count_values(text, delimiter, 1))
 
 
-def _count_values(text: str, delimiter: str, is_all: bool, strict: bool = True) -> list[int]:
+def _count_values(text: str, delimiter: str, most: int, strict: bool = False) -> list[int]:
     """Return how many values the first rows have; if ``strict``, none if quotes are not where they belong."""
-    widths = []
-    lines = io.StringIO(text, newline="")
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=strict)
     try:
-        with _cells_of_any_length():
-            for row in csv.reader(lines, delimiter=delimiter, strict=strict):
-                widths.append(len(row))
-                if len(widths) > SNIFFED_ROWS:
-                    return [width for width in widths if width]
+        return [len(row) for row in islice(filter(None, rows), most)]
     except csv.Error:
-        if strict and (is_all or lines.tell() < len(text)):
-            return []
-        widths.append(0)  # the row that is cut off, or has no end
-    return [width for width in (widths if is_all else widths[:-1]) if width]
-
-
-@contextmanager
-def _cells_of_any_length() -> Iterator[None]:
-    """Let cells be of any length, which the csv module allows only for all of its users."""
-    before = csv.field_size_limit(sys.maxsize)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
+        return []

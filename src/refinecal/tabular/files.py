@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from refinecal._core.errors import needs_extra
 from refinecal._core.files import atomic_write
@@ -29,22 +29,15 @@ with needs_extra("cli", package="pyarrow"):
 __all__ = ["Source", "Writer", "create_table", "open_table"]
 
 ROWS = 65_536  # in a chunk, by default
-ENDINGS = {
-    ".csv": "text",
-    ".tsv": "text",
-    ".txt": "text",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".feather": "arrow",
-    ".arrow": "arrow",
-    ".ipc": "arrow",
-}
+ENDINGS = (
+    dict.fromkeys((".csv", ".tsv", ".txt"), "text")
+    | dict.fromkeys((".parquet", ".pq"), "parquet")
+    | dict.fromkeys((".feather", ".arrow", ".ipc"), "arrow")
+)
 CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 TABS = (".tsv", ".txt")  # written with tabs; the delimiter of a .txt that is read is inferred
 FIXES = {
-    ".xlsx": "Save the sheet as CSV.",
-    ".xls": "Save the sheet as CSV.",
-    ".ods": "Save the sheet as CSV.",
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "Save the sheet as CSV."),
     ".zip": "Unpack it.",
     ".json": "Convert it to CSV or Parquet.",
     ".pkl": "Pickles may run code and are never read: write Parquet instead.",
@@ -55,7 +48,7 @@ PANDAS_INDEX = re.compile(r"__index_level_\d+__")  # not a column for those who 
 def open_table(
     path: str | Path, delimiter: str | None = None, decimal: str | None = None
 ) -> Source:
-    """Open a table; its ending tells the format.
+    """Open a table, to ``read()`` it or go through its ``chunks()``; its ending tells the format.
 
     Parameters
     ----------
@@ -68,11 +61,6 @@ def open_table(
     decimal : {".", ","}, optional
         The decimal mark of a text file; by default inferred from its first rows.
 
-    Returns
-    -------
-    Source
-        With ``names``, ``chunks()`` and ``read()``.
-
     Notes
     -----
     A text file has its column names in the first line; spaces around them are left out, and a column
@@ -81,7 +69,8 @@ def open_table(
     Empty lines are skipped if there are several columns.
     """
     path = Path(path)
-    _check_exists(path)
+    if path.is_dir() or not path.exists():
+        _fail_path(path)
     kind, ending, _ = format_of(path)
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty (0 bytes): there is nothing to read")
@@ -91,9 +80,7 @@ def open_table(
     for name, given in (("delimiter", delimiter), ("decimal", decimal)):
         if given is not None:
             raise ValueError(f"{name} is {given!r}, but {path} is not a text file: leave it out")
-    kind_of_table = ParquetTable if kind == "parquet" else ArrowTable
-    with _explain_errors(path, kind_of_table.kind):
-        return Source(kind_of_table(path))
+    return Source(ParquetTable(path) if kind == "parquet" else ArrowTable(path))
 
 
 @contextmanager
@@ -149,13 +136,12 @@ def format_of(path: Path) -> tuple[str, str, str | None]:
     return kind, ending, CODECS.get(packing)
 
 
-def _check_exists(path: Path) -> None:
+def _fail_path(path: Path) -> NoReturn:
+    """Raise for a folder, or a file that does not exist."""
     if path.is_dir():
         inside = sorted(each.name for each in path.iterdir() if each.suffix in (*ENDINGS, *CODECS))
         some = f", such as {list_names(inside, 3)}" if inside else ""
         raise ValueError(f"{path} is a folder: name a file in it{some}")
-    if path.exists():
-        return
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path} does not exist, nor does the folder {path.parent}")
     names = [each.name for each in path.parent.iterdir() if each.is_file()]
@@ -194,15 +180,15 @@ class Source:
         """
         if rows < 1:
             raise ValueError(f"rows is {rows}: a chunk needs at least one")
-        return _rechunk(self._tables(self._check(columns), rows), rows)
+        wanted = self._check(columns)
+        return _rechunk((table.select(wanted) for table in self.format.tables(wanted, rows)), rows)
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the whole table, with these columns in this order; by default all."""
         wanted = self._check(columns)
         if isinstance(self.format, ParquetTable):
-            with _explain_errors(self.path, self.format.kind):
-                return self.format.read(wanted)
-        return pa.concat_tables(self._tables(wanted, ROWS))
+            return self.format.read(wanted)
+        return pa.concat_tables(self.format.tables(wanted, ROWS)).select(wanted)
 
     def _check(self, columns: Sequence[str] | None) -> list[str]:
         wanted = self.names if columns is None else list(columns)
@@ -211,11 +197,6 @@ class Source:
         for name in set(wanted) - set(self.names):
             check_column(name, self.names, "columns", str(self.path))
         return wanted
-
-    def _tables(self, wanted: list[str], rows: int) -> Iterator[pa.Table]:
-        with _explain_errors(self.path, self.format.kind):
-            for table in self.format.tables(wanted, rows):
-                yield table.select(wanted)
 
 
 def _rechunk(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
@@ -238,8 +219,6 @@ def _rechunk(tables: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
 class ParquetTable:
     """A Parquet file."""
 
-    kind = "Parquet"
-
     def __init__(self, path: Path) -> None:
         self.path = path
         with self._open(pre_buffer=False) as file:
@@ -247,10 +226,12 @@ class ParquetTable:
             self.has_rows = file.metadata.num_rows > 0
         self.names = [name for name in names if not PANDAS_INDEX.fullmatch(name)]
 
-    def _open(self, **options: bool) -> Any:
-        from pyarrow import parquet
+    @contextmanager
+    def _open(self, **options: bool) -> Iterator[Any]:
+        from pyarrow.parquet import ParquetFile
 
-        return parquet.ParquetFile(self.path, **options)
+        with _explain_errors(self.path, "Parquet"), ParquetFile(self.path, **options) as file:
+            yield file
 
     def tables(self, columns: list[str], rows: int) -> Iterator[pa.Table]:
         # Without pre_buffer=False, pyarrow would keep all of the file in memory.
@@ -267,8 +248,6 @@ class ParquetTable:
 class ArrowTable:
     """An Arrow file, which Feather is too, or a stream of Arrow batches in a file."""
 
-    kind = "Arrow or Feather"
-
     def __init__(self, path: Path) -> None:
         with path.open("rb") as file:
             start = file.read(6)
@@ -278,21 +257,22 @@ class ArrowTable:
                 "write it again, as Feather or Parquet"
             )
         self.path, self._is_stream = path, start != b"ARROW1"
-        with pa.OSFile(str(path)) as raw:
-            self._all = self._open(raw).schema.names  # with the index of pandas
+        with self._open() as reader:
+            self._all = reader.schema.names  # with the index of pandas
         self.names = [name for name in self._all if not PANDAS_INDEX.fullmatch(name)]
         self.has_rows = any(table.num_rows for table in self.tables(self.names[:1], 1))
 
-    def _open(self, raw: pa.NativeFile, fields: list[int] | None = None) -> Any:
+    @contextmanager
+    def _open(self, fields: list[int] | None = None) -> Iterator[Any]:
         options = pa.ipc.IpcReadOptions(included_fields=fields)
         open_ipc = pa.ipc.open_stream if self._is_stream else pa.ipc.open_file
-        return open_ipc(raw, options=options)
+        with _explain_errors(self.path, "Arrow or Feather"), pa.OSFile(str(self.path)) as raw:
+            yield open_ipc(raw, options=options)
 
     def tables(self, columns: list[str], rows: int) -> Iterator[pa.Table]:
-        with pa.OSFile(str(self.path)) as raw:
-            batches = self._open(raw, [self._all.index(name) for name in columns])
-            if not self._is_stream:
-                batches = map(batches.get_batch, range(batches.num_record_batches))
+        with self._open([self._all.index(name) for name in columns]) as reader:
+            n_batches = 0 if self._is_stream else reader.num_record_batches
+            batches = reader if self._is_stream else map(reader.get_batch, range(n_batches))
             for batch in batches:
                 yield pa.Table.from_batches([batch])
 

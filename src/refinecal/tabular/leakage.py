@@ -24,18 +24,15 @@ MOST_ROWS = 20_000  # are looked at
 
 
 class Leak(NamedTuple):
-    """A column that gives the target away, and the part of the rows whose label it tells."""
+    """A column that gives the target away, and the part of the rows whose label it predicts."""
 
     column: str
     accuracy: float
 
     def message(self, target: str) -> str:
         """Return what to say of it on the command line."""
-        share = (
-            "every row"
-            if self.accuracy == 1
-            else f"{floor(self.accuracy * 1000) / 10}% of the rows"
-        )
+        percent = floor(self.accuracy * 1000) / 10
+        share = "every row" if self.accuracy == 1 else f"{percent}% of the rows"
         return (
             f"{self.column!r} alone predicts {target!r} for {share}: does it hold the answer? If it is not "
             f"known at prediction time, pass --drop {quote(self.column)}"
@@ -55,7 +52,6 @@ def find_leaks(rows: Rows) -> tuple[Leak, ...]:
     keys = rows.keys if rows.groups is None else hash_rows(rows.groups.reshape(-1, 1))
     half = keys[some] % 2 == 1
     n_others = len(labels) - np.bincount(labels).max()
-    most_wrong = MOST_ERRORS * n_others - 1
     if n_others < FEW or half.all() or not half.any():
         return ()
     found = []
@@ -67,7 +63,7 @@ def find_leaks(rows: Rows) -> tuple[Leak, ...]:
             guess = _guess(values[~part], labels[~part], values[part], is_category)
             wrong += int((guess != labels[part]).sum())
         is_copy = not wrong and len(np.unique(values)) == len(np.unique(labels))
-        if wrong <= most_wrong or is_copy:
+        if wrong <= MOST_ERRORS * n_others - 1 or is_copy:
             found.append(Leak(str(name), 1 - wrong / len(labels)))
     return tuple(sorted(found, key=lambda leak: -leak.accuracy))
 
@@ -90,5 +86,4 @@ def _guess(
         return np.where(values[above] == new, usual[above], np.bincount(labels).argmax())
     below = (above - 1).clip(min=0)
     is_nearer = (values[above] - new < new - values[below]) | np.isnan(new)
-    found: NDArray[np.int64] = usual[np.where(is_nearer, above, below)]
-    return found
+    return np.asarray(usual[np.where(is_nearer, above, below)])

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from refinecal._core.format import list_names
 
 MOST_MESSAGES = 5  # about columns, one each
-DELIMITERS = {",": "','", ";": "';'", "\t": "'tab'", "|": "'|'"}  # and how to pass them
+DELIMITERS = {",": "','", ";": "';'", "\t": "'tab'", "|": "'|'", ":": "':'"}  # and how to pass them
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
@@ -24,22 +24,26 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 
 def hint(name: str, names: Sequence[str], likely: Sequence[str] = ()) -> str:
     """Return the end of an error about a column that is not there; ``likely`` are those it may be."""
-    suspected = suspect_delimiter(names)
+    listed = "only column is" if len(names) == 1 else "columns are"
+    found = f" The {listed} {list_names(names)}."
+    suspected = suspect_delimiter(names, name)
     if suspected:
-        return f" The only column is {names[0]!r}. {suspected}"
+        return f"{found} {suspected}"
     near = nearest(name, likely or names)
-    meant = "" if near is None else f" Did you mean {near!r}?"
-    return f"{meant} The columns are {list_names(names)}."
+    return found if near is None else f" Did you mean {near!r}?{found}"
 
 
-def suspect_delimiter(names: Sequence[str]) -> str:
-    """Return what to do about a table whose only name looks like several; "" if it does not.
+def suspect_delimiter(names: Sequence[str], wanted: str) -> str:
+    """Return what to do about the only name if it looks like several, or one that holds the wanted one.
 
-    >>> suspect_delimiter(["age;size;y"])
+    >>> suspect_delimiter(["age;size;y"], "label")
     "Is ';' between its columns? Then pass delimiter=';'."
     """
-    most = max(DELIMITERS, key=names[0].count) if len(names) == 1 else None
-    if most is None or most not in names[0]:
+    several = names
+    if len(names) > 1:
+        several = [name for name in names if any(wanted in name.split(d) for d in DELIMITERS)]
+    most = max(DELIMITERS, key="".join(several).count)
+    if most not in "".join(several):
         return ""
     what = "a tab" if most == "\t" else repr(most)
     return f"Is {what} between its columns? Then pass delimiter={DELIMITERS[most]}."

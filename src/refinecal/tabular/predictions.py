@@ -43,33 +43,15 @@ MOST_RANGE = 2**20  # integers this close together are counted, not sorted
 
 @dataclass(frozen=True)
 class Predictions:
-    """Labels and predictions of a file.
+    """Labels and predictions of a file."""
 
-    Attributes
-    ----------
-    labels : ndarray of shape (n,)
-        The class of each row, as its place in ``classes``.
-    values : ndarray of shape (n, k), or (n,) for a single column
-        Probabilities or logits; a single column is that of the second of two classes.
-    classes : tuple of str
-        Names of the classes: numbers by size, texts by letter.
-    logits : bool
-        Whether the values are logits.
-    weights : ndarray or None
-        Sample weights.
-    groups : ndarray or None
-        The subgroup of each row, ``None`` where it is missing.
-    names : tuple of str
-        The columns that the values were in.
-    """
-
-    labels: NDArray[np.int64]
-    values: NDArray[Any]
-    classes: tuple[str, ...]
-    logits: bool
+    labels: NDArray[np.int64]  # the class of each row, as its place in ``classes``
+    values: NDArray[Any]  # (n, k) probabilities or logits; (n,) of the second of two classes
+    classes: tuple[str, ...]  # sorted: by value if all are numbers, else as texts
+    logits: bool  # whether the values are logits
     weights: NDArray[np.float64] | None
-    groups: NDArray[Any] | None
-    names: tuple[str, ...]
+    groups: NDArray[Any] | None  # the subgroup of each row, ``None`` where it is missing
+    names: tuple[str, ...]  # of the columns that hold the values
 
     @property
     def n(self) -> int:
@@ -123,10 +105,6 @@ def read_predictions(
         A column of subgroups.
     delimiter, decimal : str, optional
         As for :func:`refinecal.tabular.files.open_table`.
-
-    Returns
-    -------
-    Predictions
     """
     source = open_table(path, delimiter, decimal)
     where = str(source.path)
@@ -157,41 +135,19 @@ def read_predictions(
 
 
 def read_same_rows(
-    paths: Sequence[str | Path],
-    target: str,
-    *,
-    logits: bool = False,
-    weight: str | None = None,
-    delimiter: str | None = None,
-    decimal: str | None = None,
+    paths: Sequence[str | Path], target: str, *, weight: str | None = None, **options: Any
 ) -> dict[str, Predictions]:
     """Read the predictions of several models for the same rows, by the names of their files.
 
-    Parameters
-    ----------
-    paths : sequence of str or Path
-        One file for each model: the same rows in the same order.
-    target, logits, weight, delimiter, decimal
-        As for :func:`read_predictions`; weights are those of the first file.
-
-    Returns
-    -------
-    dict of str to Predictions
-        All with the same classes in the same order.
+    Each file has the same rows in the same order. The results have the same classes in the same order, and
+    the weights of the first file. Options are as for :func:`read_predictions`.
     """
     names = _model_names([Path(path) for path in paths])
     found: dict[str, Predictions] = {}
     for name, path in zip(names, paths, strict=True):
-        one = read_predictions(
-            path,
-            target,
-            logits=logits,
-            weight=None if found else weight,
-            delimiter=delimiter,
-            decimal=decimal,
-        )
+        one = read_predictions(path, target, weight=None if found else weight, **options)
         if found:
-            one = _align_classes(one, found[names[0]], str(path), str(paths[0]))
+            _check_same_rows(one, found[names[0]], path, paths[0])
         found[name] = one
     return found
 
@@ -307,11 +263,11 @@ def _model_names(paths: Sequence[Path]) -> list[str]:
     raise ValueError(f"the same file is named twice: {list_names(shapes[-1])}")
 
 
-def _align_classes(
-    found: Predictions, first: Predictions, path: str, first_path: str
-) -> Predictions:
-    """Return predictions with the classes of the first file in its order, if the rows are the same."""
-    if set(found.classes) != set(first.classes):
+def _check_same_rows(
+    found: Predictions, first: Predictions, path: str | Path, first_path: str | Path
+) -> None:
+    """Raise unless two files have the same classes and labels."""
+    if found.classes != first.classes:  # which are sorted
         raise ValueError(
             f"{path} has the classes {list_names(found.classes)}, but {first_path} has "
             f"{list_names(first.classes)}: compare models of the same classes"
@@ -321,13 +277,10 @@ def _align_classes(
             f"{path} has {found.n} rows with a label, but {first_path} has {first.n}: compare models on the "
             "same rows"
         )
-    own = np.array(found.classes)[found.labels]
-    other = np.array(first.classes)[first.labels]
-    differ = np.flatnonzero(own != other)
+    differ = np.flatnonzero(found.labels != first.labels)
     if differ.size:
-        row = int(differ[0])
+        own, other = (each.classes[each.labels[differ[0]]] for each in (found, first))
         raise ValueError(
-            f"row {row + 1} of {path} has the label {own[row]!s}, but that of {first_path} has "
-            f"{other[row]!s}: compare models on the same rows in the same order"
+            f"row {differ[0] + 1} of {path} has the label {own}, but that of {first_path} has {other}: "
+            "compare models on the same rows in the same order"
         )
-    return found  # classes are sorted in every file, so their order is the same

@@ -16,18 +16,19 @@ from refinecal.tabular.columns import Column, Profile, fail_number, infer_classe
 from refinecal.tabular.names import check_column, hint
 from refinecal.tabular.values import (
     Decimals,
-    Order,
     Texts,
     days_of,
     decode,
     find_order,
     is_text,
     numbers_of,
+    rows_where,
     texts_of,
 )
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa
+    import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,23 +51,6 @@ class Schema:
     ``table`` is an Arrow table, and ``first_row`` is the number of its first row, for errors. Rows are
     counted from 1.
 
-    Attributes
-    ----------
-    columns : tuple of Column
-        All columns but the target, the weight and the group, in order.
-    target : str
-        The column to predict.
-    classes : tuple of str
-        Its values, by value if all are numbers, else as texts; 1 and 1.0 are the same class.
-    weight, group : str or None
-        The columns of sample weights, and of groups of rows that belong together.
-    n_rows : int
-        How many rows it was learned from, those without a label included.
-    class_counts : tuple of int
-        How often each class occurs.
-    weight_decimal : {",", ".", ""}
-        The decimal mark of weights, as in :class:`Column`.
-
     Examples
     --------
     >>> table = pa.table({"size": ["1", "2.5", "NA"], "color": ["red", None, "blue"], "y": [0, 1, 1]})
@@ -77,14 +61,14 @@ class Schema:
     [1, nan, 0]
     """
 
-    columns: tuple[Column, ...]
-    target: str
-    classes: tuple[str, ...]
-    weight: str | None
-    group: str | None
-    n_rows: int
+    columns: tuple[Column, ...]  # all but the target, the weight and the group, in order
+    target: str  # the column to predict
+    classes: tuple[str, ...]  # by value if all are numbers, else as texts; 1 and 1.0 are the same
+    weight: str | None  # the column of sample weights
+    group: str | None  # the column of groups of rows that belong together
+    n_rows: int  # of the training table, those without a label included
     class_counts: tuple[int, ...] = ()
-    weight_decimal: str = ""
+    weight_decimal: str = ""  # the decimal mark of weights, as in Column
 
     @property
     def features(self) -> tuple[Column, ...]:
@@ -123,14 +107,14 @@ class Schema:
             The columns of sample weights, and of groups of rows that belong together.
         drop, categorical, numeric : sequence of str
             Columns to leave out, and columns that are categories, or numbers, even if they look different.
-
-        Returns
-        -------
-        Schema
         """
         roles = check_roles(table.column_names, target, weight, group)
         forced = check_lists(table.column_names, roles, drop, categorical, numeric)
-        decimals, order = Decimals.of_table(table), _find_common_order(table)
+        texts = [column for column in map(decode, table.columns) if is_text(column.type)]
+        orders = [order for order, is_certain in map(find_order, texts) if is_certain]
+        common = Counter(order for order in orders if order != "ymd").most_common(1)
+        order = common[0][0] if common else None  # of dates that do not tell theirs
+        decimals = Decimals.of_table(table)
         marks = {name: decimals.find(name, decimals.marks) for name in table.column_names}
         columns = tuple(
             infer_column(
@@ -305,7 +289,7 @@ class Schema:
         """Return one row for each column, for people: name, kind, missing, distinct, note."""
         roles = {"target": self.target, "weight": self.weight, "group": self.group}
         rows: list[tuple[Any, ...]] = [
-            (name, role, "", "", "") for role, name in roles.items() if name
+            (name, role, "", "", "") for role, name in roles.items() if name is not None
         ]
         n_missing = self.n_rows - sum(self.class_counts)
         rows[0] = (self.target, "target", n_missing, len(self.classes), self._describe_classes())
@@ -333,12 +317,8 @@ class Schema:
         return "; ".join(notes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain texts, numbers and lists, for JSON."""
-
-        def plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-            return {name: list(v) if isinstance(v, tuple) else v for name, v in pairs}
-
-        return {"version": VERSION, **asdict(self, dict_factory=plain)}
+        """Return everything as plain texts, numbers and tuples, for JSON."""
+        return {"version": VERSION, **asdict(self)}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
@@ -372,18 +352,11 @@ def _restore(kind: Any, state: Mapping[str, Any]) -> Any:
     return kind(**values)
 
 
-def _find_common_order(table: pa.Table) -> Order | None:
-    """Return the order of most dates that tell theirs, with the year last; ``None`` if none does."""
-    columns = (decode(table[name]) for name in table.column_names)
-    found = [find_order(column) for column in columns if is_text(column.type)]
-    certain = [order for order, is_certain in found if order and is_certain and order != "ymd"]
-    return Counter(certain).most_common(1)[0][0] if certain else None
-
-
 def _count_unseen(column: Column, values: pa.ChunkedArray) -> dict[str, int]:
     """Return how often values occur that are not among the categories, the most frequent first."""
     texts = texts_of(values, column.is_truth)
-    new = np.flatnonzero(texts.known(column.categories) < 0)
+    known = pc.is_in(texts.values, value_set=pa.array(column.categories, pa.string()))
+    new = rows_where(pc.invert(known))
     counts = texts.counts()[new]
     order = np.argsort(-counts, kind="stable")  # the first to appear first
     kept = order[:MOST_UNSEEN]

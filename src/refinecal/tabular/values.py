@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
@@ -65,8 +65,8 @@ GROUPS = {  # numbers with one thing between their thousands, by the decimal mar
 
 def is_text(kind: pa.DataType) -> bool:
     """Tell whether a type is a string type."""
-    views = getattr(pa.types, "is_string_view", pa.types.is_string)
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or views(kind))
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(test(kind) for test in tests)
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -103,13 +103,13 @@ class Numbers:
     """
 
     values: NDArray[np.float64]
-    bad: NDArray[np.int64] = field(default_factory=lambda: NO_ROWS)
-    words: NDArray[np.int64] = field(default_factory=lambda: NO_ROWS)
+    bad: NDArray[np.int64] = field(default_factory=NO_ROWS.copy)
+    words: NDArray[np.int64] = field(default_factory=NO_ROWS.copy)
     infinite: int = 0
     blanks: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
     formatted: tuple[str, float] | None = None
-    bare: tuple[str, float] | None = None
+    bare: str = ""
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -123,11 +123,8 @@ def numbers_of(column: pa.ChunkedArray, mark: Mark = ".", infinite: bool = False
     """
     column = decode(column)
     if is_text(column.type):
-        values = _parse_plain(column, mark)
-        found = (
-            _parse_distinct(column, lambda text: _parse_numbers(text, mark))
-            if values is None
-            else Numbers(values)
+        found = _parse_plain(column, mark) or _parse_distinct(
+            column, lambda text: _parse_numbers(text, mark)
         )
     elif is_number(column.type):
         found = Numbers(_convert_numbers(column))
@@ -151,7 +148,7 @@ def _convert_numbers(column: pa.ChunkedArray) -> NDArray[np.float64]:
     return to_floats(pc.cast(column, whole)) / PER_SECOND[kind.unit]
 
 
-def _parse_plain(column: pa.ChunkedArray, mark: Mark) -> NDArray[np.float64] | None:
+def _parse_plain(column: pa.ChunkedArray, mark: Mark) -> Numbers | None:
     """Return plain numbers, the usual and fastest; ``None`` if some need a closer look."""
     if mark == ",":
         if pc.any(pc.match_substring(column, ".")).as_py():
@@ -162,19 +159,15 @@ def _parse_plain(column: pa.ChunkedArray, mark: Mark) -> NDArray[np.float64] | N
     except pa.ArrowInvalid:
         return None
     # To Arrow, nan(x) is a number too.
-    return values if int(np.isnan(values).sum()) == column.null_count else None
+    return Numbers(values) if np.isnan(values).sum() == column.null_count else None
 
 
 def _parse_distinct(column: pa.ChunkedArray, parse: Callable[[pa.Array], Numbers]) -> Numbers:
     """Return a column of texts parsed, each different text once: columns of categories have few."""
     codes, texts = _encode(column)
     found = parse(texts)
-    rows = {}
-    for name in ("bad", "words"):
-        is_among = np.zeros(len(texts) + 1, bool)
-        is_among[getattr(found, name)] = True
-        rows[name] = np.flatnonzero(is_among[codes])
-    return replace(found, values=np.append(found.values, np.nan)[codes], **rows)
+    bad, words = (np.flatnonzero(np.isin(codes, rows)) for rows in (found.bad, found.words))
+    return replace(found, values=np.append(found.values, np.nan)[codes], bad=bad, words=words)
 
 
 def _parse_numbers(text: pa.Array, mark: Mark) -> Numbers:
@@ -190,25 +183,24 @@ def _parse_numbers(text: pa.Array, mark: Mark) -> Numbers:
     values = to_floats(pc.if_else(good, number, None))
     rows = rows_where(pc.invert(good))
     others = text.take(pa.array(rows))
-    yes, no, blank = (np.asarray(is_among(others, texts)) for texts in (TRUE, FALSE, BLANKS))
+    yes, no, blank = (
+        np.asarray(pc.is_in(others, value_set=pa.array(texts))) for texts in (TRUE, FALSE, BLANKS)
+    )
     values[rows[yes]], values[rows[no]] = 1.0, 0.0
     has_unit = pc.and_(good, pc.not_equal(text, bare))
     plain = pc.replace_substring_regex(text.filter(has_unit), r"([0-9.,])[eE][+-]?[0-9]+", r"\1")
     units = pc.replace_substring_regex(plain, rf"[0-9,()+\-{BLANK}{SMALL}]|\.$|\.[0-9]*", "")
     units = sorted({SAME_UNIT.get(each, each) for each in units.to_pylist() if each})
-
-    def first(mask: pa.Array) -> tuple[str, float] | None:
-        places = rows_where(mask)
-        return (text[places[0]].as_py(), values[places[0]]) if places.size else None
-
+    formatted = rows_where(pc.or_(has_unit, pc.and_(good, grouped)))
+    without = rows_where(pc.and_not(good, has_unit)) if units else NO_ROWS
     return Numbers(
         values,
         bad=rows[~(yes | no | blank)],
         words=rows[yes | no],
         blanks=tuple(pc.unique(others.filter(pa.array(blank))).to_pylist()),
         units=tuple(units),
-        formatted=first(pc.or_(has_unit, pc.and_(good, grouped))),
-        bare=first(pc.and_not(good, has_unit)) if units else None,
+        formatted=(text[formatted[0]].as_py(), values[formatted[0]]) if formatted.size else None,
+        bare=text[without[0]].as_py() if without.size else "",
     )
 
 
@@ -231,15 +223,10 @@ def rows_where(mask: Any) -> NDArray[np.int64]:
     return np.flatnonzero(np.asarray(pc.fill_null(mask, False)))
 
 
-def is_among(text: Any, texts: Iterable[str]) -> Any:
-    """Return a mask of the texts that are among others."""
-    return pc.is_in(text, value_set=pa.array(texts, pa.string()))
-
-
-def strip_missing(text: Any, missing: Sequence[str] = MISSING) -> Any:
+def strip_missing(text: Any, more: tuple[str, ...] = ()) -> Any:
     """Return texts without spaces around them, null where they say that something is missing."""
     text = pc.utf8_trim_whitespace(text)
-    return pc.if_else(is_among(text, missing), None, text)
+    return pc.if_else(pc.is_in(text, value_set=pa.array(MISSING + more)), None, text)
 
 
 def match_all(text: Any, pattern: str) -> bool:
@@ -295,25 +282,31 @@ def find_marks(columns: Mapping[str, Iterable[str]]) -> dict[str, Mark]:
     cells = {name: each for name, each in cells.items() if max(map(len, each), default=0) < LONGEST}
     text = pa.array([cell for each in cells.values() for cell in each], pa.string())
     owner = np.repeat(np.arange(len(cells)), [len(each) for each in cells.values()])
-    is_address = pc.match_substring_regex(text, IP_ADDRESS)
+    addresses = rows_where(pc.match_substring_regex(text, IP_ADDRESS))
     sizes = []
-    for mark in OTHER:
+    marks: tuple[Mark, Mark] = (",", ".")
+    for mark in marks:
         found = _parse_numbers(text, mark)
-        found.values[[*found.bad, *found.words, *rows_where(is_address)]] = np.inf
+        found.values[np.concatenate([found.bad, found.words, addresses])] = np.inf
         sizes.append(np.abs(found.values))
-
-    def count(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-        return np.bincount(owner[mask], minlength=len(cells))
-
     comma, point = sizes
-    more, less, same = count(comma > point), count(comma < point), count(comma == point)
-    no_comma, no_point = count(np.isinf(comma)) > 0, count(np.isinf(point)) > 0
-    small = count((comma == point) & (comma == np.floor(comma)) & (comma < 1000))
+    is_small = (comma == point) & (comma == np.floor(comma)) & (comma < 1000)
+    masks = (
+        np.isinf(comma),
+        np.isinf(point),
+        comma > point,
+        comma < point,
+        comma == point,
+        is_small,
+    )
+    no_comma, no_point, more, less, same, small = (
+        np.bincount(owner[mask], minlength=len(cells)) for mask in masks
+    )
     thousands = (same > 0) & (small == same) & (more + less > 1)
-    is_comma = ~no_comma & (no_point | thousands & (less == 0))
-    is_point = ~no_point & (no_comma | thousands & (more == 0))
-    marks = np.select([is_comma, is_point], [",", "."], "").tolist()
-    return {name: mark for name, mark in zip(cells, marks, strict=True) if mark}
+    is_comma = (no_comma == 0) & ((no_point > 0) | thousands & (less == 0))
+    is_point = (no_point == 0) & ((no_comma > 0) | thousands & (more == 0))
+    chosen = np.select([is_comma, is_point], marks, "").tolist()
+    return {name: mark for name, mark in zip(cells, chosen, strict=True) if mark}
 
 
 @dataclass(frozen=True)
@@ -378,7 +371,7 @@ def days_of(column: pa.ChunkedArray, order: Order = "ymd") -> Numbers:
 
 
 def _parse_days(text: pa.Array, order: Order) -> Numbers:
-    text, half = _to_iso(strip_missing(text, MISSING + BLANKS), order)
+    text, half = _to_iso(strip_missing(text, BLANKS), order)
     good = pc.match_substring_regex(text, ISO)
     bad = rows_where(pc.invert(good))
     text = pc.replace_substring_regex(pc.if_else(good, text, None), r"(\.[0-9]{6})[0-9]+", r"\1")
@@ -405,7 +398,7 @@ def _to_iso(
     date, parts = r"^([0-9]+)[./-]([0-9]+)[./-]([0-9]+)", {"ymd": r"\1-\2-\3", "dmy": r"\3-\2-\1"}
     iso = pc.replace_substring_regex(text, date, parts.get(order, r"\3-\1-\2"))
     iso = pc.replace_substring_regex(iso, rf"[T,{BLANK}]+([0-9]+:)", r" \1")
-    for _ in range(2):  # neighbours share the mark between them
+    for _ in range(2):  # neighbors share the mark between them
         iso = pc.replace_substring_regex(iso, r"([- ])([0-9])([-: ]|$)", PADDED)
     late = pc.match_substring_regex(iso, r"(?i) (?:0[1-9]|1[01]):[0-9:.]+.?pm$")
     early = pc.match_substring_regex(iso, r"(?i) 12:[0-9:.]+.?am$")
@@ -423,7 +416,7 @@ def find_order(column: pa.ChunkedArray) -> tuple[Order | None, bool]:
     hyphens, and the second with slashes.
     """
     for some in (column.slice(0, LOOKED_AT), column):  # most columns need no look at all of it
-        text = pc.unique(strip_missing(some, MISSING + BLANKS)).drop_null()
+        text = pc.unique(strip_missing(some, BLANKS)).drop_null()
         is_ymd = match_all(text, f"{ISO}|{YEAR_FIRST}")
         if len(text) and not is_ymd and not match_all(text, YEAR_LAST):
             return None, False
@@ -442,10 +435,9 @@ def find_order(column: pa.ChunkedArray) -> tuple[Order | None, bool]:
 
 def explain_dates(column: pa.ChunkedArray) -> str:
     """Say why a column that looks like dates is not one; "" if it does not."""
-    text = strip_missing(column, MISSING + BLANKS)
-    others = rows_where(
-        pc.invert(pc.match_substring_regex(text, f"{ISO}|{YEAR_FIRST}|{YEAR_LAST}"))
-    )
+    text = strip_missing(column, BLANKS)
+    is_date = pc.match_substring_regex(text, f"{ISO}|{YEAR_FIRST}|{YEAR_LAST}")
+    others = rows_where(pc.invert(is_date))
     n_dates = len(text) - text.null_count - len(others)
     if n_dates > len(others) > 0:
         return f"mostly dates, but row {others[0] + 1} is {column[int(others[0])].as_py()!r}"
@@ -468,14 +460,10 @@ class Texts:
         """Return how often each value occurs."""
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.values))
 
-    def known(self, texts: Iterable[str]) -> NDArray[np.int64]:
-        """Return each value's place among known texts; -1 for others."""
-        found = pc.index_in(self.values, value_set=pa.array(texts, pa.string()))
-        return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
-
     def places(self, known: Iterable[str]) -> NDArray[np.int64]:
         """Return each row's place among known texts; -1 for others and where it is missing."""
-        return np.append(self.known(known), -1)[self.codes]  # the last is for those missing
+        found = pc.fill_null(pc.index_in(self.values, value_set=pa.array(known, pa.string())), -1)
+        return np.append(np.asarray(found), -1).astype(np.int64)[self.codes]  # -1 for those missing
 
 
 def texts_of(column: pa.ChunkedArray, truth: bool | None = None) -> Texts:
@@ -504,7 +492,7 @@ def _encode(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], pa.Array]:
 def _canonicalize(values: pa.Array, truth: bool | None) -> pa.Array:
     values = pc.replace_substring_regex(strip_missing(values), WHOLE, r"\1")
     values = pc.if_else(pc.equal(values, "-0"), "0", values)
-    yes, no = is_among(values, TRUE), is_among(values, FALSE)
+    yes, no = (pc.is_in(values, value_set=pa.array(texts)) for texts in (TRUE, FALSE))
     if truth is None:
         truth = pc.all(pc.or_(pc.or_(yes, no), values.is_null())).as_py()
     if truth:
