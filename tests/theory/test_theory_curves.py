@@ -309,16 +309,16 @@ def test_one_problem_is_shown_as_a_table_and_several_in_a_line():
     lines = repr(best).splitlines()
     assert [line.split()[0] for line in lines[2:5]] == ["risk", "calibration", "refinement"]
     assert f"{best.by_risk.risk:.4f}" in lines[2]
-    assert f"{100 * best.gain:.2f} % below" in lines[-1]
+    assert f"{100 * best.gain:.2f}% below" in lines[-1]
     several = minimise(**GRID, spectrum=UNIFORM)
-    low, high = (f"{100 * bound(several.gain):.2f} %" for bound in (np.min, np.max))
+    low, high = (f"{100 * bound(several.gain):.2f}%" for bound in (np.min, np.max))
     assert repr(several) == f"Minimisers of 6 problems: gain {low} to {high}"
 
 
 def test_a_loss_that_is_not_the_usual_one_is_named():
     for loss, name in (("brier", "Brier score"), ("spherical", "spherical loss")):
         assert repr(minimise(**FIGURE_6, loss=loss)).splitlines()[0].endswith(f", {name}")
-        assert repr(minimise(**GRID, spectrum=UNIFORM, loss=loss)).endswith(f" %, {name}")
+        assert repr(minimise(**GRID, spectrum=UNIFORM, loss=loss)).endswith(f"%, {name}")
 
 
 @pytest.mark.parametrize(
@@ -327,8 +327,8 @@ def test_a_loss_that_is_not_the_usual_one_is_named():
         ({"method": "svm"}, ValueError, "method is 'svm': it must be one of 'logistic', 'lda'"),
         ({"method": 3}, ValueError, "method is 3"),
         ({"lam_range": (1.0, 0.1)}, ValueError, r"lam_range is \(1.0, 0.1\): .* the smaller first"),
-        ({"lam_range": (1.0,)}, ValueError, "two strengths"),
-        ({"lam_range": (0.0, 1.0)}, ValueError, r"lam_range\[0\] is 0, .* must be positive"),
+        ({"lam_range": (1.0,)}, ValueError, "two numbers"),
+        ({"lam_range": (0.0, 1.0)}, ValueError, r"lam_range\[0\] is 0: .* must be positive"),
         ({"lam_range": (1.0, np.inf)}, ValueError, r"lam_range\[1\] is inf"),
         ({"ratio": -1.0}, ValueError, "ratio is -1"),
         ({"ratio": np.nan}, ValueError, "ratio is nan"),

@@ -1,6 +1,6 @@
 r"""High-dimensional limits of linear classifiers on two Gaussian classes.
 
-Classes are :math:`N(\pm\mu, \Sigma)`. Section 7 of the paper derives what logistic regression with the penalty
+Classes are :math:`N(\pm\mu, \Sigma)`. Section 7 of the paper derives what logistic regression with a penalty
 :math:`\frac\lambda2 \|w\|^2` learns in the limit :math:`p, n \to \infty`, :math:`p/n \to r`. Two numbers
 describe it, :math:`\langle w, w^*\rangle_\Sigma` and :math:`\|w\|_\Sigma`;
 :mod:`refinecal.theory.gaussian` computes risk, calibration and refinement from them.
@@ -167,11 +167,10 @@ class Solution:
         """The decomposition of the risk, computed when first used."""
         return gaussian_decomposition(self.expertise, self.confidence, self.loss)
 
-    risk = property(
-        lambda self: self.parts.risk, doc="Expected loss: calibration plus refinement."
-    )
+    risk = property(lambda self: self.parts.risk, doc="Expected loss: calibration plus refinement.")
     calibration = property(
-        lambda self: self.parts.calibration, doc="Loss that the best rescaling of the logits removes."
+        lambda self: self.parts.calibration,
+        doc="Loss that the best rescaling of the logits removes.",
     )
     refinement = property(
         lambda self: self.parts.refinement, doc="Expected loss after the best rescaling."

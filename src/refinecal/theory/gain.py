@@ -380,7 +380,9 @@ def describe_gain(
         )
     if reasons:
         why = "; ".join(reasons)
-        return f"The prediction is not reliable for these data: {why}. Theory predicts {prediction}."
+        return (
+            f"The prediction is not reliable for these data: {why}. Theory predicts {prediction}."
+        )
     low, high = (gain, gain) if isnan(ends[0]) else ends
     if low >= WORTHWHILE:
         verdict = "Worthwhile"
@@ -405,7 +407,7 @@ def describe_interval(ends: Ends, level: float, more: str = "") -> str:
 
 
 def tabulate_choices(found: GainPrediction) -> list[list[str]]:
-    """Return a row for each choice: its name, lam, C, interval of C, log loss before and after calibration."""
+    """Return a row for each choice: name, lam, C, interval of C, log loss before and after calibration."""
     risk = [four_digits(found.loss_by_risk), four_digits(found.loss_by_risk_calibrated)]
     losses = {"risk": risk, "refinement": ["", four_digits(found.loss_by_refinement)]}
     rows = []
