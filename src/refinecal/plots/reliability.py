@@ -270,11 +270,11 @@ def compute_curve(sample: Sample, kind: Any, n_bins: int, strategy: str) -> Reli
     sums = bin_sums(*event, n_bins, strategy)
     mass, totals, happened = sums[:, sums[0] > 0]
     mean_score = totals / mass
-    bands = _consistency_band(mass, mean_score)
+    low, high = _consistency_band(mass, mean_score)
     label = None if column is None else class_names(sample)[column]
     cells = count_scores(event.scores, sample.weights)
     ece = mean_distance(sums)
-    return Reliability(mean_score, happened / mass, mass, *bands, ece, kind, label, cells)
+    return Reliability(mean_score, happened / mass, mass, low, high, ece, kind, label, cells)
 
 
 def count_scores(scores: Floats, weights: Floats | None = None) -> Floats:

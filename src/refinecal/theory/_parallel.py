@@ -22,7 +22,8 @@ def run_tasks(
 
     sizes = [1] * len(tasks) if sizes is None else sizes
     run = joblib.Parallel(min(processes, len(tasks)), return_as="generator")
-    results, done = [], 0
+    results: list[Result] = []
+    done = 0
     for result in run(joblib.delayed(_run)(solve, *task) for task in tasks):
         done += sizes[len(results)]
         results.append(result)

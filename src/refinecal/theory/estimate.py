@@ -222,8 +222,8 @@ class EmpiricalSpectrum(Spectrum):
         standardize : bool, default False
             Divide columns by their standard deviation first.
         """
-        rows = check_rows(X, y, standardize=standardize)
-        return cls.of(Summary.of(rows.X, rows.labels))
+        rows, labels, _ = check_rows(X, y, standardize=standardize)
+        return cls.of(Summary.of(rows, labels))
 
     def redrawn(self, rng: np.random.Generator) -> Self:
         """Return an estimate of spectrum and signal from simulated rows of this law.

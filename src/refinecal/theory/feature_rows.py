@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,19 +15,15 @@ FEWEST_OF_A_CLASS = 5
 EXTREME = 1e45  # standard deviations, or 1 / EXTREME: eigenvalues are their squares, and are cubed
 
 
-@dataclass(frozen=True)
-class FeatureRows:
-    """Checked rows."""
-
-    X: NDArray[np.float64]  # (n, p): features, without constant columns
-    labels: NDArray[np.int64]  # (n,): 0 and 1; all 0 if there are no classes
-    classes: tuple[Any, ...]  # the names of 0 and 1
+Floats = NDArray[np.float64]
+Labels = NDArray[np.int64]
+Names = tuple[Any, ...]
 
 
 def check_rows(
     X: Any, y: Any = None, *, standardize: bool = False, positive: Any = None
-) -> FeatureRows:
-    """Return rows and labels as arrays.
+) -> tuple[Floats, Labels, Names]:
+    """Return features without constant columns, labels 0 and 1, and the names of the two classes.
 
     With ``standardize``, columns have mean 0 and standard deviation 1. ``positive`` is the label of class 1,
     and all others are class 0.
@@ -71,12 +66,10 @@ def check_rows(
                 f"X has a column with standard deviation {bad[0]:.2g}: it must lie between {1 / EXTREME:g} "
                 f"and {EXTREME:g}. Change its unit, or pass standardize=True."
             )
-    return FeatureRows(features, labels, classes)
+    return features, labels, classes
 
 
-def check_two_classes(
-    y: Any, n: int, positive: Any = None
-) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
+def check_two_classes(y: Any, n: int, positive: Any = None) -> tuple[Labels, Names]:
     """Return labels as 0 and 1 and their names; zeros and one name if ``y`` is None."""
     if y is None:
         return np.zeros(n, dtype=np.int64), ("all",)
@@ -112,9 +105,7 @@ def check_two_classes(
     return labels, classes
 
 
-def _merge_rest(
-    labels: NDArray[np.int64], classes: tuple[Any, ...], positive: Any
-) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
+def _merge_rest(labels: Labels, classes: Names, positive: Any) -> tuple[Labels, Names]:
     found = [k for k, name in enumerate(classes) if name == positive or str(name) == str(positive)]
     if not found:
         raise ValueError(

@@ -283,21 +283,21 @@ def predict_gain(
         n_train = check_whole("n_train", n_train, 1, ", or None for the rows of X")
     n_draws = check_whole("n_draws", n_draws, 0, "; 0 for no intervals")
     seed, level = check_whole("seed", seed, 0), _check_level(level)
-    rows = check_rows(X, y, standardize=standardize, positive=positive)
-    summary = Summary.of(rows.X, rows.labels)
+    rows, labels, classes = check_rows(X, y, standardize=standardize, positive=positive)
+    summary = Summary.of(rows, labels)
     spectrum = EmpiricalSpectrum.of(summary)
-    prevalence, n = float(rows.labels.mean()), n_train or summary.n_rows
+    prevalence, n = float(labels.mean()), n_train or summary.n_rows
     choices = _choices(spectrum, n, prevalence)
     return GainPrediction(
         n,
         summary.n_features,
         prevalence,
-        rows.classes,
+        classes,
         spectrum,
         choices,
         _intervals(spectrum, n, prevalence, n_draws, level, seed),
         level,
-        tuple(check_assumptions(rows.X, rows.labels, spectrum, choices, n)),
+        tuple(check_assumptions(rows, labels, spectrum, choices, n)),
     )
 
 
