@@ -243,7 +243,7 @@ class Spectrum:
 
 
 def check_spectrum(name: str, given: Any, such_as: str) -> None:
-    """Refuse what is not a spectrum."""
+    """Raise a TypeError unless ``given`` is a spectrum."""
     if not isinstance(given, Spectrum):
         kind = type(given).__name__
         raise TypeError(f"{name} is a {kind}, but must be a law of eigenvalues, such as {such_as}")

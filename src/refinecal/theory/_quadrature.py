@@ -1,7 +1,7 @@
 r"""Quadrature for laws on an interval that are power-like at its ends.
 
-The density, up to a factor, is :math:`u^{a-1} (1-u)^{b-1} (s+u)^c` for :math:`u \in [0, 1]`, and what is
-averaged is a rational function with a pole at :math:`u = -s - x`. The distance :math:`s` of the law from 0
+The density, up to a factor, is :math:`u^{a-1} (1-u)^{b-1} (s+u)^c` for :math:`u \in [0, 1]`, and the
+function to average is rational, with a pole at :math:`u = -s - x`. The distance :math:`s` of the law from 0
 is given; :math:`x \ge 0` is arbitrary, such as :math:`\lambda / \tau`.
 
 So panels grow by a factor of 4 from :math:`s` to the right: no pole is then nearer to a panel than a third

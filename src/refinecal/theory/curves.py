@@ -1,7 +1,7 @@
 r"""How much to regularize: the λ that minimize risk, calibration and refinement.
 
 With :math:`i = \langle w, w^*\rangle_\Sigma`, :math:`s = \|w\|_\Sigma` and derivatives in
-:math:`x = \log\lambda`, which the solvers give exactly, the three minimisers are roots:
+:math:`x = \log\lambda`, which the solvers give exactly, the three minima are roots:
 
 .. math::
     \text{refinement:} \quad & \frac{d \log i}{dx} = \frac{d \log s}{dx}
