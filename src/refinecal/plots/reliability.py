@@ -193,8 +193,12 @@ class ReliabilityDisplay(Display):
         beside = _square.leaves_room(ax)
         _square.lay_out(ax, True, 0 if beside else lines_of(ax, len(self.curves) + 1.6))
         self.draw(ax)
-        across, up = _axis_names(self.curves["before"])
-        ax.set(xlabel=across, ylabel=up)
+        curve = self.curves["before"]
+        if curve.kind == "top-label":
+            ax.set(xlabel="confidence", ylabel="accuracy")
+        else:
+            label = shorten_name(str(curve.label), 20)
+            ax.set(xlabel=f"probability of class {label}", ylabel=f"share of class {label}")
         self.legend_ = add_key(ax, self.handles(errors=True), beside)
         if self.name is not None and len(self.curves) > 1:
             write_title(ax, shorten_name(self.name, 40), sizes(ax)[0], loc="left")
@@ -251,13 +255,6 @@ def _draw_band(ax: Axes, curve: Reliability, colour: str) -> FillBetweenPolyColl
         x = np.array([x[0] - LONE_BAND, x[0] + LONE_BAND])
         low, high = np.repeat(low, 2), np.repeat(high, 2)
     return ax.fill_between(x, low, high, color=colour, alpha=BAND_TINT, linewidth=0, zorder=0.5)
-
-
-def _axis_names(curve: Reliability) -> tuple[str, str]:
-    if curve.kind == "top-label":
-        return "confidence", "accuracy"
-    label = shorten_name(str(curve.label), 20)
-    return f"probability of class {label}", f"share of class {label}"
 
 
 # ---- computation -------------------------------------------------------------------------------------------

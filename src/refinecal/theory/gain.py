@@ -282,7 +282,12 @@ def predict_gain(
     if n_train is not None:
         n_train = check_whole("n_train", n_train, 1, ", or None for the rows of X")
     n_draws = check_whole("n_draws", n_draws, 0, "; 0 for no intervals")
-    seed, level = check_whole("seed", seed, 0), _check_level(level)
+    seed = check_whole("seed", seed, 0)
+    allowed = f"level is {level!r}: it must be a number between 0 and 1, such as 0.9"
+    if not isinstance(level, Real):
+        raise TypeError(allowed)
+    if not 0 < (level := float(level)) < 1:
+        raise ValueError(allowed)
     rows, labels, classes = check_rows(X, y, standardize=standardize, positive=positive)
     summary = Summary.of(rows, labels)
     spectrum = EmpiricalSpectrum.of(summary)
@@ -345,15 +350,6 @@ def _uncertain(spectrum: EmpiricalSpectrum, n: int, prevalence: float) -> dict[s
         **{name: (1 / (high * n), 1 / (low * n)) for name, (low, high) in strengths.items()},
         "bayes_error": (error, error),
     }
-
-
-def _check_level(level: Any) -> float:
-    rule = f"level is {level!r}: it must be a number between 0 and 1, such as 0.9"
-    if not isinstance(level, Real):
-        raise TypeError(rule)
-    if not 0 < float(level) < 1:
-        raise ValueError(rule)
-    return float(level)
 
 
 # ---- text --------------------------------------------------------------------------------------------------

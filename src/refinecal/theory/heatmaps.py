@@ -133,6 +133,8 @@ def heatmap(
     >>> bool((found.grid("log10_gap") < 0).all())  # few informative features: refinement is smallest first
     True
     """
+    from joblib import cpu_count  # type: ignore[import-untyped]
+
     laws = _check_spectra(spectra)
     columns = check_axis("ratios", ratios, "value", one=True)
     rows = check_axis("bayes_errors", bayes_errors, "value", one=True)
@@ -142,7 +144,9 @@ def heatmap(
     tasks = [(law, ratio[part], error[part], options) for law in laws for part in parts]
     for law in laws:
         law.signal_for(rows)  # check the errors before processes start
-    workers = _check_processes(processes, len(tasks))
+    if processes is None:
+        processes = min(int(cpu_count()), max(len(tasks) // WORTH, 1))
+    workers = check_whole("processes", processes, 1, ", or None to choose by the size of the grid")
     found = run_tasks(_solve, tasks, workers, progress, [len(part) for _, part, *_ in tasks])
     names = np.repeat([law.label for law in laws], len(ratio))
     table = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
@@ -176,12 +180,3 @@ def _check_spectra(given: Sequence[Spectrum] | Spectrum | None) -> tuple[Spectru
     for place, law in enumerate(laws):
         check_spectrum(f"spectra[{place}]", law, "refinecal.theory.BetaSpectrum(1, 5).")
     return laws
-
-
-def _check_processes(given: int | None, n_tasks: int) -> int:
-    """Return the number of processes; by default it depends on the number of tasks."""
-    if given is None:
-        from joblib import cpu_count  # type: ignore[import-untyped]
-
-        return min(int(cpu_count()), max(n_tasks // WORTH, 1))
-    return check_whole("processes", given, 1, ", or None to choose by the size of the grid")

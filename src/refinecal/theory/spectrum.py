@@ -67,7 +67,7 @@ class PointSpectrum(Spectrum):
             np.ones(len(sigma)) if weights is None else weights, "weights", len(sigma)
         )
         nodes, places = np.unique(sigma, return_inverse=True)
-        merged = _merge_shares(places, shares)
+        merged = np.bincount(places, shares).astype(np.float64)
         few = [f"{node:g}" for node in nodes[:4]]
         if not np.allclose(merged, merged[0]):
             few = [f"{node} ({share:.3g})" for node, share in zip(few, merged, strict=False)]
@@ -112,10 +112,6 @@ class QuadratureSpectrum(Spectrum):
         super().__init__(sigma[by_size], shares, signal_weights, label)
 
 
-def _merge_shares(places: NDArray[np.intp], shares: Floats) -> Floats:
-    return np.bincount(places, shares).astype(np.float64)
-
-
 # ---- laws with a density ---------------------------------------------------------------------------------
 
 
@@ -135,7 +131,7 @@ class _Interval(Spectrum):
     def _rule(self, order: int) -> tuple[Floats, Floats]:
         u, weights = rule(self._law, order)
         nodes, places = np.unique(self._start + self._width * u, return_inverse=True)
-        return nodes, _merge_shares(places, weights)
+        return nodes, np.bincount(places, weights).astype(np.float64)
 
     @cached_property
     def accuracy(self) -> float:
