@@ -76,7 +76,7 @@ def test_signs_agree_with_what_is_shown(method):
 def test_too_few_draws_decide_nothing():
     out, _ = run("--n", 150, "--seeds", 3, "--lams", 0.1, "--processes", 1, code=3)
     said = " ".join(out.split())
-    assert "Not decided: 3 draws are too few to tell; take 20 or more." in said
+    assert "Undecided: 3 draws are too few; use 20 or more." in said
     assert "ithin sampling error" not in said
     out, _ = run("--n", 150, "--seeds", 3, "--lams", 0.1, "--processes", 1, "--json", code=3)
     assert json.loads(out)["holds"] is None

@@ -93,7 +93,7 @@ def test_rows_of_one_class_are_fitted_too(label):
 def test_a_fit_that_does_not_converge_is_an_error(monkeypatch):
     _, X, y = sample(80, 40)
     monkeypatch.setattr(module, "MOST_ROUNDS", 2)
-    with pytest.raises(RuntimeError, match=r"did not converge at lam = 0.001 .*take a larger lam"):
+    with pytest.raises(RuntimeError, match=r"did not converge at lam = 0.001 .*use a larger lam"):
         fit_path(X, y, np.array([1e-3]))
 
 
@@ -144,7 +144,7 @@ def test_few_draws_can_fail_but_not_succeed(draws):
     a = np.array([1.5])
     right = compare(np.ones(1), a + off[0], a + 0.5 + off[1], a, a + 0.5)
     assert right.holds is (True if draws >= 20 else None)
-    assert right.verdict.startswith("Within" if draws >= 20 else f"Not decided: {draws} draws are")
+    assert right.verdict.startswith("Within" if draws >= 20 else f"Undecided: {draws} draws are")
     assert np.abs(list(right.deviation.values())).max() < right.notable
     wrong = compare(np.ones(1), a + 0.001 * off[0], a + 0.001 * off[1], a + 1, a + 1)
     assert np.abs(list(wrong.deviation.values())).max() > wrong.notable
@@ -212,7 +212,7 @@ def test_a_wrong_theory_is_rejected(monkeypatch, wrong):
     assert not made.holds
     assert made.draws.chance < 0.001
     assert made.verdict.startswith("Not within sampling error")
-    assert "less than 0.1 %" in made.verdict
+    assert "less than 0.1%" in made.verdict
     assert repr(made).split("\n")[0] == made.setting
     assert "Not within sampling error" in repr(made)
     assert "n → ∞" in made.verdict
@@ -254,9 +254,7 @@ def test_strengths_are_sorted_and_another_loss_is_measured():
 
 def test_it_is_printed_with_setting_deviations_and_verdict(found):
     lines = str(found).split("\n")
-    assert lines[0].startswith(
-        "logistic regression, 20 draws of n = 200, p = 100, Bayes error 10 %"
-    )
+    assert lines[0].startswith("logistic regression, 20 draws of n = 200, p = 100, Bayes error 10%")
     rows = {line[:12].strip(): line[12:].split() for line in lines[2:8]}
     for name in QUANTITIES:
         of = found.draws.largest_of(name)
@@ -286,15 +284,15 @@ def test_columns_hold_everything(found):
         ({"lams": [0.1, -1]}, r"lams\[1\] is -1.*positive"),
         ({"ratio": 0.0}, "ratio is 0.*positive"),
         ({"ratio": 1e-9}, "no feature for 2000 rows"),
-        ({"ratio": [0.5, 1]}, "one check has one ratio"),
+        ({"ratio": [0.5, 1]}, "pass one number"),
         ({"bayes_error": 0.7}, "bayes_error is 0.7"),
-        ({"n": 1}, "n is 1: it must be at least 10"),
-        ({"n": 2, "seeds": 2}, "n is 2: it must be at least 10"),
-        ({"n": 10, "ratio": 0.1}, "one feature for 10 rows.* 2 features at least"),
+        ({"n": 1}, "n is 1: it must be a whole number, 10 or more"),
+        ({"n": 2, "seeds": 2}, "n is 2: it must be a whole number, 10 or more"),
+        ({"n": 10, "ratio": 0.1}, "one feature for 10 rows.* at least 2 features"),
         ({"n": 10.5}, "n is 10.5: it must be a whole number"),
-        ({"seeds": 1}, "seeds is 1: it must be at least 2"),
-        ({"seed": -1}, "seed is -1: it must be at least 0"),
-        ({"processes": 0}, "processes is 0: it must be at least 1"),
+        ({"seeds": 1}, "seeds is 1: it must be a whole number, 2 or more"),
+        ({"seed": -1}, "seed is -1: it must be a whole number, 0 or more"),
+        ({"processes": 0}, "processes is 0: it must be a whole number, 1 or more"),
         ({"processes": True}, "processes is True: it must be a whole number"),
         ({"method": "logistics"}, "Did you mean 'logistic'"),
         ({"loss": "hinge"}, "loss is 'hinge'"),

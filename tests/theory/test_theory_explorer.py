@@ -70,7 +70,7 @@ def test_the_ends_of_a_slider_are_on_it_and_no_more(name):
 
 
 def test_a_percentage_is_recognised():
-    with pytest.raises(ValueError, match=r"for 10 % pass 0\.1"):
+    with pytest.raises(ValueError, match=r"for 10% pass 0\.1"):
         explorer_page(bayes_error=10)
 
 

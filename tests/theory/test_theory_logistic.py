@@ -232,7 +232,7 @@ def test_where_it_does_not_converge_it_says_so(lam):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"lam": 0.0}, ValueError, "lam is 0, but lam must be positive and finite"),
+        ({"lam": 0.0}, ValueError, "lam is 0: lam must be positive and finite"),
         ({"lam": [[1.0, -1.0]]}, ValueError, r"lam\[0, 1\] is -1"),
         ({"lam": np.nan}, ValueError, "lam is nan"),
         ({"lam": np.inf}, ValueError, "lam is inf"),

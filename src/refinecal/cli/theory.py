@@ -52,7 +52,7 @@ POINTS = 200  # on a curve
 MARGIN = 100.0  # factor by which a curve extends beyond its minima
 UNDECIDED = 3  # exit code of `check` with too few draws
 NOTABLE_SHIFT = 0.5  # standard errors
-LIST = "R,R,… or FIRST:LAST:COUNT"
+LIST = "N,N,… or FIRST:LAST:COUNT"
 
 
 # ---- curve -------------------------------------------------------------------------------------------------

@@ -194,7 +194,7 @@ def _show_columns(
     text = f"{made} from {columns}: {'; '.join(text for some, text in parts if some)}."
     redundant = n_made - found.n_features
     if redundant:
-        text += f" {redundant} of them are linear combinations of others and add nothing."
+        text += f" {count(redundant, 'feature')} without new information (linear combinations of others)."
     console.tell(text)
     if console.verbose:
         console.table(

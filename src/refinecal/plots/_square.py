@@ -20,7 +20,7 @@ GAP = 0.05  # between the square and the strip
 STRIP = 0.16  # height of the strip
 FILLED = 0.45  # how much of its colour shows in a cell of the strip
 TICKS = (0, 0.2, 0.4, 0.6, 0.8, 1)
-WIDE = 1.5  # times the height: wider axes are cut to a square, with room beside it
+WIDE = 1.5  # times the height: wider axes become a square with room for a legend
 
 
 def leaves_room(ax: Axes) -> bool:

@@ -94,7 +94,10 @@ def map_probabilities(
     temperature 2.00
     overconfident: probabilities pulled in
     """
-    scores = _check_predictions(probs, logits)
+    if probs is not None and logits is not None:
+        raise TypeError("pass either probs or logits=, found both")
+    scores = None if probs is None else check_scores(probs, "probs")
+    scores = scores if logits is None else check_scores(logits, "logits")
     known = getattr(calibrator, "classes_", None)
     if not hasattr(calibrator, "predict_proba") or isinstance(calibrator, type):
         raise TypeError(
@@ -202,14 +205,6 @@ class CalibrationMapDisplay(Display):
 
 
 # ---- computation -------------------------------------------------------------------------------------------
-
-
-def _check_predictions(probs: Any, logits: Any) -> NDArray[Any] | None:
-    if probs is not None and logits is not None:
-        raise TypeError("pass either probs or logits=, found both")
-    if probs is None and logits is None:
-        return None
-    return check_scores(*((probs, "probs") if logits is None else (logits, "logits")))
 
 
 def _count_classes(n_classes: int | None, known: Any, scores: NDArray[Any] | None) -> int:

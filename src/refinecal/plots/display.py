@@ -3,7 +3,7 @@
 from __future__ import annotations  # so that help() shows types by name
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,9 +40,13 @@ class Display:
         ax : matplotlib Axes, optional
             Where to draw; by default a new figure.
         """
-        self.ax_ = _new_axes(self._size()) if ax is None else ax
-        self.figure_ = dress(self.ax_)
-        self._draw(self.ax_)
+        if ax is None:
+            with needs_extra("plot", package="matplotlib"):
+                import matplotlib.pyplot as plt
+            look: Any = {"layout": "constrained", "facecolor": PALETTE["paper"]}  # our text is dark
+            _, ax = plt.subplots(figsize=self._size(), **look)
+        self.ax_, self.figure_ = ax, dress(ax)
+        self._draw(ax)
         return self
 
     def _size(self) -> tuple[float, float]:
@@ -51,13 +55,6 @@ class Display:
 
     def _draw(self, ax: Axes) -> None:
         raise NotImplementedError
-
-
-def _new_axes(size: tuple[float, float]) -> Axes:
-    """Return the Axes of a new figure with a white background, since our text is dark."""
-    with needs_extra("plot", package="matplotlib"):
-        import matplotlib.pyplot as plt
-    return plt.subplots(figsize=size, layout="constrained", facecolor=PALETTE["paper"])[1]
 
 
 def draw_panels(figure: Figure, panels: Mapping[str, Display]) -> dict[str, Axes]:

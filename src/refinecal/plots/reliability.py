@@ -192,8 +192,12 @@ class ReliabilityDisplay(Display):
         beside = _square.leaves_room(ax)
         _square.lay_out(ax, True, 0 if beside else lines_of(ax, len(self.curves) + 1.6))
         self.draw(ax)
-        across, up = _axis_names(self.curves["before"])
-        ax.set(xlabel=across, ylabel=up)
+        curve = self.curves["before"]
+        if curve.kind == "top-label":
+            ax.set(xlabel="confidence", ylabel="accuracy")
+        else:
+            label = shorten_name(str(curve.label), 20)
+            ax.set(xlabel=f"probability of class {label}", ylabel=f"share of class {label}")
         self.legend_ = add_key(ax, self.handles(errors=True), beside)
         if self.name is not None and len(self.curves) > 1:
             write_title(ax, shorten_name(self.name, 40), sizes(ax)[0], loc="left")
@@ -252,13 +256,6 @@ def _draw_band(ax: Axes, curve: Reliability, colour: str) -> FillBetweenPolyColl
     return ax.fill_between(x, low, high, color=colour, alpha=BAND_TINT, linewidth=0, zorder=0.5)
 
 
-def _axis_names(curve: Reliability) -> tuple[str, str]:
-    if curve.kind == "top-label":
-        return "confidence", "accuracy"
-    label = shorten_name(str(curve.label), 20)
-    return f"probability of class {label}", f"share of class {label}"
-
-
 # ---- computation -------------------------------------------------------------------------------------------
 
 
@@ -269,11 +266,11 @@ def compute_curve(sample: Sample, kind: Any, n_bins: int, strategy: str) -> Reli
     sums = bin_sums(*event, n_bins, strategy)
     mass, totals, happened = sums[:, sums[0] > 0]
     mean_score = totals / mass
-    bands = _consistency_band(mass, mean_score)
+    low, high = _consistency_band(mass, mean_score)
     label = None if column is None else class_names(sample)[column]
     cells = count_scores(event.scores, sample.weights)
     ece = mean_distance(sums)
-    return Reliability(mean_score, happened / mass, mass, *bands, ece, kind, label, cells)
+    return Reliability(mean_score, happened / mass, mass, low, high, ece, kind, label, cells)
 
 
 def count_scores(scores: Floats, weights: Floats | None = None) -> Floats:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
 DOT_SIZE = 6.0
-NUMBERS = 0.75  # inches right of the dots, for what is written there
-FAR = 3.0  # losses before calibration leave the picture if so many times further off than half of them
+NUMBERS = 0.75  # inches to the right of the dots, for numbers
+FAR = 3.0  # losses before calibration are off the chart if this many times farther than the median
 
 
 class StoppingMetricsDisplay(Display):

@@ -240,7 +240,9 @@ def draw_heatmaps(figure: Figure, maps: HeatMap) -> dict[str, list[Axes]]:
         ax.set_xlabel("features per row, p / n")
     about = f"{METHOD_NAMES[maps.method]}, {style.loss_name(maps.loss)}"
     if bounds.any():
-        about += "\nWhite dots: the gap is unbounded, since a curve still decreases at an end of the range of λ."
+        about += (
+            "\nWhite dots: a curve still decreases at an end of the λ range; the gap is unbounded."
+        )
     figure.supxlabel(about, fontsize=SMALL, color=PALETTE["axis"])
     _colour_bars(figure, rows, meshes)
     return rows

@@ -1,9 +1,9 @@
-"""Calibration and refinement from equations: sections 6 and 7 of the paper.
+"""Theory of calibration and refinement for linear classifiers: sections 6 and 7 of the paper.
 
-:func:`gaussian_decomposition` says what a linear classifier loses on two Gaussian classes, and to what;
-:func:`logistic`, :func:`lda` and :func:`ridge` say what is learnt when rows and features are many;
-:func:`minimise` finds the best strengths of the penalty for risk, calibration and refinement;
-:func:`predict_gain` asks all this of your own data. Names are loaded when first used.
+:func:`gaussian_decomposition` decomposes the loss of a linear classifier on two Gaussian classes.
+:func:`logistic`, :func:`lda` and :func:`ridge` give the classifiers learned in the high-dimensional limit.
+:func:`minimise` finds the λ that minimize risk, calibration and refinement. :func:`predict_gain` applies the
+theory to your data. Names are loaded when first used.
 
 >>> from refinecal.theory import BetaSpectrum, minimise
 >>> best = minimise(ratio=0.5, bayes_error=0.1, spectrum=BetaSpectrum(1, 1))  # the paper's figure 7

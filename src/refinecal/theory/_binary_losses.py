@@ -6,8 +6,8 @@ With :math:`\sigma(t) = 1/(1 + e^{-t})`, a label of log-odds p and a prediction 
           D(p, d) &= E_{y \sim \sigma(p)}[\ell(\sigma(p + d), y) - \ell(\sigma(p), y)] \ge 0, \\
           L(t) &= \ell(\sigma(t), 1).
 
-The gap d comes as an argument of its own: a model that is almost calibrated has a divergence of order
-:math:`d^2`, which a difference of two rounded log-odds would lose.
+The gap d is a separate argument: a model that is almost calibrated has a divergence of order :math:`d^2`,
+which a difference of two rounded log-odds would lose.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class BinaryLoss(ABC):
 
 
 def binary_loss(loss: ProperLoss) -> BinaryLoss:
-    """Return the closed form of a built-in loss, or wrap a user's."""
+    """Return the closed form of a built-in loss, or wrap a custom one."""
     for kind, form in ((LogLoss, _Log), (BrierLoss, _Brier), (SphericalLoss, _Spherical)):
         if type(loss) is kind:  # a subclass may change anything
             return form()
@@ -78,7 +78,7 @@ class _Symmetric(BinaryLoss):
 
 
 class _Log(_Symmetric):
-    """Shannon's entropy, Kullback and Leibler's divergence; L = log(1 + exp(-t))."""
+    """Shannon entropy, Kullback-Leibler divergence; L = log(1 + exp(-t))."""
 
     def entropy(self, p: Floats) -> Floats:
         size = np.abs(p)
@@ -166,7 +166,7 @@ class _Spherical(_Symmetric):
 
 
 class _General(BinaryLoss):
-    """A user's loss, through its methods on rows of two columns."""
+    """A custom loss, through its methods on rows of two columns."""
 
     symmetric = False
 

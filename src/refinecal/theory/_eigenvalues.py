@@ -1,13 +1,13 @@
-r"""What every spectrum can do: means, signal, draws.
+r"""The base class of spectra: means, signal, draws.
 
-When features and samples grow together, all that is left of the covariance :math:`\Sigma` is the law
-:math:`F` of its eigenvalues :math:`\sigma`, and the law :math:`G` that says how much of
-:math:`\|\mu\|^2 = c^2` lies in directions with which eigenvalue. Theory needs means only,
+In the limit of many features and samples, the covariance :math:`\Sigma` enters only through the law
+:math:`F` of its eigenvalues :math:`\sigma`, and the law :math:`G`, the distribution of
+:math:`\|\mu\|^2 = c^2` over the eigenvalues. Theory needs only means,
 
 .. math:: E_F[f(\sigma)] \approx \sum_i w_i f(\sigma_i), \qquad E_G[f(\sigma)] \approx \sum_i g_i f(\sigma_i),
 
-of rational functions :math:`f` with poles at :math:`\sigma \le 0`. The best error rate that any classifier
-reaches is :math:`e^* = \Phi(-c \sqrt{E_G[1/\sigma]})` (paper, section 7).
+of rational functions :math:`f` with poles at :math:`\sigma \le 0`. The error rate of the best classifier
+is :math:`e^* = \Phi(-c \sqrt{E_G[1/\sigma]})` (paper, section 7).
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Spectrum:
     nodes : ndarray of shape (q,)
         Eigenvalues in increasing order, all positive.
     weights : ndarray of shape (q,)
-        The share of the directions at each node; they sum to 1.
+        Share of the directions at each node, with sum 1.
     signal_weights : ndarray of shape (q,)
-        The share of the squared norm of the mean at each node; the same as ``weights`` if the mean has no
+        Share of the squared norm of the mean at each node; equal to ``weights`` if the mean has no
         preferred direction, as in the paper.
     label : str
-        Short text for titles.
+        Name for titles.
     """
 
     kind = "quadrature"
@@ -77,8 +77,7 @@ class Spectrum:
         values = read_floats(name, function(self.nodes))
         if values.shape not in ((), self.nodes.shape):
             raise ValueError(
-                f"{name} has shape {values.shape} for {len(self.nodes)} eigenvalues: "
-                "it needs one value for each"
+                f"{name} has shape {values.shape} for {len(self.nodes)} eigenvalues: pass one value each"
             )
         return np.broadcast_to(values, self.nodes.shape)
 
@@ -89,12 +88,12 @@ class Spectrum:
 
     @property
     def inverse_mean(self) -> float:
-        """The mean of 1 / sigma over the signal; infinite if eigenvalues come too near to 0."""
+        """The mean of 1 / sigma over the signal; infinite if eigenvalues come too close to 0."""
         return self.signal_mean(lambda sigma: 1 / sigma)
 
     @property
     def bulk(self) -> tuple[float, float]:
-        """The least and the largest eigenvalue, but for a thousandth of the directions and of the signal.
+        """The smallest and largest eigenvalue, except for 0.1% of the directions and of the signal.
 
         >>> from refinecal.theory import PointSpectrum
         >>> PointSpectrum([1, 4, 9]).bulk
@@ -115,14 +114,13 @@ class Spectrum:
         return np.allclose(self.signal_weights, self.weights, rtol=1e-13, atol=0)
 
     def with_signal(self, signal: ArrayLike | Function) -> Self:
-        """Return the same spectrum with the signal spread otherwise over the directions.
+        """Return the same spectrum with another distribution of the signal over the directions.
 
         Parameters
         ----------
         signal : array of shape (q,) or function
-            The share of the signal at each node; or a function of the eigenvalue that says how much of it
-            a direction has, and that is smooth: a law with a density sees it at its nodes only. Only
-            proportions matter.
+            The share of the signal at each node; or a smooth function of the eigenvalue, the signal of a
+            direction, which is evaluated at the nodes. Only proportions matter.
 
         >>> from refinecal.theory import PointSpectrum
         >>> strong = PointSpectrum([1, 4]).with_signal(lambda sigma: sigma)
@@ -140,9 +138,9 @@ class Spectrum:
         return other
 
     def signal_ratio(self, sigma: ArrayLike) -> Floats:
-        """Return how much signal directions with these eigenvalues have, relative to the average.
+        """Return the signal of directions with these eigenvalues, relative to the average.
 
-        It is 1 everywhere if the signal has no preferred direction; else it is interpolated between nodes.
+        It is 1 if the signal has no preferred direction, else interpolated between nodes.
         """
         logs = np.log(read_floats("sigma", sigma))
         if self.isotropic:
@@ -151,8 +149,8 @@ class Spectrum:
         if np.any(self.signal_weights[~some] > 0):
             node = self.nodes[~some & (self.signal_weights > 0)][0]
             raise ValueError(
-                f"the eigenvalue {node:g} has signal but weight 0, so that no direction is ever drawn there: "
-                "give it a small weight"
+                f"the eigenvalue {node:g} has signal but weight 0, so no direction is ever drawn there: give "
+                "it a small weight"
             )
         ratio = self.signal_weights[some] / self.weights[some]
         return np.asarray(np.interp(logs, np.log(self.nodes[some]), ratio))
@@ -164,16 +162,16 @@ class Spectrum:
 
         >>> from scipy.special import ndtr
         >>> from refinecal.theory import PointSpectrum
-        >>> float(PointSpectrum([4.0]).signal_for(ndtr(-1.0)))  # two standard deviations are needed for 1
+        >>> float(PointSpectrum([4.0]).signal_for(ndtr(-1.0)))  # 1 standard deviation is 2
         2.0
         """
         errors = check_bayes_error(bayes_error)
         inverse = self.inverse_mean
         if np.isinf(inverse):
             raise ValueError(
-                f"bayes_error cannot be set for {self.label}: its signal lies at eigenvalues so near to 0 "
-                "that the mean of 1 / sigma is infinite, or not to be told from that, and the best error "
-                "rate is 0 for any signal. Pass signal= instead, or give the spectrum a shift."
+                f"bayes_error cannot be set for {self.label}: its signal lies at eigenvalues so close to 0 "
+                "that the mean of 1 / sigma is infinite, or cannot be resolved, and the best error rate is 0 "
+                "for any signal. Pass signal= instead, or give the spectrum a shift."
             )
         return -ndtri(errors) / np.sqrt(inverse)
 
@@ -187,14 +185,14 @@ class Spectrum:
         rule = "it must be finite, 0 or positive"
         norms = check_array("signal", signal, lambda x: (x >= 0) & (x < np.inf), rule)
         inverse = self.inverse_mean
-        if np.isinf(inverse):  # perfect, unless there is nothing to see
+        if np.isinf(inverse):  # perfect, unless there is no signal
             return np.where(norms > 0, 0.0, 0.5)[()]
         return ndtr(-norms * np.sqrt(inverse))
 
     # ---- the law -----------------------------------------------------------------------------------------
 
     def draw(self, n: int, rng: np.random.Generator | int | None = None) -> Floats:
-        """Return n independent eigenvalues, from a generator or a seed."""
+        """Return n independent eigenvalues."""
         return self._draw(check_whole("n", n, 0), np.random.default_rng(rng))
 
     def _draw(self, n: int, rng: np.random.Generator) -> Floats:
@@ -205,11 +203,11 @@ class Spectrum:
         return None
 
     def _arguments(self) -> dict[str, Any]:
-        """Return the arguments that make this law, whatever its signal."""
+        """Return the arguments of the constructor, except for the signal."""
         return {"nodes": self.nodes, "weights": self.weights}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain numbers and lists that say which law this is.
+        """Return the law as plain numbers and lists.
 
         >>> from refinecal.theory import UniformSpectrum
         >>> UniformSpectrum(1, 2).to_dict()
@@ -239,13 +237,13 @@ class Spectrum:
         return hash(self._key())
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take the state of a copy or a pickle, whose arrays can be written to."""
+        """Restore a copy or a pickle, with read-only arrays."""
         arrays = {name: freeze(state[name]) for name in ("nodes", "weights", "signal_weights")}
         self.__dict__.update(state | arrays)
 
 
 def check_spectrum(name: str, given: Any, such_as: str) -> None:
-    """Refuse what is not a spectrum."""
+    """Raise a TypeError unless ``given`` is a spectrum."""
     if not isinstance(given, Spectrum):
         kind = type(given).__name__
         raise TypeError(f"{name} is a {kind}, but must be a law of eigenvalues, such as {such_as}")

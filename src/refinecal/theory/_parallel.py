@@ -1,6 +1,6 @@
-"""Independent tasks dealt out to processes, each of which uses one thread: always the same result."""
+"""Independent tasks in several processes of one thread each: the result does not depend on their number."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -14,29 +14,26 @@ def run_tasks(
     progress: Progress | None = None,
     sizes: Sequence[int] | None = None,
 ) -> list[Result]:
-    """Return what a function makes of each task, in order.
+    """Return the results of a function for each task, in order.
 
-    ``progress`` is called with what is done and with all there is to do, by default in tasks.
+    ``progress`` is called with the size of the finished tasks and of all; by default each has size 1.
     """
     import joblib  # type: ignore[import-untyped]
 
     sizes = [1] * len(tasks) if sizes is None else sizes
-    workers = min(processes, len(tasks))
-    found: Iterable[Result] = (_run(solve, *task) for task in tasks)
-    if workers > 1:
-        calls = (joblib.delayed(_run)(solve, *task) for task in tasks)
-        found = joblib.Parallel(workers, return_as="generator")(calls)
-    results, done = [], 0
-    for size, each in zip(sizes, found, strict=True):
-        results.append(each)
-        done += size
+    run = joblib.Parallel(min(processes, len(tasks)), return_as="generator")
+    results: list[Result] = []
+    done = 0
+    for result in run(joblib.delayed(_run)(solve, *task) for task in tasks):
+        done += sizes[len(results)]
+        results.append(result)
         if progress is not None:
             progress(done, sum(sizes))
     return results
 
 
 def _run(solve: Callable[..., Result], *task: Any) -> Result:
-    """Use one thread: more would change the last digits, and the processes are many."""
+    """Use one thread: more would change the last digits, and there are many processes."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     with threadpool_limits(1):

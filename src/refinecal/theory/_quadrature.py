@@ -1,8 +1,8 @@
 r"""Quadrature for laws on an interval that are power-like at its ends.
 
-The density, up to a factor, is :math:`u^{a-1} (1-u)^{b-1} (s+u)^c` for :math:`u \in [0, 1]`, and what is
-averaged is a rational function with a pole at :math:`u = -s - x`. How far the law stays from 0,
-:math:`s`, is given; :math:`x \ge 0` is anything, such as :math:`\lambda / \tau`.
+The density, up to a factor, is :math:`u^{a-1} (1-u)^{b-1} (s+u)^c` for :math:`u \in [0, 1]`, and the
+function to average is rational, with a pole at :math:`u = -s - x`. The distance :math:`s` of the law from 0
+is given; :math:`x \ge 0` is arbitrary, such as :math:`\lambda / \tau`.
 
 So panels grow by a factor of 4 from :math:`s` to the right: no pole is then nearer to a panel than a third
 of its length, and each node divides the error by 9. The panels at the two ends have Gauss-Jacobi nodes for
@@ -65,7 +65,7 @@ class Law(NamedTuple):
         return found
 
     def sigma(self, u: Floats) -> Floats:
-        """Return floor + u, divided by its maximum; kept from 0 if its inverse has no mean."""
+        """Return floor + u, divided by its maximum; bounded away from 0 if its inverse has no mean."""
         return ((FINEST if self.diverges else self.floor) + u) / (1 + self.floor)
 
 
@@ -112,7 +112,7 @@ def _first_panels(law: Law) -> list[Panel]:
 
 
 def _halve_panels(law: Law, panels: list[Panel], order: int) -> list[Panel]:
-    """Return panels that agree with their halves: the given ones, halved where they do not."""
+    """Return panels that agree with their halves, halving those that do not."""
     rounding = 4 * EPSILON * np.sqrt(law.a + law.b)  # of the density's logarithm
     tolerance = TOLERANCE + rounding
     done: list[Panel] = []
@@ -187,7 +187,7 @@ def _jacobi(n: int, shape: float, beta: float, t: Floats) -> Floats:
 
 
 def _cut_tails(sigma: Floats, weights: Floats) -> slice:
-    """Return which nodes to keep: all but tails that show in no mean.
+    """Return the nodes to keep: all but tails that are negligible in every mean.
 
     Of the functions in question, the left tail has its largest share in the mean of sigma^-3, and the
     right tail in that of sigma^2.

@@ -1,6 +1,6 @@
-r"""What rows tell of spectrum and signal: eigenvalues, and the class means seen from them.
+r"""Sample eigenvalues and class means, from which spectrum and signal are estimated.
 
-The equations are those of :mod:`refinecal.theory.estimate`. Of Gaussian rows, the traces
+The equations are those of :mod:`refinecal.theory.estimate`. For Gaussian rows, the traces
 :math:`T(z) = \operatorname{tr}(S + z)^{-1}` are jointly normal in the limit (Bai and Silverstein, 2004), with
 
 .. math:: \operatorname{Cov}(T_1, T_2) = 2 \Big(\frac{v_1' v_2'}{(v_1 - v_2)^2} - \frac1{(z_1 - z_2)^2}\Big)
@@ -19,16 +19,19 @@ Floats = NDArray[np.float64]
 
 FEWEST_POINTS, PER_DECADE = 24, 4  # values of z
 DEEPEST = 1e-4  # of the mean eigenvalue: z need not be smaller, unless eigenvalues are far apart
-MANY = 0.8  # features for each degree of freedom, from where on small eigenvalues are not seen
-LOW, FAR = 0.05, 1e-3  # what is called low: such a share of the eigenvalues; and far below the mean
+MANY = 0.8  # features per degree of freedom, above which small eigenvalues are not resolved
+LOW, FAR = (
+    0.05,
+    1e-3,
+)  # the share of eigenvalues called low, and the factor called far below the mean
 HALVINGS = 80
-ZERO = 1e-10  # of the largest eigenvalue: what is smaller is rounding
+ZERO = 1e-10  # of the largest eigenvalue: smaller ones are rounding errors
 ROUNDING = 1e-24  # of the mean square: the same, if no class varies
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What the estimates need of the rows."""
+    """The statistics of the rows that the estimates need."""
 
     n_rows: int
     n_features: int  # directions in which rows vary
@@ -40,7 +43,7 @@ class Summary:
 
     @classmethod
     def of(cls, X: Floats, labels: NDArray[np.int64]) -> Self:
-        """Summarise checked rows of one or two classes."""
+        """Summarize checked rows of one or two classes."""
         n, p = X.shape
         counts = np.bincount(labels)
         means = np.stack([X[labels == k].mean(axis=0) for k in range(len(counts))])
@@ -69,12 +72,12 @@ class Summary:
 
     @property
     def scale(self) -> float:
-        """The mean eigenvalue, or less if many are far below it, because columns have different units."""
+        """The mean eigenvalue, or less if many are far below it, since columns have different units."""
         return min(self.mean, float(np.quantile(self.eigenvalues, LOW)) / FAR)
 
     @property
     def many(self) -> bool:
-        """Whether there are so many features that small eigenvalues are only seen as being small."""
+        """Whether there are too many features to resolve small eigenvalues."""
         return self.n_features >= MANY * self.freedom
 
     def points(self) -> Points:
@@ -87,7 +90,7 @@ class Summary:
         return Points.of(z, (n - seen) / (n * z), self.n_features / n)
 
     def signal_values(self, at: Points) -> Floats:
-        """Return what the class means tell of the signal at each z, freed from bias."""
+        """Return the unbiased measurements of the signal at each z."""
         raw = (self.along / (self.eigenvalues + at.z[:, None])).sum(axis=1) + self.beyond / at.z
         return np.asarray(raw - self.theta * self.freedom * (1 / (at.z * at.v) - 1))
 
@@ -102,7 +105,7 @@ class Points:
 
     @classmethod
     def of(cls, z: Floats, v: Floats, ratio: float) -> Self:
-        """Return what the equation of v says of the mean."""
+        """Return points with the mean that the equation of v gives."""
         return cls(z, v, (1 / v - z) / ratio)
 
     def equivalent(self, nodes: Floats) -> Floats:
@@ -112,7 +115,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Fluctuation:
-    """How the measured spectrum differs from one set of rows to the next."""
+    """The sampling noise of the measured spectrum."""
 
     z: Floats  # (k,): where it is measured
     v: Floats  # (k,): what comes out in the limit of many rows
@@ -121,7 +124,7 @@ class Fluctuation:
 
     @classmethod
     def of(cls, z: Floats, nodes: Floats, weights: Floats, summary: Summary) -> Self:
-        """Return the noise if this is the law of the eigenvalues."""
+        """Return the noise for a law of the eigenvalues."""
         ratio = summary.n_features / summary.freedom
         v = transform(z, nodes, weights, ratio)
         part = 1 / (1 / nodes + v[:, None])  # sigma / (1 + sigma v)
@@ -135,10 +138,10 @@ class Fluctuation:
         return cls(z, v, symmetric_root(cov / summary.freedom**2, v), ratio)
 
     def draw(self, rng: np.random.Generator) -> Points:
-        """Return what other rows might have measured."""
+        """Return simulated measurements from other rows."""
         v = self.v + self.root @ rng.normal(size=len(self.v))
         least = np.maximum(1 - self.ratio, 0) / self.z
-        inside = 1e-9 * (1 / self.z - least)  # what is measured lies between these two
+        inside = 1e-9 * (1 / self.z - least)  # measurements lie between these two
         return Points.of(self.z, np.clip(v, least + inside, 1 / self.z - inside), self.ratio)
 
 
@@ -153,23 +156,23 @@ def transform(z: Floats, nodes: Floats, weights: Floats, ratio: float) -> Floats
 
 
 def symmetric_root(cov: Floats, scale: Floats) -> Floats:
-    """Return the symmetric square root of a covariance, which rounding changes by rounding only."""
+    """Return the symmetric square root of a covariance, which is stable under rounding."""
     values, vectors = np.linalg.eigh(cov / np.outer(scale, scale))
     root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
     return np.asarray(scale[:, None] * root)
 
 
 def _refuse_giveaway(beyond: float, length: float, X: Floats) -> None:
-    """Raise if classes differ where no class varies: nothing is left to predict then."""
+    """Refuse classes that differ in a direction without variance: nothing is left to predict."""
     if beyond <= 1e-6 * length:
         return
     distinct = len(np.unique(X, axis=0))
     if distinct <= X.shape[1]:
         raise ValueError(
-            f"X has only {distinct} different rows, but {X.shape[1]} features: the others are repetitions, "
-            "which tell nothing new. Drop them."
+            f"X has only {distinct} different rows, but {X.shape[1]} features: drop the duplicates, which "
+            "add no information."
         )
     raise ValueError(
-        "X gives the label away: in some direction the rows of each class are all the same, but those of "
-        "the two classes differ. Drop the column that repeats the label."
+        "X gives the label away: in some direction, rows of a class are all equal, but the two classes "
+        "differ. Drop the column that repeats the label."
     )

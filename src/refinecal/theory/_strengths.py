@@ -1,16 +1,16 @@
-r"""What choosing the strength of a penalty by one loss or another comes to, for classes of any frequency.
+r"""The λ chosen by loss, calibration or refinement, and their losses, for classes of any frequency.
 
-Classes of unequal frequency :math:`\pi, 1 - \pi` are worth :math:`m = 4 \pi (1 - \pi) n` balanced rows: they
-know their difference of means as well as m rows do, and the average curvature of their loss is that of m
-rows. So the balanced theory is solved with m in place of n, and the weights of which it tells, of expertise
-a and confidence s, are used with the true frequencies. With margins :math:`m_\pm = s(z + a/2) \pm t` and
+Rows of unequal class frequencies :math:`\pi, 1 - \pi` are worth :math:`m = 4 \pi (1 - \pi) n` balanced rows:
+their difference of means is as accurate as that of m balanced rows, and so is the average curvature of their
+loss. So the balanced theory is solved with m instead of n, and its weights, of expertise a and confidence s,
+are used with the true frequencies. With margins :math:`m_\pm = s(z + a/2) \pm t` and
 :math:`\ell(x) = \log(1 + e^{-x})`,
 
 .. math:: L(\beta, s, t) = \pi E\,\ell(\beta m_+) + (1 - \pi) E\,\ell(\beta m_-)
 
-gives the risk as the minimum of L(1, s, t) over the intercept t; what temperature scaling makes of it, the
-minimum over :math:`\beta` with that t; and what affine calibration makes of it, which is the risk at s = a.
-If classes are equally frequent, t = 0 and the last two are the same: the refinement.
+the risk is the minimum of L(1, s, t) over the intercept t; the loss after temperature scaling is the minimum
+over :math:`\beta` with that t; and the loss after affine calibration is the risk at s = a. If classes are
+equally frequent, t = 0 and the last two are equal: the refinement.
 """
 
 from __future__ import annotations
@@ -33,31 +33,28 @@ N_NODES = 100
 NEWTON = 15  # steps at most for an intercept or a temperature: both losses are smooth and convex
 EXACT = 1e-8
 NOTHING = 1e-6  # nats
-ALIKE = 1e-3  # of the log loss: strengths that cost no more are as good
+ALIKE = 1e-3  # of the log loss: λ whose loss is at most this much higher are equally good
 
 
 @dataclass(frozen=True)
 class Choices:
-    """Strengths chosen by risk, by calibration and by refinement, and what they cost.
+    """The λ chosen by risk, by calibration and by refinement, and their losses.
 
     Attributes
     ----------
     lam_risk, lam_calibration, lam_refinement : float
-        Strengths for :math:`1/n` times the sum of losses, with n the true number of rows.
-    risk : float
-        Expected log loss if chosen by loss, as it is.
-    risk_calibrated : float
-        The same after temperature scaling.
-    refinement : float
-        Expected log loss if chosen by the loss after temperature scaling, and scaled so.
-    refinement_affine : float
-        The same with an intercept besides the temperature, both in choosing and in calibrating.
+        For :math:`1/n` times the sum of losses, with n the true number of rows.
+    risk, risk_calibrated : float
+        Expected log loss if chosen by loss, before and after temperature scaling.
+    refinement, refinement_affine : float
+        Expected log loss if chosen by the loss after temperature scaling, then scaled; the same with
+        affine calibration.
     at_bound_risk, at_bound_calibration, at_bound_refinement : bool
-        Whether the strength is an end of the range rather than inside.
+        Whether the λ is an end of the search range.
     cut_off : tuple of {"risk", "refinement"}
-        Of those at an end, which still fall there by more than 0.1 % in a decade: the least is not known.
+        Those that still decrease at an end by more than 0.1% per decade: their minimum is unknown.
     as_good_for_risk, as_good_for_refinement : (float, float)
-        Strengths around the best that cost at most 0.1 % more.
+        Range of λ around the best whose loss is at most 0.1% higher.
     """
 
     lam_risk: float
@@ -76,34 +73,34 @@ class Choices:
 
     @property
     def gain(self) -> float:
-        """What choosing by refinement, then calibrating saves of the loss if chosen by loss."""
+        """Fraction of the loss saved by choosing by refinement, then calibrating, over choosing by loss."""
         return _compute_gain(self.refinement, self.risk)
 
     @property
     def gain_calibrated(self) -> float:
-        """The same if what is chosen by loss is calibrated as well."""
+        """The same, compared with choosing by loss, then calibrating."""
         return _compute_gain(self.refinement, self.risk_calibrated)
 
     @property
     def gain_affine(self) -> float:
-        """What is saved if calibration has an intercept."""
+        """The same as ``gain`` if calibration has an intercept."""
         return _compute_gain(self.refinement_affine, self.risk)
 
     @property
     def log10_gap(self) -> float:
-        """Decades between the strengths at which calibration and refinement are best."""
+        """log10 of ``lam_calibration / lam_refinement``."""
         return float(np.log10(self.lam_calibration / self.lam_refinement))
 
 
 def _compute_gain(loss: float, other: float) -> float:
-    """Return the part of the other loss that is saved, which is nothing if there was nothing to save."""
+    """Return the fraction of the other loss that is saved; 0 if that is negligible."""
     return max(1 - loss / other, 0.0) if other > NOTHING else 0.0  # below 0 is rounding
 
 
 def choose(
     spectrum: Spectrum, signal: float, n_rows: float, n_features: int, prevalence: float = 0.5
 ) -> Choices:
-    """Return the best strengths for data with this spectrum, signal and size."""
+    """Return the best λ for data with this spectrum, signal and size."""
     from scipy.interpolate import CubicSpline
 
     share = 4 * prevalence * (1 - prevalence)
@@ -136,7 +133,7 @@ def choose(
 
 
 def _grid(spectrum: Spectrum, scale: float) -> Floats:
-    """Return log10 of strengths, in units of the mean, that are small and large beside what matters.
+    """Return log10 of λ, in units of the mean eigenvalue, from far below to far above the eigenvalues.
 
     One column of large variance moves the mean away from all other eigenvalues.
     """
@@ -151,7 +148,7 @@ def _grid(spectrum: Spectrum, scale: float) -> Floats:
 def losses(
     expertise: Floats, confidence: Floats, prevalence: float = 0.5
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the expected log loss as it is, after temperature scaling, and after affine calibration."""
+    """Return the expected log loss: uncalibrated, after temperature scaling, after affine calibration."""
     if prevalence == 0.5:
         own, affine = (Margins.of(expertise, s, 0.0, 0.5) for s in (confidence, expertise))
         return own.loss, affine.loss, affine.loss
@@ -165,7 +162,7 @@ def losses(
 
 @dataclass(frozen=True)
 class Margins:
-    """How far on the right side scores are, at quadrature nodes: positive margins are right."""
+    """Margins of the scores at quadrature nodes: positive ones are correct."""
 
     margins: Floats  # (k, 2 N_NODES): of class 1, then of class 0
     weights: Floats  # (2 N_NODES,), which sum to 1
@@ -192,7 +189,7 @@ class Margins:
         return np.asarray(-log_expit(self.margins) @ self.weights)
 
     def newton(self, direction: Floats) -> Floats:
-        """Return the step by which the loss falls most if margins grow in a direction."""
+        """Return the Newton step of the loss if margins change in a direction."""
         wrong = expit(-self.margins)
         slope = -(wrong * direction) @ self.weights
         bend = (wrong * (1 - wrong) * direction**2) @ self.weights
@@ -243,7 +240,7 @@ def _falls(x: Floats, curve: Floats) -> bool:
 
 
 def _as_good(x: Floats, curve: Floats, unit: float) -> tuple[float, float]:
-    """Return the ends of the strengths around the lowest point that cost hardly more; one step at least."""
+    """Return the range of λ around the minimum with nearly the same loss; at least one step."""
     best = int(np.argmin(curve))
     worse = np.flatnonzero(curve > (1 + ALIKE) * curve[best])
     low = worse[worse < best].max(initial=-1)  # the last that is worse, or none

@@ -141,7 +141,7 @@ def _check_scales(X: Floats, spectrum: EmpiricalSpectrum, choices: Choices) -> l
             "the best λ lie in the search range",
             "they do",
             bool(choices.cut_off),
-            f"the best λ for {outside} lies outside the search range, since columns differ too much in scale: "
+            f"the best λ for {outside} lies outside the search range, since columns differ in scale: "
             f"{STANDARDIZE}",
             serious=True,
         ),
@@ -149,7 +149,7 @@ def _check_scales(X: Floats, spectrum: EmpiricalSpectrum, choices: Choices) -> l
             "no column is negligible in scale",
             f"standard deviations from {spread.min():.2g} to {spread.max():.2g}",
             lost > 0,
-            f"{lost} of {len(spread)} columns vary too little to be detected next to the others: {STANDARDIZE}",
+            f"{lost} of {len(spread)} columns vary too little compared with the others: {STANDARDIZE}",
             serious=True,
         ),
     ]

@@ -1,6 +1,6 @@
 r"""High-dimensional limits of linear classifiers on two Gaussian classes.
 
-Classes are :math:`N(\pm\mu, \Sigma)`. Section 7 of the paper derives what logistic regression with the penalty
+Classes are :math:`N(\pm\mu, \Sigma)`. Section 7 of the paper derives what logistic regression with a penalty
 :math:`\frac\lambda2 \|w\|^2` learns in the limit :math:`p, n \to \infty`, :math:`p/n \to r`. Two numbers
 describe it, :math:`\langle w, w^*\rangle_\Sigma` and :math:`\|w\|_\Sigma`;
 :mod:`refinecal.theory.gaussian` computes risk, calibration and refinement from them.

@@ -1,7 +1,7 @@
 r"""How much to regularize: the λ that minimize risk, calibration and refinement.
 
 With :math:`i = \langle w, w^*\rangle_\Sigma`, :math:`s = \|w\|_\Sigma` and derivatives in
-:math:`x = \log\lambda`, which the solvers give exactly, the three minimisers are roots:
+:math:`x = \log\lambda`, which the solvers give exactly, the three minima are roots:
 
 .. math::
     \text{refinement:} \quad & \frac{d \log i}{dx} = \frac{d \log s}{dx}
@@ -27,7 +27,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import elementwise
 
 from refinecal._core.errors import fail_choice
-from refinecal._core.format import percent
 from refinecal.losses import ProperLoss
 from refinecal.theory._number_checks import check_axis, check_positive
 from refinecal.theory.asymptotics import Solution, logistic
@@ -132,7 +131,8 @@ class Minimisers:
         at = self.by_risk
         if not at.lam.size:
             return "Minimisers of 0 problems"
-        gains = [percent(float(bound(self.gain)), 2) for bound in (np.min, np.max)]
+        ends = (float(bound(self.gain)) for bound in (np.min, np.max))
+        gains = [f"{round(end, 4) + 0.0:.2%}" for end in ends]  # never -0.00%
         if at.lam.size > 1:
             gain = " to ".join(gains)
             return f"Minimisers of {at.lam.size} problems: gain {gain}{_of_loss(self)}"

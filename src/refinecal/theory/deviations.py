@@ -1,18 +1,18 @@
-r"""Measured values against predicted ones, in standard errors, over several draws of the data.
+r"""Measured against predicted values, in standard errors, over several draws of the data.
 
 Draw :math:`i` gives a measured expertise and confidence, a point :math:`x_i`, and theory predicts
-:math:`t_i`. Of a quantity :math:`q(x)` such as the risk, the mean of :math:`q(x_i)` is compared with that of
+:math:`t_i`. For a quantity :math:`q(x)` such as the risk, the mean of :math:`q(x_i)` is compared with that of
 
 .. math:: q(t_i + (x_i - t_i) - \overline{(x - t)}),
 
-that is, with theory's own points among the scatter that was measured. That matters for calibration: it is
-never negative, so that where theory says 0, scatter alone lifts its mean, by more standard errors the more
-draws there are. The standard error is that of the mean of :math:`q(x_i) - q(t_i)`.
+that is, with the theoretical points plus the measured scatter. This matters for calibration, which is never
+negative: where theory predicts 0, scatter alone raises its mean, by more standard errors the more draws there
+are. The standard error is that of the mean of :math:`q(x_i) - q(t_i)`.
 
-Deviations at neighbouring strengths are nearly the same number, so the chance of so large a maximum is that
-of a rotation test (Langsrud 2005), which keeps all correlations: the t statistics of the mean are those along
-the direction :math:`(1, \dots, 1)` among the draws, and along a random direction they have the same law. That
-holds for normal scatter; if it is skewed as exponential numbers are, a level of 1 % is rather one of 4 %.
+Deviations at neighboring λ are strongly correlated, so the probability of such a large maximum comes from a
+rotation test (Langsrud 2005), which preserves all correlations: the t statistics of the mean are those along
+the direction :math:`(1, \dots, 1)` among the draws, and have the same law along a random direction. This
+holds for normal scatter; if the scatter is exponential, a level of 1% is actually about 4%.
 """
 
 from __future__ import annotations  # so that help() shows types by name
@@ -31,17 +31,17 @@ Floats = NDArray[np.float64]
 Values = dict[str, Floats]
 
 QUANTITIES = ("risk", "calibration", "refinement", "error_rate", "expertise", "confidence")
-LEVEL = 0.01  # a maximum with a smaller chance is not put down to sampling
-SIMULATED = 20_000  # maxima, so that a chance of 1 % is known to 0.07 %
+LEVEL = 0.01  # a maximum with a smaller probability is not sampling error
+SIMULATED = 20_000  # maxima: a probability of 1% then has a standard error of 0.07%
 BLOCK = 1000  # of them at once
-LEAST = 0.001  # a chance that can be told from that many
-ENOUGH = 20  # draws; with fewer, only a gross error of the theory would show
-LITTLE = 1e-3  # part of a step that is taken for a derivative
+LEAST = 0.001  # smallest probability that the simulations resolve
+ENOUGH = 20  # draws; with fewer, only a large error of the theory would show
+LITTLE = 1e-3  # fraction of a step, for derivatives
 ROUNDING = 1e-13  # smaller standard errors, relative to the value, are rounding errors
 
 
 class Deviation(NamedTuple):
-    """How far a measured mean is off at one strength, in standard errors."""
+    """The deviation of a measured mean at one λ, in standard errors."""
 
     quantity: str
     lam: float
@@ -60,30 +60,26 @@ class Deviation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Measured means against theory: for each quantity one value at each strength.
+    """Measured means against theory: for each quantity one value at each λ.
 
     Attributes
     ----------
     lam : ndarray
-        Strengths of the penalty.
-    theory : dict of ndarray
-        What theory predicts, averaged over the draws.
-    expected : dict of ndarray
-        The same among the scatter of the draws: what ``measured`` should be.
-    measured : dict of ndarray
-        Means over the draws.
-    standard_error : dict of ndarray
-        Of the mean difference between measured and predicted values.
-    margin : dict of ndarray
-        Half the width of the 95 % band, from Student's law.
+        Regularization strengths.
+    theory, expected, measured : dict of ndarray
+        The prediction averaged over the draws; the same with the scatter of the draws, which ``measured``
+        should equal; and the measured mean.
+    standard_error, margin : dict of ndarray
+        Standard error of the mean difference between measured and predicted values, and half the width of
+        the 95% interval, from Student's t distribution.
     deviation : dict of ndarray
         ``measured - expected`` in standard errors.
     chance : float
-        How probable so large a deviation is, anywhere, if theory holds.
+        Probability of such a large deviation anywhere, if theory holds.
     notable : float
-        The deviation that is reached anywhere with a probability of 1 %, if theory holds.
+        The deviation that is exceeded anywhere with a probability of 1%, if theory holds.
     draws : int
-        How many there were.
+        Number of draws.
     """
 
     lam: Floats
@@ -99,9 +95,9 @@ class Comparison:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the deviations are within sampling error: ``chance`` is at least 1 %.
+        """Whether the deviations are within sampling error: ``chance`` is at least 1%.
 
-        ``None``, not decided, if they are but there are fewer than 20 draws: theory could hardly fail.
+        ``None``, undecided, if they are but there are fewer than 20 draws, too few for theory to fail.
         """
         if self.chance < LEVEL:
             return False
@@ -121,7 +117,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """What the largest deviation means, in a sentence."""
+        """The meaning of the largest deviation, in a sentence."""
         largest = self.largest
         found = (
             f"the largest of {len(QUANTITIES) * len(self.lam)} deviations, of the "
@@ -130,18 +126,18 @@ class Comparison:
         )
         if self.holds is None:
             return (
-                f"Not decided: {self.draws} draws are too few to tell; take {ENOUGH} or more. "
-                f"Only a deviation of {self.notable:.1f} standard errors would have counted: {found}."
+                f"Undecided: {self.draws} draws are too few; use {ENOUGH} or more. Only a deviation of "
+                f"{self.notable:.1f} standard errors would have counted, but {found}."
             )
-        percent = f"{100 * max(self.chance, LEAST):.1f} %"
+        percent = f"{max(self.chance, LEAST):.1%}"
         chance = percent if self.chance >= LEAST else f"less than {percent}"
         return (
-            f"{'Within' if self.holds else 'Not within'} sampling error: {found}; chance alone gives one as "
-            f"large in {chance} of cases."
+            f"{'Within' if self.holds else 'Not within'} sampling error: {found}. Such a large deviation "
+            f"occurs by chance in {chance} of cases."
         )
 
     def columns(self) -> dict[str, list[Any]]:
-        """Return a row for each quantity and strength, as the columns of a table."""
+        """Return a row for each quantity and λ, as the columns of a table."""
 
         def flatten(values: Values) -> Floats:
             return np.concatenate([values[name] for name in QUANTITIES])
@@ -165,10 +161,7 @@ def compare(
     theory_confidence: Floats,
     loss: str | ProperLoss = "log",
 ) -> Comparison:
-    """Compare what was measured in several draws, (draws, m), with what theory predicts at m strengths.
-
-    Predictions are for each draw, of shape (draws, m), or the same for all, (m,).
-    """
+    """Compare measurements of shape (draws, m) with predictions of shape (draws, m) or (m,) at m λ."""
     from scipy.stats import t
 
     shape, n = expertise.shape, len(expertise)
@@ -193,13 +186,13 @@ def compare(
 
 
 def _values(expertise: Floats, confidence: Floats, loss: str | ProperLoss) -> Floats:
-    """Return all quantities, shape (quantities, draws, strengths)."""
+    """Return all quantities, of shape (quantities, draws, m)."""
     found = gaussian_decomposition(expertise, confidence, loss)
     return np.stack([getattr(found, name) for name in QUANTITIES])
 
 
 def _moves(a: Floats, s: Floats, off_a: Floats, off_s: Floats, loss: str | ProperLoss) -> Floats:
-    """Return how far each quantity is off in each draw, to first order: calibration by 0 at its minimum."""
+    """Return the deviation of each quantity in each draw, to first order: 0 at a minimum."""
     ahead, behind = (
         _values(a + step * off_a, np.maximum(s + step * off_s, 0), loss)
         for step in (LITTLE, -LITTLE)
@@ -208,9 +201,9 @@ def _moves(a: Floats, s: Floats, off_a: Floats, off_s: Floats, loss: str | Prope
 
 
 def _maxima(moves: Floats, gaps: Floats) -> Floats:
-    """Return largest deviations as they are by chance, if theory holds.
+    """Return simulated largest deviations if theory holds.
 
-    If the draws are normal with mean 0, a t statistic is as good along any direction as along (1, ..., 1): so
+    For normal draws with mean 0, a t statistic has the same law along any direction as along (1, ..., 1), so
     directions are drawn at random.
     """
     quantities, n, strengths = moves.shape

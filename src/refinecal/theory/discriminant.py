@@ -1,4 +1,4 @@
-r"""Regularised discriminant analysis and ridge classification when rows and features are many.
+r"""High-dimensional limits of regularized discriminant analysis and ridge classification.
 
 Labels are :math:`y_i = \pm 1`. With :math:`\hat\mu = \frac1n \sum_i y_i x_i` and the covariance :math:`S`
 within classes,
@@ -17,8 +17,8 @@ independent :math:`N(0, \Sigma/n)`, and :math:`(S + \lambda I)^{-1}` acts like
     \|w_{\mathrm{lda}}\|_\Sigma^2 &=
         4\, \frac{c^2 E_G[\sigma / D^2] + r\, E_F[\sigma^2 / D^2]}{\theta + r\, E_F[\rho (1 - \rho)]}
 
-The denominator is the usual :math:`1 - r\, E_F[\rho^2]`, by the first equation a sum that loses no digits.
-By Sherman and Morrison's formula ridge has the same direction,
+The denominator is the usual :math:`1 - r\, E_F[\rho^2]`, written as a sum that loses no digits. By the
+Sherman-Morrison formula, ridge has the same direction,
 
 .. math:: w_{\mathrm{ridge}} = \frac{w_{\mathrm{lda}} / 2}{1 + \hat\mu^\top (S + \lambda I)^{-1} \hat\mu}
           = \frac{w_{\mathrm{lda}} / 2}{1/\theta + c^2 E_G[1 / D]},
@@ -43,7 +43,7 @@ __all__ = ["lda", "ridge"]
 Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-13  # of Newton's last step, relative to theta
-MOST_STEPS = 200  # 8 do for the heat maps of the paper, 17 for eigenvalues of 1e-6 to 1e6
+MOST_STEPS = 200  # 8 suffice for the heat maps of the paper, 17 for eigenvalues of 1e-6 to 1e6
 BLOCK = 1024  # points at once: their nodes fit in the cache
 
 
@@ -56,23 +56,12 @@ def lda(
     signal: ArrayLike | None = None,
     loss: str | ProperLoss = "log",
 ) -> Solution:
-    r"""Return what regularised linear discriminant analysis becomes when rows and features are many.
+    r"""Return the high-dimensional limit of regularized linear discriminant analysis.
 
     Its log-odds are :math:`w^\top x` with :math:`w = 2 (S + \lambda I)^{-1} \hat\mu`: those of two Gaussian
-    classes whose mean and covariance are the estimates. Arguments broadcast.
-
-    Parameters
-    ----------
-    lam : array_like
-        What is added to each eigenvalue of the covariance estimate, positive.
-    ratio, spectrum, bayes_error, signal, loss
-        As for :func:`logistic`.
-
-    Returns
-    -------
-    Solution
-        As for :func:`logistic`; ``constants`` are :math:`\theta`, named ``tau``, and ``kappa``,
-        :math:`1/\theta - 1`.
+    classes with the estimated mean and covariance. ``lam`` is added to each eigenvalue of the covariance
+    estimate; arguments and result are otherwise as for :func:`logistic`. ``constants`` are :math:`\theta`,
+    named ``tau``, and ``kappa``, :math:`1/\theta - 1`.
 
     References
     ----------
@@ -81,7 +70,7 @@ def lda(
 
     Examples
     --------
-    Estimates from two rows for each feature are trusted too much unless they are regularised:
+    With two rows per feature, it is overconfident unless it is regularized:
 
     >>> from refinecal.theory import BetaSpectrum, lda
     >>> found = lda([0.001, 10.0], ratio=0.5, bayes_error=0.1, spectrum=BetaSpectrum(1, 1))
@@ -101,24 +90,13 @@ def ridge(
     signal: ArrayLike | None = None,
     loss: str | ProperLoss = "log",
 ) -> Solution:
-    r"""Return what ridge regression on labels of ±1 becomes when rows and features are many.
+    r"""Return the high-dimensional limit of ridge regression on labels of ±1.
 
-    It minimises :math:`\frac1{2n} \sum_i (y_i - w^\top x_i)^2 + \frac\lambda2 \|w\|^2`, so that ``lam`` is
-    scikit-learn's ``alpha`` divided by n. The output is a guess of ±1, not log-odds; risk and calibration are
-    those of taking it as log-odds all the same, with the probability :math:`1/(1 + e^{-w^\top x})`.
-    Refinement is that of :func:`lda`, whose direction it shares; multiplied by ``scale`` it is calibrated.
-
-    Parameters
-    ----------
-    lam : array_like
-        Strength of the penalty, positive.
-    ratio, spectrum, bayes_error, signal, loss
-        As for :func:`logistic`.
-
-    Returns
-    -------
-    Solution
-        As for :func:`lda`, which has the reference.
+    It minimizes :math:`\frac1{2n} \sum_i (y_i - w^\top x_i)^2 + \frac\lambda2 \|w\|^2`, so that ``lam`` is
+    scikit-learn's ``alpha`` divided by n. The output predicts ±1, not log-odds; risk and calibration are
+    those of treating it as log-odds, with the probability :math:`1/(1 + e^{-w^\top x})`. Refinement is that
+    of :func:`lda`, since the direction is the same; multiplied by ``scale``, the output is calibrated.
+    Arguments are as for :func:`logistic`, and the result as for :func:`lda`.
 
     Examples
     --------
@@ -138,10 +116,7 @@ def ridge(
 def _solve(
     method: str, problem: Problem, loss: str | ProperLoss, start: Track | None = None
 ) -> Solution:
-    """Solve a checked problem, some points at a time.
-
-    A start is of no use, since the solution takes few steps from anywhere.
-    """
+    """Solve a checked problem in blocks; ``start`` is ignored, since few steps suffice from anywhere."""
     lam, ratio, signal = map(np.ravel, (problem.lam, problem.ratio, problem.signal))
     found = np.empty((7, len(lam)))
     for first in range(0, len(lam), BLOCK):
@@ -162,7 +137,7 @@ def _solve(
 def _solve_block(lam: Floats, ratio: Floats, signal: Floats, spectrum: Spectrum) -> Floats:
     """Return theta, kappa, inner and norm; then the slopes of the logarithms of theta, inner and norm.
 
-    Squares of 1/D are taken relative to its largest value, so that no strength is too small or too large.
+    Squares of 1/D are taken relative to its largest value, so that no λ is too small or too large.
     """
     sigma, by_f, by_g = spectrum.nodes, spectrum.weights, spectrum.signal_weights
     theta = _theta(lam, ratio, spectrum)
@@ -200,8 +175,8 @@ def _solve_block(lam: Floats, ratio: Floats, signal: Floats, spectrum: Spectrum)
 def _theta(lam: Floats, ratio: Floats, spectrum: Spectrum) -> Floats:
     r"""Solve :math:`\theta + r E_F[\theta\sigma / (\lambda + \theta\sigma)] = 1` by Newton's method.
 
-    The left side grows with :math:`\theta` and is concave, so that from below the solution steps go up to it
-    and never beyond. Below it is the solution for all eigenvalues at their mean (Jensen).
+    The left side increases with :math:`\theta` and is concave, so steps from below approach the solution
+    and never pass it. The solution with all eigenvalues at their mean is below it (Jensen).
     """
     sigma, weights = spectrum.nodes, spectrum.weights
     theta = _theta_of_one(lam, ratio, float(weights @ sigma))
@@ -221,7 +196,7 @@ def _theta(lam: Floats, ratio: Floats, spectrum: Spectrum) -> Floats:
     first = todo[0]
     raise RuntimeError(
         f"theta did not converge to {TOLERANCE:g} at {len(todo)} of {len(lam)} points, the first with "
-        f"lam = {lam[first]:.4g}, ratio = {ratio[first]:.4g}: take a larger lam."
+        f"lam = {lam[first]:.4g}, ratio = {ratio[first]:.4g}: use a larger lam."
     )
 
 

@@ -1,19 +1,19 @@
-r"""Does the theory hold? Classifiers trained on samples of the Gaussian model, against the equations.
+r"""Does the theory hold? Compare classifiers trained on samples of the Gaussian model with the equations.
 
-Each draw has its own eigenvalues and class mean, as in section 7 of the paper, and n rows. The weights that
-are learnt from them have an expertise and a confidence, which need no test rows since :math:`\mu` and
-:math:`\Sigma` are known; :mod:`refinecal.theory.gaussian` makes risk, calibration and refinement of them.
+Each draw has its own eigenvalues and class mean, as in section 7 of the paper, and n rows. Expertise and
+confidence of the learned weights need no test rows, since :math:`\mu` and :math:`\Sigma` are known;
+:mod:`refinecal.theory.gaussian` computes risk, calibration and refinement from them.
 
-They are compared with theory twice. Against the *law* of the eigenvalues, as in the paper's figure 7: what is
-measured then varies with the eigenvalues as well (the mean of :math:`1/\sigma` over 1000 of them from
-0.001 + Beta(1, 1) varies by 14 %). And against the *draws*: each fit against the theory of its own
-eigenvalues and mean, which takes this noise away. It is the sharper one and decides: with n = 2000 and 50
-draws, theory for a ratio of 0.51 in place of 0.5 is 3.9 standard errors off against the draws, and 2.4
-against the law.
+They are compared with theory twice. First, with the theory of the *law* of the eigenvalues, as in the paper's
+figure 7; then the measurements also vary with the eigenvalues (the mean of :math:`1/\sigma` over 1,000 of
+them from 0.001 + Beta(1, 1) varies by 14%). Second, with the theory of the *draws*: each fit is compared with
+the theory of its own eigenvalues and mean, which removes this noise. The second comparison is more sensitive
+and decides: with n = 2,000 and 50 draws, theory for a ratio of 0.51 instead of 0.5 deviates by 3.9 standard
+errors from the draws, and by 2.4 from the law.
 
-Theory is for :math:`n \to \infty`. In that example the risk at :math:`\lambda = 0.001`, where it is most
-over-confident, is 1.8 % ± 0.4 % lower than predicted for n = 250 and 1.5 % ± 0.3 % for n = 500; for n = 1000
-nothing is left that 200 draws could tell from chance (0.0 % ± 0.4 %).
+Theory is for :math:`n \to \infty`. In that example the risk at :math:`\lambda = 0.001`, where the classifier
+is most overconfident, is 1.8% ± 0.4% (± s.e.) lower than predicted for n = 250 and 1.5% ± 0.3% for n = 500.
+For n = 1,000 the difference is within chance over 200 draws (0.0% ± 0.4%).
 """
 
 from __future__ import annotations  # so that help() shows types by name
@@ -40,8 +40,8 @@ __all__ = ["Check", "check", "fit_path"]
 
 Floats = NDArray[np.float64]
 
-LAMS = np.logspace(-3, 1, 17)  # minimisers of the paper's example lie within 0.01 … 0.3
-TOLERANCE = 1e-10  # of scikit-learn's gradient; how little the loss may change stops it before that
+LAMS = np.logspace(-3, 1, 17)  # the minima of the paper's example lie in 0.01 … 0.3
+TOLERANCE = 1e-10  # of scikit-learn's gradient; its tolerance of the loss stops it earlier
 FLAT = 1e-5  # the gradient must have fallen to this part of its length at zero weights
 MOST_ROUNDS = 20_000
 WIDTH = 88  # of what is printed
@@ -50,20 +50,20 @@ LEAST_ROWS, LEAST_FEATURES = 10, 2  # theory is for many of both
 
 @dataclass(frozen=True, repr=False)
 class Check:
-    """Classifiers trained on samples, against theory; ``print`` shows the largest deviations and the verdict.
+    """Trained classifiers compared with theory; ``print`` shows the largest deviations and the verdict.
 
     Attributes
     ----------
     theory : Solution
-        What the law of the eigenvalues predicts at each strength.
+        Predictions of the law of the eigenvalues at each λ.
     n, n_features, seeds, seed : int
-        Training rows, features, draws of the data, and the seed of them all.
-    expertise, confidence : ndarray of shape (seeds, strengths)
-        What was measured.
+        Training rows, features, draws of the data, and the random seed.
+    expertise, confidence : ndarray of shape (seeds, m)
+        Measurements at m λ.
     draws : Comparison
-        Each fit against the theory of its own eigenvalues and class mean: the sharper one, which decides.
+        Each fit compared with the theory of its own eigenvalues and class mean; this one decides.
     law : Comparison
-        Against the theory of the law that they were drawn from, as in the paper.
+        Comparison with the theory of the law of the eigenvalues, as in the paper.
     """
 
     theory: Solution
@@ -78,17 +78,17 @@ class Check:
 
     @property
     def lam(self) -> Floats:
-        """Strengths of the penalty, increasing."""
+        """Regularization strengths, increasing."""
         return np.asarray(self.theory.lam)
 
     @property
     def holds(self) -> bool | None:
-        """Whether the deviations are within sampling error; ``None`` if there are too few draws to tell."""
+        """Whether the deviations are within sampling error; ``None`` with too few draws to tell."""
         return self.draws.holds
 
     @property
     def verdict(self) -> str:
-        """What the largest deviation means, in words."""
+        """The meaning of the largest deviation, in words."""
         if self.holds is not False:
             return self.draws.verdict
         return (
@@ -97,7 +97,7 @@ class Check:
         )
 
     def predict(self, lams: ArrayLike) -> Solution:
-        """Return what the law of the eigenvalues predicts at other strengths."""
+        """Return the predictions of the law of the eigenvalues at other λ."""
         asked = self.theory.problem
         return METHODS[self.theory.method](
             lams,
@@ -139,7 +139,7 @@ class Check:
         return {"draws": self.draws, "law": self.law}
 
     def columns(self) -> dict[str, list[Any]]:
-        """Return a row for each comparison, quantity and strength, as the columns of a table."""
+        """Return a row for each comparison, quantity and λ, as the columns of a table."""
         draws, law = self.draws.columns(), self.law.columns()
         rows = len(law["lam"])
         return {
@@ -149,18 +149,17 @@ class Check:
 
     @property
     def setting(self) -> str:
-        """What was done, in a line."""
+        """The experiment, in a line."""
         problem = self.theory.problem
         return (
             f"{METHOD_NAMES[self.theory.method]}, {self.seeds} draws of n = {self.n}, p = {self.n_features}, "
-            f"Bayes error {100 * problem.bayes_error.flat[0]:.3g} %, spectrum: {problem.spectrum.label}"
+            f"Bayes error {100 * problem.bayes_error.flat[0]:.3g}%, spectrum: {problem.spectrum.label}"
         )
 
     def __repr__(self) -> str:
-        lines = [self.setting]
-        lines.append(
-            f"{'largest':<12}{'lam':>10}{'expected':>10}{'measured':>10}{'s.e.':>10}{'deviation':>11}"
-        )
+        header = ("lam", "expected", "measured", "s.e.")
+        head = "".join(f"{each:>10}" for each in header)
+        lines = [self.setting, f"{'largest':<12}{head}{'deviation':>11}"]
         for name in QUANTITIES:
             quantity, lam, _, *means, deviation = self.draws.largest_of(name).to_cells()
             numbers = "".join(f"{each:>10}" for each in (lam, *means))
@@ -182,44 +181,34 @@ def check(
     progress: Callable[[int, int], None] | None = None,
     seed: int = 0,
 ) -> Check:
-    """Train classifiers on samples of the Gaussian model, and compare them with theory.
+    """Train classifiers on samples of the Gaussian model, and compare them with theory (figure 7).
 
     Parameters
     ----------
     lams : array_like, optional
-        Strengths of the penalty; 17 from 0.001 to 10 if left out.
-    ratio : float, default 0.5
-        Features for each training row; the number of features is rounded.
-    bayes_error : float, default 0.1
-        Error rate of the best classifier.
-    spectrum : Spectrum, optional
-        Law of the eigenvalues; ``BetaSpectrum(1, 1)`` if left out.
+        Regularization strengths; by default 17 from 0.001 to 10.
+    ratio, bayes_error, spectrum, loss
+        As for :func:`logistic`; the number of features is rounded, and at least 2. The default spectrum is
+        ``BetaSpectrum(1, 1)``.
     n : int, default 2000
-        Training rows, 10 at least; there must be 2 features at least.
+        Training rows, at least 10.
     seeds : int, default 50
-        Draws of the data, each with eigenvalues, a class mean and rows of its own; with fewer than 20 the
-        check may fail but not succeed.
+        Draws of the data, each with its own eigenvalues, class mean and rows; with fewer than 20, the check
+        can fail but not succeed.
     method : {"logistic", "lda", "ridge"}
-        What is trained: scikit-learn's ``LogisticRegression(C=1 / (lam * n), fit_intercept=False)``, or the
+        The classifier: scikit-learn's ``LogisticRegression(C=1 / (lam * n), fit_intercept=False)``, or the
         formulas of :func:`lda` and :func:`ridge`.
-    loss : str or ProperLoss, default "log"
-        Of risk, calibration and refinement.
     processes : int, optional
-        How many draws are worked on at the same time; as many as there are cores if left out. The result is
-        the same for any number.
+        Number of processes; by default the number of cores. It does not change the result.
     progress : callable, optional
-        Called with the number of finished draws, and of all.
+        Called with the number of finished draws and of all draws.
     seed : int, default 0
         The same seed gives the same result.
 
     Returns
     -------
     Check
-        With both comparisons, ``holds`` (true, false, or ``None`` if it is not decided) and ``verdict``.
-
-    References
-    ----------
-    Berta, Holzmüller, Jordan, Bach, "Rethinking Early Stopping: Refine, Then Calibrate", figure 7.
+        With both comparisons, ``holds`` (true, false, or ``None`` if undecided) and ``verdict``.
 
     Examples
     --------
@@ -236,7 +225,7 @@ def check(
     seed = check_whole("seed", seed, 0)
     strengths = np.unique(check_positive("lams", LAMS if lams is None else lams))
     if not strengths.size:
-        raise ValueError("lams is empty: pass one strength at least, or leave it out")
+        raise ValueError("lams is empty: pass at least one lam, or omit it")
     spectrum = BetaSpectrum(1, 1) if spectrum is None else spectrum
     p = _count_features(ratio, n)
     theory = solve(strengths, ratio=p / n, spectrum=spectrum, bayes_error=bayes_error, loss=loss)
@@ -252,27 +241,15 @@ def check(
 
 
 def fit_path(X: Floats, y: NDArray[np.int64], lams: Floats, method: str = "logistic") -> Floats:
-    r"""Return the weights that are learnt at each strength, shape (strengths, features).
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, p)
-        Features, in the coordinates of a centred model: there is no intercept.
-    y : ndarray of shape (n,)
-        Labels 0 and 1.
-    lams : ndarray
-        Strengths of the penalty, increasing.
-    method : {"logistic", "lda", "ridge"}
-        What is trained.
-    """
-    oriented = np.where(y, 1.0, -1.0)[:, None] * X  # all that the three methods see
+    """Return the learned weights, of shape (m, p), at m increasing λ, without an intercept."""
+    oriented = np.where(y, 1.0, -1.0)[:, None] * X  # all that the three methods depend on
     if method == "logistic":
         return _fit_logistic(X, y, oriented, lams)
     return _fit_linear(oriented, lams, method)
 
 
 def _fit_logistic(X: Floats, y: NDArray[np.int64], oriented: Floats, lams: Floats) -> Floats:
-    """Fit scikit-learn's model, the strongest penalty first, each beginning where the last ended."""
+    """Fit scikit-learn's model from the largest λ to the smallest, with warm starts."""
     import warnings
 
     from scipy.special import expit
@@ -281,7 +258,7 @@ def _fit_logistic(X: Floats, y: NDArray[np.int64], oriented: Floats, lams: Float
 
     n = len(y)
     if y.min() == y.max():
-        # scikit-learn wants both classes; without an intercept (-x, 1 - y) is the same row as (x, y)
+        # scikit-learn needs both classes; without an intercept (-x, 1 - y) is the same row as (x, y)
         X, y = np.vstack([-X[:1], X[1:]]), np.append(1 - y[:1], y[1:])
     model = LogisticRegression(
         fit_intercept=False, warm_start=True, tol=TOLERANCE, max_iter=MOST_ROUNDS
@@ -290,14 +267,14 @@ def _fit_logistic(X: Floats, y: NDArray[np.int64], oriented: Floats, lams: Float
     found = []
     for lam in lams[::-1]:
         with warnings.catch_warnings():
-            # of a tolerance below rounding errors; the gradient is checked below
+            # the tolerance is below rounding errors, so the gradient is checked below
             warnings.simplefilter("ignore", ConvergenceWarning)
             weights = model.set_params(C=1 / (lam * n)).fit(X, y).coef_[0].copy()
         slope = lam * weights - expit(-(oriented @ weights)) @ oriented / n
         if np.abs(slope).max() > FLAT * steepest:
             raise RuntimeError(
                 f"logistic regression did not converge at lam = {lam:.4g} on {n} rows of {X.shape[1]} "
-                "features: take a larger lam"
+                "features: use a larger lam"
             )
         found.append(weights)
     return np.stack(found[::-1])
@@ -334,7 +311,7 @@ def _draw(
     seed: int,
     number: int,
 ) -> Floats:
-    """Return expertise and confidence as measured in one draw, then as its own theory has them."""
+    """Return expertise and confidence of one draw: measured, then predicted by its own theory."""
     rng = np.random.default_rng([seed, number])
     model = GaussianModel.from_spectrum(spectrum, p, bayes_error=bayes_error, seed=rng, exact=False)
     X, y = model.sample(n, seed=rng)
@@ -348,12 +325,12 @@ def _draw(
 def _count_features(ratio: float, n: int) -> int:
     """Return the number of features."""
     if np.ndim(ratio):
-        raise TypeError(f"ratio has shape {np.shape(ratio)}: one check has one ratio")
+        raise TypeError(f"ratio has shape {np.shape(ratio)}: pass one number")
     p = round(float(check_positive("ratio", ratio)) * n)
     if p < LEAST_FEATURES:
         found = "one feature" if p else "no feature"
         raise ValueError(
-            f"ratio is {float(ratio):g}, which is {found} for {n} rows: theory is for many, so take more "
-            f"rows or a larger ratio, for {LEAST_FEATURES} features at least"
+            f"ratio is {float(ratio):g}, which is {found} for {n} rows: use more rows or a larger ratio, to "
+            f"have at least {LEAST_FEATURES} features"
         )
     return p

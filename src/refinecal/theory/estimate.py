@@ -1,14 +1,14 @@
-r"""Spectrum and signal, estimated from rows: what the theory needs to know of somebody's data.
+r"""Estimates of spectrum and signal from a user's data.
 
 Let S be the covariance of n rows within their classes (N = n - 2 degrees of freedom), p features, r = p/N.
-Its eigenvalues are no estimate of those of :math:`\Sigma`: small ones come out too small, large ones too
-large. What they do tell is, for each z > 0, the companion transform :math:`v(z)`, which solves the equation
-of Marchenko, Pastur and Silverstein,
+Its eigenvalues are biased estimates of those of :math:`\Sigma`: small ones are too small, large ones too
+large. They do determine, for each z > 0, the companion transform :math:`v(z)`, which solves the equation of
+Marchenko, Pastur and Silverstein,
 
 .. math:: v(z) = \frac{1-r}{z} + \frac{r}{p} \operatorname{tr}(S + z)^{-1}, \qquad
           \frac1{v(z)} = z + r\, E_F\Big[\frac{\sigma}{1 + \sigma v(z)}\Big],
 
-and that is linear in F: non-negative least squares over many z gives the spectrum (El Karoui, 2008).
+which is linear in F: non-negative least squares over many z gives the spectrum (El Karoui, 2008).
 
 Half the difference of the class means is :math:`\hat\mu \sim N(\mu, \theta\Sigma)`, independent of S, with
 :math:`\theta = (1/n_0 + 1/n_1)/4`. Because :math:`(S + z)^{-1}` acts like :math:`Q = (z + z v \Sigma)^{-1}`,
@@ -21,11 +21,11 @@ which is linear in the signal :math:`c^2 G`. Its noise at two points z, z' has t
 .. math:: \frac{4\theta b + 2\theta^2 a + \frac2N (zv)(z'v') b^2}{1 - (zv)(z'v') a/N}, \qquad
           a = \operatorname{tr} Q\Sigma Q'\Sigma, \quad b = \mu^\top Q\Sigma Q'\mu,
 
-from the class means and from S. The theory of logistic regression asks of the signal only values of the
-right-hand side and its slope, at :math:`v = \tau/\lambda`: what is well measured is also what matters. The
-best error rate is not, if there are more features than rows: it asks for :math:`v \to \infty`. The fit of
-the signal weighs by this noise, and knows what it cannot see: so the signal of a direction is taken for a
-power of its variance, near the paper's power 0, unless the data insist on another shape.
+from the class means and from S. The theory of logistic regression needs only values of the right-hand side
+and its slope at :math:`v = \tau/\lambda`, which are measured well. The best error rate is not, with more
+features than rows, since it needs :math:`v \to \infty`. The fit of the signal is weighted by this noise. The
+signal of a direction is modeled as a power of its variance, close to the paper's power 0, unless the data
+clearly favor another shape.
 """
 
 from __future__ import annotations  # so that help() shows types by name
@@ -44,20 +44,20 @@ from refinecal.theory.spectrum import Spectrum
 Floats = NDArray[np.float64]
 
 PER_DECADE = 20  # candidates for eigenvalues
-LOWEST = 1e-5  # of the mean eigenvalue: no candidate is smaller if rows are fewer than features
+LOWEST = 1e-5  # of the mean eigenvalue: the smallest candidate with fewer rows than features
 LEAST_PER_DECADE = 1.6
-SLACK = 0.5  # of the mean eigenvalue's noise, which the misfit may grow by without small ones
+SLACK = 0.5  # of the mean eigenvalue's noise: how much worse a fit without small ones may be
 EXPONENTS = np.linspace(-3, 3, 61)
 PRIOR = 1.0  # standard deviation of the exponent; 0 means no preferred directions
 BETTER = 12.0  # by which a free spread must lower chi-squared to be preferred
-SEEN = 2.0  # standard errors: noise alone came above them in 0 to 5 % of 60 sets of nine sizes
+SEEN = 2.0  # standard errors: noise alone exceeded them in 0 to 5% of 60 sets of nine sizes
 TRACE = 0.25  # standard errors of signal that are always assumed
-JITTER = 0.1  # standard deviations of further noise at each z: the limit is not reached
+JITTER = 0.1  # standard deviations of additional noise at each z, since n is finite
 
 
 @dataclass(frozen=True)
 class Signal:
-    """How much signal lies at each node, and how well that is known."""
+    """The signal at each node, and how well it is known."""
 
     shares: Floats  # (q,): the squared norm of the mean at each node
     kind: str  # "power" if the signal of a direction is a power of its eigenvalue, else "free"
@@ -67,18 +67,18 @@ class Signal:
 
     @property
     def seen(self) -> bool:
-        """Whether there is more than noise might be."""
+        """Whether the signal exceeds noise."""
         return self.strength >= SEEN
 
     @property
     def possible(self) -> Floats:
-        """The shares, or, if no signal is seen, those of the largest that often goes unseen."""
+        """The shares or, if no signal is detected, those of the largest that often goes undetected."""
         return self.shares if self.seen else self.shares * SEEN / max(self.strength, TRACE)
 
 
 @dataclass(frozen=True)
 class SignalFitter:
-    """Fits the signal to values measured at some points; knows their noise."""
+    """Fits the signal to values measured at some points, weighted by their noise."""
 
     summary: Summary
     at: Points
@@ -86,7 +86,7 @@ class SignalFitter:
     weights: Floats
 
     def covariance(self, shares: Floats) -> Floats:
-        """Return the covariance of the measured values if this is the signal."""
+        """Return the covariance of the measured values for a signal."""
         n, theta = self.summary.freedom, self.summary.theta
         Q = self.at.equivalent(self.nodes)
         a = (Q * self.nodes**2 * self.weights * self.summary.n_features) @ Q.T
@@ -96,11 +96,11 @@ class SignalFitter:
         return np.asarray(noise / np.maximum(1 - scale * a / n, 1 / n))  # it is less only by misfit
 
     def predict(self, shares: Floats) -> Floats:
-        """Return the values that this signal would give but for noise."""
+        """Return the values that a signal gives without noise."""
         return np.asarray(self.at.equivalent(self.nodes) @ shares)
 
     def fit(self, values: Floats) -> Signal:
-        """Return the signal: a power of the eigenvalue unless the data insist on another shape."""
+        """Return the signal: a power of the eigenvalue, unless the data clearly favor another shape."""
         from scipy.optimize import nnls
 
         Q = self.at.equivalent(self.nodes)
@@ -126,7 +126,7 @@ class SignalFitter:
         )
 
     def _whitener(self, shares: Floats) -> Floats:
-        """Return a matrix that makes the noise white, with a little more of it at each point."""
+        """Return a matrix that whitens the noise, plus a little noise at each point."""
         cov = self.covariance(shares)
         scale = np.sqrt(np.diag(cov))
         values, vectors = np.linalg.eigh(cov / np.outer(scale, scale))
@@ -134,9 +134,9 @@ class SignalFitter:
         return np.asarray((vectors / spread).T / scale)
 
     def draw_uneven(self, found: Signal, values: Floats, rng: np.random.Generator) -> Signal:
-        """Return a signal of a random direction, where what was found is its mean; its size is fitted anew.
+        """Return a signal with a random direction and the mean ``found``, rescaled to fit.
 
-        Along k directions, a random one has a part like chi-squared of k degrees of freedom.
+        Its part along k directions is chi-squared with k degrees of freedom.
         """
         if found.kind != "power":
             return found
@@ -149,7 +149,7 @@ class SignalFitter:
         return replace(found, shares=shape * size)
 
     def redraw(self, signal: Signal, rng: np.random.Generator) -> Floats:
-        """Return values that other rows might have given: with this signal, or one that goes unseen."""
+        """Return simulated values for this signal, or for one that goes undetected."""
         shares = signal.possible
         cov = self.covariance(shares)
         noise = symmetric_root(cov, np.sqrt(np.diag(cov))) @ rng.normal(size=len(cov))
@@ -157,22 +157,22 @@ class SignalFitter:
 
 
 class EmpiricalSpectrum(Spectrum):
-    """A spectrum estimated from rows, and how the signal is spread over it.
+    """A spectrum estimated from rows, and the distribution of the signal over it.
 
-    Made by :meth:`from_data`.
+    Create it with :meth:`from_data`.
 
     Attributes
     ----------
     signal : float or None
-        The length of half the difference of the class means, freed from noise; None without labels.
+        Norm of half the difference of the class means, corrected for noise; None without labels.
     n_rows, n_features : int
-        Rows, and directions in which they vary.
+        Number of rows, and of directions in which they vary.
     fitter, found : SignalFitter and Signal, or None
-        How the signal was measured, and what was found.
+        How the signal was estimated, and the estimate.
 
     Examples
     --------
-    Sample eigenvalues spread from 0.2 to 2.6 although all true ones are 1, which the estimate sees:
+    Sample eigenvalues range from 0.2 to 2.6 although all true ones are 1; the estimate corrects this:
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(600, 200))
@@ -201,12 +201,12 @@ class EmpiricalSpectrum(Spectrum):
 
     @property
     def seen(self) -> bool:
-        """Whether the classes differ by more than noise might make them; False without labels."""
+        """Whether the classes differ by more than noise; False without labels."""
         return self.found is not None and self.found.seen
 
     @property
     def signal(self) -> float | None:
-        """The length of half the difference of the class means, freed from noise."""
+        """Norm of half the difference of the class means, corrected for noise."""
         return None if self.found is None else float(np.sqrt(self.found.shares.sum()))
 
     @classmethod
@@ -216,29 +216,25 @@ class EmpiricalSpectrum(Spectrum):
         Parameters
         ----------
         X : array_like of shape (n, p)
-            Features: numbers, none missing. Columns that are always the same are left out.
+            Features: numbers without missing values. Constant columns are dropped.
         y : array_like of shape (n,), optional
-            Labels of two classes. Without them, rows are taken for one class.
+            Labels of two classes. Without them, all rows form one class.
         standardize : bool, default False
-            Whether to divide columns by their standard deviation first.
-
-        Returns
-        -------
-        EmpiricalSpectrum
+            Divide columns by their standard deviation first.
         """
-        rows = check_rows(X, y, standardize=standardize)
-        return cls.of(Summary.of(rows.X, rows.labels))
+        rows, labels, _ = check_rows(X, y, standardize=standardize)
+        return cls.of(Summary.of(rows, labels))
 
     def redrawn(self, rng: np.random.Generator) -> Self:
-        """Return an estimate from what other rows of this law might have measured: spectrum and signal.
+        """Return an estimate of spectrum and signal from simulated rows of this law.
 
-        How uneven the signal is from one direction to the next, which no rows tell, is drawn as well. If no
-        signal is seen, their law has the largest one that often goes unseen.
+        The variation of the signal between directions, which data do not show, is drawn as well. If no
+        signal is detected, the law has the largest one that often goes undetected.
         """
         if self.fitter is None or self.found is None:
             raise ValueError(
-                "the spectrum was estimated without labels, so that there is no signal to draw again: pass "
-                "y to EmpiricalSpectrum.from_data"
+                "the spectrum was estimated without labels, so it has no signal: pass y to "
+                "EmpiricalSpectrum.from_data"
             )
         values = self.fitter.redraw(self.found, rng)
         at = self._fluctuation.draw(rng)
@@ -255,7 +251,7 @@ class EmpiricalSpectrum(Spectrum):
 
     @classmethod
     def of(cls, summary: Summary) -> Self:
-        """Estimate from what was summarised."""
+        """Estimate from a summary of the rows."""
         at = summary.points()
         nodes, weights = fit_spectrum(summary, at)
         if not summary.theta:
@@ -265,10 +261,10 @@ class EmpiricalSpectrum(Spectrum):
 
 
 def fit_spectrum(summary: Summary, at: Points) -> tuple[Floats, Floats]:
-    """Return eigenvalues and their weights, which solve the equation of v best.
+    """Return eigenvalues and their weights that solve the equation of v best.
 
-    With more features than rows, small eigenvalues are seen only as being small: then no smaller ones are
-    used than the data ask for.
+    With more features than rows, small eigenvalues are not resolved: then none are smaller than the data
+    require.
     """
     e, mean = summary.eigenvalues, summary.mean
     if not summary.many:
@@ -291,7 +287,7 @@ def _candidates(low: float, high: float) -> Floats:
 
 
 def _solve_weights(at: Points, nodes: Floats) -> tuple[Floats, Floats, float]:
-    """Return nodes, their weights and the root mean square of the relative misfit."""
+    """Return nodes, weights and the root mean square of the relative misfit."""
     from scipy.optimize import nnls
 
     A = nodes / (1 + nodes * at.v[:, None]) / at.mean[:, None]

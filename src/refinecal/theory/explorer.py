@@ -1,4 +1,4 @@
-"""A page to explore the theory with: sliders, and curves that follow them, in one HTML file.
+"""An HTML page to explore the theory, with sliders and live curves.
 
 The file needs neither a server nor a network: it solves the equations of :mod:`refinecal.theory.fixed_point`
 itself, with ``templates/solver.js``.
@@ -32,25 +32,22 @@ def explorer_page(
     shift: float = 1e-3,
     loss: str = "log",
 ) -> str:
-    """Return a page that shows risk, calibration and refinement of logistic regression, with sliders.
+    """Return a self-contained HTML page that plots risk, calibration and refinement, with sliders.
+
+    The arguments are the initial positions of the sliders, by default the example of the paper's section 7.
 
     Parameters
     ----------
     ratio : float, default 0.5
-        Where the slider of features for each training row begins, 0.05 to 20.
+        Features per training row, 0.05 to 20.
     bayes_error : float, default 0.1
-        The same for the error rate of the best classifier, 0.001 to 0.45.
+        Error rate of the best classifier, 0.001 to 0.45.
     shape_a, shape_b : float, default 1.0
-        The same for the shapes of the Beta law of eigenvalues, 0.3 to 10.
+        Shape parameters of the Beta law of the eigenvalues, 0.3 to 10.
     shift : float, default 1e-3
-        The same for what is added to that law, 0.0001 to 1.
+        Smallest eigenvalue, 0.0001 to 1.
     loss : {"log", "brier"}, default "log"
-        Which loss is shown first.
-
-    Returns
-    -------
-    str
-        An HTML document that loads nothing. It begins with the example of the paper's section 7.
+        Loss shown initially.
 
     Examples
     --------
@@ -61,7 +58,7 @@ def explorer_page(
     given = zip(RANGES, (ratio, bayes_error, shape_a, shape_b, shift), strict=True)
     start = {name: _check_range(name, value) for name, value in given}
     if loss not in LOSSES:
-        raise ValueError(f"loss is {loss!r}: the page shows 'log' or 'brier'.")
+        raise ValueError(f"loss is {loss!r}: it must be 'log' or 'brier'.")
     from refinecal.report.render import policy
 
     settings = {"ranges": RANGES, "start": {**start, "loss": loss}}
@@ -91,23 +88,17 @@ def write_explorer(
     shift: float = 1e-3,
     loss: str = "log",
 ) -> Path:
-    """Write :func:`explorer_page` to a file, whole or not at all; return where."""
-    path = Path(path)
-    page = explorer_page(
-        ratio=ratio,
-        bayes_error=bayes_error,
-        shape_a=shape_a,
-        shape_b=shape_b,
-        shift=shift,
-        loss=loss,
-    )
-    with atomic_write(path) as part:
+    """Write :func:`explorer_page`, which has the same arguments, to a file; return its path."""
+    problem = {"ratio": ratio, "bayes_error": bayes_error}
+    law = {"shape_a": shape_a, "shape_b": shape_b, "shift": shift}
+    page = explorer_page(**problem, **law, loss=loss)
+    with atomic_write(Path(path)) as part:
         part.write_text(page, encoding="utf-8", newline="\n")
-    return path
+    return Path(path)
 
 
 def _check_range(name: str, value: float) -> float:
-    """Return a number that its slider can show, or say which it can."""
+    """Return a number within the range of its slider."""
     low, high = RANGES[name]
     try:
         number = float(value)
@@ -116,15 +107,15 @@ def _check_range(name: str, value: float) -> float:
     if not low <= number <= high:  # NaN is not, either
         cure = ""
         if name == "bayes_error" and low <= number / 100 <= high:
-            cure = f" It is a rate: for {number:g} % pass {number / 100:g}."
+            cure = f" It is a rate: for {number:g}% pass {number / 100:g}."
         raise ValueError(
-            f"{name} is {number:g}, but its slider goes from {low:g} to {high:g}: begin between these.{cure}"
+            f"{name} is {number:g}, but must lie in the range of its slider, from {low:g} to {high:g}.{cure}"
         )
     return number
 
 
 def _style() -> str:
-    """Return the looks of a report, with the colours of the figures, and what only this page has."""
+    """Return the style of reports, with the colours of the figures, and the style of this page."""
     from refinecal.plots.style import PALETTE
     from refinecal.report.theme import stylesheet, variables
 

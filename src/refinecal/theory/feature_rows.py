@@ -1,8 +1,7 @@
-"""Feature rows of a user: numbers only, two classes, columns that vary."""
+"""Checks of feature rows: numbers only, two classes, no constant columns."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,22 +15,18 @@ FEWEST_OF_A_CLASS = 5
 EXTREME = 1e45  # standard deviations, or 1 / EXTREME: eigenvalues are their squares, and are cubed
 
 
-@dataclass(frozen=True)
-class FeatureRows:
-    """Checked rows."""
-
-    X: NDArray[np.float64]  # (n, p): features; columns that are always the same are gone
-    labels: NDArray[np.int64]  # (n,): 0 and 1; all 0 if there are no classes
-    classes: tuple[Any, ...]  # what 0 and 1 were called
+Floats = NDArray[np.float64]
+Labels = NDArray[np.int64]
+Names = tuple[Any, ...]
 
 
 def check_rows(
     X: Any, y: Any = None, *, standardize: bool = False, positive: Any = None
-) -> FeatureRows:
-    """Return rows and labels as arrays, or say what is wrong with which of them.
+) -> tuple[Floats, Labels, Names]:
+    """Return features without constant columns, labels 0 and 1, and the names of the two classes.
 
-    With ``standardize``, columns have mean 0 and standard deviation 1. ``positive`` is the label of class 1;
-    all others are class 0 then.
+    With ``standardize``, columns have mean 0 and standard deviation 1. ``positive`` is the label of class 1,
+    and all others are class 0.
     """
     _refuse_texts(X)
     features = np.array(to_floats(X, "X"), dtype=np.float64)
@@ -40,8 +35,8 @@ def check_rows(
     n, p = features.shape
     if n < FEWEST_ROWS or p == 0:
         raise ValueError(
-            f"X has {n} rows and {p} columns: at least {FEWEST_ROWS} rows and one column are needed, or "
-            "nothing can be told from noise"
+            f"X has {n} rows and {p} columns: at least {FEWEST_ROWS} rows and one column are needed to "
+            "distinguish signal from noise"
         )
     bad = np.argwhere(~np.isfinite(features))
     if bad.size:
@@ -50,13 +45,13 @@ def check_rows(
         column = j if names is None else repr(names[j])
         raise ValueError(
             f"X[{i}, {column}] is {features[i, j]}: every value must be a finite number. Fill missing "
-            "ones, with sklearn.impute.SimpleImputer for example, or drop their rows."
+            "values, for example with sklearn.impute.SimpleImputer, or drop their rows."
         )
     labels, classes = check_two_classes(y, n, positive)
     size = np.abs(features).max(axis=0)
     size[size == 0] = 1.0
     spread = (features / size).std(axis=0)  # squares of what is huge would overflow
-    kept = spread > 1e-10  # what rounding leaves of a constant is smaller
+    kept = spread > 1e-10  # rounding errors of a constant are smaller
     if not kept.any():
         raise ValueError("X is the same in every row: there is nothing to learn from")
     features, size, spread = features[:, kept], size[kept], spread[kept]
@@ -71,12 +66,10 @@ def check_rows(
                 f"X has a column with standard deviation {bad[0]:.2g}: it must lie between {1 / EXTREME:g} "
                 f"and {EXTREME:g}. Change its unit, or pass standardize=True."
             )
-    return FeatureRows(features, labels, classes)
+    return features, labels, classes
 
 
-def check_two_classes(
-    y: Any, n: int, positive: Any = None
-) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
+def check_two_classes(y: Any, n: int, positive: Any = None) -> tuple[Labels, Names]:
     """Return labels as 0 and 1 and their names; zeros and one name if ``y`` is None."""
     if y is None:
         return np.zeros(n, dtype=np.int64), ("all",)
@@ -89,7 +82,7 @@ def check_two_classes(
         )
     missing = [i for i, value in enumerate(given.tolist()) if is_missing(value)]
     if missing:
-        raise ValueError(f"y[{missing[0]}] is missing: drop the rows without a label")
+        raise ValueError(f"y[{missing[0]}] is missing: drop rows without a label")
     values = given.astype(str) if given.dtype.kind == "O" else given
     names, places = np.unique(values, return_inverse=True)
     labels, classes = np.asarray(places, dtype=np.int64).reshape(-1), tuple(names.tolist())
@@ -100,32 +93,30 @@ def check_two_classes(
     if len(classes) > 2:
         first, second = classes[:2]
         raise ValueError(
-            f"y has {len(classes)} different labels, but the theory is about two classes: keep the rows of "
-            f"two, such as {first!r} and {second!r}, or set one against the rest with positive={second!r}"
+            f"y has {len(classes)} different labels, but the theory covers two classes: keep the rows of "
+            f"two, such as {first!r} and {second!r}, or compare one with the rest with positive={second!r}"
         )
     counts = np.bincount(labels, minlength=2)
     if counts.min() < FEWEST_OF_A_CLASS:
         raise ValueError(
             f"y has {counts.min()} rows of class {classes[int(counts.argmin())]!r}: at least "
-            f"{FEWEST_OF_A_CLASS} of each class are needed to know its mean"
+            f"{FEWEST_OF_A_CLASS} of each class are needed to estimate its mean"
         )
     return labels, classes
 
 
-def _merge_rest(
-    labels: NDArray[np.int64], classes: tuple[Any, ...], positive: Any
-) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
+def _merge_rest(labels: Labels, classes: Names, positive: Any) -> tuple[Labels, Names]:
     found = [k for k, name in enumerate(classes) if name == positive or str(name) == str(positive)]
     if not found:
         raise ValueError(
-            f"positive is {positive!r}, which is no label: y holds {list_some(classes)}"
+            f"positive is {positive!r}, which is not a label: y has {list_some(classes)}"
         )
     rest = "the rest" if len(classes) != 2 else classes[1 - found[0]]
     return (labels == found[0]).astype(np.int64), (rest, classes[found[0]])
 
 
 def _refuse_texts(X: Any) -> None:
-    """Say which columns of a table are not numbers."""
+    """Refuse a table with columns that are not numbers."""
     if not hasattr(X, "dtypes") or column_names(X) is None:
         return
     kinds = list(zip(list(X.columns), list(X.dtypes), strict=False))

@@ -1,4 +1,4 @@
-r"""The system that describes L2-regularised logistic regression when rows and features are many.
+r"""The system of equations for L2-regularized logistic regression in high dimensions.
 
 Rows :math:`n` and features :math:`p` grow with :math:`p/n \to r`; :math:`\sigma \sim F` are the eigenvalues
 of the covariance, :math:`c` is the length of the class mean, and :math:`G` is how :math:`c^2` is spread over
@@ -17,8 +17,8 @@ Stein's lemma). Then :math:`\langle w, w^*\rangle_\Sigma = 2m` and :math:`\|w\|_
 
 The unknowns are :math:`u = (\log\kappa, \log m, \log v)`. Newton's method solves
 :math:`u = \log h(u, \lambda)`, whose Jacobian costs no further exponential. Far from the solution it
-diverges, so the strength :math:`\lambda` starts large, where the solution is known, and is followed down
-along :math:`du / d\log\lambda`.
+diverges, so :math:`\lambda` starts large, where the solution is known, and decreases along
+:math:`du / d\log\lambda`.
 """
 
 from __future__ import annotations  # so that help() shows types by name
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-10  # of Newton's last step in the logarithms; the error after it is far smaller
-LOOSE = 1e-3  # the same at strengths on the way, which only have to be near the curve
+LOOSE = 1e-3  # the same at intermediate λ
 NODES = 96  # for each of three panels; 80 leave 1e-8 in the hardest cases (near separability)
-TAIL = 9.5  # standard deviations of t that are integrated over: 2e-21 of its mass is beyond
-MOST_READS = 400  # Newton steps for one point, all strengths on the way included
-MOST_TRIES = 8  # Newton steps at one strength on the way
+TAIL = 9.5  # standard deviations of t to integrate over; 2e-21 of its mass lies outside
+MOST_READS = 400  # Newton steps for one point, including all intermediate λ
+MOST_TRIES = 8  # Newton steps at one intermediate λ
 FAR = 10.0  # a step of e^10 means that Newton has lost the curve
-BLOCK = 256  # points that are solved together: their nodes fit in the cache
+BLOCK = 256  # points solved together: their nodes fit in the cache
 
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """Solved points, and in which direction each moves with its strength."""
+    """Solved points, and their derivatives in log λ."""
 
-    lam: Floats  # (n,): strengths
+    lam: Floats  # (n,)
     u: Floats  # (n, 3): logarithms of kappa, m and v
     slope: Floats  # (n, 3): derivative of u in the logarithm of lam
     constants: Floats  # (n, 3): eta, gamma and tau
@@ -60,13 +60,13 @@ class Track:
         return Track(self.lam[rows], self.u[rows], self.slope[rows], self.constants[rows])
 
     def copy(self) -> Track:
-        """Return the same points in arrays of their own."""
+        """Return a copy."""
         return Track(self.lam.copy(), self.u.copy(), self.slope.copy(), self.constants.copy())
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Problems that are solved together."""
+    """Problems to solve together."""
 
     lam: Floats
     ratio: Floats
@@ -74,19 +74,16 @@ class _Block:
     spectrum: Spectrum
 
     def pick(self, rows: NDArray[np.intp], lam: Floats) -> _Block:
-        """Return some of the problems, at other strengths."""
+        """Return some of the problems, at other λ."""
         return _Block(lam, self.ratio[rows], self.signal[rows], self.spectrum)
 
 
 def solve(
     lam: Floats, ratio: Floats, signal: Floats, spectrum: Spectrum, start: Track | None = None
 ) -> Track:
-    """Solve the system at each point; start from points of the same problems if there are such.
+    """Solve the system at each point, starting from solutions of the same problems if given.
 
-    Raises
-    ------
-    RuntimeError
-        Where Newton's method has not converged, with the parameters of the first such point.
+    Raises a RuntimeError with the parameters of the first point at which Newton's method did not converge.
     """
     keep_freed_memory()
     parts = [] if len(lam) else [Track(lam, *np.empty((3, 0, 3)))]
@@ -100,18 +97,18 @@ def solve(
 
 
 def _easy(block: _Block) -> Track:
-    """Return the solution at strengths so large that all logits are near 0: s(x) = 1/2 there."""
+    """Return the solution at large λ, where all logits are near 0 and s(x) = 1/2."""
     spread = block.spectrum.mean(lambda sigma: sigma) * (1 + block.ratio) + block.signal**2
     lam = np.maximum(block.lam, 10 * spread)
     flat = np.broadcast_to([0.5, 0.25, 0.25], (len(lam), 3))
     image, _, _ = _linear_part(block.pick(np.arange(len(lam)), lam), flat)
     slope = np.broadcast_to([-1.0, -1.0, -2.0], (len(lam), 3))
-    with np.errstate(divide="ignore"):  # a variance of 0, for lam beyond 1e150, is told later
+    with np.errstate(divide="ignore"):  # a variance of 0, for lam above 1e150, fails later
         return Track(lam, np.log(image), slope.copy(), flat.copy())
 
 
 def _follow(block: _Block, begin: Track, solved: bool) -> Track:
-    """Follow each point from where it begins to the strength asked for."""
+    """Follow each point from its start to its λ."""
     walk = _Walk(block, begin, solved)
     todo = np.arange(len(block.lam))
     for _ in range(MOST_READS):
@@ -119,8 +116,8 @@ def _follow(block: _Block, begin: Track, solved: bool) -> Track:
         there = walk.at[todo] == block.lam[todo]
         near = size < np.where(there, TOLERANCE, LOOSE)
         lost = ~near & ((walk.tries[todo] >= MOST_TRIES) | (size > FAR))
-        walk.go_on(todo[near & ~there])
-        walk.go_back(todo[lost])
+        walk.advance(todo[near & ~there])
+        walk.retreat(todo[lost])
         todo = todo[~(near & there)]
         if not len(todo):
             return Track(block.lam, walk.u, walk.slope, walk.constants)
@@ -129,12 +126,12 @@ def _follow(block: _Block, begin: Track, solved: bool) -> Track:
         f"the system did not converge to {TOLERANCE:g} at {len(todo)} points, the first with "
         f"lam = {block.lam[first]:.4g}, ratio = {block.ratio[first]:.4g} and "
         f"signal = {block.signal[first]:.4g}. Accuracy is assured for lam of 1e-8 to 1e4 times the mean "
-        "eigenvalue and ratio of 0.05 to 20: take such a lam, or eigenvalues that are less far apart."
+        "eigenvalue and ratio of 0.05 to 20: use such a lam, or a narrower spectrum."
     )
 
 
 class _Walk:
-    """Where each point stands on its way, and the last strength at which it was solved."""
+    """The state of each point on its path, and the last λ at which it was solved."""
 
     def __init__(self, block: _Block, begin: Track, solved: bool) -> None:
         n = len(block.lam)
@@ -143,32 +140,32 @@ class _Walk:
         self.slope, self.constants = np.empty((n, 3)), np.empty((n, 3))
         self.stride, self.tries = np.full(n, 2.0), np.zeros(n, dtype=int)  # stride in log(lam)
         if solved:
-            self._advance(np.arange(n))
+            self._move(np.arange(n))
 
     def step(self, rows: NDArray[np.intp]) -> Floats:
-        """Take one Newton step at the present strengths; return its sizes, infinite where it failed."""
+        """Take one Newton step at the current λ; return the step sizes, infinite where it failed."""
         block = self.block.pick(rows, self.at[rows])
-        with np.errstate(all="ignore"):  # a lost point is told by its size
+        with np.errstate(all="ignore"):  # a lost point has an infinite size
             step, self.slope[rows], self.constants[rows] = _newton(block, self.u[rows])
         size = np.where(np.isfinite(step).all(axis=1), np.abs(step).max(axis=1), np.inf)
         self.u[rows] += np.where(size[:, None] < FAR, step, 0.0)
         self.tries[rows] += 1
         return size
 
-    def go_on(self, rows: NDArray[np.intp]) -> None:
-        """Note that these are solved; make their next stride longer if that was easy."""
+    def advance(self, rows: NDArray[np.intp]) -> None:
+        """Move on from solved points, with a longer stride if few steps were needed."""
         self.known.lam[rows], self.known.u[rows] = self.at[rows], self.u[rows]
         self.known.slope[rows] = self.slope[rows]
         self.stride[rows] *= np.where(self.tries[rows] <= 3, 2, 1)
-        self._advance(rows)
+        self._move(rows)
 
-    def go_back(self, rows: NDArray[np.intp]) -> None:
-        """Try a shorter stride from the last strength that was solved."""
+    def retreat(self, rows: NDArray[np.intp]) -> None:
+        """Try a shorter stride from the last λ that was solved."""
         self.stride[rows] /= 4
-        self._advance(rows)
+        self._move(rows)
 
-    def _advance(self, rows: NDArray[np.intp]) -> None:
-        """Move along the tangents by a stride, or to the strength asked for where that is nearer."""
+    def _move(self, rows: NDArray[np.intp]) -> None:
+        """Move along the tangents by a stride, or to the final λ if that is nearer."""
         known = self.known.pick(rows)
         gap = np.log(self.block.lam[rows] / known.lam)
         step = np.clip(gap, -self.stride[rows], self.stride[rows])
@@ -266,8 +263,8 @@ def _dot(left: Floats, right: Floats) -> Floats:
 def _rule(kappa: Floats, m: Floats, sd: Floats) -> tuple[Floats, Floats]:
     r"""Return nodes and weights over the x of :math:`t = m \pm 9.5 \sqrt v`.
 
-    Where :math:`|x| < \log\kappa` the slope :math:`1 + \kappa q` is steep, beyond it is nearly 1: one even
-    panel there, and one on either side whose nodes are dense at that border and ever wider apart beyond it.
+    Where :math:`|x| < \log\kappa` the slope :math:`1 + \kappa q` is steep, elsewhere it is nearly 1: one
+    uniform panel there, and one on either side whose nodes are dense at that border.
     """
     nodes, weights = _legendre()
     low, high = _x_of(m - TAIL * sd, kappa), _x_of(m + TAIL * sd, kappa)
@@ -290,10 +287,10 @@ def _graded(low: Floats, high: Floats, border: Floats) -> tuple[Floats, Floats]:
 
 @cache
 def keep_freed_memory() -> None:
-    """Let glibc keep what it frees: giving it back and asking again took two thirds of the time.
+    """Make glibc keep freed memory: returning it and asking again took two thirds of the time.
 
-    Its threshold is as large as the largest block that was freed so far. Nothing is touched here, so nothing
-    is used; other allocators do not care.
+    Its threshold is the size of the largest block freed so far. The block is never touched, so it costs
+    nothing; other allocators ignore it.
     """
     np.empty(2**21)  # 16 MiB
 
@@ -305,7 +302,7 @@ def _legendre() -> tuple[Floats, Floats]:
 
 
 def _x_of(t: Floats, kappa: Floats) -> Floats:
-    """Solve x = t + kappa s(x) well enough for the end of a range: Newton, kept in a bracket."""
+    """Solve x = t + kappa s(x) accurately enough for the end of a range, by bracketed Newton steps."""
     low, high = t, t + kappa
     x = np.where(t > 0, t, np.log(np.maximum(kappa, 1e-300) / np.maximum(-t, 1)))
     x = np.clip(x, low, high)

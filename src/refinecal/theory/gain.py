@@ -282,22 +282,27 @@ def predict_gain(
     if n_train is not None:
         n_train = check_whole("n_train", n_train, 1, ", or None for the rows of X")
     n_draws = check_whole("n_draws", n_draws, 0, "; 0 for no intervals")
-    seed, level = check_whole("seed", seed, 0), _check_level(level)
-    rows = check_rows(X, y, standardize=standardize, positive=positive)
-    summary = Summary.of(rows.X, rows.labels)
+    seed = check_whole("seed", seed, 0)
+    allowed = f"level is {level!r}: it must be a number between 0 and 1, such as 0.9"
+    if not isinstance(level, Real):
+        raise TypeError(allowed)
+    if not 0 < (level := float(level)) < 1:
+        raise ValueError(allowed)
+    rows, labels, classes = check_rows(X, y, standardize=standardize, positive=positive)
+    summary = Summary.of(rows, labels)
     spectrum = EmpiricalSpectrum.of(summary)
-    prevalence, n = float(rows.labels.mean()), n_train or summary.n_rows
+    prevalence, n = float(labels.mean()), n_train or summary.n_rows
     choices = _choices(spectrum, n, prevalence)
     return GainPrediction(
         n,
         summary.n_features,
         prevalence,
-        rows.classes,
+        classes,
         spectrum,
         choices,
         _intervals(spectrum, n, prevalence, n_draws, level, seed),
         level,
-        tuple(check_assumptions(rows.X, rows.labels, spectrum, choices, n)),
+        tuple(check_assumptions(rows, labels, spectrum, choices, n)),
     )
 
 
@@ -345,15 +350,6 @@ def _uncertain(spectrum: EmpiricalSpectrum, n: int, prevalence: float) -> dict[s
         **{name: (1 / (high * n), 1 / (low * n)) for name, (low, high) in strengths.items()},
         "bayes_error": (error, error),
     }
-
-
-def _check_level(level: Any) -> float:
-    rule = f"level is {level!r}: it must be a number between 0 and 1, such as 0.9"
-    if not isinstance(level, Real):
-        raise TypeError(rule)
-    if not 0 < float(level) < 1:
-        raise ValueError(rule)
-    return float(level)
 
 
 # ---- text --------------------------------------------------------------------------------------------------
@@ -407,7 +403,7 @@ def describe_interval(ends: Ends, level: float, more: str = "") -> str:
 
 
 def tabulate_choices(found: GainPrediction) -> list[list[str]]:
-    """Return a row for each choice: its name, lam, C, interval of C, log loss before and after calibration."""
+    """Return a row for each choice: name, lam, C, interval of C, log loss before and after calibration."""
     risk = [four_digits(found.loss_by_risk), four_digits(found.loss_by_risk_calibrated)]
     losses = {"risk": risk, "refinement": ["", four_digits(found.loss_by_refinement)]}
     rows = []

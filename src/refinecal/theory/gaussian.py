@@ -1,13 +1,13 @@
 r"""Calibration and refinement of a linear model when the classes are Gaussian (section 6 of the paper).
 
 Along any direction, two Gaussian classes of the same covariance are two normal laws of the same width. In
-units of that width, and seen from the middle, the data are
+units of that width, and relative to the middle, the data are
 
 .. math:: u = z \pm a/2 \quad \text{given } Y = \pm 1, \qquad z \sim N(0, 1),
 
-where the *expertise* :math:`a = \langle w, w^* \rangle_\Sigma / \|w\|_\Sigma` tells how far the direction
+where the *expertise* :math:`a = \langle w, w^* \rangle_\Sigma / \|w\|_\Sigma` is how well the direction
 separates the classes. The model's score is :math:`s u + t`, with *confidence* :math:`s = \|w\|_\Sigma` and a
-shift t that is 0 for centred data; the log-odds of the label given the score are
+shift t that is 0 for centered data; the log-odds of the label given the score are
 :math:`a u + \mathrm{logit}(\pi)`, with :math:`\pi = P(Y = 1)`. So for any proper loss, with entropy e and
 divergence d,
 
@@ -17,10 +17,10 @@ divergence d,
 which is proposition 6.1 for :math:`\pi = 1/2` and t = 0, where both classes contribute the same.
 
 Both integrands bend where the score or the log-odds pass 0, within :math:`1/s` or :math:`1/|a|` of there: for
-a confident model that is a step that Gauss-Hermite nodes do not see. So the line is cut where they bend. Up
-to a distance of 1 from there, Gauss-Legendre nodes lie in :math:`y = \sinh^{-1}(S\,|u - u_0|)` with
-:math:`S = \max(s, |a|, 1)`, which keeps all poles of the integrand about :math:`\pi/2` away; beyond, in u.
-Their number follows the lengths of the intervals.
+a confident model that is a step that Gauss-Hermite nodes miss. So the line is cut where they bend. Up to a
+distance of 1 from there, Gauss-Legendre nodes lie in :math:`y = \sinh^{-1}(S\,|u - u_0|)` with
+:math:`S = \max(s, |a|, 1)`, which keeps all poles of the integrand about :math:`\pi/2` away; farther out,
+in u. Their number depends on the lengths of the intervals.
 """
 
 from __future__ import annotations  # so that help() shows types by name
@@ -42,7 +42,7 @@ __all__ = ["GaussianDecomposition", "gaussian_decomposition", "optimal_rescaling
 
 Floats = NDArray[np.float64]
 
-TAIL = 12.0  # standard deviations: enough where only a model's rare doubts, 8 away, are wrong
+TAIL = 12.0  # standard deviations: enough even if all errors of a model lie 8 away
 MAX_CONFIDENCE = 1e300
 MAX_EXPERTISE = 1000.0  # an error rate of 1e-54289
 BLOCK = 20_000  # nodes at once, so that temporary arrays stay in the cache
@@ -58,11 +58,11 @@ class GaussianDecomposition:
     risk : float or ndarray
         Expected loss, ``calibration + refinement``.
     calibration, refinement : float or ndarray
-        What rescaling the score removes, and what is left.
+        The part that rescaling the score removes, and the rest.
     error_rate : float or ndarray
         How often the more probable class by the score is not the label.
     expertise, confidence, prevalence, shift : float or ndarray
-        What was given, broadcast against each other.
+        The arguments, broadcast against each other.
     loss : str
         Name of the loss.
     """
@@ -103,13 +103,13 @@ def gaussian_decomposition(
     Parameters
     ----------
     expertise : array-like
-        :math:`a = \langle w, w^*\rangle_\Sigma / \|w\|_\Sigma`: how far the classes are apart along the
+        :math:`a = \langle w, w^*\rangle_\Sigma / \|w\|_\Sigma`: the distance between the classes along the
         model's direction, in standard deviations. Negative for a model that is worse than chance.
     confidence : array-like
         :math:`s = \|w\|_\Sigma \ge 0`: standard deviation of the score within a class.
     loss : {"log", "brier", "spherical"} or a loss object
-        See :mod:`refinecal.losses`. The calibration of a user's loss has the rounding errors of its
-        ``divergence``; a loss that is not smooth in the log-odds is integrated less exactly.
+        See :mod:`refinecal.losses`. The calibration of a custom loss has the rounding errors of its
+        ``divergence``; a loss that is not smooth in the log-odds is integrated less accurately.
     prevalence : array-like, default 0.5
         Probability of the class of positive scores.
     shift : array-like, default 0
@@ -118,16 +118,12 @@ def gaussian_decomposition(
     Returns
     -------
     GaussianDecomposition
-        The arguments are broadcast; the terms are numbers if all of them are.
+        Of the broadcast shape of the arguments; numbers if all arguments are.
 
     Notes
     -----
-    For an expertise up to 14 and a confidence up to 10000, the relative error of each term of a built-in loss
-    is below 1e-10, however small the term.
-
-    References
-    ----------
-    Berta, Holzmüller, Jordan, Bach, "Rethinking Early Stopping: Refine, Then Calibrate", proposition 6.1.
+    Proposition 6.1 of the paper. For an expertise up to 14 and a confidence up to 10,000, the relative error
+    of each term of a built-in loss is below 1e-10, however small the term.
 
     Examples
     --------
@@ -137,7 +133,7 @@ def gaussian_decomposition(
     >>> float(gaussian_decomposition(2.0, 2.0).calibration)
     0.0
 
-    One that knows nothing, and says so, pays log 2:
+    One that predicts 1/2 everywhere has a log loss of log 2:
 
     >>> round(float(gaussian_decomposition(0.0, 0.0).risk), 6)
     0.693147
@@ -164,25 +160,12 @@ def optimal_rescaling(
     prevalence: ArrayLike = 0.5,
     shift: ArrayLike = 0.0,
 ) -> tuple[Any, Any]:
-    r"""Return scale and intercept after which ``scale * score + intercept`` is calibrated.
+    r"""Return the scale and intercept for which ``scale * score + intercept`` is calibrated.
 
     The scale is :math:`a / s = \langle w, w^*\rangle_\Sigma / \|w\|_\Sigma^2`, an inverse temperature; the
-    intercept is :math:`\mathrm{logit}(\pi) - t\,a/s`, which is 0 for centred and balanced data.
-
-    Parameters
-    ----------
-    expertise, confidence, prevalence, shift : array-like
-        As for :func:`gaussian_decomposition`. A score of confidence 0 is constant: its scale is 0, and the
-        intercept alone predicts the prevalence.
-
-    Returns
-    -------
-    scale, intercept : float or ndarray
-
-    References
-    ----------
-    Berta, Holzmüller, Jordan, Bach, "Rethinking Early Stopping: Refine, Then Calibrate", proposition 6.2 and
-    the remark after it.
+    intercept is :math:`\mathrm{logit}(\pi) - t\,a/s`, which is 0 for centered and balanced data (the paper's
+    proposition 6.2 and the remark after it). Arguments are as for :func:`gaussian_decomposition`. A score of
+    confidence 0 is constant: its scale is 0, and the intercept alone predicts the prevalence.
 
     Examples
     --------
@@ -201,28 +184,19 @@ def risk_slopes(
 ) -> tuple[Any, Any]:
     r"""Return the derivatives of the risk in :math:`\langle w, w^*\rangle_\Sigma` and :math:`\|w\|_\Sigma`.
 
-    For centred and balanced data. Given label 1, the score is :math:`t = i/2 + s z` with
+    For centered and balanced data. Given label 1, the score is :math:`t = i/2 + s z` with
     :math:`i = \langle w, w^*\rangle_\Sigma = a s`, so for a loss L(t) of label 1,
 
     .. math:: \frac{\partial\, \text{risk}}{\partial i} = \tfrac12 E\, L'(t), \qquad
               \frac{\partial\, \text{risk}}{\partial s} = E\, z L'(t) = s E\, L''(t),
 
     and the same for label 0. Refinement is the risk at s = a, where rescaling changes nothing; so its
-    derivative in a is a times the first slope there.
-
-    Parameters
-    ----------
-    expertise, confidence, loss
-        As for :func:`gaussian_decomposition`. Slopes of a user's loss are differences of fourth order in the
-        score.
-
-    Returns
-    -------
-    by_inner, by_norm : float or ndarray
+    derivative in a is a times the first slope there. Slopes of a custom loss are differences of fourth order
+    in the score.
 
     Examples
     --------
-    At the best scale, growing the weights changes nothing: :math:`i\,\partial_i + s\,\partial_s = 0`.
+    At the best scale, scaling the weights has no effect: :math:`i\,\partial_i + s\,\partial_s = 0`.
 
     >>> from refinecal.theory.gaussian import risk_slopes
     >>> by_inner, by_norm = risk_slopes(2.0, 2.0)
@@ -239,7 +213,7 @@ def risk_slopes(
 
 
 def _compute_blocks(compute: Callable[..., Floats], a: Floats, s: Floats, *more: Floats) -> Floats:
-    """Return two terms of all points, computed for as many at once as have nodes that fit in a block."""
+    """Return two terms of all points, computed in blocks whose nodes fit in the cache."""
     flat = [each.ravel() for each in (a, s, *more)]
     found = np.empty((2, a.size))
     most = 100 + 15 * int(np.arcsinh(s.max(initial=0))) + 6 * int(np.abs(a).max(initial=0))
@@ -280,7 +254,7 @@ def _slopes(form: BinaryLoss, a: Floats, s: Floats) -> Floats:
 
 
 def error_rate(a: ArrayLike, s: ArrayLike, prior: ArrayLike, t: ArrayLike) -> Floats:
-    """Return how often the score is on the wrong side of 0; if it is always 0, as for the smallest scale."""
+    """Return how often the score is on the wrong side of 0; if it is always 0, for the smallest scale."""
     a, s, prior, t = (np.asarray(each, dtype=np.float64) for each in (a, s, prior, t))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         kink = np.where(t == 0, 0.0, t / s)
@@ -293,7 +267,7 @@ def error_rate(a: ArrayLike, s: ArrayLike, prior: ArrayLike, t: ArrayLike) -> Fl
 def _nodes(a: Floats, s: Floats, log_odds: Floats, t: Floats, half: bool) -> tuple[Floats, Floats]:
     """Return nodes u and their weights, a row for each point: dense where the integrands bend.
 
-    With ``half``, points that are all the same on both sides of 0 get twice the weight on the right.
+    With ``half``, symmetric points get twice the weight on the right.
     """
     steep = np.maximum(np.maximum(s, np.abs(a)), 1.0)
     high = np.abs(a) / 2 + TAIL
@@ -309,14 +283,14 @@ def _nodes(a: Floats, s: Floats, log_odds: Floats, t: Floats, half: bool) -> tup
 
 
 def _kink(slope: Floats, offset: Floats, high: Floats) -> Floats:
-    """Return where slope * u + offset is 0, or the end of the interval that is nearer."""
+    """Return the root of slope * u + offset, or the nearer end of the interval."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         root = np.where(offset == 0, 0.0, -offset / slope)
     return np.asarray(np.clip(root, -high, high))
 
 
 def _graded(begin: Floats, end: Floats, steep: Floats) -> tuple[Floats, Floats]:
-    """Return nodes between two places, dense at the first."""
+    """Return nodes and weights between two places, dense at the first."""
     length = np.abs(end - begin)
     near = np.minimum(length, 1.0)
     reach = np.arcsinh(steep * near)
@@ -335,7 +309,7 @@ def _graded(begin: Floats, end: Floats, steep: Floats) -> tuple[Floats, Floats]:
 
 @cache
 def _legendre(order: int) -> tuple[Floats, Floats]:
-    """Return Gauss and Legendre's rule on [0, 1]."""
+    """Return the Gauss-Legendre rule on [0, 1]."""
     x, weights = roots_legendre(order)
     return (1 + x) / 2, weights / 2
 

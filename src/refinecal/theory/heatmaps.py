@@ -1,7 +1,7 @@
-"""The paper's figure 8 as a table: how far minimisers are apart and what is gained, on a grid of problems.
+"""The paper's figure 8 as a table: the distance between the minima and the gain, on a grid of problems.
 
-Cells are independent, so they are dealt out to processes, always in the same pieces: the numbers are the same
-however many processes there are.
+Cells are independent and are distributed over processes, always in the same pieces, so the numbers do not
+depend on the number of processes.
 """
 
 from __future__ import annotations  # so that help() shows types by name
@@ -29,8 +29,8 @@ Floats = NDArray[np.float64]
 
 RATIOS = np.logspace(-1, 1, 21)  # the paper's
 BAYES_ERRORS = (0.001, 0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45)
-PIECE = 64  # cells solved together: enough that NumPy's calls cost little
-WORTH = 8  # pieces that take as long as a process needs to start
+PIECE = 64  # cells solved together: enough to make the overhead of NumPy small
+WORTH = 8  # pieces that take as long as starting a process
 
 
 def paper_spectra() -> tuple[Spectrum, ...]:
@@ -40,7 +40,7 @@ def paper_spectra() -> tuple[Spectrum, ...]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HeatMap:
-    """Minimisers and gains on a grid of spectra, Bayes errors and ratios.
+    """Minima and gains on a grid of spectra, Bayes errors and ratios.
 
     Attributes
     ----------
@@ -50,11 +50,9 @@ class HeatMap:
         Rows and columns of each map.
     columns : dict of ndarray
         One flat array for each quantity of :meth:`refinecal.theory.Minimisers.to_dict`, and ``spectrum``, the
-        label of the law: spectrum by spectrum, then by Bayes error, then by ratio.
-    method : str
-        What was trained.
-    loss : str
-        Name of the loss.
+        label of the law: ordered by spectrum, then by Bayes error, then by ratio.
+    method, loss : str
+        Names of the classifier and of the loss.
     """
 
     spectra: tuple[Spectrum, ...]
@@ -67,12 +65,12 @@ class HeatMap:
     def grid(self, name: str) -> NDArray[Any]:
         """Return a quantity as an array of shape (spectra, Bayes errors, ratios)."""
         if name not in self.columns:
-            raise KeyError(f"there is no column {name!r}: take one of {', '.join(self.columns)}")
+            raise KeyError(f"there is no column {name!r}: use one of {', '.join(self.columns)}")
         shape = len(self.spectra), len(self.bayes_errors), len(self.ratios)
         return self.columns[name].reshape(shape)
 
     def to_dict(self) -> dict[str, NDArray[Any]]:
-        """Return the columns of the table, one row for each cell."""
+        """Return the columns of the table, with one row for each cell."""
         return dict(self.columns)
 
     def to_frame(self) -> Any:
@@ -82,7 +80,7 @@ class HeatMap:
         return pd.DataFrame(self.columns)
 
     def write(self, path: str | Path) -> None:
-        """Write the table to a .csv, .parquet or .feather file: whole, or not at all."""
+        """Write the table to a .csv, .parquet or .feather file, completely or not at all."""
         with needs_extra("parquet", package="pyarrow"):
             import pyarrow as pa
 
@@ -95,7 +93,7 @@ class HeatMap:
         gains = 100 * self.columns["gain"]
         size = f"{len(self.bayes_errors)} Bayes errors and {len(self.ratios)} ratios"
         names = ", ".join(spectrum.label for spectrum in self.spectra)
-        return f"HeatMap of {names} at {size}: gain {gains.min():.3g} to {gains.max():.3g} %"
+        return f"HeatMap of {names} at {size}: gain {gains.min():.3g} to {gains.max():.3g}%"
 
 
 def heatmap(
@@ -109,28 +107,22 @@ def heatmap(
     processes: int | None = None,
     progress: Progress | None = None,
 ) -> HeatMap:
-    """Return minimisers and gains on a grid: the maps of the paper's figure 8.
+    """Return minima and gains on a grid: the maps of the paper's figure 8.
 
     Parameters
     ----------
     spectra : Spectrum or sequence of Spectrum, optional
         Laws of the eigenvalues; by default the paper's three.
     ratios : array_like, default 21 from 0.1 to 10
-        Features for each training row.
+        Features per training row.
     bayes_errors : array_like, default 12 from 0.001 to 0.45
         Error rates of the best classifier.
     method, loss, lam_range
-        As for :func:`refinecal.theory.minimise`. A loss of one's own must be picklable if there are several
-        processes.
+        As for :func:`refinecal.theory.minimise`. With several processes, a custom loss must be picklable.
     processes : int, optional
-        How many to use; by default one for each 512 cells, which take as long as a process needs to start,
-        but no more than there are processors.
+        Number of processes; by default one for each 512 cells, but at most one per core.
     progress : function of two int, optional
         Called with the number of finished cells and of all cells.
-
-    Returns
-    -------
-    HeatMap
 
     Examples
     --------
@@ -141,6 +133,8 @@ def heatmap(
     >>> bool((found.grid("log10_gap") < 0).all())  # few informative features: refinement is smallest first
     True
     """
+    from joblib import cpu_count  # type: ignore[import-untyped]
+
     laws = _check_spectra(spectra)
     columns = check_axis("ratios", ratios, "value", one=True)
     rows = check_axis("bayes_errors", bayes_errors, "value", one=True)
@@ -149,8 +143,10 @@ def heatmap(
     parts = _cut_pieces(len(ratio))
     tasks = [(law, ratio[part], error[part], options) for law in laws for part in parts]
     for law in laws:
-        law.signal_for(rows)  # before processes start, say what is wrong with the errors
-    workers = _check_processes(processes, len(tasks))
+        law.signal_for(rows)  # check the errors before processes start
+    if processes is None:
+        processes = min(int(cpu_count()), max(len(tasks) // WORTH, 1))
+    workers = check_whole("processes", processes, 1, ", or None to choose by the size of the grid")
     found = run_tasks(_solve, tasks, workers, progress, [len(part) for _, part, *_ in tasks])
     names = np.repeat([law.label for law in laws], len(ratio))
     table = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
@@ -159,7 +155,7 @@ def heatmap(
 
 
 def _cut_pieces(size: int) -> list[slice]:
-    """Return slices of about equal length, PIECE at most."""
+    """Return slices of about equal length, at most PIECE."""
     count = -(-size // PIECE)
     edges = np.linspace(0, size, count + 1).round().astype(int).tolist()
     return [slice(start, stop) for start, stop in pairwise(edges)]
@@ -180,16 +176,7 @@ def _check_spectra(given: Sequence[Spectrum] | Spectrum | None) -> tuple[Spectru
         return paper_spectra()
     laws = (given,) if isinstance(given, Spectrum) else tuple(given)
     if not laws:
-        raise ValueError("spectra is empty: pass one law of eigenvalues at least")
+        raise ValueError("spectra is empty: pass at least one law of eigenvalues")
     for place, law in enumerate(laws):
         check_spectrum(f"spectra[{place}]", law, "refinecal.theory.BetaSpectrum(1, 5).")
     return laws
-
-
-def _check_processes(given: int | None, n_tasks: int) -> int:
-    """Return how many processes to use; by default as many as pay."""
-    if given is None:
-        from joblib import cpu_count  # type: ignore[import-untyped]
-
-        return min(int(cpu_count()), max(n_tasks // WORTH, 1))
-    return check_whole("processes", given, 1, ", or None to choose by the size of the grid")

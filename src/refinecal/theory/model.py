@@ -1,14 +1,14 @@
-r"""The Gaussian data model (section 6 of the paper), to draw from and to judge linear models by.
+r"""The Gaussian data model (section 6 of the paper), for sampling and for evaluating linear models.
 
 Features are :math:`X \sim N(m + \mu, \Sigma)` for label 1 and :math:`N(m - \mu, \Sigma)` for label 0, with a
-centre m and a prevalence :math:`\pi = P(Y = 1)`. The log-odds of the label are linear in x,
+center m and a prevalence :math:`\pi = P(Y = 1)`. The log-odds of the label are linear in x,
 
 .. math:: w^{*\top} (x - m) + \mathrm{logit}(\pi), \qquad w^* = 2 \Sigma^{-1} \mu,
 
 and a linear score :math:`w^\top x + b` has expertise
 :math:`a = \langle w, w^*\rangle_\Sigma / \|w\|_\Sigma = 2 w^\top \mu / \|w\|_\Sigma`, confidence
-:math:`\|w\|_\Sigma = \sqrt{w^\top \Sigma w}` and shift :math:`w^\top m + b`, which is all that
-:func:`gaussian_decomposition` asks for.
+:math:`\|w\|_\Sigma = \sqrt{w^\top \Sigma w}` and shift :math:`w^\top m + b`, the arguments of
+:func:`gaussian_decomposition`.
 """
 
 from __future__ import annotations  # so that help() shows types by name
@@ -42,7 +42,7 @@ __all__ = ["GaussianModel", "sample"]
 Floats = NDArray[np.float64]
 Seed = int | np.random.Generator | None
 
-ASYMMETRY = 1e-8  # of a covariance, relative to its largest entry: what rounding may leave
+ASYMMETRY = 1e-8  # of a covariance, relative to its largest entry, that rounding explains
 ROUNDING = float(np.finfo(np.float64).eps)
 
 
@@ -54,16 +54,14 @@ class GaussianModel:
     mu : array-like of shape (p,)
         Half the difference between the means of the classes.
     sigma : array-like of shape (p,) or (p, p)
-        Covariance within a class; one dimension stands for a diagonal, that is, for variances.
+        Covariance within a class; one dimension is the diagonal, that is, variances.
     prevalence : float, default 0.5
         Probability of label 1.
     centre : array-like of shape (p,), optional
-        Middle between the means; by default 0.
+        Midpoint between the means; by default 0.
 
     Attributes
     ----------
-    mu, sigma, prevalence, centre
-        As given.
     n_features : int
         The number of features p.
     weights : ndarray of shape (p,)
@@ -82,7 +80,7 @@ class GaussianModel:
     >>> model.weights, round(model.bayes_error, 4)  # the normal law beyond one standard deviation
     (array([2.]), 0.1587)
 
-    Weights twice too long have all of the expertise, and twice the confidence that it deserves:
+    Doubling the weights keeps the expertise and doubles the confidence:
 
     >>> found = model.decompose([4.0])
     >>> float(found.expertise), float(found.confidence)
@@ -109,7 +107,7 @@ class GaussianModel:
         self.prevalence = check_array(
             "prevalence", prevalence, lambda x: (x > 0) & (x < 1) & (x.size == 1), rule
         ).item()
-        for array in (self.mu, self.centre, self.sigma):  # what is computed of them is kept
+        for array in (self.mu, self.centre, self.sigma):  # since results are cached
             array.setflags(write=False)
 
     @classmethod
@@ -123,7 +121,7 @@ class GaussianModel:
         seed: Seed = None,
         exact: bool = True,
     ) -> GaussianModel:
-        r"""Draw a model as section 7 of the paper does.
+        r"""Draw a model as in section 7 of the paper.
 
         Eigenvalues are independent draws from the spectrum, and :math:`\mu_i` are normal with
         :math:`E \mu_i^2 = c^2 / p`, or as the spectrum spreads its signal.
@@ -131,21 +129,16 @@ class GaussianModel:
         Parameters
         ----------
         spectrum : Spectrum
-            Law of the eigenvalues.
+            Law of the eigenvalues, which form a diagonal covariance.
         n_features : int
-            Their number p.
+            Number of features p.
         bayes_error, signal : float
             One of the two: the error rate of the best classifier, or the norm c of the mean.
         seed : int or Generator, optional
-            Of the draws.
+            Random seed.
         exact : bool, default True
-            Rescale the mean so that the model has exactly the Bayes error, or the norm, that was asked for.
-            Otherwise it has it in the limit of many features, as in the paper.
-
-        Returns
-        -------
-        GaussianModel
-            With a diagonal covariance.
+            Rescale the mean so that the model has exactly this Bayes error or norm. Otherwise it has them in
+            the limit of many features, as in the paper.
 
         Examples
         --------
@@ -167,7 +160,7 @@ class GaussianModel:
             length = float(np.linalg.norm(mu)) if exact else np.sqrt(n_features)
         if not length > 0:
             raise ValueError(
-                "the drawn directions have no signal: pass more features, or another seed"
+                "the drawn directions have no signal: use more features, or another seed"
             )
         return cls(mu * (norm / length), sigma)
 
@@ -199,7 +192,7 @@ class GaussianModel:
         return float(error_rate(expertise, expertise, self.prevalence, logit(self.prevalence)))
 
     def log_odds(self, X: ArrayLike) -> Floats:
-        """Return the true log-odds of label 1, one for each row of features."""
+        """Return the true log-odds of label 1 for each row."""
         return np.asarray(self._dot(X, "X", self.weights) + self.intercept)
 
     # ---- linear models -----------------------------------------------------------------------------------
@@ -232,11 +225,6 @@ class GaussianModel:
             Added to the score.
         loss : {"log", "brier", "spherical"} or a loss object
             See :func:`gaussian_decomposition`.
-
-        Returns
-        -------
-        GaussianDecomposition
-            Numbers for one model, arrays of shape (m,) for several.
         """
         shift = self._dot(w, "w", self.centre) + read_floats("intercept", intercept)
         return gaussian_decomposition(
@@ -248,7 +236,7 @@ class GaussianModel:
         return np.asarray(np.linalg.norm(scaled, axis=-1))
 
     def _unit(self, w: ArrayLike) -> tuple[Floats, Floats]:
-        """Return checked weights over their largest entry: then squares neither vanish nor overflow."""
+        """Return weights divided by their largest entry, so that squares neither vanish nor overflow."""
         rows = self._rows(w, "w")
         length = np.abs(rows).max(axis=-1)
         return rows / np.where(length > 0, length, 1)[..., None], length
@@ -279,16 +267,14 @@ class GaussianModel:
         n : int
             Number of rows.
         seed : int or Generator, optional
-            Of the draws.
+            Random seed.
         balanced : bool, default False
-            Give label 1 to exactly ``n * prevalence`` rows (rounded), half of them by default, rather than
-            on average.
+            Give label 1 to exactly ``n * prevalence`` rows (rounded), rather than on average.
 
         Returns
         -------
-        X : ndarray of shape (n, p)
-        y : ndarray of shape (n,)
-            Labels 0 and 1.
+        X, y : ndarray of shape (n, p) and (n,)
+            Features, and labels 0 and 1.
 
         Examples
         --------
@@ -383,7 +369,7 @@ def _check_covariance(given: ArrayLike, n_features: int) -> Floats:
 
 
 def _cholesky(sigma: Floats) -> Floats:
-    """Return the lower factor, or refuse a matrix that is not positive definite beyond rounding."""
+    """Return the lower factor of a matrix, which must be positive definite beyond rounding."""
     try:
         root = np.linalg.cholesky(sigma)
     except np.linalg.LinAlgError:
@@ -393,13 +379,13 @@ def _cholesky(sigma: Floats) -> Floats:
         smallest = np.linalg.eigvalsh(sigma)[0]
         raise ValueError(
             f"sigma is not positive definite: its smallest eigenvalue is {smallest:.3g}. Drop features that "
-            "repeat others, or add a little to the diagonal, such as sigma + 1e-6 * np.eye(p)."
+            "repeat others, or add a small number to the diagonal: sigma + 1e-6 * np.eye(p)."
         )
     return np.asarray(root)
 
 
 def _check_one(bayes_error: float | None, signal: float | None) -> tuple[float, bool]:
-    """Return the one that is given, and whether it is the signal; refuse none, both, and what cannot be."""
+    """Return the number that is given, and whether it is the signal."""
     if (bayes_error is None) == (signal is None):
         found = "neither" if signal is None else "both"
         raise TypeError(

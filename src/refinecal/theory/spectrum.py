@@ -1,7 +1,7 @@
-r"""Spectra: which eigenvalues a covariance has, as theory needs them.
+r"""Spectra: laws of the eigenvalues of a covariance.
 
-A law with a density becomes a rule of some hundred nodes, made once: :mod:`refinecal.theory._quadrature` says
-how. With it :math:`E[\sigma^j / (x + \sigma)^k]`, :math:`j \le k \le 3`, has a relative error below 1e-12
+A law with a density becomes a quadrature rule of some hundred nodes (:mod:`refinecal.theory._quadrature`).
+With it :math:`E[\sigma^j / (x + \sigma)^k]`, :math:`j \le k \le 3`, has a relative error below 1e-12
 for every :math:`x \ge 0`; if the law reaches 0, for every :math:`x` above 1e-12 of its width and, where that
 is finite, for :math:`E[1/\sigma]`. The tests compare it with the hypergeometric functions of the paper's
 appendix.
@@ -39,14 +39,14 @@ __all__ = [
 Floats = NDArray[np.float64]
 
 SHAPES = 1e-6, 1e12  # between which the rule was compared with the exact means
-UNRESOLVED = 1e-3  # a larger share of E[1 / sigma] below 100 FINEST: taken as infinite
+UNRESOLVED = 1e-3  # if a larger share of E[1 / sigma] lies below 100 FINEST, it counts as infinite
 
 
 # ---- a few eigenvalues -----------------------------------------------------------------------------------
 
 
 class PointSpectrum(Spectrum):
-    """A few eigenvalues, each with its share of the directions; equal ones are merged.
+    """A few eigenvalues with their shares of the directions; equal ones are merged.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class PointSpectrum(Spectrum):
             np.ones(len(sigma)) if weights is None else weights, "weights", len(sigma)
         )
         nodes, places = np.unique(sigma, return_inverse=True)
-        merged = _merge_shares(places, shares)
+        merged = np.bincount(places, shares).astype(np.float64)
         few = [f"{node:g}" for node in nodes[:4]]
         if not np.allclose(merged, merged[0]):
             few = [f"{node} ({share:.3g})" for node, share in zip(few, merged, strict=False)]
@@ -81,9 +81,17 @@ class PointSpectrum(Spectrum):
 
 
 class QuadratureSpectrum(Spectrum):
-    """A rule of one's own: eigenvalues, their weights, and how the signal is spread over them.
+    """A custom rule: eigenvalues, their weights, and the distribution of the signal over them.
 
-    Weights are divided by their sum. A node of weight 0 may have signal: a few directions among very many.
+    Parameters
+    ----------
+    nodes, weights : array of shape (m,)
+        Positive eigenvalues, and their shares in any scale. A node of weight 0 may have signal: a few
+        directions among very many.
+    signal_weights : array of shape (m,), optional
+        Shares of the signal in any scale; by default ``weights``.
+    label : str, optional
+        Name for titles.
 
     >>> QuadratureSpectrum([1, 2], [3, 1], signal_weights=[0, 1])
     QuadratureSpectrum(nodes=[1, 2], weights=[0.75, 0.25]).with_signal([0, 1])
@@ -104,10 +112,6 @@ class QuadratureSpectrum(Spectrum):
         super().__init__(sigma[by_size], shares, signal_weights, label)
 
 
-def _merge_shares(places: NDArray[np.intp], shares: Floats) -> Floats:
-    return np.bincount(places, shares).astype(np.float64)
-
-
 # ---- laws with a density ---------------------------------------------------------------------------------
 
 
@@ -117,7 +121,7 @@ class _Interval(Spectrum):
     def __init__(self, law: Law, start: float, width: float, label: str) -> None:
         if 0 < law.floor < SMALLEST:
             raise ValueError(
-                f"{label} begins at {start:g}, which is too small beside its width {width:g}: begin at "
+                f"{label} starts at {start:g}, which is too small for its width {width:g}: start at "
                 f"{SMALLEST * width:g} or above, or at 0"
             )
         self._law, self._start, self._width = law, start, width
@@ -127,7 +131,7 @@ class _Interval(Spectrum):
     def _rule(self, order: int) -> tuple[Floats, Floats]:
         u, weights = rule(self._law, order)
         nodes, places = np.unique(self._start + self._width * u, return_inverse=True)
-        return nodes, _merge_shares(places, weights)
+        return nodes, np.bincount(places, weights).astype(np.float64)
 
     @cached_property
     def accuracy(self) -> float:
@@ -141,7 +145,7 @@ class _Interval(Spectrum):
 
     @property
     def inverse_mean(self) -> float:
-        """The mean of 1 / sigma over the signal; infinite if it is, or if no rule can tell it from that."""
+        """The mean of 1 / sigma over the signal; infinite if it is not finite or cannot be resolved."""
         found = super().inverse_mean
         if self._law.floor > 0 or (self.isotropic and not self._law.diverges):
             return found
@@ -162,10 +166,10 @@ class BetaSpectrum(_Interval):
     Parameters
     ----------
     shape_a, shape_b : float
-        Between 1e-6 and 1e12. Below 1 eigenvalues crowd at the lower, or upper, end.
+        Shape parameters, 1e-6 to 1e12. Below 1, eigenvalues concentrate at the lower, or upper, end.
     shift : float
-        The smallest eigenvalue; 1e-3 in the paper. With 0, the best error rate is 0 for any signal if
-        ``shape_a`` is 1 or less, so that only ``signal=`` can be given, not ``bayes_error=``.
+        The smallest eigenvalue; 1e-3 in the paper. With 0 and ``shape_a`` of at most 1, the best error rate
+        is 0 for any signal, so pass ``signal=``, not ``bayes_error=``.
     scale : float
         Width of the interval.
 
@@ -179,7 +183,7 @@ class BetaSpectrum(_Interval):
     def __init__(
         self, shape_a: float, shape_b: float, shift: float = 1e-3, *, scale: float = 1.0
     ) -> None:
-        points = ". For a law that is all but points, use PointSpectrum."
+        points = ". For a law that is nearly discrete, use PointSpectrum."
         self.shape_a = check_number(shape_a, "shape_a", *SHAPES, advice=points)
         self.shape_b = check_number(shape_b, "shape_b", *SHAPES, advice=points)
         self.shift = check_number(shift, "shift", zero=True)
@@ -206,7 +210,7 @@ class BetaSpectrum(_Interval):
 
 
 class UniformSpectrum(_Interval):
-    """Eigenvalues spread evenly between two positive numbers.
+    """Eigenvalues uniform between two positive numbers, ``low`` and ``high``.
 
     >>> law = UniformSpectrum(1, 2)
     >>> bool(np.isclose(law.mean(lambda sigma: 1 / sigma), np.log(2), rtol=1e-14))
@@ -254,9 +258,9 @@ class MarchenkoPastur(_Interval):
         self.ratio, self.scale = check_number(ratio, "ratio"), check_number(scale, "scale")
         if self.ratio >= 1:
             raise ValueError(
-                f"ratio is {self.ratio:g}: it must be below 1. From 1 on, eigenvalues are 0 or come so "
-                "near to it that the mean of 1 / sigma is infinite. For a law that reaches near 0, take "
-                "a ratio such as 0.99, or a BetaSpectrum with a small shift."
+                f"ratio is {self.ratio:g}: it must be below 1. From 1 on, eigenvalues are 0 or so close "
+                "that the mean of 1 / sigma is infinite. For eigenvalues close to 0, use a ratio such as "
+                "0.99, or a BetaSpectrum with a small shift."
             )
         root = np.sqrt(self.ratio)
         low = float((1 - self.ratio) / (1 + root)) ** 2  # (1 - root)^2 without cancellation
@@ -290,7 +294,7 @@ class MarchenkoPastur(_Interval):
         return found if self.scale == 1 else found | {"scale": self.scale}
 
 
-# ---- from one line of text -------------------------------------------------------------------------------
+# ---- from a string ---------------------------------------------------------------------------------------
 
 FORMS = {  # name: example, fewest and most numbers
     "beta": ("beta:shape_a,shape_b[,shift[,scale]], such as beta:1,5", 2, 4),
@@ -302,7 +306,7 @@ FORMS = {  # name: example, fewest and most numbers
 
 
 def parse_spectrum(text: str) -> Spectrum:
-    """Return the spectrum that a line of text names, as on the command line.
+    """Return the spectrum that a string describes, as on the command line.
 
     >>> parse_spectrum("beta:1,5")
     BetaSpectrum(shape_a=1, shape_b=5, shift=0.001)
@@ -310,7 +314,7 @@ def parse_spectrum(text: str) -> Spectrum:
     PointSpectrum(values=[1, 4], weights=[0.75, 0.25])
     """
     if not isinstance(text, str):
-        raise TypeError(f"spectrum is {text!r}: it must be text, such as 'beta:1,5'")
+        raise TypeError(f"spectrum is {text!r}: it must be a string, such as 'beta:1,5'")
     name, _, rest = (part.strip() for part in text.partition(":"))
     name = "mp" if name.lower() == MarchenkoPastur.kind else name.lower()
     if name not in FORMS:
@@ -324,10 +328,12 @@ def parse_spectrum(text: str) -> Spectrum:
         numbers = [[float(number) for number in pair] for pair in pairs]
     except ValueError:
         raise ValueError(
-            f"spectrum is {text!r}, and not all of it are numbers: write {form}"
+            f"spectrum is {text!r}, which has parts that are not numbers: write {form}"
         ) from None
     if len({len(pair) for pair in pairs}) > 1 or any(len(pair) > 2 for pair in pairs):
-        raise ValueError(f"spectrum is {text!r}, and not every value has one share: write {form}")
+        raise ValueError(
+            f"spectrum is {text!r}, which needs one share for each value: write {form}"
+        )
     return _make_law(name, numbers)
 
 
@@ -343,8 +349,8 @@ def _make_law(name: str, numbers: list[list[float]]) -> Spectrum:
         low, high = first
         if not low and high > 0:
             raise ValueError(
-                f"spectrum is uniform from 0: begin above it, such as uniform:{high / 1000:g},{high:g}, "
-                f"or beta:1,1,0,{high:g} for eigenvalues that reach 0 (with a signal, not a Bayes error)"
+                f"spectrum is uniform from 0: start above 0, such as uniform:{high / 1000:g},{high:g}, or "
+                f"use beta:1,1,0,{high:g} for eigenvalues that reach 0 (with a signal, not a Bayes error)"
             )
         return UniformSpectrum(low, high)
     return PointSpectrum(*(columns or [[1.0]]))
