@@ -227,7 +227,7 @@ def differences_table(found: Comparison) -> Table:
         spare = 3 - place if place else 0
         columns.append(Column(name, digits=4, sign=True, spare=2 * spare))
         columns.append(Column("± s.e.", digits=4, spare=max(2 * spare - 1, 0)))
-    rows = []
+    rows: list[list[Cell]] = []
     for name in found.ranking[1:]:
         parts = (found.log[name], found.refinement[name], found.brier[name])
         rows.append([name, *(x for part in parts for x in (part.mean, part.standard_error))])

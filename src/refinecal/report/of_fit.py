@@ -250,7 +250,7 @@ def candidates_table(fit: Fit) -> Table:
     import pandas as pd
 
     best = pd.DataFrame(fit.history).groupby(["candidate", "fold"])[["refinement", "risk"]].min()
-    rows = [
+    rows: list[list[Any]] = [
         [
             f"{int(candidate)}{' (chosen)' * (candidate == fit.chosen.candidate)}",
             float(values["refinement"]),
