@@ -18,7 +18,8 @@ import typer
 
 from refinecal._core.errors import needs_extra
 from refinecal._core.files import FULL, plain
-from refinecal._core.format import count, tidy_sentence  # noqa: F401  # count: for the commands
+from refinecal._core.format import count as count  # noqa: PLC0414  # for the commands
+from refinecal._core.format import tidy_sentence
 from refinecal.cli import _interrupts
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ def complete_column(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def column(name: str, help: str, *short: str, **more: Any) -> Any:
     """Return an option that names a column."""
-    look = {"metavar": "COL", "rich_help_panel": TABLE, "autocompletion": complete_column}
+    look: Any = {"metavar": "COL", "rich_help_panel": TABLE, "autocompletion": complete_column}
     return typer.Option(name, *short, help=help, **(look | more))
 
 

@@ -274,10 +274,11 @@ def _standard_error(found: Evaluation, given: Predictions, calibrated: Any) -> f
     """Return the standard error of the calibration error: of the mean loss that calibration removes."""
     if not math.isfinite(found.log.risk):
         return math.nan
-    losses = (
-        row_losses(given.labels, p, classes=range(found.k)) for p in (given.probs, calibrated)
+    before, after = (
+        row_losses(given.labels, probs, classes=range(found.k))
+        for probs in (given.probs, calibrated)
     )
-    return paired_difference(*losses, given.weights).standard_error
+    return paired_difference(before, after, given.weights).standard_error
 
 
 def _four_decimals(value: float) -> str:

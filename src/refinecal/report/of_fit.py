@@ -185,7 +185,7 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
     figure = Figure(
         lambda canvas: display.plot(canvas.add_subplot()),
         "Test log loss at the step chosen by each metric",
-        "Hollow: before calibration; filled: after. Bars are standard errors of the difference to refinement.",
+        "Hollow: before calibration; filled: after. Bars: standard errors of the difference to refinement.",
         "; ".join(
             f"{name}: {way.before:.4f}, calibrated {way.after:.4f}"
             for name, way in zip(names, ways, strict=True)
