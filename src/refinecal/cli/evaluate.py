@@ -58,8 +58,6 @@ def evaluate(
             decimal=decimal,
         )
         found = clip_probabilities(read, clip)
-        if note := column_note(read):
-            console.note(note)
         given: Any = found.arguments
         result = compute(
             found.labels,
@@ -69,7 +67,8 @@ def evaluate(
             names=found.classes,
             by=found.groups,
         )
-        notes = [*zero_probability_note(found, predictions), *clip_note(clip)]
+        zero = zero_probability_note(found, predictions)
+        notes = [*column_note(read), *zero, *clip_note(clip)]
         made = page(result, found, predictions, by, notes, clip=clip)
         console.show(made)
         write_report(console, made, report)

@@ -86,7 +86,7 @@ def predict(
 
 
 def predict_table(run: Run, part: pa.Table, copied: list[str], new: NewRows) -> pa.Table:
-    """Return the copied columns, the likeliest class, and the probability of each."""
+    """Return the copied columns, the most likely class, and the probability of each class."""
     import numpy as np
     import pyarrow as pa
 
