@@ -327,7 +327,7 @@ def test_no_column_is_hidden_by_the_line_that_says_so(capsys):
         data = data.append_column(f"more {number}", data["x"])
     for shown, names in (
         (data, "more 8"),
-        (data.append_column("last", data["x"]), "2 more rows"),
+        (data.append_column("last", data["x"]), "… and 2 more (-v shows all)"),
     ):
         show_data(Console(), Path("a.csv"), prepare(shown, Schema.infer(shown, "kind"), Options()))
         assert names in capsys.readouterr().out

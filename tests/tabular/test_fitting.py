@@ -182,7 +182,7 @@ def test_what_calibrates_is_said(tmp_path, options, expected):
     found = fitted(tmp_path, **options)
     said = describe_calibration(found)
     assert expected in said
-    sharper = f"are multiplied by {found.ensemble.beta or 1:.2f} (estimated from how they differ"
+    sharper = f"are multiplied by {found.ensemble.beta or 1:.2f} (estimated from the spread"
     assert (sharper in said) == (len(found.delivered) > 1 and found.ensemble.beta is not None)
 
 

@@ -18,7 +18,8 @@ import typer
 
 from refinecal._core.errors import needs_extra
 from refinecal._core.files import FULL, plain
-from refinecal._core.format import count, tidy_sentence
+from refinecal._core.format import count as count  # noqa: PLC0414  # for the commands
+from refinecal._core.format import tidy_sentence
 from refinecal.cli import _interrupts
 
 if TYPE_CHECKING:
@@ -26,23 +27,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-__all__ = [
-    "Console",
-    "clean",
-    "command",
-    "count",
-    "describe_error",
-    "show_path",
-    "use_option_names",
-]
-
 FAILED = 1
-PACKAGES = (
-    "jinja2",
-    "matplotlib",
-    "pandas",
-    "pyarrow",
-)  # of the extra, in addition to typer and rich
+PACKAGES = ("jinja2", "matplotlib", "pandas", "pyarrow")  # of the extra, with typer and rich
 EXPECTED = (ValueError, OSError, MemoryError, ModuleNotFoundError)  # invalid input
 ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\^_])?")
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -65,14 +51,11 @@ FILE_RULES: tuple[Rule, ...] = (  # arguments of the library, and the options th
 RULES: tuple[Rule, ...] = (
     (rf"^({OPTIONS}) (?=is\b|has\b|names\b)", r"--\1 "),
     (rf"^({NAMING}) (?='|\")", r"--\1 "),
-    (r"\bdelimiter=", "--delimiter "),
-    (r"\bdecimal=", "--decimal "),
+    (r"\b(delimiter|decimal)=", r"--\1 "),
     (r"; if they are labels or features, pass model\.predict_proba\(X\).*$", "."),
-    (r"\bpass logits=", "pass --logits"),
     (r"\blogits=", "--logits"),
     (r"calibrator=(['\"])([\w-]+)\1", r"--calibrator \2"),
-    (r"Pass X_val= and y_val=, or finer groups", "Give finer groups"),
-    (r"Pass X_val= and y_val=", "Give more rows, or --folds 1"),
+    (r"Pass X_val= and y_val=(, or finer groups)?", "Give more rows or finer groups, or --folds 1"),
     (r"\bsample_weight=?", "--weight"),
     (r"\bclasses=", "--columns "),
     *FILE_RULES,

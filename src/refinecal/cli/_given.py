@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 MOST_COLUMNS = 6  # that are listed
 
 
-def column_note(found: Predictions) -> str:
-    """Return which column is which class, or "" if their names say it."""
+def column_note(found: Predictions) -> list[str]:
+    """Return a note on which column is which class, unless their names say it."""
     what = "logit" if found.logits else "probability"
     if len(found.names) == 1:
         from refinecal.tabular.prediction_columns import choose_columns
@@ -26,13 +26,13 @@ def column_note(found: Predictions) -> str:
         (name,) = found.names
         choice = choose_columns([name], list(found.classes), [name], found.logits, "")
         label = found.classes[0 if choice.flipped else 1]
-        return f"column {name!r} is read as the {what} of {label!r}"
+        return [f"column {name!r} is read as the {what} of {label!r}"]
     pairs = list(zip(found.names, found.classes, strict=True))
     if all(label in name for name, label in pairs):
-        return ""
+        return []
     some = ", ".join(f"{name!r} as that of {label!r}" for name, label in pairs[:MOST_COLUMNS])
     more = "" if len(pairs) <= MOST_COLUMNS else f" and {len(pairs) - MOST_COLUMNS} more in order"
-    return f"each column is read as the {what} of a class: {some}{more}"
+    return [f"each column is read as the {what} of a class: {some}{more}"]
 
 
 def clip_probabilities(found: Predictions, least: float | None) -> Predictions:

@@ -28,14 +28,10 @@ def complete_column(ctx: typer.Context, incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
-def column(name: str, help: str, **more: Any) -> Any:
+def column(name: str, help: str, *short: str, **more: Any) -> Any:
     """Return an option that names a column."""
-    look: dict[str, Any] = {
-        "metavar": "COL",
-        "rich_help_panel": TABLE,
-        "autocompletion": complete_column,
-    }
-    return typer.Option(name, help=help, **(look | more))
+    look: Any = {"metavar": "COL", "rich_help_panel": TABLE, "autocompletion": complete_column}
+    return typer.Option(name, *short, help=help, **(look | more))
 
 
 Names = Sequence[str] | Callable[[], Sequence[str]]  # a function is called when a command runs
@@ -60,14 +56,8 @@ def choice(*options: str, names: Names, help: str, more: Names = ()) -> Any:
     def complete(incomplete: str) -> list[str]:
         return [name for name in known() if name.startswith(incomplete)]
 
-    return typer.Option(
-        *options,
-        metavar="NAME",
-        rich_help_panel=MODEL,
-        help=help,
-        callback=check,
-        autocompletion=complete,
-    )
+    look: Any = {"metavar": "NAME", "rich_help_panel": MODEL, "autocompletion": complete}
+    return typer.Option(*options, help=help, callback=check, **look)
 
 
 def number(name: str, help: str, **more: Any) -> Any:
@@ -82,9 +72,8 @@ def run_option(name: str, help: str, metavar: str = "N", **more: Any) -> Any:
 
 def file(*names: str, help: str, **more: Any) -> Any:
     """Return an option that is a file or folder."""
-    return typer.Option(
-        *names, help=help, **({"metavar": "PATH", "rich_help_panel": OUTPUT} | more)
-    )
+    look = {"metavar": "PATH", "rich_help_panel": OUTPUT}
+    return typer.Option(*names, help=help, **(look | more))
 
 
 def flag(*names: str, help: str, **more: Any) -> Any:
@@ -96,59 +85,24 @@ Json = Annotated[bool, flag("--json", help="Print one JSON object instead of tab
 Quiet = Annotated[bool, flag("--quiet", "-q", help="Print errors only.")]
 Verbose = Annotated[bool, flag("--verbose", "-v", help="Print more, and tracebacks of errors.")]
 Seed = Annotated[int, number("--seed", "Random seed.", min=0)]
-Target = Annotated[
-    str,
-    typer.Option(
-        "--target",
-        "-t",
-        metavar="COL",
-        rich_help_panel=TABLE,
-        help="Column of the label.",
-        autocompletion=complete_column,
-    ),
-]
+Target = Annotated[str, column("--target", "Column of the label.", "-t")]
 Weight = Annotated[str | None, column("--weight", "Column of sample weights.")]
+CSV: Any = {"metavar": "CHAR", "rich_help_panel": TABLE}
 Delimiter = Annotated[
-    str | None,
-    typer.Option(
-        "--delimiter",
-        metavar="CHAR",
-        rich_help_panel=TABLE,
-        help="Column delimiter of CSV files (default: detected).",
-    ),
+    str | None, number("--delimiter", "Delimiter of CSV files (default: detected).", **CSV)
 ]
 Decimal = Annotated[
-    str | None,
-    typer.Option(
-        "--decimal",
-        metavar="CHAR",
-        rich_help_panel=TABLE,
-        help="Decimal mark of CSV files, a point or a comma (default: detected).",
-    ),
+    str | None, number("--decimal", "Decimal mark of CSV files (default: detected).", **CSV)
 ]
 Logits = Annotated[
-    bool,
-    flag("--logits", help="The predictions are logits, not probabilities.", rich_help_panel=TABLE),
+    bool, flag("--logits", help="The predictions are logits.", rich_help_panel=TABLE)
 ]
+CLIP = "Raise probabilities below P, such as 1e-6, to P and rescale, so that none is 0."
 Clip = Annotated[
-    float | None,
-    number(
-        "--clip",
-        "Raise probabilities below P, such as 1e-6, to P and rescale, so that none is 0.",
-        metavar="P",
-        min=0,
-        max=0.1,
-        rich_help_panel=TABLE,
-    ),
+    float | None, number("--clip", CLIP, metavar="P", min=0, max=0.1, rich_help_panel=TABLE)
 ]
 Report = Annotated[Path | None, file("--report", help="Write an HTML report to this file.")]
 RunOut = Annotated[Path, file("--out", "-o", help="Run folder: a new one, unless --resume.")]
-RetryFailed = Annotated[
-    bool,
-    flag(
-        "--retry-failed",
-        help="With --resume, repeat training runs that failed.",
-        rich_help_panel=RUNNING,
-    ),
-]
+RETRY = "With --resume, repeat training runs that failed."
+RetryFailed = Annotated[bool, flag("--retry-failed", help=RETRY, rich_help_panel=RUNNING)]
 NoSeed = Annotated[int, typer.Option("--seed", hidden=True)]  # where nothing is random

@@ -108,7 +108,8 @@ def gaussian_page(found: Experiment, seed: int) -> Page:
     measured = found.losses.mean(axis=0).tolist()
     rows = [list(row) for row in zip(CHOICES, map(float, theory), measured, strict=True)]
     draws = count(len(found.losses), "draw")
-    columns = [f"test log loss (mean of {draws})", *(Column(n, 4) for n in ("theory", "measured"))]
+    title = f"test log loss (mean of {draws})"
+    columns = [Column(title), Column("theory", 4), Column("measured", 4)]
     table = Table("Mean test log loss", columns, rows, terminal=len(rows))
     keys = ("by_loss", "by_loss_calibrated", "by_refinement_calibrated")
     return Page(

@@ -12,23 +12,18 @@ from refinecal.cli._console import Console, command
 from refinecal.cli._given import clip_note, clip_probabilities, column_note, zero_probability_note
 from refinecal.cli._outputs import check_report, write_report
 
+COLUMNS = "Prediction columns, in the order of the sorted classes, if not named after the classes."
+
 
 @command("refinecal evaluate predictions.parquet --target churned --by region")
 def evaluate(
     predictions: Annotated[
-        Path,
-        typer.Argument(metavar="PREDICTIONS", help="A table with labels and predictions."),
+        Path, typer.Argument(metavar="PREDICTIONS", help="Table with labels and predictions.")
     ],
     target: option.Target,
     columns: Annotated[
         str | None,
-        typer.Option(
-            "--columns",
-            metavar="COL,COL",
-            rich_help_panel=option.TABLE,
-            help="Columns of the predictions, in the order of the sorted classes, if they are not named "
-            "after the classes.",
-        ),
+        option.number("--columns", COLUMNS, metavar="COL,COL", rich_help_panel=option.TABLE),
     ] = None,
     logits: option.Logits = False,
     clip: option.Clip = None,
@@ -63,8 +58,6 @@ def evaluate(
             decimal=decimal,
         )
         found = clip_probabilities(read, clip)
-        if note := column_note(read):
-            console.note(note)
         given: Any = found.arguments
         result = compute(
             found.labels,
@@ -74,7 +67,8 @@ def evaluate(
             names=found.classes,
             by=found.groups,
         )
-        notes = [*zero_probability_note(found, predictions), *clip_note(clip)]
+        zero = zero_probability_note(found, predictions)
+        notes = [*column_note(read), *zero, *clip_note(clip)]
         made = page(result, found, predictions, by, notes, clip=clip)
         console.show(made)
         write_report(console, made, report)

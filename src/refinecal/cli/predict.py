@@ -19,35 +19,22 @@ if TYPE_CHECKING:
     from refinecal.tabular.drift import NewRows
     from refinecal.tabular.run import Run
 
+OUT = "File to write: .csv, .tsv (also .gz, .zst), .parquet or .feather."
+KEEP = "Column to copy to the output, as the target is. Repeatable."
 MOST_SHOWN = 3  # unknown columns that are named
 
 
 @command("refinecal predict churn-run new.csv -o predictions.csv --keep customer_id")
 def predict(
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="Run folder written by `refinecal fit`.")
-    ],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `refinecal fit`.")],
     table: Annotated[
-        Path,
-        typer.Argument(metavar="TABLE", help="Table of new rows, in any format that `fit` reads."),
+        Path, typer.Argument(metavar="TABLE", help="New rows, in any format that `fit` reads.")
     ],
-    out: Annotated[
-        Path,
-        option.file(
-            "--out",
-            "-o",
-            help="File to write: .csv, .tsv (also .gz, .zst), .parquet or .feather.",
-        ),
-    ],
-    keep: Annotated[
-        list[str] | None,
-        option.column("--keep", "Column to copy to the output, as the target is. Repeatable."),
-    ] = None,
+    out: Annotated[Path, option.file("--out", "-o", help=OUT)],
+    keep: Annotated[list[str] | None, option.column("--keep", KEEP)] = None,
     chunk: Annotated[
         int,
-        option.number(
-            "--chunk", "Number of rows in memory at a time.", min=1, rich_help_panel=option.TABLE
-        ),
+        option.number("--chunk", "Rows in memory at a time.", min=1, rich_help_panel=option.TABLE),
     ] = 65_536,
     delimiter: option.Delimiter = None,
     decimal: option.Decimal = None,
@@ -99,7 +86,7 @@ def predict(
 
 
 def predict_table(run: Run, part: pa.Table, copied: list[str], new: NewRows) -> pa.Table:
-    """Return the copied columns, the likeliest class, and the probability of each."""
+    """Return the copied columns, the most likely class, and the probability of each class."""
     import numpy as np
     import pyarrow as pa
 

@@ -51,6 +51,7 @@ ADVICE = {
     "temperature": f"What to do: fit refinecal.TemperatureScaling {ELSEWHERE}. Here the best temperature is "
     "{temperature}.",
     "flexible": f'What to do: fit a more flexible calibrator, such as make_calibrator("auto"), {ELSEWHERE}.',
+    "more rows": "What to do: evaluate on more rows before you correct the calibration.",
     "nothing": "What to do: nothing about calibration. A better model or more features would help.",
 }
 SWAPPED = (
@@ -143,7 +144,7 @@ def advice(found: Evaluation) -> list[str]:
     elif case == "other error":
         points.append(ADVICE["flexible"])
     elif case in ("calibrated", "chance") and not points:
-        points.append(ADVICE["nothing"])
+        points.append(ADVICE["nothing" if case == "calibrated" else "more rows"])
     if found.n < FEW_ROWS and case in ("chance", "off", "overconfident", "underconfident"):
         points.append(IN_SAMPLE)
     return points

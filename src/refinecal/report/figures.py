@@ -45,7 +45,7 @@ def to_svg(
     root = ET.fromstring(CONTROL.sub("", _draw_svg(figure, size, palette)))
     _strip(root)
     _rename_ids(root, prefix)
-    names = {color: name for name, color in reversed(palette.items())}  # the first name wins
+    names = {color: name for name, color in reversed(list(palette.items()))}  # the first name wins
     for element in root.iter():
         _restyle(element, names)
     del root.attrib["width"], root.attrib["height"]  # the viewBox keeps their ratio

@@ -34,6 +34,7 @@ MEANINGS = {
 CALIBRATOR = (
     "A calibrator other than temperature scaling, and averaging, may lower refinement too. "
 )
+BETA = Column("beta", spare=2, help="Inverse of the best temperature.")
 RELIABILITY = (
     "Points on the diagonal are calibrated: of the rows that are given 70%, 70% belong to the class. Bands "
     "contain 90% of what chance would do to calibrated probabilities; the histogram of the scores is below. "
@@ -46,11 +47,11 @@ RELIABILITY = (
 
 def terms_section(named: Mapping[str, Evaluation], one: bool = False, terminal: int = 0) -> Section:
     """Return the terms of the losses of some predictions; ``one`` draws the first alone."""
+    title, table = "Where the loss comes from", _terms_table(named, terminal)
     first = next(iter(named.values()))
     drawn = {"": first.log} if one else {name: each.log for name, each in named.items()}
-    tables = [_terms_table(named, terminal)] if len(named) <= 2 else _terms_by_model(named)
     if not all(math.isfinite(each.log.risk) for each in named.values()):
-        return Section("Where the loss comes from", (), tables)
+        return Section(title, (), (table,))
 
     def draw(canvas: Canvas) -> None:
         from refinecal.plots import WaterfallDisplay
@@ -66,63 +67,41 @@ def terms_section(named: Mapping[str, Evaluation], one: bool = False, terminal: 
         wide=(7.2, height),
         narrow=(3.6, height),
     )
-    return Section("Where the loss comes from", (), (figure, *tables))
+    return Section(title, (), (figure, table))
 
 
 def _terms_table(named: Mapping[str, Evaluation], terminal: int) -> Table:
-    """Return one row for each term of one or two evaluations."""
-    columns = [f"{name}, {loss}" for name in named for loss in ("log loss", "Brier")]
-    if len(named) == 1:
-        columns = ["log loss", "Brier score"]
-    parts = [parts for each in named.values() for parts in (each.log, each.brier)]
-    rows: list[list[Cell]] = [[term, *(getattr(p, term) for p in parts)] for term in MEANINGS]
-    if any(each.log.beta is not None for each in named.values()):
-        betas = [(_beta(each), None) for each in named.values()]
-        rows.append(["beta", *(cell for pair in betas for cell in pair)])
-    note = " ".join(f"{name.capitalize()}: {text}" for name, text in MEANINGS.items())
-    note = f"{note} Beta: inverse of the best temperature. {'' if len(named) == 1 else CALIBRATOR}{BRIER}"
-    digits = [Column(name, digits=5) for name in columns]
-    return Table("Terms", ["term", *digits], rows, note, terminal)
-
-
-def _terms_by_model(named: Mapping[str, Evaluation]) -> list[Table]:
-    """Return a table for each loss, with one row for each of several evaluations."""
-    columns = [Column(term, digits=5, help=text) for term, text in MEANINGS.items()]
-    tables = []
-    for title, loss, note in (("log loss", "log", ""), ("Brier score", "brier", BRIER)):
-        rows = [
-            [name, *(getattr(getattr(each, loss), term) for term in MEANINGS)]
-            for name, each in named.items()
-        ]
-        tables.append(Table(f"Terms of the {title}", ["model", *columns], rows, note))
-    return tables
+    """Return one row for each loss of each evaluation."""
+    order = dict(zip(MEANINGS, (0, 6, 5, 3, 4), strict=True))  # in which terms may be hidden
+    columns = [Column(t, digits=5, help=text, spare=order[t]) for t, text in MEANINGS.items()]
+    rows: list[list[Cell]] = []
+    for name, each in named.items():
+        start = "" if len(named) == 1 else f"{name}, "
+        log, brier = ([getattr(part, term) for term in MEANINGS] for part in (each.log, each.brier))
+        rows.append([f"{start}log loss", *log, _beta(each)])
+        rows.append([f"{start}Brier score", *brier, None])
+    note = BRIER if len(named) == 1 else CALIBRATOR + BRIER
+    return Table("Terms", ["loss", *columns, BETA], rows, note, terminal)
 
 
 def reliability_section(
-    labels: Any, probs: Any, calibrator: Any, classes: Any, weights: Any, of: str = ""
+    labels: Any, probs: Any, calibrated: Any, classes: Any, weights: Any, of: str = ""
 ) -> Section:
-    """Return the reliability diagrams before and after calibration, and those of the classes.
-
-    ``calibrator`` is what calibrates, or the calibrated probabilities.
-    """
+    """Return the reliability diagrams before and after calibration, and those of the classes."""
     from refinecal.plots import ReliabilityDisplay, draw_classes
     from refinecal.plots.class_grid import MOST, PANEL
 
     bins = int(np.clip(len(labels) // ROWS_PER_BIN, 5, 15))
     about: dict[str, Any] = {"classes": classes, "sample_weight": weights, "n_bins": bins}
+    about["calibrated"] = calibrated
     labels = np.array(classes, dtype=object)[labels]
     several = len(classes) > 2
 
-    def calibrated() -> Any:
-        found = getattr(calibrator, "predict_proba", None)
-        return calibrator if found is None else found(probs)
-
     def diagram(canvas: Canvas) -> None:
-        ax = canvas.add_subplot()
-        ReliabilityDisplay.from_predictions(labels, probs, calibrated=calibrated(), **about, ax=ax)
+        ReliabilityDisplay.from_predictions(labels, probs, **about, ax=canvas.add_subplot())
 
     def grid(canvas: Canvas) -> None:
-        draw_classes(canvas, labels, probs, calibrated=calibrated(), **about)
+        draw_classes(canvas, labels, probs, **about)
 
     def height(width: float) -> float:  # of the grid, in inches
         panels = min(len(classes), MOST)
@@ -180,7 +159,7 @@ def losses_table(named: Mapping[str, Evaluation], title: str, first: str) -> Tab
         Column("log loss", digits=4),
         Column("calibration", digits=4, spare=5),
         Column("refinement", digits=4, spare=4),
-        Column("beta", spare=2, help="Inverse of the best temperature."),
+        BETA,
         Column("Brier", digits=4, spare=3, help=BRIER),
     ]
     rows: list[list[Cell]] = []
@@ -227,7 +206,7 @@ def differences_table(found: Comparison) -> Table:
         spare = 3 - place if place else 0
         columns.append(Column(name, digits=4, sign=True, spare=2 * spare))
         columns.append(Column("± s.e.", digits=4, spare=max(2 * spare - 1, 0)))
-    rows = []
+    rows: list[list[Cell]] = []
     for name in found.ranking[1:]:
         parts = (found.log[name], found.refinement[name], found.brier[name])
         rows.append([name, *(x for part in parts for x in (part.mean, part.standard_error))])
@@ -257,11 +236,11 @@ def page(
     **more: Any,
 ) -> Page:
     """Return the page of ``refinecal evaluate``; ``more`` is added to its data."""
-    calibrator, name = found.log.calibrator, path.stem
+    calibrated, name = found.log.calibrator.predict_proba(given.probs), path.stem
     sections = [
         terms_section({name: found}, terminal=MOST_ROWS),
         reliability_section(
-            given.labels, given.probs, calibrator, list(given.classes), given.weights
+            given.labels, given.probs, calibrated, list(given.classes), given.weights
         ),
         Section("Metrics", (), (metrics_table({name: found}, "predictions"),)),
         Section("Classes", (), (classes_table(found, MOST_ROWS),)),
@@ -276,7 +255,7 @@ def page(
         how += f" (beta {format_beta(found.log.beta)})"
     return Page(
         f"{path.name}: {count(found.n, 'row')}, {count(found.k, 'class', 'classes')}",
-        verdict(found, _calibration_standard_error(found, given)),
+        verdict(found, _standard_error(found, given, calibrated)),
         cards=[
             Card("log loss", _four_decimals(found.log.risk)),
             Card("calibration error", _four_decimals(found.log.calibration), how),
@@ -291,14 +270,13 @@ def page(
     )
 
 
-def _calibration_standard_error(found: Evaluation, given: Predictions) -> float:
+def _standard_error(found: Evaluation, given: Predictions, calibrated: Any) -> float:
     """Return the standard error of the calibration error: of the mean loss that calibration removes."""
     if not math.isfinite(found.log.risk):
         return math.nan
-    columns = range(found.k)
-    calibrated = found.log.calibrator.predict_proba(given.probs)
     before, after = (
-        row_losses(given.labels, probs, classes=columns) for probs in (given.probs, calibrated)
+        row_losses(given.labels, probs, classes=range(found.k))
+        for probs in (given.probs, calibrated)
     )
     return paired_difference(before, after, given.weights).standard_error
 
@@ -332,7 +310,7 @@ def comparison_page(
             reliability_section(
                 given.labels,
                 given.probs,
-                best.log.calibrator,
+                best.log.calibrator.predict_proba(given.probs),
                 list(given.classes),
                 given.weights,
                 f" of {found.best}",

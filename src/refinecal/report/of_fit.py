@@ -184,9 +184,8 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
     )
     figure = Figure(
         lambda canvas: display.plot(canvas.add_subplot()),
-        "Each metric chooses a different step",
-        "Test log loss at the step that each metric chose: hollow before calibration, filled after. Bars are "
-        "standard errors of the difference to refinement.",
+        "Test log loss at the step chosen by each metric",
+        "Hollow: before calibration; filled: after. Bars: standard errors of the difference to refinement.",
         "; ".join(
             f"{name}: {way.before:.4f}, calibrated {way.after:.4f}"
             for name, way in zip(names, ways, strict=True)
@@ -250,7 +249,7 @@ def candidates_table(fit: Fit) -> Table:
     import pandas as pd
 
     best = pd.DataFrame(fit.history).groupby(["candidate", "fold"])[["refinement", "risk"]].min()
-    rows = [
+    rows: list[list[Any]] = [
         [
             f"{int(candidate)}{' (chosen)' * (candidate == fit.chosen.candidate)}",
             float(values["refinement"]),
@@ -290,11 +289,6 @@ def calibrator_section(fit: Fit, probs: Any) -> Section:
     from refinecal.plots import CalibrationMapDisplay
 
     calibrator, names = fit.ensemble.calibrator, list(fit.data.schema.classes)
-    text = [describe_calibration(fit)]
-    beta = getattr(calibrator, "beta_", None)
-    if beta is not None:
-        how = "makes probabilities less extreme" if beta < 1 else "sharpens probabilities"
-        text.append(f"The temperature is {1 / max(beta, 1e-9):.3g}: calibration {how}.")
     figure = Figure(
         lambda canvas: CalibrationMapDisplay.from_calibrator(
             calibrator, probs, class_names=names, ax=canvas.add_subplot()
@@ -304,7 +298,7 @@ def calibrator_section(fit: Fit, probs: Any) -> Section:
         "The calibrated probability as a function of the uncalibrated one.",
         **SQUARE,
     )
-    return Section("What calibration does", text, (figure,))
+    return Section("What calibration does", (), (figure,))
 
 
 def data_section(fit: Fit) -> Section:

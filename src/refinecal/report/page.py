@@ -42,20 +42,9 @@ class Card:
 class Column:
     """A column of a table.
 
-    Parameters
-    ----------
-    name : str
-        The header.
-    digits : int, optional
-        Number of decimals; by default 4 significant digits, and 1 decimal of a percentage.
-    percent : bool, default False
-        Show 0.25 as 25.0%.
-    help : str, optional
-        What it means, written below the table.
-    spare : int, default 0
-        If positive, the column may be hidden on a narrow terminal: those with the smallest number first.
-    sign : bool, default False
-        Show a plus before positive numbers.
+    Numbers have ``digits`` decimals, by default 4 significant digits; ``percent`` shows 0.25 as 25.0%, and
+    ``sign`` a plus before positive numbers. ``help`` is written below the table. On a narrow terminal,
+    columns with a positive ``spare`` may be hidden, those with the smallest first.
     """
 
     name: str
@@ -72,23 +61,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows that can be sorted by any column.
+    """Rows that can be sorted by any column; ``None``, NaN and "" are missing cells.
 
-    Parameters
-    ----------
-    title : str
-        Shown above.
-    columns : sequence of str or Column
-        The first one names the rows.
-    rows : sequence of sequences
-        Texts and numbers; ``None``, NaN and "" are missing.
-    note : str, optional
-        Shown below.
-    terminal : int, default 0
-        Number of rows shown on the terminal; tables with 0 are in the HTML report only.
+    The first column names the rows. ``terminal`` is the number of rows shown on the terminal; tables with 0
+    are in the HTML report only.
 
-    Examples
-    --------
     >>> Table("Models", ["model", "log loss"], [("forest", 0.31), ("network",)])
     Traceback (most recent call last):
     ...
@@ -115,20 +92,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture, drawn twice: once for a screen or a sheet of paper, once for a phone.
+    """A picture, drawn twice: once for a screen or a sheet of paper, once for a phone (sizes in inches).
 
-    Parameters
-    ----------
-    draw : callable
-        Draws on an empty ``matplotlib.figure.Figure`` of any size, and may be called several times. The
-        picture becomes SVG, where a point takes about 60 bytes: bin more than a few thousand points, or draw
-        them with ``rasterized=True``.
-    title, caption : str
-        Shown above and below.
-    alt : str
-        A text alternative for readers who cannot see the picture.
-    wide, narrow : tuple of float
-        Width and height in inches for a screen, and for a phone.
+    ``draw`` draws on an empty ``matplotlib.figure.Figure`` of any size, and may be called several times. The
+    picture becomes SVG, where a point takes about 60 bytes: bin more than a few thousand points, or draw them
+    with ``rasterized=True``. ``alt`` is a text for readers who cannot see the picture.
     """
 
     draw: Callable[[Canvas], object]
@@ -164,10 +132,8 @@ class Page:
 
     Parameters
     ----------
-    title : str
-        What was done, to what.
-    lead : str
-        The main result in one sentence.
+    title, lead : str
+        What was done, to what; and the main result in one sentence.
     cards : sequence of Card, optional
         The numbers behind that sentence.
     points : sequence of str, optional
@@ -177,7 +143,7 @@ class Page:
     facts : mapping of str to str, optional
         How the report was made: version, command, data, seed, date.
     notes : sequence of str, optional
-        What to know about the input; on the terminal these are notes on stderr.
+        What to know about the input; commands write these to stderr.
     data : mapping, optional
         The result as plain data, which ``--json`` prints.
 

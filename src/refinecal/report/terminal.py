@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from refinecal._core.format import MINUS, MISSING, count
+from refinecal._core.format import MINUS, MISSING, number
 from refinecal.report.cells import is_numeric, show_column
 from refinecal.report.page import Column, Page, Table
 
@@ -43,7 +43,7 @@ def show_table(table: Table, console: Any) -> None:
     spare.sort(key=lambda j: columns[j].spare)
     console.table([c.name for c in columns], rows[: len(rows) - hidden], left, spare)
     if hidden:
-        console.say(f"… and {count(hidden, 'more row')} (-v shows all)\n")
+        console.say(f"… and {number(hidden)} more (-v shows all)\n")
 
 
 def _plain(text: str) -> str:

@@ -230,7 +230,7 @@ AVERAGES = {
     "logits": "{how}; the models are averaged on the scale of log-odds.",
     "agree": "{how}; the models agree, so their average needs no correction.",
     "sharpened": "{how}. Averaging makes probabilities too cautious, so the log-odds of the average, "
-    "relative to the class frequencies, are multiplied by {beta:.2f} (estimated from how they differ).",
+    "relative to the class frequencies, are multiplied by {beta:.2f} (estimated from the spread of models).",
 }
 ADVICE = {
     "few rows": "With only {rows}, every number here is very uncertain.",
@@ -238,8 +238,8 @@ ADVICE = {
     "has less to learn.",
     "calibrate": "Use the calibrated probabilities: the uncalibrated ones are {how} ({share} of their loss "
     "is calibration error).",
-    "no better": "The features say little about the target: the log loss is {loss:.4f}, that of the class "
-    "frequencies {uncertainty:.4f}. Other features will help more than another model.",
+    "no better": "The features say little about the target: refinement is {refinement:.4f}, the loss of "
+    "the class frequencies {uncertainty:.4f}. Other features will help more than another model.",
     "last step": "The best {step} is the last of {most}: allow more with --max-steps.",
 }
 
@@ -323,7 +323,7 @@ def recommend(fit: Fit, judged: Judgement) -> list[str]:
         cases.append("worse")
     elif noticeable and ours.risk < before.risk:
         cases.append("calibrate")
-    if ours.risk > 0.95 * ours.uncertainty:
+    if ours.refinement > 0.95 * ours.uncertainty:
         cases.append("no better")
     if fit.hit_the_end:
         cases.append("last step")
@@ -331,7 +331,7 @@ def recommend(fit: Fit, judged: Judgement) -> list[str]:
         "rows": count(judged.ours.n, "test row"),
         "how": "overconfident" if (before.beta or 1) < 1 else "underconfident",
         "share": percent(before.calibration / before.risk if before.risk else 0.0, 0),
-        "loss": ours.risk,
+        "refinement": ours.refinement,
         "uncertainty": ours.uncertainty,
         "step": fit.model.step_name,
         "most": fit.max_steps,
