@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, as strict JSON, and locked while a process works on them."""
+"""Files: written completely or not at all, as strict JSON, and locked while a process works on them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from typing import Any
 
 from refinecal._core.errors import needs_extra
 
-FULL = {  # what to say of a file that its disk did not take
+FULL = {  # messages for a file that its disk did not take
     errno.ENOSPC: "no space left on the disk of {}: free some and try again",
     errno.EDQUOT: "no space left in the disk quota for {}: free some and try again",
-    errno.EFBIG: "no space left for {}: files may not grow so large here (see ulimit -f)",
+    errno.EFBIG: "no space left for {}: files may not grow this large here (see ulimit -f)",
 }
 
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a name beside ``path`` to write to; what is there takes its place at the end, unless that failed.
+    """Give a name next to ``path`` to write to; the file replaces ``path`` at the end, unless writing fails.
 
     The name ends as ``path`` does, for writers that go by the ending.
 
@@ -99,16 +99,9 @@ def lock(descriptor: int) -> bool:
 
 @contextmanager
 def hold_lock(path: Path, doing: str, remove: bool = False) -> Iterator[None]:
-    """Hold the lock of a file; raise if another process does.
+    """Hold the lock of a file, which names the holder; raise if another process does.
 
-    Parameters
-    ----------
-    path : Path
-        Is made if need be, and says who holds it.
-    doing : str
-        What is done meanwhile, such as "fitting churn-run".
-    remove : bool, default False
-        Whether to remove the file at the end.
+    ``doing`` says what the holder does, such as "fitting churn-run"; ``remove`` removes the file at the end.
     """
     descriptor = _acquire(path)
     if descriptor is None:

@@ -18,17 +18,8 @@ PLAN, MANIFEST, FAILURES = "plan.json", "manifest.json", "failures"
 class RunFolder:
     """Planned work on disk, of ``refinecal fit`` or of an experiment.
 
-    A unit or a file appears under its name once it is complete. Whatever happens to a run (ctrl-C, SIGKILL, a
-    power cut), its finished units can be used, and the rest can be done later.
-
-    Attributes
-    ----------
-    path : Path
-        The folder.
-    doing : str
-        What a process does that holds the lock, such as "fitting churn-run".
-    lock_path : Path
-        The file that is locked.
+    A unit or a file appears under its name once it is complete. After ctrl-C, SIGKILL or a power cut,
+    the finished units can be used, and the rest can be done later.
     """
 
     FORMAT: ClassVar[int] = 3  # of the folder, stored in its manifest
@@ -37,10 +28,10 @@ class RunFolder:
     UNITS: ClassVar[str] = "."  # where the units are,
     UNIT: ClassVar[str] = "*-fold-*"  # and the pattern of their names
 
-    def __init__(self, path: str | os.PathLike[str], doing: str = "", lock: str = "lock") -> None:
+    def __init__(self, path: str | os.PathLike[str], doing: str = "") -> None:
         self.path = Path(path)
-        self.doing = doing
-        self.lock_path = self.path / lock
+        self.doing = doing  # of a process that holds the lock, such as "fitting churn-run"
+        self.lock_path = self.path / "lock"
 
     # ---- lock ----------------------------------------------------------------------------------------------
 

@@ -96,9 +96,9 @@ class RunFolder(run_folder.RunFolder):
             raise FileExistsError(
                 f"{path} holds a run already: continue it with --resume, or name another folder"
             )
-        begun = f".{Path(PLAN).stem}."  # the only files of a run that was killed at once
+        first = f".{Path(PLAN).stem}."  # the only files of a run that was killed at once
         if path.exists() and not (
-            path.is_dir() and all(each.name.startswith(begun) for each in path.iterdir())
+            path.is_dir() and all(each.name.startswith(first) for each in path.iterdir())
         ):
             raise FileExistsError(f"{path} exists and is not a run: name a new folder")
 
@@ -118,12 +118,12 @@ class RunFolder(run_folder.RunFolder):
         if plan == self.plan:
             return
         with self.lock():
-            _, self.plan = self._read_plan()  # another process may have made it larger meanwhile
+            _, self.plan = self._read_plan()  # another process may have extended it
             said = "\n  ".join(self.plan.losses(plan))
             if said:
                 raise ValueError(
                     f"{self.path} was started with another plan:\n  {said}\nA run can get more "
-                    f"{plan.MORE}, if all that it has are named too. Resume without these options, which "
+                    f"{plan.MORE}, if those that it has are all named. Resume without these options, which "
                     f"takes the plan of the run{_suggest_names(self.plan, plan)}, or name another folder"
                 )
             self.write_plan(_as_bytes(plan))

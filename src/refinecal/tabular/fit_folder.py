@@ -39,11 +39,6 @@ class FitFolder(RunFolder):
     """The unfinished run of a fit, hidden next to the run folder that it will become.
 
     Each of its units is the folder of a training run: the model, its history and its predictions.
-
-    Parameters
-    ----------
-    out : Path
-        The run folder to be written.
     """
 
     def __init__(self, out: Path) -> None:

@@ -287,22 +287,13 @@ def all_classes(
 class Ensemble:
     """Several models, calibrated and averaged.
 
-    Attributes
-    ----------
-    calibrator : Calibrator
-        One for all of them.
-    known : tuple of ndarray
-        The columns of the classes that each model knows.
-    frequencies : ndarray of shape (k,)
-        Of the classes; the mean is sharpened relative to them.
-    beta : float or None
-        The inverse temperature of the mean. ``None`` if it is not known how far models disagree: then the
-        mean is the geometric one, which is sharper where they do.
+    ``beta`` is the inverse temperature of the mean. It is ``None`` if it is not known how far models
+    disagree: then the mean is the geometric one, which is sharper where they do.
     """
 
-    calibrator: Calibrator
-    known: tuple[NDArray[np.int64], ...]
-    frequencies: Floats
+    calibrator: Calibrator  # one for all of them
+    known: tuple[NDArray[np.int64], ...]  # the columns of the classes that each model knows
+    frequencies: Floats  # of the classes: the mean is sharpened relative to them
     beta: float | None = 1.0
 
     @classmethod
@@ -316,19 +307,8 @@ class Ensemble:
     ) -> Ensemble:
         """Calibrate models on the rows held out of each, and sharpen their mean.
 
-        Parameters
-        ----------
-        held_out : sequence of HeldOut
-            Of each model.
-        known : iterable of ndarray
-            The columns of the classes that each model knows.
-        calibrator
-            As for :func:`decompose`.
-        classes
-            The labels, in the order of the columns.
-        n_first : int, optional
-            Each row was held out of one of the first ``n_first`` models, by default of one of all. If rows
-            were held out of later models too, they count once for each, and show how far models disagree.
+        Each row was held out of one of the first ``n_first`` models, by default of one of all. If rows were
+        held out of later models too, they count once for each, and show how far models disagree.
         """
         y = np.concatenate([part.y for part in held_out])
         logits = np.concatenate([part.logits for part in held_out])

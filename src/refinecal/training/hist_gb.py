@@ -34,6 +34,10 @@ NODE = {  # one entry per node, tree after tree
     "bitset": "int32",  # of a split by category, which row of bitsets goes left; else -1
     "value": "float64",  # of a leaf
 }
+KERNEL = (  # the arrays in the order of add_trees
+    *("starts", "feature", "threshold", "left", "right", "missing_left"),
+    *("bitset", "bitsets", "value"),
+)
 WORDS = 8  # of 32 categories each, in a bitset
 FIRST_ROUNDS = 16  # before the first look,
 GROWTH = 1.5  # then the number of rounds grows by this factor: a look costs a pass over all trees
@@ -133,29 +137,14 @@ class Trees:
         return type(self)(nodes | {"starts": starts, "bitsets": self.arrays["bitsets"][:rows]})
 
     def add(self, rows: NDArray[np.float64], first: int, last: int, out: NDArray[Any]) -> None:
-        """Add what trees ``first`` to ``last - 1`` say of each row to the columns of ``out`` in turn."""
-        a = self.arrays
-        add_trees(
-            rows,
-            first,
-            last,
-            a["starts"],
-            a["feature"],
-            a["threshold"],
-            a["left"],
-            a["right"],
-            a["missing_left"],
-            a["bitset"],
-            a["bitsets"],
-            a["value"],
-            out,
-        )
+        """Add the values of trees ``first`` to ``last - 1`` to the columns of ``out`` in turn."""
+        add_trees(rows, first, last, *(self.arrays[name] for name in KERNEL), out)
 
 
 def _columns(nodes: NDArray[Any], offset: int) -> Arrays:
-    """Return a tree's nodes in our words; its bitsets come after ``offset`` others."""
-    is_leaf, is_category = nodes["is_leaf"] == 1, nodes["is_categorical"] == 1
-    by_category = is_category & ~is_leaf
+    """Return a tree's nodes under our names; its bitsets come after ``offset`` others."""
+    is_leaf = nodes["is_leaf"] == 1
+    by_category = (nodes["is_categorical"] == 1) & ~is_leaf
     return {
         "feature": np.where(is_leaf, -1, nodes["feature_idx"]),
         "threshold": nodes["num_threshold"],

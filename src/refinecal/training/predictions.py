@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from refinecal._core.softmax import log_softmax
 
 LOOKED_AT = 32  # rows on which to see what a model's margins are
-# Of these rows, whose votes are tied, so that predict decides otherwise than the margins
+# Fraction of these rows that may have tied votes, where predict and the margins disagree
 MOST_TIES = 0.25
 
 # The keywords that make `predict` of each library return margins.

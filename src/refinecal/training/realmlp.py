@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 CHUNK = 1024  # rows that are predicted at once, as in pytabkit
 LARGEST_SEED = 2**32
 ALONE = threading.RLock()  # pytabkit uses torch's global random numbers, shared by all threads
+UNSAVED = (
+    "a RealMLP can be neither saved nor loaded, since pytabkit has no file format but pickle: keep its "
+    "logits, or train it again with the same seed"
+)
 
 Weights = dict[str, "torch.Tensor"]
 
@@ -73,18 +77,13 @@ class RealMLPModel(TableModel):
         kit = _pytabkit()
         options = _options(run, kit)
         columns = Columns.learn(run.rows.X)
-        kept: dict[int, Weights] = {}
         with _isolate_torch(run.n_threads):
             module = _new_module(run, options, columns, kit)
             network = Network(module.creator.static_model, module.model)
             rows_val = network.prepare(columns.dataset(run.val.X, kit))
-            for _ in _epochs(module):
-                goes_on = run.show(network.predict(rows_val))
-                kept = {at: weights for at, weights in kept.items() if at in run.best_steps}
-                if run.step in run.best_steps:
-                    kept[run.step] = network.weights()
-                if not goes_on:
-                    break
+            kept = run.keep_best(
+                _epochs(module), lambda: network.predict(rows_val), network.weights
+            )
         return cls(columns, network, kept, run.step, len(run.classes), run.n_threads)
 
     def _logits(self, X: pd.DataFrame, step: int) -> NDArray[Any]:
@@ -94,23 +93,16 @@ class RealMLPModel(TableModel):
             return self.network.predict(self.network.prepare(self.columns.dataset(X, _pytabkit())))
 
     def _to_bytes(self, step: int) -> bytes:
-        _refuse()
+        raise NotImplementedError(UNSAVED)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Refuse: there is nothing to read."""
-        _refuse()
+        raise NotImplementedError(UNSAVED)
 
     @classmethod
     def _load(cls, path: Path) -> Self:
-        _refuse()
-
-
-def _refuse() -> NoReturn:
-    raise NotImplementedError(
-        "a RealMLP can be neither saved nor loaded, since pytabkit has no file format but pickle: keep its "
-        "logits, or train it again with the same seed"
-    )
+        raise NotImplementedError(UNSAVED)
 
 
 # ---- tables -----------------------------------------------------------------------------------------------
@@ -235,7 +227,7 @@ def _epochs(module: Any) -> Iterator[None]:
 def _options(run: TrainingRun, kit: Any) -> dict[str, Any]:
     """Return all options of pytabkit, its defaults included."""
     if run.rows.weights is not None:
-        raise ValueError("weights were given, but pytabkit's RealMLP has none: leave them out")
+        raise ValueError("weights were given, but pytabkit's RealMLP takes none: omit them")
     defaults = {**kit.DefaultParams.RealMLP_TD_CLASS, "ls_eps": 0.0, "batch_size": 256}
     ours = {"n_epochs": run.max_steps}
     allowed = [name for name in defaults if name not in ("n_epochs", "use_ls")]

@@ -394,7 +394,7 @@ def _hash_values(values: NDArray[np.float64], column: Any) -> NDArray[np.uint64]
 
 
 def _scramble(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Scramble 64 bits: the finaliser of SplitMix64 (Steele, Lea, Flood 2014)."""
+    """Scramble 64 bits: the finalizer of SplitMix64 (Steele, Lea, Flood 2014)."""
     bits = np.atleast_1d(bits) + np.uint64(0x9E3779B97F4A7C15)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
