@@ -18,7 +18,7 @@ import pytest
 from full_disk import small_files
 from made_tables import mixed, write_csv
 
-from refinecal._core.run_folder import RunFolder
+from refinecal._core.files import RunFolder
 from refinecal.cli._console import describe_error
 from refinecal.report.page import Page
 from refinecal.report.render import write

@@ -14,9 +14,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from refinecal._core import run_folder
-from refinecal._core.files import atomic_write
-from refinecal._core.run_folder import FAILURES, MANIFEST, PLAN
+from refinecal._core import files
+from refinecal._core.files import FAILURES, MANIFEST, PLAN, atomic_write
 from refinecal.experiments.rates import Rates
 from refinecal.experiments.tabular.plan import Plan
 from refinecal.experiments.vision.plan import VisionPlan
@@ -35,7 +34,7 @@ Key = Any  # of either experiment: has a name, and says which others are alike
 Failure = dict[str, Any]  # kind, message, traceback; added: key, time, attempts
 
 
-class RunFolder(run_folder.RunFolder):
+class RunFolder(files.RunFolder):
     """The run of an experiment: for each training run, a file in ``units``, or in ``failures`` if it failed.
 
     Parameters
@@ -86,7 +85,7 @@ class RunFolder(run_folder.RunFolder):
         cls.check_new(Path(path))
         content = _as_bytes(plan)  # which may fail, before there is anything on the disk
         Path(path).mkdir(parents=True, exist_ok=True)
-        run_folder.RunFolder(path).write_plan(content)
+        files.RunFolder(path).write_plan(content)
         return cls(path)
 
     @staticmethod
@@ -142,11 +141,11 @@ class RunFolder(run_folder.RunFolder):
 
     def remove_damaged(self, is_whole: Callable[[Path], bool]) -> list[Key]:
         """Remove results that are damaged, for instance by a bad copy; return them."""
-        files = self._read_manifest()
+        listed = self._read_manifest()
         damaged = []
         for key in self.finished():
             path = self.unit_path(key)
-            expected = files.get(f"{self.UNITS}/{path.name}")
+            expected = listed.get(f"{self.UNITS}/{path.name}")
             if not is_whole(path) or expected not in (None, self.digest(path)):
                 damaged.append(key)
                 path.unlink(missing_ok=True)

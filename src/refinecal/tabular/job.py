@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 import refinecal
 from refinecal._core.errors import warn
-from refinecal._core.files import write_json
-from refinecal._core.run_folder import RunFolder
+from refinecal._core.files import RunFolder, write_json
 from refinecal.tabular.data import Data, Options, prepare
 from refinecal.tabular.files import Source, open_table
 from refinecal.tabular.fit_folder import HISTORY, METRICS, REPORT, RUN, TEST_ROWS, FitFolder

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import warn
-from refinecal._core.files import write_json
-from refinecal._core.run_folder import RunFolder
+from refinecal._core.files import RunFolder, write_json
 from refinecal.calibrators import from_dict
 from refinecal.tabular._drift import NewRows
 from refinecal.tabular.fit_folder import CALIBRATOR, SCHEMA

@@ -14,10 +14,9 @@ from refinecal._kernels.trees import add_trees
 from refinecal.training.encoding import (
     Arrays,
     category_mask,
-    most_frequent,
-    positions_in,
-    to_codes,
-    to_numbers,
+    code_positions,
+    learn_codes,
+    number_columns,
 )
 from refinecal.training.table_model import TableModel, read_npz, to_npz
 from refinecal.training.trainer import TrainingRun
@@ -71,8 +70,7 @@ class HistGradientBoostingModel(TableModel):
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # of scikit-learn
 
         mask = category_mask(run.rows.X)
-        codes = [to_codes(run.rows.X.iloc[:, j]) for j in np.flatnonzero(mask)]
-        known = [most_frequent(each, MOST_CATEGORIES) for each in codes]
+        known = learn_codes(run.rows.X, mask, MOST_CATEGORIES)
         rows, rows_val = _rows(run.rows.X, mask, known), _rows(run.val.X, mask, known)
         rows[:, np.isnan(rows).all(axis=0)] = 0.0  # nothing to split either way: no special case
         with threadpool_limits(run.n_threads):
@@ -192,14 +190,8 @@ def _rows(
     X: pd.DataFrame, mask: NDArray[np.bool_], known: list[NDArray[np.int64]]
 ) -> NDArray[np.float64]:
     """Return categories by their number among those known, then numbers; NaN where missing."""
-    rows = np.empty(X.shape, dtype=np.float64)
-    columns, numbers = np.flatnonzero(mask), np.flatnonzero(~mask)
-    for i, (j, codes) in enumerate(zip(columns, known, strict=True)):
-        places = positions_in(codes, to_codes(X.iloc[:, j]))
-        rows[:, i] = np.where(places < 0, np.nan, places)
-    for i, j in enumerate(numbers, start=len(columns)):
-        rows[:, i] = to_numbers(X.iloc[:, j])
-    return rows
+    places = code_positions(X, mask, known)
+    return np.concatenate([np.where(places < 0, np.nan, places), number_columns(X, mask)], axis=1)
 
 
 def _to_logits(out: NDArray[Any]) -> NDArray[Any]:
