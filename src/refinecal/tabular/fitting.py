@@ -19,14 +19,7 @@ from refinecal.metrics import get_metric
 from refinecal.stopping import RefinementMonitor
 from refinecal.tabular.data import Data, Options
 from refinecal.tabular.fit_folder import UNDER_WAY, FitFolder
-from refinecal.training.crossfit import (
-    BestStep,
-    Cancelled,
-    CrossFit,
-    Ensemble,
-    FoldModel,
-    average,
-)
+from refinecal.training.crossfit import BestStep, Cancelled, CrossFit, Ensemble, FoldModel, average
 from refinecal.training.rows import Parts
 from refinecal.training.spaces import draw
 from refinecal.training.table_model import TableModel, get_model

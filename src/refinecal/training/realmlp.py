@@ -20,12 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import needs_extra
-from refinecal.training.encoding import (
-    category_mask,
-    code_positions,
-    learn_codes,
-    number_columns,
-)
+from refinecal.training.encoding import category_mask, code_positions, learn_codes, number_columns
 from refinecal.training.table_model import TableModel, check_params, find_step
 from refinecal.training.trainer import TrainingRun
 

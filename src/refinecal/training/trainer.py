@@ -37,9 +37,7 @@ from refinecal.training.predictions import (
 from refinecal.training.rows import Rows
 
 # The best of those tried on 49 tables, averaged and chosen by refinement, within the libraries' own time.
-DEFAULTS: dict[str, dict[str, Any]] = {
-    "xgboost": {"learning_rate": 0.1, "colsample_bynode": 0.6},
-}
+DEFAULTS: dict[str, dict[str, Any]] = {"xgboost": {"learning_rate": 0.1, "colsample_bynode": 0.6}}
 FIRST_STAGES = 64  # rounds before the first look; doubled as long as they still improve
 PER_STAGE = ("_predictors", "estimators_", "estimator_weights_", "estimator_errors_")
 SCORES = ("train_score_", "oob_improvement_", "oob_scores_")
