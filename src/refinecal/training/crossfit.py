@@ -145,7 +145,7 @@ class CrossFit(ABC):
         return [run.result() for run in runs]
 
     def search(
-        self, parts: Pairs, n_candidates: int, metrics: Iterable[Metric], n_compared: int
+        self, parts: Pairs, n_candidates: int, metrics: Sequence[Metric], n_compared: int
     ) -> dict[str, tuple[float, list[FoldModel]]]:
         """Return, for each metric, the best mean over folds, and the models of the candidate that has it.
 
@@ -199,9 +199,8 @@ def update_best(
     for metric in metrics:
         name = metric.name
         if all(name in each.choices for each in models):
-            value = float(
-                np.average([each.choices[name].value for each in models], weights=weights)
-            )
+            values = [each.choices[name].value for each in models]
+            value = float(np.average(values, weights=weights))
             if name not in best or metric.better(value, best[name][0]):
                 best[name] = value, models
 

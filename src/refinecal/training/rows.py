@@ -283,9 +283,10 @@ def parts(rows: Rows, n_folds: Any, fraction: float, seed: int, n_more: int = 0)
     if n_folds is not None and not isinstance(n_folds, str):
         return Parts.of(rows, split_folds(rows, n_folds, seed))
     most = 1
-    if n_folds is not None:
-        grouped = rows.groups is not None
-        most = len(np.unique(rows.groups)) if grouped else int(_draw(rows, 0).sizes.max())
+    if n_folds is not None and rows.groups is not None:
+        most = len(np.unique(rows.groups))
+    elif n_folds is not None:
+        most = int(_draw(rows, 0).sizes.max())
     for n in range(min(AUTO_FOLDS, most), 1, -1):
         first = cut(n, seed)
         if first:
