@@ -215,7 +215,7 @@ def smooth_zeros(
 
 def smooth(found: Predictions, n: int) -> Predictions:
     """Mix probabilities with the uniform ones, weighted as one row next to n; n = 0 changes nothing."""
-    if n == 0:
+    if n == 0 or found.kind == "logits":
         return found
     k = 2 if found.values.ndim == 1 else found.values.shape[1]
     return found._replace(values=n / (n + 1) * found.values + 1 / (n + 1) / k)
