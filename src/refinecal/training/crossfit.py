@@ -121,6 +121,7 @@ class CrossFit(ABC):
     ) -> list[FoldModel]:
         """Train a candidate on all folds, or on some of them."""
         folds = range(len(parts)) if folds is None else folds
+        self.cancel.clear()  # an earlier candidate may have failed
         n_workers = self.count_workers(parts)
         if n_workers == 1:
             return [self.train(parts, candidate, fold) for fold in folds]
@@ -132,7 +133,6 @@ class CrossFit(ABC):
                 self.cancel.set()  # the others end at their next step
                 raise
 
-        self.cancel.clear()
         with ThreadPoolExecutor(n_workers) as pool:  # boosting libraries free the interpreter
             runs = [pool.submit(train, fold) for fold in folds]
             try:
