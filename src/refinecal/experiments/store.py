@@ -136,8 +136,10 @@ class RunFolder(files.RunFolder):
 
     def has(self, key: Key) -> bool:
         """Tell whether a training run has a result."""
-        path = self.unit_path(key)
-        return path.exists() and path.stat().st_size > 0
+        try:
+            return self.unit_path(key).stat().st_size > 0
+        except FileNotFoundError:
+            return False
 
     def remove_damaged(self, is_whole: Callable[[Path], bool]) -> list[Key]:
         """Remove results that are damaged, for instance by a bad copy; return them."""
