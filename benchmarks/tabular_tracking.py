@@ -174,7 +174,9 @@ def loops(n: int, epochs: int, repeats: int, categories: bool) -> Result:
     inputs, labels = torch.cat([rows[0], one_hot], dim=1), torch.from_numpy(y)
 
     def ours() -> None:
-        for _ in islice(mlp._epochs(run, mlp._options({}), rows, encoding), epochs):
+        random = torch.Generator().manual_seed(run.seed)
+        net = mlp._new_net(encoding, 2, mlp.DEFAULTS, random)
+        for _ in islice(mlp._epochs(net, run, mlp.DEFAULTS, rows, random), epochs):
             pass
 
     def by_index() -> None:

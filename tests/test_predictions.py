@@ -22,6 +22,7 @@ from refinecal.training.predictions import (
     one_vs_rest_link,
     predictions_of,
     show_label,
+    smooth,
     smooth_zeros,
 )
 
@@ -192,3 +193,11 @@ def test_a_label_of_probability_0_is_found_in_its_column():
 )
 def test_labels_are_shown_as_they_are_written(labels):
     assert show_label(labels[0]) == "'x'"
+
+
+def test_logits_are_never_smoothed():
+    """One fold may have logits where another has probabilities, which are then smoothed for all folds."""
+    found = Predictions("logits", np.array([-800.0, 0.0]), "predict")
+    assert smooth(found, 10) is found
+    probs = smooth(Predictions("probs", np.array([[1.0, 0.0]]), "predict_proba"), 9)
+    np.testing.assert_allclose(probs.values, [[0.95, 0.05]])  # 9 / 10 * (1, 0) + 1 / 10 / 2

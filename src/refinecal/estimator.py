@@ -22,7 +22,7 @@ from refinecal._core.errors import warn
 from refinecal.calibrators.registry import UserCalibrator
 from refinecal.metrics import get_metric
 from refinecal.stopping import RefinementMonitor
-from refinecal.training.crossfit import BestStep, CrossFit, FoldModel, all_classes
+from refinecal.training.crossfit import BestStep, CrossFit, Ensemble, FoldModel, all_classes
 from refinecal.training.predictions import (
     is_frozen,
     library_of,
@@ -253,8 +253,11 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         found = folds.search(pairs, len(candidates), [metric], n_compared)
         models = found[metric.name][1]
         first, best = models[0], [each.choices[metric.name] for each in models]
-        n_smoothed = sum(len(each.y) for each in models[:n_first])
-        smoothing = n_smoothed if any(map(folds.has_zeros, models, best)) else 0
+        zeros = [
+            smooth_zeros(b.logits, m.y, classes[m.known])[1]
+            for b, m in zip(best, models, strict=True)
+        ]
+        smoothing = sum(len(each.y) for each in models[:n_first]) if any(zeros) else 0
         ensemble = folds.combine(models, metric.name, n_first, smoothing=smoothing)
         estimators, n_steps = [each.model for each in models], best[0].step
         params = dict(candidates[first.candidate or 0])
@@ -262,22 +265,24 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             estimators, ensemble = estimators[:1], ensemble.single(first.known)
         elif self.refit:
             n_steps = int(np.median([each.step for each in best]))
-            new = self._new(params, seed)
-            estimators = [retrain(new, rows, n_steps, first.model)]
+            estimators = [retrain(self._new(params, seed), rows, n_steps, first.model)]
             ensemble = ensemble.single(np.arange(len(classes)))
-        # All at once: a fit that fails leaves none of these attributes.
+        # From here on nothing fails: a fit that fails sets no attributes.
         self.classes_, self.history_ = classes, folds.history
         if len(pairs) == 1:
             for record in self.history_:
                 del record["fold"]
-        self._ensemble, self._smoothing = ensemble, smoothing
-        self._likes = [each.logits._replace(values=np.empty(0)) for each in best[: len(estimators)]]
-        self.estimators_, self.estimator_ = estimators, estimators[0]
-        calibrator = ensemble.calibrator
-        self.calibrator_ = calibrator.user if isinstance(calibrator, UserCalibrator) else calibrator
-        self.calibrators_ = [self.calibrator_] * len(estimators)
-        self.pool_beta_ = ensemble.beta
         self.best_step_, self.best_params_, self.monitor_ = n_steps, params, first.monitor
+        self._smoothing = smoothing
+        self._likes = [each.logits._replace(values=np.empty(0)) for each in best[: len(estimators)]]
+        self._set_models(estimators, ensemble)
+
+    def _set_models(self, estimators: list[Any], ensemble: Ensemble) -> None:
+        self._ensemble, self.pool_beta_ = ensemble, ensemble.beta
+        self.estimators_, self.estimator_ = estimators, estimators[0]
+        found = ensemble.calibrator
+        self.calibrator_ = found.user if isinstance(found, UserCalibrator) else found
+        self.calibrators_ = [self.calibrator_] * len(estimators)
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
             if hasattr(self.estimator_, name):
@@ -388,15 +393,19 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         fraction = self.validation_fraction
         if not (isinstance(fraction, numbers.Real) and 0 < float(fraction) < 1):
             raise ValueError(f"validation_fraction is {fraction!r}: it must lie between 0 and 1")
-        for name, least in (("max_steps", 1), ("n_folds", 2)):
-            value = getattr(self, name)
-            if name == "n_folds" and _is_folds(value):
-                continue
-            if not isinstance(value, numbers.Integral) or value < least:
-                once = ", or None to hold rows out once" if name == "n_folds" else ""
-                raise ValueError(
-                    f"{name} is {value!r}: it must be a whole number of at least {least}{once}"
-                )
+        if not isinstance(self.max_steps, numbers.Integral) or self.max_steps < 1:
+            raise ValueError(
+                f"max_steps is {self.max_steps!r}: it must be a whole number of at least 1"
+            )
+        n_folds = self.n_folds
+        is_number = isinstance(n_folds, numbers.Integral) and n_folds >= 2
+        is_word = n_folds is None or (isinstance(n_folds, str) and n_folds == "auto")
+        is_splitter = hasattr(n_folds, "split") and not isinstance(n_folds, str)
+        if not (is_number or is_word or is_splitter):
+            raise ValueError(
+                f"n_folds is {n_folds!r}: it must be a whole number of at least 2, or None to hold rows out "
+                "once"
+            )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -408,13 +417,6 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         if base.classifier_tags is not None:
             tags.classifier_tags.multi_class = base.classifier_tags.multi_class
         return tags
-
-
-def _is_folds(value: Any) -> bool:
-    """Tell whether ``n_folds`` is a valid value other than a number."""
-    if value is None or isinstance(value, str):
-        return value in (None, "auto")
-    return hasattr(value, "split")
 
 
 def _check_rows(X: Any, y: Any, sample_weight: Any, groups: Any, suffix: str = "") -> Rows:
@@ -479,7 +481,3 @@ class _EstimatorFolds(CrossFit):
         columns = np.searchsorted(self.classes, known)
         about = (candidate, fold, columns, monitor.history, choices, model)
         return FoldModel(*about, val.y, val.weights, places, monitor)
-
-    def has_zeros(self, model: FoldModel, best: BestStep) -> bool:
-        """Tell whether a label that was observed has probability 0."""
-        return smooth_zeros(best.logits, model.y, self.classes[model.known])[1] > 0

@@ -265,7 +265,7 @@ def test_another_plan_is_explained(change, said):
     before = Path("run/plan.json").read_bytes()
     _, err = run("tabular", "--out", "run", "--resume", *change, code=1)
     assert Path("run/plan.json").read_bytes() == before
-    assert "begun with another plan" in err
+    assert "started with another plan" in err
     assert said in err
     assert "Resume without these options" in err
 
@@ -404,7 +404,7 @@ def test_a_target_that_is_misspelt():
 
 def test_status_of_what_is_no_run():
     _, err = run("status", "tables", code=1)
-    assert "tables has no plan.json, so it is no run" in err
+    assert "tables has no plan.json, so it is not a run" in err
 
 
 @pytest.mark.slow

@@ -227,7 +227,7 @@ def test_images_that_moved_are_named_anew():
 def test_another_plan_is_explained(change, said):
     begun()
     _, err = run("vision", *GO_ON, *change, code=1)
-    assert "begun with another plan" in err
+    assert "started with another plan" in err
     assert said in " ".join(err.split())
     assert "A run can get more data sets, models and seeds" in " ".join(err.split())
 

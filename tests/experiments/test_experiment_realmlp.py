@@ -450,7 +450,7 @@ def test_missing_numbers_are_refused_when_predicting():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"weights": np.ones(300)}, "RealMLP has none: leave them out"),
+        ({"weights": np.ones(300)}, "RealMLP takes none: omit them"),
         ({"params": {"learning_rate": 0.1}}, "a parameter of realmlp is 'learning_rate'"),
         ({"params": {"n_epochs": 9}}, "a parameter of realmlp is 'n_epochs'"),
         ({"params": {"use_ls": True}}, "a parameter of realmlp is 'use_ls'.*'ls_eps'"),

@@ -471,7 +471,7 @@ def test_a_damaged_file_is_named(tmp_path):
     path.write_bytes(whole)
     other = made_run(tmp_path / "other", made_plan(1, splits=2))
     shutil.copy(path, other.unit_path(other.plan.units()[1]))
-    with pytest.raises(ValueError, match=r"s1-c0\.npz holds the training .*s0-c0: remove it"):
+    with pytest.raises(ValueError, match=r"s1-c0\.npz holds the training run .*s0-c0: remove it"):
         read_results(tmp_path / "other")
     path.write_bytes(b"\0" * 1000 + whole[1000:])  # which resuming would not see
     with pytest.raises(ValueError, match=r"set 00.*damaged.*delete it and resume"):

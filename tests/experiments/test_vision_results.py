@@ -296,7 +296,7 @@ def test_a_training_in_the_file_of_another_is_refused(tmp_path):
     folder = made_run(tmp_path / "run", made_plan(seeds=2))
     first, second = folder.plan.units()
     shutil.copy(folder.unit_path(first), folder.unit_path(second))
-    with pytest.raises(ValueError, match=r"-s1\.npz holds the training .*-s0: remove it"):
+    with pytest.raises(ValueError, match=r"-s1\.npz holds the training run .*-s0: remove it"):
         read_results(tmp_path / "run")
 
 

@@ -126,7 +126,7 @@ def test_what_diverged_is_told_from_what_patience_ended(history, stopped, diverg
 
 def test_a_file_of_which_only_the_end_is_looked_at_may_be_none(tmp_path):
     (tmp_path / "unit.npz").write_bytes(b"PK")
-    with pytest.raises(ValueError, match="is not the result of a training, or it is damaged"):
+    with pytest.raises(ValueError, match="is not the result of a training run, or it is damaged"):
         VisionUnit.read_divergence(tmp_path / "unit.npz")
 
 
@@ -197,7 +197,7 @@ def rewritten(path, **change):
 def test_what_is_no_result(content, tmp_path):
     path = tmp_path / "unit.npz"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="is not the result of a training, or it is damaged"):
+    with pytest.raises(ValueError, match="is not the result of a training run, or it is damaged"):
         VisionUnit.load(path)
 
 
@@ -239,7 +239,7 @@ def test_a_file_whose_end_is_damaged_is_named(tmp_path):
 def test_a_file_with_other_contents(change, tmp_path):
     path = tmp_path / "unit.npz"
     rewritten(path, **change)
-    with pytest.raises(ValueError, match="is not the result of a training, or it is damaged"):
+    with pytest.raises(ValueError, match="is not the result of a training run, or it is damaged"):
         VisionUnit.load(path)
 
 

@@ -591,3 +591,17 @@ def test_other_metrics_get_the_blend_that_is_delivered(tmp_path):
         other = found.outcomes[name].ensemble.calibrator
         assert other.names_ == ours.names_
         np.testing.assert_array_equal(other.weights_, ours.weights_)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_a_configuration_that_cannot_be_trained_is_skipped(tmp_path, monkeypatch, n_threads):
+    """The others are trained, also when the failure has cancelled the other folds of the configuration."""
+    params = [{}, {"booster": "nonsense"}, {"max_depth": 2}]
+    monkeypatch.setattr("refinecal.tabular.fitting.draw_candidates", lambda options: params)
+    with pytest.warns(RuntimeWarning, match="configuration 1 is skipped"):
+        found = fitted(tmp_path, tune=3, folds=2, n_threads=n_threads)
+    assert {record["candidate"] for record in found.history} == {0, 2}
+    assert len(found.delivered) == 2
+    params[0] = {"booster": "nonsense"}
+    with pytest.raises(ValueError, match="nonsense"):  # the default: something is wrong
+        fitted(tmp_path, tune=3, folds=2, n_threads=n_threads)

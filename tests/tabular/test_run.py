@@ -18,7 +18,7 @@ import pytest
 from full_disk import small_files
 from made_tables import mixed, write_csv
 
-from refinecal._core.run_folder import RunFolder
+from refinecal._core.files import RunFolder
 from refinecal.cli._console import describe_error
 from refinecal.report.page import Page
 from refinecal.report.render import write
@@ -139,7 +139,7 @@ def test_rows_without_a_label_are_left_out(tmp_path):
     labels = table["kind"].to_pylist()
     labels[3] = labels[200] = None
     pq.write_table(table.set_column(6, "kind", pa.array(labels)), tmp_path / "table.parquet")
-    with pytest.warns(RuntimeWarning, match="2 of 300 rows of .* have no kind: they are left out"):
+    with pytest.warns(RuntimeWarning, match="2 of 300 rows of .* have no kind: they are ignored"):
         found = run_fit(request(tmp_path))
     assert found.fit.data.n_train + found.fit.data.test.n == 298
     assert not {3, 200} & set(found.fit.data.test_places.tolist())
@@ -297,7 +297,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(tmp_path, model
     with pytest.raises(OSError, match="File too large") as caught, ExitStack() as fills.limit:
         run_fit(given, fills)
     assert describe_error(caught.value) == (
-        f"no space left for {given.out}: files may not grow so large here (see ulimit -f) "
+        f"no space left for {given.out}: files may not grow this large here (see ulimit -f) "
         "(2 finished training runs kept: continue with --resume)"
     )
     kept = sorted(os.listdir(tmp_path / ".run.unfinished"))

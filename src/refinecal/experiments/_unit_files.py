@@ -1,4 +1,4 @@
-"""Files with what one training leaves behind: arrays, and a header in JSON; nothing in them is pickled."""
+"""Result files of training runs: arrays, and a header in JSON; nothing is pickled."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def write_unit(path: str | os.PathLike[str], header: Mapping[str, Any], arrays: 
 
 @contextmanager
 def open_unit(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], Mapping[str, Any]]]:
-    """Give the header and the arrays of a file; turn whatever is wrong with it into one clear error."""
+    """Give the header and the arrays of a file; explain what is wrong if it cannot be read."""
     path = Path(path)
     try:
         if path.is_file() and not is_whole(path):
-            raise ValueError("it is no archive of arrays")
+            raise ValueError("it is not an archive of arrays")
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             header = json.loads(arrays[HEADER].tobytes())
             if header["format"] != FORMAT:
@@ -54,13 +54,13 @@ def open_unit(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], Ma
         raise OSError(error.errno, f"{error.strerror or error}", str(path)) from error
     except Exception as error:
         raise ValueError(
-            f"{path} is not the result of a training, or it is damaged ({type(error).__name__}: {error}): "
-            "delete it and resume the run, which trains that unit again"
+            f"{path} is not the result of a training run, or it is damaged ({type(error).__name__}: "
+            f"{error}): delete it and resume the run, which trains that unit again"
         ) from error
 
 
 def is_whole(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a file has its end, by a look at it; what is before it is checked when it is read.
+    """Tell whether a file is complete, by its end; the rest is checked when it is read.
 
     Raises
     ------
@@ -77,8 +77,9 @@ def is_whole(path: str | os.PathLike[str]) -> bool:
 
 
 def check_name(path: Path, key: Any) -> None:
-    """Complain of a training in the file of another one, as a wrong copy leaves it."""
+    """Raise if a file holds the result of another training run, as after a wrong copy."""
     if path.stem != key.name:
         raise ValueError(
-            f"{path} holds the training {key.name}: remove it and resume the run, which trains the right one"
+            f"{path} holds the training run {key.name}: remove it and resume the run, which trains the right "
+            "one"
         )

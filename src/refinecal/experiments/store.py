@@ -14,9 +14,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from refinecal._core import run_folder
-from refinecal._core.files import atomic_write
-from refinecal._core.run_folder import FAILURES, MANIFEST, PLAN
+from refinecal._core import files
+from refinecal._core.files import FAILURES, MANIFEST, PLAN, atomic_write
 from refinecal.experiments.rates import Rates
 from refinecal.experiments.tabular.plan import Plan
 from refinecal.experiments.vision.plan import VisionPlan
@@ -35,7 +34,7 @@ Key = Any  # of either experiment: has a name, and says which others are alike
 Failure = dict[str, Any]  # kind, message, traceback; added: key, time, attempts
 
 
-class RunFolder(run_folder.RunFolder):
+class RunFolder(files.RunFolder):
     """The run of an experiment: for each training run, a file in ``units``, or in ``failures`` if it failed.
 
     Parameters
@@ -86,7 +85,7 @@ class RunFolder(run_folder.RunFolder):
         cls.check_new(Path(path))
         content = _as_bytes(plan)  # which may fail, before there is anything on the disk
         Path(path).mkdir(parents=True, exist_ok=True)
-        run_folder.RunFolder(path).write_plan(content)
+        files.RunFolder(path).write_plan(content)
         return cls(path)
 
     @staticmethod
@@ -96,9 +95,9 @@ class RunFolder(run_folder.RunFolder):
             raise FileExistsError(
                 f"{path} holds a run already: continue it with --resume, or name another folder"
             )
-        begun = f".{Path(PLAN).stem}."  # the only files of a run that was killed at once
+        first = f".{Path(PLAN).stem}."  # the only files of a run that was killed at once
         if path.exists() and not (
-            path.is_dir() and all(each.name.startswith(begun) for each in path.iterdir())
+            path.is_dir() and all(each.name.startswith(first) for each in path.iterdir())
         ):
             raise FileExistsError(f"{path} exists and is not a run: name a new folder")
 
@@ -118,12 +117,12 @@ class RunFolder(run_folder.RunFolder):
         if plan == self.plan:
             return
         with self.lock():
-            _, self.plan = self._read_plan()  # another process may have made it larger meanwhile
+            _, self.plan = self._read_plan()  # another process may have extended it
             said = "\n  ".join(self.plan.losses(plan))
             if said:
                 raise ValueError(
                     f"{self.path} was started with another plan:\n  {said}\nA run can get more "
-                    f"{plan.MORE}, if all that it has are named too. Resume without these options, which "
+                    f"{plan.MORE}, if those that it has are all named. Resume without these options, which "
                     f"takes the plan of the run{_suggest_names(self.plan, plan)}, or name another folder"
                 )
             self.write_plan(_as_bytes(plan))
@@ -137,16 +136,18 @@ class RunFolder(run_folder.RunFolder):
 
     def has(self, key: Key) -> bool:
         """Tell whether a training run has a result."""
-        path = self.unit_path(key)
-        return path.exists() and path.stat().st_size > 0
+        try:
+            return self.unit_path(key).stat().st_size > 0
+        except FileNotFoundError:
+            return False
 
     def remove_damaged(self, is_whole: Callable[[Path], bool]) -> list[Key]:
         """Remove results that are damaged, for instance by a bad copy; return them."""
-        files = self._read_manifest()
+        listed = self._read_manifest()
         damaged = []
         for key in self.finished():
             path = self.unit_path(key)
-            expected = files.get(f"{self.UNITS}/{path.name}")
+            expected = listed.get(f"{self.UNITS}/{path.name}")
             if not is_whole(path) or expected not in (None, self.digest(path)):
                 damaged.append(key)
                 path.unlink(missing_ok=True)

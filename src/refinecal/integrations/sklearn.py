@@ -8,12 +8,10 @@ is the model after n rounds.
 from __future__ import annotations  # so that help() shows types by name
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice
 from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from refinecal._core.checks import check_keywords
 from refinecal.integrations._adapter import Stopping
@@ -175,28 +173,21 @@ def train(
     last = trainer.last_of(estimator)
     classes = np.asarray(last.classes_) if is_frozen(last) else np.unique(rows.y)
     trainer.check_known(val.y, classes)
-    with _set_classes(monitor, classes):
-        run = trainer.TrainingRun(rows, val, classes, monitor, max_steps)
-        model = trainer.train(trainer.new_model(estimator), run)
-        run.find_best()
-    return model
-
-
-def _rows(X: Any, y: Any, weights: Any) -> Rows:
-    return Rows(X, np.asarray(y), None if weights is None else np.asarray(weights))
-
-
-@contextmanager
-def _set_classes(monitor: RefinementMonitor, classes: NDArray[Any]) -> Iterator[None]:
-    """Set the classes of the monitor for this training run, and restore them afterwards."""
     given = monitor.classes
     if given is not None and not np.array_equal(np.asarray(given), classes):
         raise ValueError(
             f"monitor.classes are {np.asarray(given).tolist()}, but the columns of the model are those of "
             f"{classes.tolist()}: omit classes"
         )
-    monitor.classes = classes
+    monitor.classes = classes  # for this training run
     try:
-        yield
+        run = trainer.TrainingRun(rows, val, classes, monitor, max_steps)
+        model = trainer.train(trainer.new_model(estimator), run)
+        run.find_best()
     finally:
         monitor.classes = given
+    return model
+
+
+def _rows(X: Any, y: Any, weights: Any) -> Rows:
+    return Rows(X, np.asarray(y), None if weights is None else np.asarray(weights))

@@ -1,4 +1,4 @@
-"""The rows of a fit: a table cut into parts to train on, to look at, and to judge by."""
+"""The rows of a fit: a table split into training, validation and test rows."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SEEN = 0.05  # part of the test rows of another table that may be in the training table by chance
 REPEATED = 0.2  # and of test rows of the same table
-FEW_FEATURES = 3  # with so few, rows are often equal
+FEW_FEATURES = 3  # with this few, rows are often equal
 MOST_RARE = 3  # classes that are named
 LEAST_ROWS = 20  # with a label: fewer cannot be trained on, validated on and calibrated by
 
@@ -46,7 +46,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """A table cut into parts: to train on, to look at, to judge by."""
+    """A table split into training, validation and test rows."""
 
     schema: Schema
     pairs: Parts  # without the test rows
@@ -82,7 +82,7 @@ class Data:
 def prepare(
     table: pa.Table, schema: Schema, options: Options, test_table: pa.Table | None = None
 ) -> Data:
-    """Cut a table into parts; rows without a label must be gone.
+    """Split a table, whose rows must all have a label.
 
     Test rows are those of ``test_table``, or a part of the table: a fraction of each class, or of the
     groups. The order of the rows does not matter.

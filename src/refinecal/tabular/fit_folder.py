@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from refinecal._core.errors import warn
-from refinecal._core.files import FULL, hold_lock
+from refinecal._core.files import FULL, MANIFEST, PLAN, RunFolder, hold_lock
 from refinecal._core.format import list_names
-from refinecal._core.run_folder import MANIFEST, PLAN, RunFolder
 from refinecal.training.crossfit import BestStep, FoldModel
 from refinecal.training.table_model import FILES, read_npz, to_npz
 
@@ -39,11 +38,6 @@ class FitFolder(RunFolder):
     """The unfinished run of a fit, hidden next to the run folder that it will become.
 
     Each of its units is the folder of a training run: the model, its history and its predictions.
-
-    Parameters
-    ----------
-    out : Path
-        The run folder to be written.
     """
 
     def __init__(self, out: Path) -> None:

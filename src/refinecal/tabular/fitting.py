@@ -19,14 +19,7 @@ from refinecal.metrics import get_metric
 from refinecal.stopping import RefinementMonitor
 from refinecal.tabular.data import Data, Options
 from refinecal.tabular.fit_folder import UNDER_WAY, FitFolder
-from refinecal.training.crossfit import (
-    BestStep,
-    Cancelled,
-    CrossFit,
-    Ensemble,
-    FoldModel,
-    average,
-)
+from refinecal.training.crossfit import BestStep, Cancelled, CrossFit, Ensemble, FoldModel, average
 from refinecal.training.rows import Parts
 from refinecal.training.spaces import draw
 from refinecal.training.table_model import TableModel, get_model
@@ -43,7 +36,7 @@ class Progress(Protocol):
     """Shows how far a fit is; is called by several threads if several models are trained at once."""
 
     def start(self, run: int, total: int, max_steps: int) -> None:
-        """A training run begins; ``run`` counts from 1."""
+        """A training run starts; ``run`` counts from 1."""
         return
 
     def step(self, run: int, number: int, record: Mapping[str, float] | None) -> None:
@@ -153,20 +146,7 @@ def plan(data: Data, options: Options) -> dict[str, Any]:
 def fit(data: Data, options: Options, folder: FitFolder, progress: Progress | None = None) -> Fit:
     """Train every candidate on every fold; keep what each metric would choose.
 
-    Parameters
-    ----------
-    data : Data
-        From :func:`prepare`.
-    options : Options
-        How to fit.
-    folder : FitFolder
-        Keeps training runs until all are done.
-    progress : Progress, optional
-        Is told of every step.
-
-    Returns
-    -------
-    Fit
+    The folder keeps training runs until all are done; ``progress`` is called at every step.
     """
     candidates = draw_candidates(options)
     folds = _TableFolds(

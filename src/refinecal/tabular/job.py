@@ -1,4 +1,4 @@
-"""The whole job: from a table on disk to a run folder with the model and its numbers."""
+"""``refinecal fit``: from a table on disk to a run folder with the model and its numbers."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 import refinecal
 from refinecal._core.errors import warn
-from refinecal._core.files import write_json
-from refinecal._core.run_folder import RunFolder
+from refinecal._core.files import RunFolder, write_json
 from refinecal.tabular.data import Data, Options, prepare
 from refinecal.tabular.files import Source, open_table
 from refinecal.tabular.fit_folder import HISTORY, METRICS, REPORT, RUN, TEST_ROWS, FitFolder
@@ -31,41 +30,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FitRequest:
-    """What to fit to what: a table, the meaning of its columns, and where the run goes.
-
-    Attributes
-    ----------
-    table, test : Path
-        The table, and perhaps another one with the test rows.
-    target, weight, group : str
-        The columns of the label, of weights, and of groups that stay together.
-    drop, categorical, numeric : sequence of str
-        Columns to leave out, and to take as categories or numbers whatever they look like.
-    out : Path
-        The run folder to be written.
-    options : Options
-        How to fit.
-    resume, restart : bool
-        What to do with the finished training runs of an unfinished run: keep or discard them. One is needed.
-    overwrite : bool
-        Whether to take the place of a finished run.
-    """
+    """What to fit to what: a table, the meaning of its columns, and where the run goes."""
 
     table: Path
     target: str
-    out: Path
+    out: Path  # the run folder to be written
     options: Options = field(default_factory=Options)
-    test: Path | None = None
+    test: Path | None = None  # a table of test rows
     weight: str | None = None
-    group: str | None = None
+    group: str | None = None  # rows of the same group stay together
     drop: Sequence[str] = ()
     categorical: Sequence[str] = ()
     numeric: Sequence[str] = ()
     delimiter: str | None = None
     decimal: str | None = None
-    resume: bool = False
-    overwrite: bool = False
-    restart: bool = False
+    resume: bool = False  # keep the training runs of an unfinished run,
+    overwrite: bool = False  # replace a finished run,
+    restart: bool = False  # discard an unfinished run
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +70,6 @@ def open_fit(request: FitRequest) -> Iterator[FitJob]:
 
     Nothing is at ``request.out`` before :meth:`FitJob.publish`. If something goes wrong before, finished
     training runs are kept for ``resume``.
-
-    Parameters
-    ----------
-    request : FitRequest
-        What to do.
     """
     start = time.perf_counter()
     source = open_table(request.table, request.delimiter, request.decimal)
@@ -150,12 +126,12 @@ class FitJob:
     def publish(self) -> None:
         """Write the manifest, and give the run folder its name."""
         RunFolder(self.draft).write_manifest()
-        self.folder.check_free(self.request.overwrite)  # much may have happened meanwhile
+        self.folder.check_free(self.request.overwrite)  # much may have changed during training
         self.folder.publish(self.draft)
 
 
 def read_data(request: FitRequest, source: Source) -> Data:
-    """Read the table, find out what its columns are, and cut it into parts."""
+    """Read the table, infer its schema, and split it."""
     table = source.read()
     schema = Schema.infer(
         table,
@@ -184,7 +160,7 @@ def _drop_unlabelled(
     if not has_label.all():
         missing = int((~has_label).sum())
         warn(
-            f"{missing} of {len(has_label)} rows of {path} have no {schema.target}: they are left out"
+            f"{missing} of {len(has_label)} rows of {path} have no {schema.target}: they are ignored"
         )
         table = table.filter(has_label)
     return table, np.flatnonzero(has_label)

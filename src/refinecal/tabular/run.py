@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import warn
-from refinecal._core.files import write_json
-from refinecal._core.run_folder import RunFolder
+from refinecal._core.files import RunFolder, write_json
 from refinecal.calibrators import from_dict
 from refinecal.tabular.drift import NewRows
 from refinecal.tabular.fit_folder import CALIBRATOR, SCHEMA
@@ -98,15 +97,15 @@ class Run:
     ) -> NDArray[np.float64]:
         """Return calibrated probabilities, one column for each of ``classes``.
 
-        Warns of columns that are unlike those of the training rows: empty or constant, though they were not,
-        or with most values where training had few.
+        Warns of columns that differ from the training rows: empty or constant where they were not, or with
+        most values where training had few.
 
         Parameters
         ----------
         table : Arrow table or pandas DataFrame
             With the columns that the schema names, in any order.
         first_row : int, default 1
-            The number of its first row in complaints, if it is a part of a larger table.
+            The number of its first row in messages, if it is part of a larger table.
 
         Returns
         -------

@@ -45,7 +45,7 @@ class CatBoostModel(TableModel):
             model.fit(
                 _pool(run.rows.X, run.rows.y, run.rows.weights),
                 eval_set=metric.pool(),
-                callbacks=[_StopCallback(metric)],
+                callbacks=[metric],
             )
         except CatBoostError as error:
             if metric.error is None:
@@ -75,14 +75,14 @@ class CatBoostModel(TableModel):
 
 
 class _MonitorMetric:
-    """A CatBoost metric, since CatBoost shows its predictions to metrics only while it trains."""
+    """A metric, since CatBoost shows its predictions to metrics only while it trains, and a callback."""
 
     no_jit = True  # CatBoost would try to compile evaluate with numba, and warn that it cannot
 
     def __init__(self, run: TrainingRun) -> None:
         self.run = run
         self.error: BaseException | None = None
-        # CatBoost also shows the training rows, and does not say which rows it shows. They are told apart
+        # CatBoost also shows the training rows, and does not say which rows it shows. They are distinguished
         # by their number: the first validation row is repeated if both numbers are equal.
         self.n_shown = len(run.val.y) + (len(run.val.y) == len(run.rows.y))
 
@@ -110,24 +110,17 @@ class _MonitorMetric:
     def get_final_error(self, error: float, weight: float) -> float:
         return error
 
-
-class _StopCallback:
-    """A callback that ends training when the monitor says so."""
-
-    def __init__(self, look: _MonitorMetric) -> None:
-        self.look = look
-
     def after_iteration(self, info: Any) -> bool:
         """Tell CatBoost whether to continue."""
-        return self.look.error is None and not self.look.run.monitor.should_stop
+        return self.error is None and not self.run.monitor.should_stop
 
 
 def _explain(error: CatBoostError) -> str:
-    what, cure = f"{error}", "other rows or parameters"
+    what, fix = f"{error}", "other rows or parameters"
     if "All features are either constant or ignored" in what:
-        what, cure = "every column is constant", "columns that differ between rows, or more rows"
+        what, fix = "every column is constant", "columns that differ between rows, or more rows"
     return (
-        f"CatBoost cannot be trained on these rows: {what}. Give it {cure}, or choose another model"
+        f"CatBoost cannot be trained on these rows: {what}. Give it {fix}, or choose another model"
     )
 
 
@@ -203,7 +196,7 @@ class EstimatorTrainer(Trainer):
 
 
 def _new(model: Any, n_steps: int, **changes: Any) -> Any:
-    """Return a new model for this many rounds that stops, prints and writes files only if told to."""
+    """Return a new model for this many rounds that stops, prints and writes files only if asked to."""
     params = model.get_params()
     params = {name: value for name, value in params.items() if name not in (*ROUNDS, *OWN_STOPPING)}
     if not set(OUTPUT) & set(params):

@@ -121,6 +121,7 @@ class CrossFit(ABC):
     ) -> list[FoldModel]:
         """Train a candidate on all folds, or on some of them."""
         folds = range(len(parts)) if folds is None else folds
+        self.cancel.clear()  # an earlier candidate may have failed
         n_workers = self.count_workers(parts)
         if n_workers == 1:
             return [self.train(parts, candidate, fold) for fold in folds]
@@ -132,7 +133,6 @@ class CrossFit(ABC):
                 self.cancel.set()  # the others end at their next step
                 raise
 
-        self.cancel.clear()
         with ThreadPoolExecutor(n_workers) as pool:  # boosting libraries free the interpreter
             runs = [pool.submit(train, fold) for fold in folds]
             try:
@@ -145,7 +145,7 @@ class CrossFit(ABC):
         return [run.result() for run in runs]
 
     def search(
-        self, parts: Pairs, n_candidates: int, metrics: Iterable[Metric], n_compared: int
+        self, parts: Pairs, n_candidates: int, metrics: Sequence[Metric], n_compared: int
     ) -> dict[str, tuple[float, list[FoldModel]]]:
         """Return, for each metric, the best mean over folds, and the models of the candidate that has it.
 
@@ -199,9 +199,8 @@ def update_best(
     for metric in metrics:
         name = metric.name
         if all(name in each.choices for each in models):
-            value = float(
-                np.average([each.choices[name].value for each in models], weights=weights)
-            )
+            values = [each.choices[name].value for each in models]
+            value = float(np.average(values, weights=weights))
             if name not in best or metric.better(value, best[name][0]):
                 best[name] = value, models
 
@@ -287,22 +286,13 @@ def all_classes(
 class Ensemble:
     """Several models, calibrated and averaged.
 
-    Attributes
-    ----------
-    calibrator : Calibrator
-        One for all of them.
-    known : tuple of ndarray
-        The columns of the classes that each model knows.
-    frequencies : ndarray of shape (k,)
-        Of the classes; the mean is sharpened relative to them.
-    beta : float or None
-        The inverse temperature of the mean. ``None`` if it is not known how far models disagree: then the
-        mean is the geometric one, which is sharper where they do.
+    ``beta`` is the inverse temperature of the mean. It is ``None`` if it is not known how far models
+    disagree: then the mean is the geometric one, which is sharper where they do.
     """
 
-    calibrator: Calibrator
-    known: tuple[NDArray[np.int64], ...]
-    frequencies: Floats
+    calibrator: Calibrator  # one for all of them
+    known: tuple[NDArray[np.int64], ...]  # the columns of the classes that each model knows
+    frequencies: Floats  # of the classes: the mean is sharpened relative to them
     beta: float | None = 1.0
 
     @classmethod
@@ -316,19 +306,8 @@ class Ensemble:
     ) -> Ensemble:
         """Calibrate models on the rows held out of each, and sharpen their mean.
 
-        Parameters
-        ----------
-        held_out : sequence of HeldOut
-            Of each model.
-        known : iterable of ndarray
-            The columns of the classes that each model knows.
-        calibrator
-            As for :func:`decompose`.
-        classes
-            The labels, in the order of the columns.
-        n_first : int, optional
-            Each row was held out of one of the first ``n_first`` models, by default of one of all. If rows
-            were held out of later models too, they count once for each, and show how far models disagree.
+        Each row was held out of one of the first ``n_first`` models, by default of one of all. If rows were
+        held out of later models too, they count once for each, and show how far models disagree.
         """
         y = np.concatenate([part.y for part in held_out])
         logits = np.concatenate([part.logits for part in held_out])

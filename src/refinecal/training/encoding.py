@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -56,7 +57,7 @@ def to_matrix(X: pd.DataFrame) -> NDArray[np.float64]:
     return matrix
 
 
-def most_frequent(codes: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+def most_frequent(codes: NDArray[np.int64], most: int | None) -> NDArray[np.int64]:
     """Return the codes that occur, in increasing order: all of them, or the ``most`` most frequent.
 
     >>> most_frequent(np.array([7, 7, 2, 2, 5, -1]), 2)
@@ -79,6 +80,32 @@ def positions_in(known: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[
     return np.where(known[places] == codes, places, -1)
 
 
+def learn_codes(
+    X: pd.DataFrame, mask: NDArray[np.bool_], most: int | None = None
+) -> list[NDArray[np.int64]]:
+    """Return the codes that occur in each column of categories, at most the ``most`` most frequent."""
+    return [most_frequent(to_codes(X.iloc[:, j]), most) for j in np.flatnonzero(mask)]
+
+
+def code_positions(
+    X: pd.DataFrame, mask: NDArray[np.bool_], known: list[NDArray[np.int64]]
+) -> NDArray[np.int64]:
+    """Return where each category is among the known codes of its column; -1 if it is not."""
+    found = np.empty((len(X), len(known)), dtype=np.int64)
+    for i, (j, codes) in enumerate(zip(np.flatnonzero(mask), known, strict=True)):
+        found[:, i] = positions_in(codes, to_codes(X.iloc[:, j]))
+    return found
+
+
+def number_columns(X: pd.DataFrame, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return the columns that are not categories."""
+    columns = np.flatnonzero(~mask)
+    numbers = np.empty((len(X), len(columns)), dtype=np.float64)
+    for i, j in enumerate(columns):
+        numbers[:, i] = to_numbers(X.iloc[:, j])
+    return numbers
+
+
 @dataclass(frozen=True, slots=True)
 class Encoding:
     """What was learned about the columns of the training rows."""
@@ -97,7 +124,7 @@ class Encoding:
     def learn(cls, X: pd.DataFrame, scaling: str) -> Self:
         """Learn from training rows. ``scaling`` is "standard", or "quantile" for a normal distribution."""
         mask = category_mask(X)
-        numbers = _numbers(X, mask)
+        numbers = number_columns(X, mask)
         is_missing = np.isnan(numbers)
         medians = np.array([_median(column) for column in numbers.T], dtype=np.float64)
         share = is_missing.mean(axis=0)
@@ -106,9 +133,7 @@ class Encoding:
         filled = filled[:, kept]
         n = np.clip(len(X) // ROWS_PER_QUANTILE, FEWEST_QUANTILES, MOST_QUANTILES)
         shares = np.linspace(0, 1, n if scaling == "quantile" else 0)
-        known = [
-            most_frequent(to_codes(X.iloc[:, j]), MOST_CATEGORIES) for j in np.flatnonzero(mask)
-        ]
+        known = learn_codes(X, mask, MOST_CATEGORIES)
         return cls(
             mask,
             medians,
@@ -133,7 +158,7 @@ class Encoding:
 
     def numbers(self, X: pd.DataFrame) -> NDArray[np.float64]:
         """Return numbers on one scale, then 1 for each marked number that is missing, else 0."""
-        numbers = _numbers(X, self.is_category)
+        numbers = number_columns(X, self.is_category)
         is_missing = np.isnan(numbers)
         filled = np.where(is_missing, self.medians, numbers)[:, self.kept]
         if len(self.quantiles):
@@ -146,13 +171,10 @@ class Encoding:
 
     def positions(self, X: pd.DataFrame) -> NDArray[np.int64]:
         """Return, for each categorical column, which of the one-hot columns is 1; ``n_codes`` if none."""
-        columns = np.flatnonzero(self.is_category)
-        found = np.empty((len(X), len(columns)), dtype=np.int64)
-        for i, j in enumerate(columns):
-            start, end = self.code_starts[i], self.code_starts[i + 1]
-            places = positions_in(self.codes[start:end], to_codes(X.iloc[:, j]))
-            found[:, i] = np.where(places < 0, self.n_codes, places + start)
-        return found
+        starts = self.code_starts
+        known = [self.codes[a:b] for a, b in pairwise(starts)]
+        places = code_positions(X, self.is_category, known)
+        return np.where(places < 0, self.n_codes, places + starts[:-1])
 
     def to_arrays(self) -> Arrays:
         """Return everything as arrays by name, for a file."""
@@ -162,14 +184,6 @@ class Encoding:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Return what :meth:`to_arrays` stored."""
         return cls(**{field.name: arrays[field.name] for field in fields(cls)})
-
-
-def _numbers(X: pd.DataFrame, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
-    columns = np.flatnonzero(~mask)
-    numbers = np.empty((len(X), len(columns)), dtype=np.float64)
-    for i, j in enumerate(columns):
-        numbers[:, i] = to_numbers(X.iloc[:, j])
-    return numbers
 
 
 def _median(column: NDArray[np.float64]) -> float:

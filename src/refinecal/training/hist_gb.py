@@ -14,10 +14,9 @@ from refinecal._kernels.trees import add_trees
 from refinecal.training.encoding import (
     Arrays,
     category_mask,
-    most_frequent,
-    positions_in,
-    to_codes,
-    to_numbers,
+    code_positions,
+    learn_codes,
+    number_columns,
 )
 from refinecal.training.table_model import TableModel, read_npz, to_npz
 from refinecal.training.trainer import TrainingRun
@@ -34,6 +33,10 @@ NODE = {  # one entry per node, tree after tree
     "bitset": "int32",  # of a split by category, which row of bitsets goes left; else -1
     "value": "float64",  # of a leaf
 }
+KERNEL = (  # the arrays in the order of add_trees
+    *("starts", "feature", "threshold", "left", "right", "missing_left"),
+    *("bitset", "bitsets", "value"),
+)
 WORDS = 8  # of 32 categories each, in a bitset
 FIRST_ROUNDS = 16  # before the first look,
 GROWTH = 1.5  # then the number of rounds grows by this factor: a look costs a pass over all trees
@@ -67,8 +70,7 @@ class HistGradientBoostingModel(TableModel):
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # of scikit-learn
 
         mask = category_mask(run.rows.X)
-        codes = [to_codes(run.rows.X.iloc[:, j]) for j in np.flatnonzero(mask)]
-        known = [most_frequent(each, MOST_CATEGORIES) for each in codes]
+        known = learn_codes(run.rows.X, mask, MOST_CATEGORIES)
         rows, rows_val = _rows(run.rows.X, mask, known), _rows(run.val.X, mask, known)
         rows[:, np.isnan(rows).all(axis=0)] = 0.0  # nothing to split either way: no special case
         with threadpool_limits(run.n_threads):
@@ -133,29 +135,14 @@ class Trees:
         return type(self)(nodes | {"starts": starts, "bitsets": self.arrays["bitsets"][:rows]})
 
     def add(self, rows: NDArray[np.float64], first: int, last: int, out: NDArray[Any]) -> None:
-        """Add what trees ``first`` to ``last - 1`` say of each row to the columns of ``out`` in turn."""
-        a = self.arrays
-        add_trees(
-            rows,
-            first,
-            last,
-            a["starts"],
-            a["feature"],
-            a["threshold"],
-            a["left"],
-            a["right"],
-            a["missing_left"],
-            a["bitset"],
-            a["bitsets"],
-            a["value"],
-            out,
-        )
+        """Add the values of trees ``first`` to ``last - 1`` to the columns of ``out`` in turn."""
+        add_trees(rows, first, last, *(self.arrays[name] for name in KERNEL), out)
 
 
 def _columns(nodes: NDArray[Any], offset: int) -> Arrays:
-    """Return a tree's nodes in our words; its bitsets come after ``offset`` others."""
-    is_leaf, is_category = nodes["is_leaf"] == 1, nodes["is_categorical"] == 1
-    by_category = is_category & ~is_leaf
+    """Return a tree's nodes under our names; its bitsets come after ``offset`` others."""
+    is_leaf = nodes["is_leaf"] == 1
+    by_category = (nodes["is_categorical"] == 1) & ~is_leaf
     return {
         "feature": np.where(is_leaf, -1, nodes["feature_idx"]),
         "threshold": nodes["num_threshold"],
@@ -203,14 +190,8 @@ def _rows(
     X: pd.DataFrame, mask: NDArray[np.bool_], known: list[NDArray[np.int64]]
 ) -> NDArray[np.float64]:
     """Return categories by their number among those known, then numbers; NaN where missing."""
-    rows = np.empty(X.shape, dtype=np.float64)
-    columns, numbers = np.flatnonzero(mask), np.flatnonzero(~mask)
-    for i, (j, codes) in enumerate(zip(columns, known, strict=True)):
-        places = positions_in(codes, to_codes(X.iloc[:, j]))
-        rows[:, i] = np.where(places < 0, np.nan, places)
-    for i, j in enumerate(numbers, start=len(columns)):
-        rows[:, i] = to_numbers(X.iloc[:, j])
-    return rows
+    places = code_positions(X, mask, known)
+    return np.concatenate([np.where(places < 0, np.nan, places), number_columns(X, mask)], axis=1)
 
 
 def _to_logits(out: NDArray[Any]) -> NDArray[Any]:

@@ -92,6 +92,7 @@ def _params(run: TrainingRun) -> dict[str, Any]:
 
 @contextmanager
 def _explain_errors() -> Iterator[None]:
+    """Turn an error of LightGBM into one that suggests a fix."""
     try:
         yield
     except lgb.basic.LightGBMError as error:
@@ -116,23 +117,11 @@ def _predict(
 
 # LightGBM's names for one parameter each; the one that a user sets takes precedence.
 ROUNDS = (
-    "n_estimators",
-    "num_iterations",
-    "num_iteration",
-    "n_iter",
-    "num_tree",
-    "num_trees",
-    "num_round",
-    "num_rounds",
-    "nrounds",
-    "num_boost_round",
-    "max_iter",
+    *("n_estimators", "num_iterations", "num_iteration", "n_iter", "num_tree", "num_trees"),
+    *("num_round", "num_rounds", "nrounds", "num_boost_round", "max_iter"),
 )
 OWN_STOPPING = (
-    "early_stopping_round",
-    "early_stopping_rounds",
-    "early_stopping",
-    "n_iter_no_change",
+    *("early_stopping_round", "early_stopping_rounds", "early_stopping", "n_iter_no_change"),
 )
 ONE_VS_REST = ("multiclassova", "multiclass_ova", "ova", "ovr")
 
@@ -161,9 +150,7 @@ class EstimatorTrainer(Trainer):
 
         stopping = Stopping()
         stopping.monitor = run.monitor
-        numbers = np.searchsorted(
-            run.classes, run.val.y
-        )  # the other labels LightGBM encodes itself
+        numbers = np.searchsorted(run.classes, run.val.y)  # LightGBM encodes those to train on
         val = {"eval_X": run.val.X, "eval_y": numbers, "eval_metric": "None"}
         _set_rounds(model, run.max_steps)
         fit(model, run.rows, callbacks=[stopping], **val)

@@ -66,14 +66,14 @@ class MLPModel(TableModel):
         options = DEFAULTS | run.params
         encoding = Encoding.learn(run.rows.X, "quantile")
         rows, rows_val = _tensors(encoding, run.rows.X), _tensors(encoding, run.val.X)
-        nets: dict[int, Net] = {}
+        random = torch.Generator().manual_seed(run.seed % LARGEST_SEED)
+        net = _new_net(encoding, len(run.classes), options, random)
         with _limit_threads(run.n_threads):
-            for net in _epochs(run, options, rows, encoding):
-                goes_on = run.show(_predict(net, rows_val))
-                now = {run.step: {name: w.detach().clone() for name, w in net.items()}}
-                nets = {at: kept for at, kept in (nets | now).items() if at in run.best_steps}
-                if not goes_on:
-                    break
+            nets = run.keep_best(
+                _epochs(net, run, options, rows, random),
+                lambda: _predict(net, rows_val),
+                lambda: {name: w.detach().clone() for name, w in net.items()},
+            )
         return cls(encoding, nets, run.step, run.n_threads)
 
     def _logits(self, X: pd.DataFrame, step: int) -> NDArray[Any]:
@@ -180,11 +180,9 @@ def _tensors(encoding: Encoding, X: pd.DataFrame) -> Batch:
 
 
 def _epochs(
-    run: TrainingRun, options: dict[str, Any], rows: Batch, encoding: Encoding
-) -> Iterator[Net]:
-    """Train without end; yield the net, which keeps changing, after each epoch."""
-    random = torch.Generator().manual_seed(run.seed % LARGEST_SEED)
-    net = _new_net(encoding, len(run.classes), options, random)
+    net: Net, run: TrainingRun, options: dict[str, Any], rows: Batch, random: torch.Generator
+) -> Iterator[None]:
+    """Train without end; pause after each epoch."""
     for weight in net.values():
         weight.requires_grad_()
     rate, decay = options["learning_rate"], options["weight_decay"]
@@ -205,7 +203,7 @@ def _epochs(
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-        yield net
+        yield
 
 
 def _mean_one(weights: Any) -> torch.Tensor | None:

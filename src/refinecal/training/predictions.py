@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from refinecal._core.sample import log_softmax
 
 LOOKED_AT = 32  # rows on which to see what a model's margins are
-# Of these rows, whose votes are tied, so that predict decides otherwise than the margins
+# Fraction of these rows that may have tied votes, where predict and the margins disagree
 MOST_TIES = 0.25
 
 # The keywords that make `predict` of each library return margins.
@@ -215,7 +215,7 @@ def smooth_zeros(
 
 def smooth(found: Predictions, n: int) -> Predictions:
     """Mix probabilities with the uniform ones, weighted as one row next to n; n = 0 changes nothing."""
-    if n == 0:
+    if n == 0 or found.kind == "logits":
         return found
     k = 2 if found.values.ndim == 1 else found.values.shape[1]
     return found._replace(values=n / (n + 1) * found.values + 1 / (n + 1) / k)

@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import needs_extra
-from refinecal.training.encoding import category_mask, positions_in, to_codes, to_numbers
+from refinecal.training.encoding import category_mask, code_positions, learn_codes, number_columns
 from refinecal.training.table_model import TableModel, check_params, find_step
 from refinecal.training.trainer import TrainingRun
 
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 CHUNK = 1024  # rows that are predicted at once, as in pytabkit
 LARGEST_SEED = 2**32
 ALONE = threading.RLock()  # pytabkit uses torch's global random numbers, shared by all threads
+UNSAVED = (
+    "a RealMLP can be neither saved nor loaded, since pytabkit has no file format but pickle: keep its "
+    "logits, or train it again with the same seed"
+)
 
 Weights = dict[str, "torch.Tensor"]
 
@@ -65,7 +69,7 @@ class RealMLPModel(TableModel):
         self.kept = kept
         self.n_steps = n_steps
         self.n_classes = n_classes
-        self.n_features = len(columns.known)
+        self.n_features = len(columns.names)
         self.n_threads = n_threads
 
     @classmethod
@@ -73,18 +77,13 @@ class RealMLPModel(TableModel):
         kit = _pytabkit()
         options = _options(run, kit)
         columns = Columns.learn(run.rows.X)
-        kept: dict[int, Weights] = {}
         with _isolate_torch(run.n_threads):
             module = _new_module(run, options, columns, kit)
             network = Network(module.creator.static_model, module.model)
             rows_val = network.prepare(columns.dataset(run.val.X, kit))
-            for _ in _epochs(module):
-                goes_on = run.show(network.predict(rows_val))
-                kept = {at: weights for at, weights in kept.items() if at in run.best_steps}
-                if run.step in run.best_steps:
-                    kept[run.step] = network.weights()
-                if not goes_on:
-                    break
+            kept = run.keep_best(
+                _epochs(module), lambda: network.predict(rows_val), network.weights
+            )
         return cls(columns, network, kept, run.step, len(run.classes), run.n_threads)
 
     def _logits(self, X: pd.DataFrame, step: int) -> NDArray[Any]:
@@ -94,23 +93,16 @@ class RealMLPModel(TableModel):
             return self.network.predict(self.network.prepare(self.columns.dataset(X, _pytabkit())))
 
     def _to_bytes(self, step: int) -> bytes:
-        _refuse()
+        raise NotImplementedError(UNSAVED)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Refuse: there is nothing to read."""
-        _refuse()
+        raise NotImplementedError(UNSAVED)
 
     @classmethod
     def _load(cls, path: Path) -> Self:
-        _refuse()
-
-
-def _refuse() -> NoReturn:
-    raise NotImplementedError(
-        "a RealMLP can be neither saved nor loaded, since pytabkit has no file format but pickle: keep its "
-        "logits, or train it again with the same seed"
-    )
+        raise NotImplementedError(UNSAVED)
 
 
 # ---- tables -----------------------------------------------------------------------------------------------
@@ -118,35 +110,31 @@ def _refuse() -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of the training table: for each one of categories the codes that occur, else None."""
+    """The columns of the training table, and the codes that occur in each one of categories."""
 
     names: list[str]
-    known: list[NDArray[np.int64] | None]
+    is_category: NDArray[np.bool_]
+    known: list[NDArray[np.int64]]
 
     @classmethod
     def learn(cls, X: pd.DataFrame) -> Self:
-        known: list[NDArray[np.int64] | None] = []
-        for j, is_category in enumerate(category_mask(X)):
-            codes = np.unique(to_codes(X.iloc[:, j])) if is_category else None
-            known.append(None if codes is None else codes[codes >= 0])
-        return cls([str(name) for name in X.columns], known)
+        mask = category_mask(X)
+        return cls([str(name) for name in X.columns], mask, learn_codes(X, mask))
 
     def dataset(self, X: pd.DataFrame, kit: Any, labels: Any = None, n_classes: int = 0) -> Any:
         """Return rows as pytabkit wants them: category 0 stands for missing and for never seen."""
         import torch
 
-        of_numbers = [j for j, codes in enumerate(self.known) if codes is None]
-        numbers = np.empty((len(X), len(of_numbers)), dtype=np.float32)
-        for i, j in enumerate(of_numbers):
-            numbers[:, i] = self._numbers(X, j)
-        of_codes = [(j, codes) for j, codes in enumerate(self.known) if codes is not None]
-        categories = np.empty((len(X), len(of_codes)), dtype=np.int64)
-        for i, (j, codes) in enumerate(of_codes):
-            categories[:, i] = positions_in(codes, to_codes(X.iloc[:, j])) + 1
-        sizes = torch.tensor([len(codes) + 1 for _, codes in of_codes], dtype=torch.long)
-        tensors = {"x_cont": torch.from_numpy(numbers), "x_cat": torch.from_numpy(categories)}
+        numbers = number_columns(X, self.is_category)
+        self._check_numbers(numbers)
+        categories = code_positions(X, self.is_category, self.known) + 1
+        sizes = torch.tensor([len(codes) + 1 for codes in self.known], dtype=torch.long)
+        tensors = {
+            "x_cont": torch.from_numpy(numbers.astype(np.float32)),
+            "x_cat": torch.from_numpy(categories),
+        }
         infos = {
-            "x_cont": kit.TensorInfo(feat_shape=[len(of_numbers)]),
+            "x_cont": kit.TensorInfo(feat_shape=[numbers.shape[1]]),
             "x_cat": kit.TensorInfo(cat_sizes=sizes),
         }
         if labels is not None:
@@ -154,15 +142,15 @@ class Columns:
             infos["y"] = kit.TensorInfo(cat_sizes=[n_classes])
         return kit.DictDataset(tensors, infos)
 
-    def _numbers(self, X: pd.DataFrame, j: int) -> NDArray[np.float64]:
-        numbers = to_numbers(X.iloc[:, j])
-        n_missing = int(np.isnan(numbers).sum())
-        if n_missing:
+    def _check_numbers(self, numbers: NDArray[np.float64]) -> None:
+        n_missing = np.isnan(numbers).sum(axis=0)
+        if n_missing.any():
+            i = int(np.flatnonzero(n_missing)[0])
+            name = self.names[np.flatnonzero(~self.is_category)[i]]
             raise ValueError(
-                f"column {self.names[j]!r} has {n_missing} missing values in {len(numbers)} rows, which "
-                "RealMLP cannot take. Drop those rows, as the paper does, or fill the gaps."
+                f"column {name!r} has {n_missing[i]} missing values in {len(numbers)} rows, which RealMLP "
+                "cannot take. Drop those rows, as the paper does, or fill the gaps."
             )
-        return numbers
 
 
 # ---- the network ------------------------------------------------------------------------------------------
@@ -235,7 +223,7 @@ def _epochs(module: Any) -> Iterator[None]:
 def _options(run: TrainingRun, kit: Any) -> dict[str, Any]:
     """Return all options of pytabkit, its defaults included."""
     if run.rows.weights is not None:
-        raise ValueError("weights were given, but pytabkit's RealMLP has none: leave them out")
+        raise ValueError("weights were given, but pytabkit's RealMLP takes none: omit them")
     defaults = {**kit.DefaultParams.RealMLP_TD_CLASS, "ls_eps": 0.0, "batch_size": 256}
     ours = {"n_epochs": run.max_steps}
     allowed = [name for name in defaults if name not in ("n_epochs", "use_ls")]

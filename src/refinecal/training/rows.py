@@ -283,9 +283,10 @@ def parts(rows: Rows, n_folds: Any, fraction: float, seed: int, n_more: int = 0)
     if n_folds is not None and not isinstance(n_folds, str):
         return Parts.of(rows, split_folds(rows, n_folds, seed))
     most = 1
-    if n_folds is not None:
-        grouped = rows.groups is not None
-        most = len(np.unique(rows.groups)) if grouped else int(_draw(rows, 0).sizes.max())
+    if n_folds is not None and rows.groups is not None:
+        most = len(np.unique(rows.groups))
+    elif n_folds is not None:
+        most = int(_draw(rows, 0).sizes.max())
     for n in range(min(AUTO_FOLDS, most), 1, -1):
         first = cut(n, seed)
         if first:
@@ -394,7 +395,7 @@ def _hash_values(values: NDArray[np.float64], column: Any) -> NDArray[np.uint64]
 
 
 def _scramble(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Scramble 64 bits: the finaliser of SplitMix64 (Steele, Lea, Flood 2014)."""
+    """Scramble 64 bits: the finalizer of SplitMix64 (Steele, Lea, Flood 2014)."""
     bits = np.atleast_1d(bits) + np.uint64(0x9E3779B97F4A7C15)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

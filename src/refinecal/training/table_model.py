@@ -58,15 +58,6 @@ class TableModel(ABC):
     """A classifier of the rows of a table, at each step of its training that may be asked for.
 
     A subclass provides the four methods with an underscore.
-
-    Attributes
-    ----------
-    n_classes, n_features : int
-        Of the training data.
-    n_steps : int
-        How many steps the model has.
-    step : int or None
-        The step that predicts unless another is asked for: the monitor's best, or the one that was saved.
     """
 
     name: ClassVar[str]
@@ -79,7 +70,7 @@ class TableModel(ABC):
     n_classes: int
     n_features: int
     n_steps: int
-    step: int | None = None
+    step: int | None = None  # predicts unless another is asked for: the best one, or the one saved
 
     def __init_subclass__(cls) -> None:
         cls.file_name = FILES.get(cls.name, "")
@@ -107,12 +98,7 @@ class TableModel(ABC):
     def logits(self, X: pd.DataFrame, step: int | None = None) -> NDArray[Any]:
         """Return ``(n,)`` log-odds of class 1 for two classes, else ``(n, k)`` logits.
 
-        Parameters
-        ----------
-        X : DataFrame
-            With the columns of the training data, in the same order.
-        step : int, optional
-            Which step predicts; by default :attr:`step`.
+        X has the columns of the training data, in the same order; ``step`` is by default :attr:`step`.
         """
         self._check_columns(X)
         return self._logits(X, self._check_step(step))

@@ -37,9 +37,7 @@ from refinecal.training.predictions import (
 from refinecal.training.rows import Rows
 
 # The best of those tried on 49 tables, averaged and chosen by refinement, within the libraries' own time.
-DEFAULTS: dict[str, dict[str, Any]] = {
-    "xgboost": {"learning_rate": 0.1, "colsample_bynode": 0.6},
-}
+DEFAULTS: dict[str, dict[str, Any]] = {"xgboost": {"learning_rate": 0.1, "colsample_bynode": 0.6}}
 FIRST_STAGES = 64  # rounds before the first look; doubled as long as they still improve
 PER_STAGE = ("_predictors", "estimators_", "estimator_weights_", "estimator_errors_")
 SCORES = ("train_score_", "oob_improvement_", "oob_scores_")
@@ -88,13 +86,23 @@ class TrainingRun:
         while self.follow(fit_to(length)) and self.step == length:
             length = min(int(length * factor), self.max_steps)
 
-    @property
-    def best_steps(self) -> set[int]:
-        """The best step so far by each of the monitor's metrics."""
-        return {best.step for best in self.monitor.bests.values()}
+    def keep_best(
+        self, steps: Iterable[Any], predict: Callable[[], Any], copy_model: Callable[[], Any]
+    ) -> dict[int, Any]:
+        """Show each step of a model that keeps changing; return copies of the best step by each metric."""
+        kept: dict[int, Any] = {}
+        for _ in steps:
+            continues = self.show(predict())
+            best = {each.step for each in self.monitor.bests.values()}
+            kept = {step: each for step, each in kept.items() if step in best}
+            if self.step in best:
+                kept[self.step] = copy_model()
+            if not continues:
+                break
+        return kept
 
     def find_best(self) -> int:
-        """Return the number of the best step; complain if there is none."""
+        """Return the number of the best step; raise if there is none."""
         if self.monitor.best_step is None:
             raise ValueError(
                 f"metric {self.monitor.metric.name!r} was never a number on the {self.val.n} validation "
@@ -158,7 +166,7 @@ def find_trainer(model: Any) -> Trainer:
     return PassTrainer() if hasattr(model, "partial_fit") else Trainer()
 
 
-# ---- estimators ------------------------------------------------------------------------------------------
+# ---- estimators --------------------------------------------------------------------------------------------
 
 
 def check_known(y_val: NDArray[Any], classes: NDArray[Any]) -> None:
@@ -301,14 +309,11 @@ class PassTrainer(Trainer):
 
     def train(self, model: Any, run: TrainingRun) -> Any:
         """Pass over the data as long as the monitor wants; return the copy."""
-        best = model
-        for _ in _passes(model, run.rows, run.classes):
-            goes_on = run.show(predictions_of(model, run.val.X))
-            if run.monitor.best_step == run.step:
-                best = deepcopy(model)
-            if not goes_on:
-                break
-        return best
+        passes = _passes(model, run.rows, run.classes)
+        kept = run.keep_best(
+            passes, lambda: predictions_of(model, run.val.X), lambda: deepcopy(model)
+        )
+        return kept.get(run.monitor.best_step or 0, model)
 
     def retrain(self, model: Any, rows: Rows, n_steps: int, like: Any) -> Any:
         """Pass over the data this many times."""
