@@ -112,7 +112,10 @@ def test_one_of_probs_and_logits(arguments, error, message):
     case(r"probs is empty \(shape \(0, 3\)\)", probs=np.ones((0, 3)), y_true=[]),
     case(r"logits is empty \(shape \(3, 0\)\)", logits=np.ones((3, 0))),
     case(r"probs is empty", probs=pd.DataFrame(), y_true=[]),
-    case(r"probs cannot be read.*all rows of the same length", probs=[[0.2, 0.8], [0.3, 0.3, 0.4], [1]]),
+    case(
+        r"probs cannot be read.*all rows of the same length",
+        probs=[[0.2, 0.8], [0.3, 0.3, 0.4], [1]],
+    ),
     case(r"y_true has 3 rows, but probs has 2", probs=[0.1, 0.2]),
     case(r"y_true has 3 rows, but logits has 4", logits=np.ones((4, 3))),
     case(r"y_true has 0 rows, but probs has 3", y_true=[]),

@@ -651,7 +651,9 @@ def test_logits_and_columns_by_class():
         found.evaluations["a"],
         compare_models(names[labels], {"a": frame, "b": frame}).evaluations["a"],
     )
-    with pytest.raises(ValueError, match=r"predictions\['b'\] has its classes in a different order"):
+    with pytest.raises(
+        ValueError, match=r"predictions\['b'\] has its classes in a different order"
+    ):
         compare_models(names[labels], {"a": frame, "b": frame[["z", "y", "x"]]})
 
 

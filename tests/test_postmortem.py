@@ -467,7 +467,9 @@ def test_files_must_have_a_known_format_and_a_number_each(tmp_path):
         np.savez(tmp_path / f"{name}.npz", probs=[0.2, 0.7], y=[0, 1])
     with pytest.raises(ValueError, match=r"(epoch_1|again_01).npz and .*.npz are both step 1"):
         post_mortem([tmp_path / "epoch_1.npz", tmp_path / "again_01.npz"])
-    with pytest.raises(ValueError, match=r"last.npz has no number in its name: name it after its step"):
+    with pytest.raises(
+        ValueError, match=r"last.npz has no number in its name: name it after its step"
+    ):
         post_mortem([tmp_path / "epoch_1.npz", tmp_path / "last.npz"])
 
 

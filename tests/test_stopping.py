@@ -825,7 +825,11 @@ def test_a_table_of_binary_predictions_is_selected_from_as_the_error_says():
         ),
         ({"patience": 2.5}, ValueError, "patience is 2.5"),
         ({"patience": True}, ValueError, "patience is True"),
-        ({"min_delta": -1}, ValueError, "min_delta is -1: it must be a finite number of at least 0"),
+        (
+            {"min_delta": -1},
+            ValueError,
+            "min_delta is -1: it must be a finite number of at least 0",
+        ),
         ({"min_delta": NAN}, ValueError, "min_delta is nan"),
         ({"min_delta": "0"}, ValueError, "min_delta is '0'"),
         ({"stop_on": "any"}, ValueError, "stop_on is 'any': it must be one of 'metric', 'all'"),
@@ -880,9 +884,7 @@ def test_a_wrong_label_is_not_taken_for_divergence():
 def test_a_state_of_another_kind_is_refused(options):
     monitor = rc.RefinementMonitor()
     monitor.update([0, 1, 1], [0.2, 0.7, 0.4])
-    with pytest.raises(
-        ValueError, match="use the same loss=, calibrator= and cv="
-    ):
+    with pytest.raises(ValueError, match="use the same loss=, calibrator= and cv="):
         rc.RefinementMonitor(**options).load_state_dict(monitor.state_dict())
 
 

@@ -494,7 +494,9 @@ def test_labels_and_metrics_that_are_not_there():
 
 def test_calibrators_that_do_not_fold_into_a_model():
     model = make_model()
-    with pytest.raises(TypeError, match="only a fitted TemperatureScaling can become part of a model"):
+    with pytest.raises(
+        TypeError, match="only a fitted TemperatureScaling can become part of a model"
+    ):
         calibrated(model, TemperatureScaling())
     two = TemperatureScaling().fit([0.2, 0.9, 0.6], [0, 1, 0])
     with pytest.raises(ValueError, match="10 outputs, but the calibrator was fitted with 2"):

@@ -197,7 +197,10 @@ def test_of_several_validation_sets_one_is_named_and_the_training_set_ignored():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (None, "several validation sets, 'valid_0', 'valid_1': name the one to follow, as in valid_name='valid_0'"),
+        (
+            None,
+            "several validation sets, 'valid_0', 'valid_1': name the one to follow, as in valid_name='valid_0'",
+        ),
         ("val", "valid_name is 'val': it must be one of 'valid_0', 'valid_1'"),
     ],
 )
@@ -370,7 +373,9 @@ def test_a_foreign_calibrator_stays_with_the_callback():
     stopping = RefinementStopping(calibrator=LogisticRegression())
     model = train(BINARY, 5, stopping)
     assert isinstance(stopping.calibrator, LogisticRegression)
-    with pytest.raises(ValueError, match="custom calibrators are not stored: use RefinementStopping.calibrator"):
+    with pytest.raises(
+        ValueError, match="custom calibrators are not stored: use RefinementStopping.calibrator"
+    ):
         calibrator_of(model)
 
 

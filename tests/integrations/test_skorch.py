@@ -363,7 +363,9 @@ def test_wrong_use():
 
     early = EarlyStopping(monitor="valid_refinement_loss")
     net, *_ = prepared(callbacks=[early, RefinementStopping()])
-    with pytest.raises(ValueError, match=r"callback 'EarlyStopping' follows .* put it after RefinementStopping"):
+    with pytest.raises(
+        ValueError, match=r"callback 'EarlyStopping' follows .* put it after RefinementStopping"
+    ):
         net.fit(X, y)
     net, *_ = prepared(callbacks=[RefinementStopping()], criterion=nn.MultiMarginLoss)
     with pytest.raises(

@@ -474,5 +474,7 @@ def test_predictions_and_labels_that_do_not_match(logits, labels, text):
 
 @pytest.mark.parametrize("name", ["calibrator", "final"])
 def test_calibrators_that_json_cannot_hold(name):
-    with pytest.raises(TypeError, match=f"{name} is .*: only calibrators of refinecal.calibrators can be stored"):
+    with pytest.raises(
+        TypeError, match=f"{name} is .*: only calibrators of refinecal.calibrators can be stored"
+    ):
         RefinementStopping(**{name: LogisticRegression()})

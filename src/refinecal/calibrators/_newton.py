@@ -43,7 +43,8 @@ MAX_PRODUCTS = 250  # per step: a truncated step still goes downhill
 MIXTURE_TOLERANCE = 1e-12  # of the squared decrement of a mixture's weights
 MAX_MIXTURE_STEPS = 200
 
-Floats = Vector = NDArray[np.float64]
+Floats = NDArray[np.float64]
+Vector = NDArray[np.float64]
 
 
 class Advice(NamedTuple):
