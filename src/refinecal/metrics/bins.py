@@ -272,7 +272,7 @@ def check_bins(n_bins: Any, strategy: str) -> None:
     """Raise for a wrong number of bins or an unknown strategy."""
     check_whole("n_bins", n_bins)
     if strategy not in STRATEGIES:
-        fail_choice("strategy", strategy, list(STRATEGIES), "left out")
+        fail_choice("strategy", strategy, list(STRATEGIES), "omitted")
 
 
 def bin_numbers(
