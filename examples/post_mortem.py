@@ -1,8 +1,8 @@
-"""Which epoch would each metric have chosen? Asked of predictions that a training left behind.
+"""Which epoch would each metric have chosen? Answered from the saved predictions of a training run.
 
 A neural network learns scikit-learn's digits and saves its validation predictions after every epoch.
-`post_mortem` reads the files back, one at a time, and says what each metric would have chosen and what that
-costs after calibration. Needs: pip install refinecal
+`post_mortem` loads the files one at a time, and shows what each metric would have chosen and what that costs
+after calibration. Needs: pip install refinecal
 """
 
 import tempfile

@@ -1,4 +1,4 @@
-"""scikit-learn: one estimator that trains long, keeps the best step and calibrates.
+"""scikit-learn: one estimator that trains, restores the best step and calibrates.
 
 A few hundred rows of one data set prove little; benchmarks/results/evidence.md compares on real tables.
 Needs: pip install refinecal

@@ -432,7 +432,7 @@ def test_given_weights_blend_without_comparing():
     ]
     expected = parts[0] / 4 + 3 * parts[1] / 4
     np.testing.assert_allclose(blend.predict_proba_logits(logits), expected, rtol=1e-12)
-    assert blend.reason_ == "25% temperature + 75% vector: weights as given"
+    assert blend.reason_ == "25% temperature + 75% vector: given weights"
     again = rc.calibrators.from_json(blend.to_json())
     np.testing.assert_array_equal(
         again.predict_proba_logits(logits), blend.predict_proba_logits(logits)

@@ -170,7 +170,7 @@ def test_logistic_takes_offset_penalty_and_centre():
         return mean_loss(features @ theta + offset, shares) + 0.5 * ridge @ (theta - centre) ** 2
 
     best = minimize(objective, np.zeros(3), method="BFGS", options={"gtol": 1e-8})
-    found = fit(features, shares, ridge=ridge, centre=centre, offset=offset)
+    found = fit(features, shares, ridge=ridge, center=centre, offset=offset)
     np.testing.assert_allclose(found, best.x, atol=1e-6)
 
 

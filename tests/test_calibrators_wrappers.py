@@ -375,7 +375,7 @@ def test_smoothing_of_a_users_object_with_weights():
     n = weights.sum()
     expected = n / (n + 1) * plain + 1 / (n + 1) / 3
     np.testing.assert_allclose(fitted.predict_proba(probs), expected, rtol=1e-6)
-    with pytest.raises(TypeError, match="not of this package: only those that are"):
+    with pytest.raises(TypeError, match="not of this package: only refinecal's calibrators"):
         fitted.to_json()
 
 

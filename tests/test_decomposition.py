@@ -213,7 +213,7 @@ def test_bad_cross_validation_is_refused():
     labels, logits = overconfident(n=20)
     with pytest.raises(ValueError, match=r"cv is 1: the number of folds must lie in 2\.\.20"):
         rc.decompose(labels, logits=logits, cv=1)
-    with pytest.raises(ValueError, match="the only name is 'loo'"):
+    with pytest.raises(ValueError, match="it must be 'loo', a number of folds or a splitter"):
         rc.decompose(labels, logits=logits, cv="kfold")
     with pytest.raises(ValueError, match="exactly one test fold"):
         rc.decompose(labels, logits=logits, cv=ShuffleSplit(3, random_state=0))
@@ -237,7 +237,7 @@ def test_printed_form_and_dictionary():
     d = rc.decompose(labels, logits=logits)
     text = repr(d)
     assert f"{d.refinement:.5f}" in text
-    assert "over-confident" in text
+    assert "overconfident" in text
     assert max(map(len, text.splitlines())) <= 80
     assert json.loads(json.dumps(d.to_dict()))["refinement"] == d.refinement
     assert set(TERMS) <= set(d.to_dict())

@@ -112,7 +112,10 @@ def test_one_of_probs_and_logits(arguments, error, message):
     case(r"probs is empty \(shape \(0, 3\)\)", probs=np.ones((0, 3)), y_true=[]),
     case(r"logits is empty \(shape \(3, 0\)\)", logits=np.ones((3, 0))),
     case(r"probs is empty", probs=pd.DataFrame(), y_true=[]),
-    case(r"probs cannot be read.*rows equally long", probs=[[0.2, 0.8], [0.3, 0.3, 0.4], [1]]),
+    case(
+        r"probs cannot be read.*all rows of the same length",
+        probs=[[0.2, 0.8], [0.3, 0.3, 0.4], [1]],
+    ),
     case(r"y_true has 3 rows, but probs has 2", probs=[0.1, 0.2]),
     case(r"y_true has 3 rows, but logits has 4", logits=np.ones((4, 3))),
     case(r"y_true has 0 rows, but probs has 3", y_true=[]),
@@ -131,7 +134,7 @@ def vectors(kind):
     case(r"logits must hold real numbers, found complex64", TypeError, logits=torch.zeros(3) * 1j),
     case(r"probs must hold real numbers, found", TypeError, probs=["0.2", "0.6", "0.7"]),
     case(
-        r"probs must hold real numbers.*metrics take the labels first",
+        r"probs must hold real numbers.*metrics take labels first",
         TypeError,
         y_true=P,
         probs=list("aba"),
@@ -282,7 +285,7 @@ def test_things_that_are_no_labels(arguments, error, message):
     case(r"y_true has shape \(3, 3\).*\(3, 2\) rows that sum to 1", y_true=np.eye(3)),
     case(r"y_true has shape \(3, 1, 1\)", y_true=np.zeros((3, 1, 1))),
     case(r"y_true has 2 rows, but probs has 3", y_true=[[0, 1], [1, 0]]),
-    case(r"y_true cannot be read.*rows equally long", y_true=[[0], [0, 1], [1]]),
+    case(r"y_true cannot be read.*all rows of the same length", y_true=[[0], [0, 1], [1]]),
 )
 def test_shapes_of_labels(arguments, error, message):
     check(arguments, error, message)
@@ -362,8 +365,8 @@ def test_number_of_names(arguments, error, message):
     case(r"classes has shape \(\)", classes="ab"),
     case(r"classes has shape \(1, 2\)", classes=[[0, 1]]),
     case(r"classes has shape \(0,\)", classes=[]),
-    case(r"classes names a column twice", classes=["a", "a"], y_true=list("aaa")),
-    case(r"classes names a column twice", classes=[1, 1.0]),
+    case(r"classes contains a label twice", classes=["a", "a"], y_true=list("aaa")),
+    case(r"classes contains a label twice", classes=[1, 1.0]),
     case(
         r"y_true\[1\] is 1, which is not among classes \[-1, 2\]",
         y_true=[-1, 1, 3],
@@ -404,7 +407,7 @@ def test_names_of_columns(arguments, error, message):
 
 @refuses(
     case(
-        r"sample_weight\[1\] is -1: .*how often the row counts.*at least 0",
+        r"sample_weight\[1\] is -1: a weight must be a finite number of at least 0",
         sample_weight=[1, -1, -2],
     ),
     case(r"sample_weight\[2\] is nan: .*finite", sample_weight=[1, 1, NAN]),
@@ -613,7 +616,7 @@ def test_losses_and_calibrators(arguments, error, message):
 
 
 @refuses(
-    case(r"cv is 'kfold': the only name is 'loo'", cv="kfold"),
+    case(r"cv is 'kfold': it must be 'loo', a number of folds or a splitter", cv="kfold"),
     case(r"cv is 1: the number of folds must lie in 2\.\.3, the number of rows", cv=1),
     case(r"cv is 0: the number of folds", cv=0),
     case(r"cv is -1: the number of folds", cv=-1),

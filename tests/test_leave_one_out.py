@@ -219,5 +219,5 @@ def test_few_rows_of_which_one_decides(n, spread, loss):
 def test_a_row_that_decides_beta_is_warned_of():
     """Without its only wrong row the set is separable, and that row costs beta's upper bound."""
     labels, logits = np.array([0] * 19 + [1]), np.tile([[1.0, 0.0]], (20, 1))
-    with pytest.warns(RuntimeWarning, match="without row 19 no other is ever wrong.*such as cv=5"):
+    with pytest.warns(RuntimeWarning, match="without row 19 no prediction is wrong.*such as cv=5"):
         rc.decompose(labels, logits=logits, cv="loo")

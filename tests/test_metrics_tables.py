@@ -83,7 +83,11 @@ def test_the_table_can_be_pickled():
         ("refinment", ValueError, r"metric is 'refinment': .*Did you mean 'refinement'\?"),
         (3, TypeError, r"metric is 3: pass a name such as 'refinement', a function"),
         (Metric, TypeError, r"or refinecal\.metrics\.Metric\(function, name"),
-        (lambda y, p: 0.0, ValueError, r"lambda, which has no name .*Metric\(function, name="),
+        (
+            lambda y, p: 0.0,
+            ValueError,
+            r"lambda, which has no name: pass refinecal.metrics.Metric\(function, name=",
+        ),
         (sk.f1_score, ValueError, r"say whether greater is better, as in .*Metric\(f1_score, 'f1_"),
     ],
 )
@@ -117,7 +121,9 @@ def test_two_metrics_of_one_name_are_refused():
 
 @pytest.mark.parametrize("name", ["step", "risk", "calibration", "refinement", "beta"])
 def test_a_metric_cannot_take_the_place_of_a_term(name):
-    with pytest.raises(ValueError, match=f"a metric is called '{name}', as is something else"):
+    with pytest.raises(
+        ValueError, match=f"a metric is called '{name}', a name that the records already use"
+    ):
         rc.RefinementMonitor(Metric(sk.log_loss, name))
 
 

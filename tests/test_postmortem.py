@@ -416,7 +416,7 @@ def test_pickles_are_never_loaded(tmp_path):
     labels = np.array([Boom(), "b"], dtype=object)
     np.savez(tmp_path / "1.npz", logits=np.zeros((2, 2)), y=labels)
     with pytest.raises(
-        ValueError, match=r"1.npz: the array 'y' holds Python objects, which only pic"
+        ValueError, match=r"1.npz: the array 'y' holds Python objects, which need pickle"
     ):
         post_mortem(tmp_path)
     (tmp_path / "1.npz").write_bytes(pickle.dumps(Boom()))
@@ -467,7 +467,9 @@ def test_files_must_have_a_known_format_and_a_number_each(tmp_path):
         np.savez(tmp_path / f"{name}.npz", probs=[0.2, 0.7], y=[0, 1])
     with pytest.raises(ValueError, match=r"(epoch_1|again_01).npz and .*.npz are both step 1"):
         post_mortem([tmp_path / "epoch_1.npz", tmp_path / "again_01.npz"])
-    with pytest.raises(ValueError, match=r"last.npz has no number in its name: the last one must"):
+    with pytest.raises(
+        ValueError, match=r"last.npz has no number in its name: name it after its step"
+    ):
         post_mortem([tmp_path / "epoch_1.npz", tmp_path / "last.npz"])
 
 
@@ -506,7 +508,7 @@ Y = np.array([0, 0, 1])
         (
             {"probs": [P, P], "y": Y, "steps": [2, 1]},
             {},
-            r"1.npz, step 1: step is 1, but step 2 was seen",
+            r"1.npz, step 1: step is 1, but the last step was 2",
         ),
         ({"probs": P, "y": Y + 1}, {}, r"1.npz, step 1: y_val\[2\] is 2, but probs has 2 columns"),
         (
@@ -574,12 +576,12 @@ def test_every_step_is_of_the_same_rows_and_classes(tmp_path, later, message):
         (
             {"prob": P[:, 0], "y": Y, "epoch": ["a", "a", "b"]},
             {},
-            r"column 'epoch' holds other things",
+            r"column 'epoch' must hold whole numbers",
         ),
         (
             {"prob": P[:, 0], "y": Y, "epoch": [1.5, 1.5, 2]},
             {},
-            r"column 'epoch' holds other things",
+            r"column 'epoch' must hold whole numbers",
         ),
     ],
 )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refinecal as rc
-from refinecal._core import threads
+from refinecal._core import arrays
 from refinecal._core.checks import check_sample
 from refinecal._core.sample import Sample
 from refinecal.evaluation import compare_models, evaluate, row_losses
@@ -134,8 +134,8 @@ def test_threads_are_those_asked_for_whatever_reads(monkeypatch):
     def refuse(*args):
         raise AssertionError("one thread was asked for")
 
-    monkeypatch.setattr(threads, "THREAD_ELEMENTS", 0)
-    monkeypatch.setattr(threads, "ThreadPoolExecutor", refuse)
+    monkeypatch.setattr(arrays, "THREAD_ELEMENTS", 0)
+    monkeypatch.setattr(arrays, "ThreadPoolExecutor", refuse)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     for given_as in ({"probs": probs}, {"logits": logits}):
         evaluate(labels, **given_as, n_threads=1)

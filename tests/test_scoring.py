@@ -125,12 +125,12 @@ def test_classes_missing_from_the_test_rows():
 def test_classes_missing_from_the_training_rows():
     seen = Y_IRIS < 2
     model = LogisticRegression().fit(X_IRIS[seen], Y_IRIS[seen])
-    with pytest.warns(RuntimeWarning, match=r"50 rows of \[2\] left out: the estimator never saw"):
+    with pytest.warns(
+        RuntimeWarning, match=r"dropped 50 rows of \[2\], which the estimator has not seen"
+    ):
         score = rc.refinement_scorer()(model, X_IRIS, Y_IRIS)
     assert score == rc.refinement_scorer()(model, X_IRIS[seen], Y_IRIS[seen])
-    with pytest.raises(
-        ValueError, match=r"y holds only \[2\], of which the estimator has seen none"
-    ):
+    with pytest.raises(ValueError, match=r"y holds only \[2\], which the estimator has not seen"):
         rc.refinement_scorer()(model, X_IRIS[~seen], Y_IRIS[~seen])
 
 

@@ -327,7 +327,7 @@ def test_steps_are_counted_or_named():
     assert (monitor.best_step, monitor.last_step) == (11, 11)
     for step in (11, 3):
         with pytest.raises(
-            ValueError, match=f"step is {step}, but step 11 was seen before: steps must"
+            ValueError, match=f"step is {step}, but the last step was 11: steps must"
         ):
             monitor.update(Y, GOOD, step=step)
     with pytest.raises(TypeError, match="step is 1.5: it must be a whole number"):
@@ -602,7 +602,7 @@ def test_a_calibrator_of_ones_own_is_kept_as_it_is():
         ({"version": 2}, "the state has version 2"),
         (
             rc.RefinementMonitor("auroc").state_dict(),
-            r"follows the metrics \['auroc'\], this monitor \['refinement'\]: make the monitor with",
+            r"follows the metrics \['auroc'\], this monitor \['refinement'\]: use the same metric=",
         ),
     ],
 )
@@ -740,7 +740,7 @@ def test_steps_can_be_named(steps):
 
 def test_a_mapping_names_its_steps():
     assert rc.select(Y, {10: GOOD, 20: BETTER}).best_step == 20
-    with pytest.raises(TypeError, match="a mapping names its steps already"):
+    with pytest.raises(TypeError, match="a mapping already names its steps"):
         rc.select(Y, {10: GOOD}, steps=[10])
 
 
@@ -790,14 +790,14 @@ def test_it_goes_on_with_a_monitor():
         (
             {"probs": [GOOD] * 2, "steps": [2, 1]},
             ValueError,
-            "step is 1, but step 2 was seen before",
+            "step is 1, but the last step was 2",
         ),
         ({"probs": {"a": GOOD}}, TypeError, "step is 'a': it must be a whole number"),
         ({"probs": [GOOD, GOOD[:3]]}, ValueError, "y_val has 4 rows, but probs has 3"),
         (
             {"probs": pd.DataFrame([GOOD, BETTER]).T},
             TypeError,
-            "a table, which does not say what its",
+            "a table, which does not name its steps",
         ),
         ({"probs": [GOOD], "patients": 3}, TypeError, "patients"),
     ],
@@ -884,9 +884,7 @@ def test_a_wrong_label_is_not_taken_for_divergence():
 def test_a_state_of_another_kind_is_refused(options):
     monitor = rc.RefinementMonitor()
     monitor.update([0, 1, 1], [0.2, 0.7, 0.4])
-    with pytest.raises(
-        ValueError, match="make the monitor with the same loss=, calibrator= and cv="
-    ):
+    with pytest.raises(ValueError, match="use the same loss=, calibrator= and cv="):
         rc.RefinementMonitor(**options).load_state_dict(monitor.state_dict())
 
 

@@ -1,4 +1,4 @@
-"""The decomposition: how much of a loss is miscalibration, and how much is missing information."""
+"""Decompose a loss into calibration and refinement error."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -31,12 +31,8 @@ class Decomposition:
     ----------
     risk : float
         Mean loss of the predictions as they are.
-    calibration : float
-        The part that relabelling the predictions removes.
     refinement : float
-        The part that is left: what the model cannot tell apart.
-    sharpness : float
-        What the calibrated predictions gain over always predicting the class frequencies.
+        Mean loss after calibration: the model's inability to distinguish the classes.
     uncertainty : float
         Mean loss of always predicting the class frequencies.
     calibrator : object
@@ -45,11 +41,6 @@ class Decomposition:
         Name of the loss, number of rows and of classes.
     irreducible : float or None
         Mean loss of the true class probabilities, if they were given: what no model can avoid.
-    grouping : float or None
-        ``refinement - irreducible``: what is lost because rows of different true probabilities are given
-        the same prediction, or one that no map of the family tells apart.
-    reducible : float or None
-        ``risk - irreducible = calibration + grouping``: all that a better model could gain.
     """
 
     risk: float
@@ -63,24 +54,24 @@ class Decomposition:
 
     @property
     def calibration(self) -> float:
-        """The risk that relabelling removes: ``risk - refinement``."""
+        """The part of the risk that calibration removes: ``risk - refinement``."""
         if self.risk == self.refinement:  # even if both are infinite
             return 0.0
         return self.risk - self.refinement
 
     @property
     def sharpness(self) -> float:
-        """What the predictions know: ``uncertainty - refinement``."""
+        """What the calibrated model gains over the class frequencies: ``uncertainty - refinement``."""
         return self.uncertainty - self.refinement
 
     @property
     def grouping(self) -> float | None:
-        """What the predictions cannot tell apart, but the true probabilities do."""
+        """``refinement - irreducible``: the loss from equal predictions for different true probabilities."""
         return None if self.irreducible is None else self.refinement - self.irreducible
 
     @property
     def reducible(self) -> float | None:
-        """What the predictions lose against the true probabilities."""
+        """``risk - irreducible = calibration + grouping``: what a better model could gain."""
         return None if self.irreducible is None else self.risk - self.irreducible
 
     @property
@@ -118,8 +109,8 @@ class Decomposition:
 
 
 def _verdict(beta: float, risk: float, sharpness: float) -> str:
-    """Say what an inverse temperature tells of the model."""
-    if math.isinf(risk) or (beta < 1e-12 and sharpness > 0):  # other losses do not mind
+    """Return what an inverse temperature says about the model."""
+    if math.isinf(risk) or (beta < 1e-12 and sharpness > 0):  # other losses stay finite
         return ": a label has probability 0"
     if beta < 1e-12:
         return ": no better than chance"
@@ -127,7 +118,7 @@ def _verdict(beta: float, risk: float, sharpness: float) -> str:
         return ": the largest allowed, never wrong"
     if abs(beta - 1) <= 0.05:
         return ""
-    return ": over-confident" if beta < 1 else ": under-confident"
+    return ": overconfident" if beta < 1 else ": underconfident"
 
 
 @check_keywords()
@@ -151,9 +142,9 @@ def decompose(
               \text{refinement} = \min_{g \in G} \tfrac1n \sum_i \ell(g(p_i), y_i), \quad
               \text{calibration} = \text{risk} - \text{refinement},
 
-    where G is a family of calibrators; leaving predictions as they are always counts as one of its maps.
-    Whatever the loss, g is fitted by log loss, as in the paper: for other losses, refinement is the loss
-    of that map, which may lie a little above the minimum over G.
+    where G is a family of calibrators, which always includes the identity. As in the paper, g is fitted by
+    log loss; for other losses, refinement is the loss of that map, which may be slightly above the minimum
+    over G.
 
     Parameters
     ----------
@@ -162,28 +153,27 @@ def decompose(
     probs : array-like, optional
         Probabilities ``(n, k)``, or ``(n,)`` for class 1 of two.
     logits : array-like, optional
-        Logits ``(n, k)`` or log-odds ``(n,)``, instead of ``probs``. More exact for confident models.
+        Logits ``(n, k)`` or log-odds ``(n,)``, instead of ``probs``. More accurate for confident models.
     loss : {"log", "brier", "spherical"} or a loss object
-        See :mod:`refinecal.losses`. Brier's score sums over all classes.
+        See :mod:`refinecal.losses`. The Brier score sums over all classes.
     calibrator : str or an object with ``fit`` and ``predict_proba``
         The family G: any name that :func:`make_calibrator` takes, or an object.
     cv : None, int, "loo" or a splitter
-        ``None`` fits and evaluates g on the same rows, as the paper does: for temperature the pure
-        minimum over beta, for others the fitted map. A number of folds, a scikit-learn splitter or a
-        list of (train, test) fits on other rows than it evaluates, smoothing included. ``"loo"``
-        approximates leave-one-out for pure temperature scaling. With ``cv``, calibration may come out
-        negative: then calibrating on so few rows does more harm than good.
+        ``None`` fits and evaluates g on the same rows, as in the paper: the minimum over beta for
+        temperature, the fitted map for others. A number of folds, a scikit-learn splitter or a list of
+        (train, test) evaluates out of fold, including smoothing. ``"loo"`` approximates leave-one-out for
+        temperature scaling without smoothing. With ``cv``, calibration may be negative: then calibrating
+        on so few rows would hurt.
     groups : array-like, optional
         For a splitter that keeps groups together.
     sample_weight : array-like, optional
-        How often each row counts.
+        Sample weights (frequency weights): weight 2 equals two copies of the row.
     classes : array-like, optional
         The label of each column; by default 0..k-1, or the column names of a DataFrame.
     true_probs : array-like, optional
-        In simulations, the true probabilities of the classes given the features, like ``probs``. Then
-        refinement is split further into irreducible and grouping loss. Irreducible is their mean loss on
-        these very labels, whose noise so cancels in the grouping loss; pass them as ``y_true`` too for
-        terms without any noise of labels.
+        In simulations, the true class probabilities, like ``probs``. Splits refinement into irreducible and
+        grouping loss. The irreducible loss is measured on the same labels, so label noise cancels in the
+        grouping loss; pass them as ``y_true`` too for terms without label noise.
     n_threads : int, optional
         As for :func:`fit_temperature`.
 
@@ -206,7 +196,7 @@ def decompose(
     >>> abs(d.risk - d.calibration - d.refinement) < 1e-15
     True
 
-    Four kinds of rows, of which a model tells only two apart. Their labels, in expectation, are the truth:
+    Four kinds of rows, of which the model distinguishes two, with the expected labels:
 
     >>> truth = [0.1, 0.3, 0.7, 0.9]
     >>> soft = [[1 - p, p] for p in truth]
@@ -230,7 +220,7 @@ def decompose(
 
 
 def _check_truth(true_probs: Any, sample: Sample) -> NDArray[Any]:
-    """Return the logarithms of the true probabilities, one row and column for each of the predictions."""
+    """Return the logarithms of the true probabilities, of the shape of the predictions."""
     logs = check_scores(true_probs, "true_probs", "take their softmax")
     if logs.shape != (sample.n, sample.k):
         raise ValueError(
@@ -250,7 +240,7 @@ def decompose_sample(
     start: float = 1.0,
     uncertainty: float | None = None,
 ) -> Decomposition:
-    """Decompose the loss of checked data, fitting the given calibrator; beta is sought from ``start``."""
+    """Decompose the loss of checked data, fitting the calibrator; the search for beta starts at ``start``."""
     if uncertainty is None:
         uncertainty = float(loss.entropy(sample.frequencies))
     if type(loss) is LogLoss:
@@ -334,15 +324,13 @@ def calibration_error(y_true: Any, probs: Any = None, **options: Unpack[Options]
 
 
 def check_cv(cv: Any, groups: Any, calibrator: Calibrator) -> None:
-    """Refuse, before any work is done, what cannot be cross-validated."""
+    """Raise for an invalid ``cv``, before any work is done."""
     if groups is not None and (isinstance(cv, str) or not hasattr(cv, "split")):
-        raise ValueError("groups= needs a splitter that knows groups, such as cv=GroupKFold(5)")
+        raise ValueError("groups= needs a splitter that uses groups, such as cv=GroupKFold(5)")
     if not isinstance(cv, str):
         return
     if cv != "loo":
-        raise ValueError(
-            f"cv is {cv!r}: the only name is 'loo'; else pass a number of folds or a splitter"
-        )
+        raise ValueError(f"cv is {cv!r}: it must be 'loo', a number of folds or a splitter")
     if not calibrator.leaves_one_out:
         raise ValueError(
             "cv='loo' is for temperature scaling: pass a number of folds, such as cv=10"

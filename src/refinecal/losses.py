@@ -1,9 +1,8 @@
-r"""Proper losses: what is paid for a prediction p when the label is y, and the two terms it splits into.
+r"""Proper losses, with their entropy and divergence.
 
 For a label distribution q, a proper loss has an entropy :math:`e(q) = \min_p E_{y \sim q}\, \ell(p, y)`,
 reached at p = q, and a divergence :math:`d(p, q) = E_{y \sim q}\, \ell(p, y) - e(q) \ge 0`. Losses take
-predictions as *log*-probabilities: a confident network's probabilities round to 0 and 1 long before
-its logits do.
+predictions as *log*-probabilities, since probabilities of confident models round to 0 and 1.
 """
 
 from abc import ABC, abstractmethod
@@ -21,7 +20,7 @@ Array = NDArray[Any]
 
 @runtime_checkable
 class ProperLoss(Protocol):
-    """What ``loss=`` takes: a name and three methods. :class:`MatrixLoss` writes the methods for you."""
+    """The interface of ``loss=``: a name and three methods, which :class:`MatrixLoss` implements."""
 
     name: str
 
@@ -36,11 +35,11 @@ class ProperLoss(Protocol):
 
 
 class MatrixLoss(ABC):
-    """A proper loss given by one method: what each label would cost.
+    """A proper loss defined by one method: the loss of each label.
 
     Examples
     --------
-    Brier's score, written as a user would:
+    The Brier score as a custom loss:
 
     >>> import numpy as np
     >>> import refinecal as rc
@@ -78,7 +77,7 @@ class MatrixLoss(ABC):
 
 
 class LogLoss(MatrixLoss):
-    r"""Logarithmic loss :math:`-\log p_y`: Shannon's entropy, Kullback and Leibler's divergence."""
+    r"""Logarithmic loss :math:`-\log p_y`, with Shannon entropy and Kullback-Leibler divergence."""
 
     name = "log"
 
@@ -88,7 +87,7 @@ class LogLoss(MatrixLoss):
 
 
 class BrierLoss(MatrixLoss):
-    r"""Brier's score :math:`\sum_j (p_j - [j = y])^2`: for two classes twice the one-column form."""
+    r"""Brier score :math:`\sum_j (p_j - [j = y])^2`; for two classes twice the one-column form."""
 
     name = "brier"
 
@@ -99,12 +98,12 @@ class BrierLoss(MatrixLoss):
 
 
 class SphericalLoss(MatrixLoss):
-    r"""Spherical loss :math:`1 - p_y / \|p\|_2`: between 0 and 1, and blind to the scale of p."""
+    r"""Spherical loss :math:`1 - p_y / \|p\|_2`, between 0 and 1, independent of the scale of p."""
 
     name = "spherical"
 
     def matrix(self, log_probs: Array) -> Array:
-        """Return one minus the cosine between prediction and each corner of the simplex."""
+        """Return one minus the cosine between the prediction and each corner of the simplex."""
         probs = np.exp(log_probs)
         return np.asarray(1 - probs / np.sqrt((probs**2).sum(axis=-1, keepdims=True)))
 
@@ -138,7 +137,7 @@ def get_loss(loss: str | ProperLoss) -> ProperLoss:
 
 
 def _expect(weights: Array, losses: Array) -> Array:
-    """Return the mean loss under each row's label distribution; an impossible label costs nothing."""
+    """Return the expected loss under the label distribution of each row; impossible labels count as 0."""
     weights, losses = np.broadcast_arrays(weights, losses)
     return np.asarray(
         np.where(weights > 0, weights * np.where(weights > 0, losses, 0), 0).sum(axis=-1)

@@ -1,4 +1,4 @@
-"""Refinement on rows that the calibrator has not seen: folds, and leave-one-out without refitting."""
+"""Losses of rows, cross-validation folds, and leave-one-out without refitting."""
 
 import math
 import numbers
@@ -17,35 +17,37 @@ from refinecal.temperature.fit import KernelReader, fit_sample, label_gaps, row_
 from refinecal.temperature.search import MAX_BETA
 
 Floats = NDArray[np.float64]
-LARGE_CHANGE = 0.1  # change of beta, beside itself and 1 / logit, up to which the model is trusted
+LARGE_CHANGE = (
+    0.1  # change of beta, relative to itself plus 1 / logit, up to which the model is used
+)
 SMALL_BETA = 1e-30  # the compiled loops multiply -inf by beta
 COMPILED = (BrierLoss, LogLoss)  # by the loops of _kernels.rows
-COUNTABLE = 2.0**53  # copies that are dealt one by one
-SMALL_CHANGE = 0.02  # relative: the first term left out of the series is below 0.02**5
+COUNTABLE = 2.0**53  # copies that are assigned one by one
+SMALL_CHANGE = 0.02  # relative: the first omitted term of the series is below 0.02**5
 
 
 def leave_one_out(sample: Sample, beta: float, loss: ProperLoss) -> float:
     r"""Return the mean loss of each row under the temperature of all the others, approximately.
 
     At the best beta of all rows, dropping one copy of row i leaves the slope :math:`A - a_i`, the curvature
-    :math:`B - b_i` and the third derivative :math:`C - c_i`; the minimum of that cubic model is the row's
-    own beta. One read gives them all. Only the few rows that move beta far are left out for real.
+    :math:`B - b_i` and the third derivative :math:`C - c_i`, whose model gives the beta without the row. One
+    read gives them all. Only the few rows that move beta far are refitted.
     """
     rows = sample.n if sample.weights is None else np.count_nonzero(sample.weights)
     if rows == 1 and sample.total <= 1:
-        raise ValueError(
-            "cv='loo' needs at least two rows: nothing is left when the only one is dropped"
-        )
+        raise ValueError("cv='loo' needs at least two rows")
     derivatives = _derivatives(sample, beta)
     betas = _betas_without(sample, beta, derivatives)
     change = betas - beta
     _, curvature = KernelReader.of(sample).at_zero()
     scale = beta + (1 / math.sqrt(curvature) if curvature > 0 else math.inf)
     for row in np.flatnonzero(np.abs(change) > LARGE_CHANGE * scale).tolist():
-        betas[row] = fit_sample(_without_copy(sample, row), betas[row] or 1.0).beta
+        weights = np.ones(sample.n) if sample.weights is None else sample.weights.copy()
+        weights[row] = max(weights[row] - 1, 0)
+        betas[row] = fit_sample(sample.replace(weights=weights), betas[row] or 1.0).beta
         if betas[row] >= 0.999 * MAX_BETA > beta:
             warn(
-                f"without row {row} no other is ever wrong, so its leave-one-out loss is that of the "
+                f"without row {row} no prediction is wrong, so its leave-one-out loss is that of the "
                 "largest beta allowed: use a number of folds, which smooths, such as cv=5"
             )
     if type(loss) is not LogLoss:
@@ -54,15 +56,9 @@ def leave_one_out(sample: Sample, beta: float, loss: ProperLoss) -> float:
         terms = [part * change**m / math.factorial(m) for m, part in enumerate(derivatives)]
         values = np.sum(terms, axis=0)
     near = (np.abs(change) < SMALL_CHANGE * beta) & np.isfinite(values)
-    far = np.flatnonzero(~near)  # beyond the reach of the series
+    far = np.flatnonzero(~near)  # too far for the series
     values[far] = losses_at(sample.take(far), betas[far], loss) if far.size else 0
     return sample.mean(values)
-
-
-def _without_copy(sample: Sample, row: int) -> Sample:
-    weights = np.ones(sample.n) if sample.weights is None else sample.weights.copy()
-    weights[row] = max(weights[row] - 1, 0)
-    return sample.replace(weights=weights)
 
 
 def _derivatives(sample: Sample, beta: float) -> Sequence[Floats]:
@@ -76,9 +72,9 @@ def _derivatives(sample: Sample, beta: float) -> Sequence[Floats]:
 def _betas_without(sample: Sample, beta: float, derivatives: Sequence[Floats]) -> Floats:
     """Return, for each row, the approximate best beta of the other rows."""
     weights = np.ones(sample.n) if sample.weights is None else sample.weights
-    copies = np.minimum(weights, 1)  # how much of a row is dropped: one copy, or all there is
+    copies = np.minimum(weights, 1)  # one copy, or the whole weight
     _, a, b, c, _ = derivatives
-    endless = np.isinf(a)  # a label of probability 0, which only beta = 0 makes finite
+    endless = np.isinf(a)  # a label of probability 0: only beta = 0 gives a finite loss
     others_endless = weights @ endless > copies * endless
     a = np.where(endless, 0, a)
     slope, curvature, third = ((weights @ part) - copies * part for part in (a, b, c))
@@ -92,7 +88,7 @@ def _betas_without(sample: Sample, beta: float, derivatives: Sequence[Floats]) -
 def losses_at(
     sample: Sample, beta: float | Floats, loss: ProperLoss, threads: int | None = 1
 ) -> Floats:
-    """Return the loss of each row after scaling its logits by beta (one, or one each)."""
+    """Return the loss of each row after scaling its logits by beta (one, or one per row)."""
     is_plain = sample.soft is None and np.ndim(beta) == 0 and beta > SMALL_BETA
     if type(loss) in COMPILED and is_plain:
         return _compiled_losses(sample, float(beta), type(loss) is LogLoss, threads)
@@ -116,7 +112,7 @@ def _compiled_losses(sample: Sample, beta: float, is_log: bool, threads: int | N
 def row_losses(
     sample: Sample, loss: ProperLoss, log_proba: Callable[[NDArray[Any], slice], NDArray[Any]]
 ) -> Floats:
-    """Return the loss of each row, a run of rows at a time, of the log-probabilities of its logits."""
+    """Return the loss of each row under ``log_proba(logits, rows)``, in chunks of rows."""
     values = np.empty(sample.n)
     for rows, chunk in sample.chunks():
         labels = chunk.labels if chunk.soft is None else chunk.soft
@@ -130,8 +126,8 @@ def folds(
 ) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Return the training and test rows of each fold; every row is tested exactly once.
 
-    A number shuffles the rows with the given seed, after sorting them so that the folds do not depend on
-    the order in which the rows came; splitters and lists of pairs are those of scikit-learn.
+    A number shuffles the rows with the given seed, after sorting them, so that folds do not depend on the
+    order of rows; splitters and lists of pairs are those of scikit-learn.
     """
     if isinstance(cv, numbers.Integral) and not isinstance(cv, bool):
         cv = int(cv)
@@ -159,13 +155,13 @@ def folds(
 
 
 def row_keys(sample: Sample) -> list[NDArray[Any]]:
-    """Return what orders rows, the last key first: the order in which they came decides nothing.
+    """Return keys for ``lexsort``, so that the order of rows does not depend on how they came.
 
-    The first keys stay the same when rows are shifted or columns reordered. Only rows that they cannot tell
-    apart, such as (p, 1 - p) with one label and (1 - p, p) with the other, are ordered by their columns.
+    The main keys do not change when logits are shifted or columns reordered. Only rows that are equal in
+    these, such as (p, 1 - p) with one label and (1 - p, p) with the other, are ordered by their columns.
     """
     keys = np.empty((4, sample.n))
-    factors = np.random.default_rng(1).uniform(1, 2, size=sample.k)  # tell any two rows apart
+    factors = np.random.default_rng(1).uniform(1, 2, size=sample.k)  # distinguish any two rows
     for rows, chunk in sample.chunks():
         logits = chunk.logits.astype(np.float64)
         gaps = logits.max(axis=1, keepdims=True) - logits
@@ -176,7 +172,9 @@ def row_keys(sample: Sample) -> list[NDArray[Any]]:
     keys[3] = label_gaps(sample)
     keys = np.where(np.isfinite(keys), keys, 0)
     largest = np.abs(keys).max(axis=1, keepdims=True)
-    keys = np.round(keys / np.where(largest > 0, largest, 1), 10)  # rounding must not order rows
+    keys = np.round(
+        keys / np.where(largest > 0, largest, 1), 10
+    )  # rounding must not decide the order
     mark, *symmetric = keys
     weights = [] if sample.weights is None else [sample.weights]
     if sample.soft is None:
@@ -200,11 +198,11 @@ def _check_pairs(pairs: Any, n: int) -> list[tuple[NDArray[np.int64], NDArray[np
     return found
 
 
-# ---- how rows are dealt to folds ---------------------------------------------------------------------------
+# ---- assignment of rows to folds ---------------------------------------------------------------------------
 
 
 def deal_shuffled(n: int, n_folds: int, seed: int = 0) -> list[NDArray[np.int64]]:
-    """Return the places of the rows of each fold, dealt in turn in random order."""
+    """Return the row numbers of each fold, in random order."""
     order = np.random.default_rng(seed).permutation(n)
     return [order[fold::n_folds] for fold in range(n_folds)]
 
@@ -212,9 +210,9 @@ def deal_shuffled(n: int, n_folds: int, seed: int = 0) -> list[NDArray[np.int64]
 def deal_in_turn(
     copies: Floats, period: int, firsts: Iterable[int], width: int = 1
 ) -> list[Floats]:
-    """Return how many copies of each row are in each fold: ``width`` of every period, from its first on.
+    """Return the copies of each row in each fold: ``width`` of every period, starting at its first.
 
-    A row of weight 3 is three copies, a row of weight 0.5 half of one, so weights mean repetition.
+    A row of weight 3 is three copies, a row of weight 0.5 half a copy.
     """
     rounds, rest = np.divmod(np.concatenate([[0.0], np.cumsum(copies)]), period)
     dealt = (np.diff(width * rounds + np.clip(rest - first, 0, width)) for first in firsts)
@@ -222,10 +220,10 @@ def deal_in_turn(
 
 
 def deal_at_random(copies: Floats, n_folds: int) -> Floats:
-    """Return how many copies of each row, which has at least one, are in each fold, (n, n_folds).
+    """Return the copies of each row, of which there is at least one, in each fold, (n, n_folds).
 
-    Dealt in turn, equal rows would be as many in each fold, and with them the share of a label at a score:
-    what was learned in some folds would be true in the others by design, and overfitting could not show.
+    Assigned in turn, equal rows would be equally frequent in all folds, so that what was learned in some
+    folds would hold in the others by design, and overfitting would not show.
     """
     rng = np.random.default_rng(0)
     dealt = np.minimum(copies, COUNTABLE)
@@ -236,15 +234,15 @@ def deal_at_random(copies: Floats, n_folds: int) -> Floats:
 
 
 def deal_by_label(sample: Sample, n_folds: int, most: int) -> tuple[Sample, Floats]:
-    """Return different rows, at most so many, and how often each counts in each fold.
+    """Return distinct rows, at most ``most``, and the weight of each in each fold.
 
-    Rows are dealt to the folds in turn, each label by itself, and copies of a row at random. A weight of 2
-    is a row twice. The order of rows and the numbers of labels decide nothing.
+    Within each label, rows are assigned to folds in turn, and copies of a row at random. The order of rows
+    and the numbers of the labels do not matter.
     """
     rows, copies = _merge_equal_rows(sample)
     pack = np.random.default_rng(0).permutation(rows.n)[:most]
     rows, copies = rows.take(np.sort(pack)), copies[np.sort(pack)]
-    pack = np.argsort(np.argsort(pack))  # the place of each row in the pack
+    pack = np.argsort(np.argsort(pack))  # the rank of each row
     first = np.empty(rows.n, dtype=np.int64)  # the fold of a single copy
     for label in np.unique(rows.labels):
         own = np.flatnonzero(rows.labels == label)
@@ -258,7 +256,7 @@ def deal_by_label(sample: Sample, n_folds: int, most: int) -> tuple[Sample, Floa
 
 
 def _merge_equal_rows(sample: Sample) -> tuple[Sample, Floats]:
-    """Return every row once, ordered by content, and how often it counts."""
+    """Return the distinct rows, ordered by content, and their weights."""
     plain = sample.replace(weights=None)
     keys = np.stack(row_keys(plain))
     order = np.lexsort(keys)

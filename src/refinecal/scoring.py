@@ -1,4 +1,4 @@
-"""Scorers for scikit-learn's searches: choose hyper-parameters by refinement."""
+"""Scorers for scikit-learn's searches: choose hyperparameters by refinement."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -19,29 +19,28 @@ __all__ = ["RefinementScorer", "refinement_scorer"]
 class RefinementScorer:
     """Score a fitted classifier by minus its refinement error, so that greater is better.
 
-    Called as ``scorer(estimator, X, y, sample_weight=None)``. It takes logits from ``decision_function``
-    where the model's probabilities are their softmax, else ``predict_proba``, and says which in ``method``.
-    Rows of a class that the model never saw are left out, with a warning: no model of that fold could have
-    known them, so they decide nothing between models. Make one with :func:`refinement_scorer`.
+    Called as ``scorer(estimator, X, y, sample_weight=None)``. It uses ``decision_function`` where the model's
+    probabilities are its softmax, else ``predict_proba``; ``method`` says which. Rows of a class that the
+    model has not seen are dropped with a warning. Make one with :func:`refinement_scorer`.
     """
 
     def __init__(self, **options: Unpack[MonitorOptions]) -> None:
         self.options = options
-        self._monitor = RefinementMonitor(**options)  # refuses wrong options at once
+        self._monitor = RefinementMonitor(**options)  # raises for wrong options now
         self._request: Any = None
 
     def __call__(self, estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the score: minus the metric, or the metric itself if greater is better."""
+        """Return minus the metric, or the metric itself if greater is better."""
         found = predictions_of(estimator, X)
         self.method = found.method
         labels = to_numpy(y, "y").reshape(-1)
         known = np.asarray(estimator.classes_)
         seen = np.isin(labels, known)
         if not seen.all():
-            strange = np.unique(labels[~seen]).tolist()
+            unseen = np.unique(labels[~seen]).tolist()
             if not seen.any():
-                raise ValueError(f"y holds only {strange}, of which the estimator has seen none")
-            warn(f"{int((~seen).sum())} rows of {strange} left out: the estimator never saw them")
+                raise ValueError(f"y holds only {unseen}, which the estimator has not seen")
+            warn(f"dropped {int((~seen).sum())} rows of {unseen}, which the estimator has not seen")
             labels, found = labels[seen], found._replace(values=found.values[seen])
             sample_weight = None if sample_weight is None else np.asarray(sample_weight)[seen]
         monitor = deepcopy(self._monitor)
@@ -56,25 +55,15 @@ class RefinementScorer:
         given = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
         return f"refinement_scorer({given})"
 
-    # What scikit-learn asks of a scorer: which metadata it wants.
+    # ---- scikit-learn's metadata routing -----------------------------------------------------------------
 
     def set_score_request(self, **requests: bool | str | None) -> Self:
-        """Ask scikit-learn's metadata routing for ``sample_weight``.
-
-        Parameters
-        ----------
-        **requests
-            ``sample_weight=True`` to be given weights.
-
-        Returns
-        -------
-        self
-        """
+        """Request metadata, with ``sample_weight=True``; return the scorer."""
         self._request = requests
         return self
 
     def get_metadata_routing(self) -> Any:
-        """Return what :meth:`set_score_request` asked for."""
+        """Return the requests of :meth:`set_score_request`."""
         from sklearn.utils.metadata_routing import MetadataRequest
 
         routing = MetadataRequest(owner=self)
@@ -93,8 +82,8 @@ def refinement_scorer(**options: Unpack[MonitorOptions]) -> RefinementScorer:
     Parameters
     ----------
     **options
-        Keywords of :class:`RefinementMonitor`: ``metric`` (by default "refinement"), ``loss``,
-        ``calibrator``, ``cv`` ("loo" for few rows and many candidates), ``classes``.
+        Keywords of :class:`RefinementMonitor`, such as ``metric`` (by default "refinement") or ``cv``
+        ("loo" for few rows and many candidates).
 
     Returns
     -------

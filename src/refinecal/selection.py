@@ -1,4 +1,4 @@
-"""Choose among predictions that are already there, one set per step."""
+"""Choose among saved predictions, one set per step."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -24,23 +24,23 @@ def select(
     monitor: RefinementMonitor | None = None,
     **options: Any,
 ) -> RefinementMonitor:
-    """Choose among predictions that are already there, one set per step.
+    """Choose the best step from the saved predictions of each.
 
     Parameters
     ----------
     y_val : array-like
         The labels, the same at every step.
     probs, logits : array-like ``(steps, n, k)`` or ``(steps, n)``, mapping, or iterable
-        Predictions of each step: an array, a mapping from step to predictions, or any iterable of them such
-        as ``model.staged_predict_proba(X_val)``, of which one step at a time is held.
+        Predictions of each step: an array, a mapping from step to predictions, or an iterable such as
+        ``model.staged_predict_proba(X_val)``, of which one step at a time is in memory.
     steps : iterable of int, optional
         The number of each step; by default 0, 1, 2 and so on.
     sample_weight : array-like, optional
-        How often each row counts.
+        Sample weights.
     monitor : RefinementMonitor, optional
-        Goes on with this one instead of a new one.
+        Continue with this one instead of a new one.
     **options
-        Keywords of :class:`RefinementMonitor`. With ``patience``, later steps are not looked at.
+        Keywords of :class:`RefinementMonitor`. With ``patience``, later steps are not evaluated.
 
     Returns
     -------
@@ -63,11 +63,11 @@ def select(
     kind, staged = ("probs", probs) if logits is None else ("logits", logits)
     if isinstance(staged, Mapping):
         if steps is not None:
-            raise TypeError("steps= is for arrays and iterables: a mapping names its steps already")
+            raise TypeError("steps= is for arrays and iterables: a mapping already names its steps")
         steps, staged = list(staged.keys()), staged.values()
     if hasattr(staged, "columns"):
         raise TypeError(
-            f"{kind} is a table, which does not say what its steps are: pass a mapping from each step to its "
+            f"{kind} is a table, which does not name its steps: pass a mapping from each step to its "
             f"predictions, such as {{step: {kind}[name] for step, name in enumerate({kind})}}"
         )
     given: Any = None if steps is None else iter(steps)

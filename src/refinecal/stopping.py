@@ -1,4 +1,4 @@
-"""When to stop: follow refinement from step to step, with no framework in sight."""
+"""Follow refinement from step to step and decide when to stop, independent of any framework."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -41,8 +41,8 @@ __all__ = ["Best", "MonitorOptions", "RefinementMonitor"]
 
 TERMS = ("risk", "calibration", "refinement", "sharpness", "uncertainty")
 STATE_VERSION = 1
-NEVER_WRONG = 1e-9  # refinement of predictions that a large beta makes perfect
-ROUNDING = {4: 2e-7, 8: 1e-14}  # relative error of a mean loss, by bytes of a logit
+NEVER_WRONG = 1e-9  # refinement of perfect predictions with a large beta
+ROUNDING = {4: 2e-7, 8: 1e-14}  # relative error of a mean loss, by bytes per logit
 
 Record = dict[str, float]
 
@@ -54,7 +54,7 @@ class Best:
     step: int
     value: float
     record: Record
-    found: Any  # the calibrator, or what fits it when it is asked for
+    found: Any  # the calibrator, or a DeferredCalibrator
 
     @property
     def calibrator(self) -> Any:
@@ -78,42 +78,40 @@ class MonitorOptions(TypedDict, total=False):
 
 
 class RefinementMonitor:
-    """Follow validation predictions from step to step; say which step is best and when to stop.
+    """Follow validation predictions from step to step; find the best step and when to stop.
 
-    Every step's predictions are decomposed as by :func:`decompose`, starting from the beta of the step
-    before; only numbers are kept, unless ``calibrator`` says otherwise.
+    The predictions of each step are decomposed as by :func:`decompose`, starting from the last beta; only
+    numbers are kept, except for ``final``.
 
     Parameters
     ----------
     metric : str, callable or Metric, default "refinement"
-        What decides: "refinement", "risk", "brier_refinement", the name of a metric of
+        The metric that decides: "refinement", "risk", "brier_refinement", the name of a metric of
         :mod:`refinecal.metrics` ("log_loss", "brier", "accuracy", "auroc", "ece", "smooth_ece" ...), or a
         function of ``(y_true, probs)`` where smaller is better; wrap others in
         :class:`refinecal.metrics.Metric`.
-    also : iterable of such, default ()
+    also : iterable of metrics, default ()
         Further metrics to record, each with its own best step in :attr:`bests`.
     patience : int, optional
         Stop after this many steps in a row without improvement; by default never.
     min_delta : float, default 0
-        An improvement smaller than this does not renew the patience. The best step is the best all the same.
+        Smaller improvements do not reset the patience, but still change the best step.
     stop_on : {"metric", "all"} or iterable of names, default "metric"
-        Whether to stop when ``metric`` has run out of patience, only when all have, or when these have.
+        Stop when ``metric`` has run out of patience, when all have, or when the named ones have.
     loss, calibrator, cv, classes, n_threads
         As for :func:`decompose`; "refinement" and "risk" are those of ``loss``.
     final : str or object, optional
-        A calibrator to fit at the best step, if other than the one that steps are compared by. It is fitted
-        when it is asked for; until then a copy of that step's predictions is kept. ``calibrator="auto"``
-        means ``calibrator="temperature", final="auto"``.
+        A different calibrator to fit at the best step. It is fitted when first used; until then a copy of the
+        predictions of that step is kept. ``calibrator="auto"`` means
+        ``calibrator="temperature", final="auto"``.
 
     Attributes
     ----------
     history : list of dict
         One record per step: ``step``, the five terms of the decomposition, ``beta``, and the metrics.
     bests : dict
-        For each metric by name, the :class:`Best` step so far; of steps that are equal up to rounding, the
-        first. Of steps that are never wrong, whose refinement is 0, the one of smallest risk.
-    should_stop : bool
-        Whether patience has run out, or predictions have become NaN.
+        The :class:`Best` step by each metric: the first of those that are equal up to rounding. If several
+        steps have refinement 0, the one with the smallest risk.
 
     Examples
     --------
@@ -122,7 +120,7 @@ class RefinementMonitor:
     >>> monitor = rc.RefinementMonitor(patience=1)
     >>> monitor.update(y_val, [0.4, 0.6, 0.5, 0.7])
     True
-    >>> monitor.update(y_val, [0.1, 0.7, 0.6, 0.9])  # more is right, if too sure
+    >>> monitor.update(y_val, [0.1, 0.7, 0.6, 0.9])  # better, but overconfident
     True
     >>> monitor.update(y_val, [0.6, 0.7, 0.3, 0.9]), monitor.should_stop, monitor.best_step
     (False, True, 1)
@@ -157,10 +155,8 @@ class RefinementMonitor:
         self.followed = self._check_stop_on(stop_on)
         self.loss = get_loss(loss)
         given = as_calibrator(calibrator)
-        self.family = given._step_calibrator()  # what steps are compared by
-        self.calibration = (
-            given if final is None else as_calibrator(final)
-        )  # what is fitted at the best
+        self.family = given._step_calibrator()  # compares steps
+        self.calibration = given if final is None else as_calibrator(final)  # for the best step
         check_cv(cv, None, self.family)
         self.cv = list(cv) if isinstance(cv, Iterator) else cv  # used at every step
         self.classes = classes
@@ -169,7 +165,7 @@ class RefinementMonitor:
         self._known = KnownLabels()
         self.reset()
 
-    # ---- what goes in ------------------------------------------------------------------------------------
+    # ---- input -------------------------------------------------------------------------------------------
 
     def update(
         self,
@@ -180,19 +176,19 @@ class RefinementMonitor:
         step: int | None = None,
         sample_weight: Any = None,
     ) -> bool:
-        """Take one step's predictions; return whether they are the best so far.
+        """Add the predictions of one step; return whether they are the best so far.
 
         Parameters
         ----------
         y_val, probs, logits, sample_weight
             As for :func:`decompose`.
         step : int, optional
-            Its number, greater than the last one's; by default the next.
+            Its number, greater than the last; by default the next.
 
         Returns
         -------
         bool
-            Whether ``metric`` is better than at every step before.
+            Whether ``metric`` is better than at all earlier steps.
         """
         step = self._check_step(step)
         try:
@@ -215,7 +211,7 @@ class RefinementMonitor:
             return self._diverge(step)
         parts = decompose_sample(
             sample,
-            self._new_calibrator(),
+            self.family._copy_unfitted(),
             self.loss,
             self.cv,
             None,
@@ -238,26 +234,23 @@ class RefinementMonitor:
         )
 
     def _calibrator_at(self, fitted: Any, sample: Sample) -> Any:
-        """Return the calibrator of a step that is the best so far, or what can fit it later."""
+        """Return the fitted calibrator of a step, or one that is fitted later."""
         if self.family is self.calibration:
             return fitted
         return DeferredCalibrator(self.calibration, sample, self._threads)
 
     def _check_stop_on(self, stop_on: Any) -> list[str]:
-        """Return the names of the metrics that must all have run out of patience."""
+        """Return the names of the metrics that must run out of patience."""
         names = [metric.name for metric in self.metrics]
         if isinstance(stop_on, str) and stop_on in ("metric", "all"):
             return names if stop_on == "all" else names[:1]
         chosen = [stop_on] if isinstance(stop_on, str) else list(stop_on)
         for name in chosen:
             if name not in names:
-                fail_choice("stop_on", name, ["metric", "all", *names], "left out")
+                fail_choice("stop_on", name, ["metric", "all", *names], "omitted")
         if not chosen:
-            raise ValueError("stop_on names no metric: name one, or leave it out")
+            raise ValueError("stop_on names no metric: name one, or omit it")
         return chosen
-
-    def _new_calibrator(self) -> Calibrator:
-        return self.family._copy_unfitted()
 
     def _check_step(self, step: Any) -> int:
         last = self.last_step
@@ -267,8 +260,8 @@ class RefinementMonitor:
             raise TypeError(f"step is {step!r}: it must be a whole number, such as the epoch")
         if last is not None and step <= last:
             raise ValueError(
-                f"step is {step}, but step {last} was seen before: steps must increase. For a new training "
-                "call reset(), to resume one call load_state_dict with the state of that moment."
+                f"step is {step}, but the last step was {last}: steps must increase. For a new run call "
+                "reset(); to resume one call load_state_dict with its state."
             )
         return int(step)
 
@@ -277,14 +270,12 @@ class RefinementMonitor:
             f"the predictions of step {step} are not finite: training has diverged, so should_stop is set. "
             "Lower the learning rate."
         )
-        nothing = dict.fromkeys(
-            [*TERMS, "beta", *(metric.name for metric in self.metrics)], math.nan
-        )
+        names = [*TERMS, "beta", *(metric.name for metric in self.metrics)]
         self.diverged = True
-        return self._take({"step": step, **nothing}, lambda: None, 0.0)
+        return self._take({"step": step, **dict.fromkeys(names, math.nan)}, lambda: None, 0.0)
 
     def _take(self, record: Record, find: Callable[[], Any], rounding: float) -> bool:
-        """Keep a record, and the calibrator for each metric that is now at its best."""
+        """Keep a record, and the calibrator for each metric that has improved."""
         self.history.append(record)
         step = int(record["step"])
         improved = []
@@ -303,25 +294,22 @@ class RefinementMonitor:
         return improved[0]
 
     def _is_surer(self, record: Record, best: Best | None) -> bool:
-        """Tell whether this step is never wrong, as the best is, but has a smaller risk.
-
-        Refinement is 0 for both and cannot tell them apart, but margins still grow.
-        """
+        """Return whether this step and the best have refinement 0, and this one a smaller risk."""
         if best is None or not max(record["refinement"], best.value) <= NEVER_WRONG:
             return False
         return best.record["risk"] - record["risk"] > max(self.min_delta, NEVER_WRONG)
 
     def reset(self) -> None:
-        """Forget every step, for a new training."""
+        """Forget all steps, for a new training run."""
         self.history: list[Record] = []
         self.bests: dict[str, Best] = {}
         self.diverged = False
         self._start = 1.0
         self._known = KnownLabels()
-        self._marks: dict[str, float] = {}  # the value that last renewed the patience
-        self._waited: dict[str, int] = {}  # how many steps ago that was
+        self._marks: dict[str, float] = {}  # the value that last reset the patience
+        self._waited: dict[str, int] = {}  # the number of steps since then
 
-    # ---- what comes out ----------------------------------------------------------------------------------
+    # ---- results -----------------------------------------------------------------------------------------
 
     @property
     def metric(self) -> Metric:
@@ -330,12 +318,12 @@ class RefinementMonitor:
 
     @property
     def should_stop(self) -> bool:
-        """Whether patience has run out, or the predictions have become NaN."""
+        """Whether patience has run out, or predictions have become NaN."""
         return self.diverged or self.is_out_of_patience
 
     @property
     def is_out_of_patience(self) -> bool:
-        """Whether there was no improvement for as many steps as ``patience`` says."""
+        """Whether there was no improvement for ``patience`` steps."""
         if self.patience is None or not self.history:
             return False
         return all(self._waited[name] >= self.patience for name in self.followed)
@@ -371,17 +359,9 @@ class RefinementMonitor:
         return self._keys()[self.metric.name]
 
     def logs(self, prefix: str = "") -> dict[str, float]:
-        """Return the last record under names for a training log, such as ``val_refinement_loss``.
+        """Return the last record with names for a training log, such as ``val_refinement_loss``.
 
-        Parameters
-        ----------
-        prefix : str, default ""
-            Put before each name, such as ``"val_"``.
-
-        Returns
-        -------
-        dict
-            Names that are better when smaller end in ``loss``, which frameworks take as a hint.
+        ``prefix`` is put before each name. Names end in ``loss`` if smaller is better, a hint for frameworks.
         """
         if not self.history:
             return {}
@@ -391,7 +371,7 @@ class RefinementMonitor:
     def _keys(self) -> dict[str, str]:
         keys = {"refinement": "refinement_loss", "calibration": "calibration_loss"}
         keys |= {"risk": f"{self.loss.name}_loss", "beta": "beta"}
-        for metric in reversed(self.metrics):  # the last wins a key: the metric that decides
+        for metric in reversed(self.metrics):  # the deciding metric last: it keeps its key
             keys.setdefault(metric.name, metric.key)
         return keys
 
@@ -404,12 +384,12 @@ class RefinementMonitor:
         return frame.set_index("step")
 
     def plot(self, ax: Any = None) -> TrainingCurveDisplay:
-        """Draw risk, calibration and refinement against steps, the smallest marked (figure 1 of the paper).
+        """Plot risk, calibration and refinement by step, with their minima (figure 1 of the paper).
 
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw; by default a new figure.
+            By default a new figure.
 
         Returns
         -------
@@ -449,14 +429,15 @@ class RefinementMonitor:
     # ---- resuming ----------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that resuming needs, as plain numbers, strings and lists.
+        """Return the state for resuming, as plain numbers, strings and lists.
 
-        Only a calibrator that is not of this package is kept as the object that it is.
+        Only a custom calibrator is kept as an object.
         """
-        bests = {
-            name: {"step": best.step, "value": best.value, "calibrator": _to_state(best.calibrator)}
-            for name, best in self.bests.items()
-        }
+        bests = {}
+        for name, best in self.bests.items():
+            found = best.calibrator
+            state = found.to_dict() if isinstance(found, Calibrator) else found
+            bests[name] = {"step": best.step, "value": best.value, "calibrator": state}
         return {
             "version": STATE_VERSION,
             "metrics": [metric.name for metric in self.metrics],
@@ -470,7 +451,7 @@ class RefinementMonitor:
         }
 
     def _kind(self) -> dict[str, str]:
-        """Return what has to be the same for values to be comparable."""
+        """Return the options that must agree for values to be comparable."""
         return {
             "loss": self.loss.name,
             "calibrator": ", then ".join(
@@ -481,13 +462,7 @@ class RefinementMonitor:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from where :meth:`state_dict` was taken.
-
-        Parameters
-        ----------
-        state : dict
-            What :meth:`state_dict` returned, for a monitor that follows the same metrics.
-        """
+        """Restore what :meth:`state_dict` returned, of a monitor with the same options."""
         version = state.get("version") if isinstance(state, Mapping) else None
         if version != STATE_VERSION:
             raise ValueError(
@@ -497,33 +472,31 @@ class RefinementMonitor:
         names = [metric.name for metric in self.metrics]
         if list(state["metrics"]) != names:
             raise ValueError(
-                f"the state follows the metrics {list(state['metrics'])}, this monitor {names}: make the "
-                "monitor with the same metric= and also="
+                f"the state follows the metrics {list(state['metrics'])}, this monitor {names}: use the "
+                "same metric= and also="
             )
         if state["kind"] != self._kind():
             raise ValueError(
-                f"the state is of {state['kind']}, this monitor of {self._kind()}: make the monitor with the "
-                "same loss=, calibrator= and cv="
+                f"the state is of {state['kind']}, this monitor of {self._kind()}: use the same loss=, "
+                "calibrator= and cv="
             )
         self.reset()
         self.history = deepcopy(list(state["history"]))
         records = {record["step"]: record for record in self.history}
-        self.bests = {
-            name: Best(
-                best["step"], best["value"], records[best["step"]], _from_state(best["calibrator"])
-            )
-            for name, best in state["bests"].items()
-        }
+        for name, best in state["bests"].items():
+            found = best["calibrator"]
+            found = from_dict(found) if isinstance(found, dict) else found
+            self.bests[name] = Best(best["step"], best["value"], records[best["step"]], found)
         self._marks, self._waited = dict(state["marks"]), dict(state["waited"])
         self._start, self.diverged = state["start"], state["diverged"]
 
 
 def _has_diverged(given: Any) -> bool:
-    """Tell whether predictions hold NaN, or +inf among several columns: log-odds may be infinite."""
+    """Return whether predictions hold NaN, or +inf in several columns; log-odds may be infinite."""
     try:
         values = to_floats(given, "predictions")
     except (TypeError, ValueError):
-        return False  # some other trouble
+        return False  # another error
     if values.size == 0:
         return False
     columns = values.shape[1] if values.ndim == 2 else 1
@@ -531,44 +504,30 @@ def _has_diverged(given: Any) -> bool:
 
 
 def check_patience(patience: Any, name: str = "patience") -> int | None:
-    """Return a number of steps; ``name`` is what the caller's framework calls it."""
+    """Return a number of steps; ``name`` is that of the framework."""
     if patience is None:
         return None
     return check_whole(name, patience, otherwise=", or None to never stop")
 
 
 def _check_names(metrics: list[Metric]) -> list[Metric]:
-    """Refuse a user's metric that would take the place of something else in the records."""
+    """Raise for a custom metric whose name is already used in the records."""
     for metric in metrics:
         if metric.name in ("step", *TERMS, "beta") and not is_built_in(metric):
             raise ValueError(
-                f"a metric is called {metric.name!r}, as is something else in the records: give it another "
-                "name, as in refinecal.metrics.Metric(function, name='other')"
+                f"a metric is called {metric.name!r}, a name that the records already use: rename it, as in "
+                "refinecal.metrics.Metric(function, name='other')"
             )
     return metrics
 
 
 def _margin(value: float, rounding: float) -> float:
-    """Return by how much a value may differ from this one through rounding alone."""
+    """Return the rounding error of a value."""
     return rounding * abs(value) if math.isfinite(value) else 0.0
 
 
-def _to_state(calibrator: Any) -> Any:
-    return calibrator.to_dict() if isinstance(calibrator, Calibrator) else calibrator
-
-
-def _from_state(state: Any) -> Any:
-    return from_dict(state) if isinstance(state, dict) else state
-
-
-# ---- what it keeps -----------------------------------------------------------------------------------------
-
-
 class DeferredCalibrator:
-    """A calibrator that is worth its time only once: fitted when it is asked for, not at every better step.
-
-    Until then it keeps a copy of the predictions of its step.
-    """
+    """A calibrator that is fitted when first used; until then it keeps a copy of the predictions."""
 
     def __init__(self, calibrator: Calibrator, sample: Sample, threads: int) -> None:
         own = on_cpu(sample)
@@ -579,7 +538,7 @@ class DeferredCalibrator:
         self._threads = threads
 
     def resolve(self) -> Calibrator:
-        """Return the fitted calibrator; the predictions are then let go."""
+        """Return the fitted calibrator; release the predictions."""
         if self._sample is not None:
             self._calibrator._fit_sample(self._sample, self._threads)
             self._sample = None

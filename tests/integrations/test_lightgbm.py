@@ -199,7 +199,7 @@ def test_of_several_validation_sets_one_is_named_and_the_training_set_ignored():
     [
         (
             None,
-            "several validation sets, 'valid_0', 'valid_1': name the one to follow, as in valid_name='valid_0'",
+            "sets, 'valid_0', 'valid_1': name the one to follow, as in valid_name='valid_0'",
         ),
         ("val", "valid_name is 'val': it must be one of 'valid_0', 'valid_1'"),
     ],
@@ -387,7 +387,7 @@ def test_a_foreign_calibrator_stays_with_the_callback():
     [
         (BINARY | {"objective": "poisson"}, "objective is 'poisson'.*must be one of 'binary'"),
         (THREE | {"objective": "multiclassova"}, "objective is 'multiclassova'.*'multiclass'"),
-        (BINARY | {"early_stopping_round": 5}, "early_stopping_round is 5.*leave it out"),
+        (BINARY | {"early_stopping_round": 5}, "early_stopping_round is 5.*omit it"),
     ],
 )
 def test_models_that_cannot_be_followed(params, message):

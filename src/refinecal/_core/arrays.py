@@ -1,4 +1,4 @@
-"""Arrays of any library to NumPy, without a copy where memory can be shared; and threads to read them."""
+"""Arrays of any library to NumPy, without a copy where possible; and threads to process them."""
 
 import numbers
 import os
@@ -15,23 +15,23 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-THREAD_ELEMENTS = 2**21  # fewer numbers than this are read by one thread sooner than shared out
+THREAD_ELEMENTS = 2**21  # below, one thread is faster
 LARGE = 2**27  # multiplications, about 10 ms: products that are worth sharing between threads
 
 
 def is_torch(array: Any) -> bool:
-    """Say whether this is a torch tensor, without importing torch."""
+    """Return whether this is a torch tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
 
 
 def is_on_device(array: Any) -> bool:
-    """Say whether this is a torch tensor that lives on another device than the CPU."""
+    """Return whether this is a torch tensor on a device other than the CPU."""
     return is_torch(array) and array.device.type != "cpu"
 
 
 def column_names(array: Any) -> list[Any] | None:
-    """Return the column names of a DataFrame (pandas, polars), unless they only count from 0."""
+    """Return the column names of a DataFrame, unless they are 0, 1, 2 ..."""
     names = getattr(array, "column_names", None)  # pyarrow, whose columns are arrays
     if names is None:
         names = getattr(array, "columns", None)
@@ -44,11 +44,11 @@ def column_names(array: Any) -> list[Any] | None:
 def category_order(array: Any) -> list[Any] | None:
     """Return the categories of an ordered pandas categorical or a polars Enum, else ``None``."""
     dtype = getattr(array, "dtype", None)
-    if dtype is None and hasattr(array, "columns"):  # a frame, of one column if it holds labels
+    if dtype is None and hasattr(array, "columns"):  # a frame of one column, if it holds labels
         dtype = next(iter(getattr(array, "dtypes", ())), None)
-    if not getattr(dtype, "ordered", True):  # of pandas; as they came out of a file, for instance
+    if not getattr(dtype, "ordered", True):  # of pandas, such as those read from a file
         return None
-    # A polars Categorical numbers its categories as they come: nobody has put these in order.
+    # A polars Categorical numbers its categories in order of appearance, which means nothing.
     to_list = getattr(getattr(dtype, "categories", None), "to_list", None)
     return None if to_list is None else list(to_list())
 
@@ -56,20 +56,20 @@ def category_order(array: Any) -> list[Any] | None:
 def in_order(
     rows: Array, own: list[Any] | None, wanted: list[Any] | None, name: str, strict: bool = False
 ) -> Array:
-    """Return named columns in the order that is wanted; with ``strict``, names must be those wanted."""
+    """Return named columns in the wanted order; with ``strict``, the names must agree."""
     if own is None or wanted is None or own == wanted:
         return rows
     if set(own) != set(wanted) or len(set(own)) != len(own):
         if strict:
             raise ValueError(
-                f"{name} has the columns {own}, but {wanted} were there when it was fitted"
+                f"{name} has the columns {own}, but the calibrator was fitted with {wanted}"
             )
         return rows
     return np.ascontiguousarray(rows[:, [own.index(name) for name in wanted]])
 
 
 def _refuse_other_things(array: Any, name: str) -> None:
-    """Raise for what is often passed in place of an array, with the cure."""
+    """Raise for objects that are often passed instead of an array, with the fix."""
     if hasattr(array, "predict_proba"):
         raise TypeError(f"{name} is a model: pass model.predict_proba(X)")
     if callable(array) and not hasattr(array, "__array__"):
@@ -85,7 +85,7 @@ def _refuse_other_things(array: Any, name: str) -> None:
 
 
 def to_numpy(array: Any, name: str) -> Array:
-    """Return any array-like as NumPy, without a copy where memory can be shared."""
+    """Return any array-like as NumPy, without a copy where possible."""
     if type(array) is np.ndarray and array.dtype.kind in "biuf":
         return array
     _refuse_other_things(array, name)
@@ -102,7 +102,7 @@ def to_numpy(array: Any, name: str) -> Array:
         found = np.asarray(array)
     except ValueError as error:
         raise ValueError(
-            f"{name} cannot be read as an array: are its rows equally long?"
+            f"{name} cannot be read as an array: are all rows of the same length?"
         ) from error
     if found.dtype.names is not None:
         raise TypeError(
@@ -112,12 +112,12 @@ def to_numpy(array: Any, name: str) -> Array:
     if found.dtype.kind == "V":  # bfloat16 and other small floats of JAX
         found = found.astype(np.float32)
     if found.dtype.kind == "U" and isinstance(array, (list, tuple)):
-        found = np.asarray(array, dtype=object)  # NumPy has made strings of numbers and NaN
+        found = np.asarray(array, dtype=object)  # NumPy has converted numbers and NaN to strings
     return found
 
 
 def is_missing(value: Any) -> bool:
-    """Say whether this is None, NaN, NaT or NA."""
+    """Return whether this is None, NaN, NaT or NA."""
     try:
         return value is None or bool(value != value)  # noqa: PLR0124  only these differ from themselves
     except (TypeError, ValueError):  # pandas.NA has no truth value; nor has an array
@@ -125,15 +125,12 @@ def is_missing(value: Any) -> bool:
 
 
 def to_floats(array: Any, name: str) -> Array:
-    """Return float32 for small floats and float32, float64 for everything else that is a number."""
+    """Return float32 for floats of at most 4 bytes, float64 for all other numbers."""
     found = to_numpy(array, name)
     if found.dtype.kind == "O":
         values = found.ravel().tolist()
-        if (
-            values
-            and hasattr(values[0], "__len__")
-            and not isinstance(values[0], (str, bytes, dict))
-        ):
+        first = values[0] if values else None
+        if hasattr(first, "__len__") and not isinstance(first, (str, bytes, dict)):
             raise TypeError(f"{name} holds one array per row: pass np.stack({name})")
         if any(isinstance(value, (str, bytes)) for value in values):
             raise TypeError(_not_numbers(name, "strings"))
@@ -150,8 +147,8 @@ def to_floats(array: Any, name: str) -> Array:
 
 def _not_numbers(name: str, found: str) -> str:
     return (
-        f"{name} must hold real numbers, found {found}. If labels got there by mistake: metrics take the "
-        "labels first, then the predictions; calibrators the other way round."
+        f"{name} must hold real numbers, found {found}. If these are labels: metrics take labels first, then "
+        "predictions; calibrators take predictions first."
     )
 
 
@@ -159,14 +156,11 @@ def _not_numbers(name: str, found: str) -> str:
 
 
 def check_threads(n_threads: int | None) -> int:
-    """Return the number of threads to use; OMP_NUM_THREADS, which joblib sets, is respected."""
+    """Return the number of threads to use; by default all cores, at most OMP_NUM_THREADS."""
     if n_threads is None:
         limit = os.environ.get("OMP_NUM_THREADS", "")
-        cores = (
-            len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else os.cpu_count() or 1
-        )
+        affinity = getattr(os, "sched_getaffinity", None)  # not on every system
+        cores = len(affinity(0)) if affinity else os.cpu_count() or 1
         return min(cores, int(limit)) if limit.isdigit() and int(limit) > 0 else cores
     if not isinstance(n_threads, numbers.Integral) or n_threads < 1:
         raise ValueError(
@@ -178,7 +172,7 @@ def check_threads(n_threads: int | None) -> int:
 def map_threads(
     function: Callable[[Any], Any], items: Iterable[Any], size: int, threads: int | None = None
 ) -> list[Any]:
-    """Return the function of each item, in several threads if there are numbers enough to pay for them."""
+    """Return the function of each item, in several threads if ``size`` is large."""
     n = 1 if size < THREAD_ELEMENTS else check_threads(threads)
     if n == 1:
         return [function(item) for item in items]
@@ -187,7 +181,7 @@ def map_threads(
 
 
 class _BlasLimit:
-    """How many threads BLAS uses, for the whole process: the first fit limits it, the last restores it."""
+    """The BLAS limit of the whole process: the first of concurrent fits sets it, the last restores it."""
 
     lock = Lock()
     n_fits = 0
@@ -196,7 +190,7 @@ class _BlasLimit:
 
 @contextmanager
 def in_one_thread(size: int) -> Iterator[None]:
-    """Let BLAS use one thread for products of that many multiplications, unless they are large."""
+    """Limit BLAS to one thread if products have few multiplications: waking others takes longer."""
     if size >= LARGE:
         yield
         return
@@ -215,7 +209,7 @@ def in_one_thread(size: int) -> Iterator[None]:
 
 @cache
 def blas() -> Any:
-    """Return a handle of the BLAS libraries of NumPy and SciPy, which are loaded by now."""
+    """Return a handle of the BLAS libraries that NumPy and SciPy have loaded."""
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # of scikit-learn
 
     return ThreadpoolController().select(user_api="blas")

@@ -1,7 +1,7 @@
-"""The one door: every array from a user passes here, and every complaint about one is worded here.
+"""Checks of all arguments from users, with the errors that they raise.
 
-Inside the package there are then only ``labels`` in 0..k-1 and ``logits`` of shape (n, k), float32 or
-float64 and C-contiguous. Probabilities enter as their logarithms, so 0 becomes -inf, which is legal.
+Then ``labels`` lie in 0..k-1 and ``logits`` have the shape (n, k), float32 or float64 and C-contiguous.
+Probabilities become their logarithms, so 0 becomes -inf, which is allowed.
 """
 
 from __future__ import annotations
@@ -47,13 +47,12 @@ def check_sample(
     likeliest: bool = False,
     threads: int | None = None,
 ) -> Sample:
-    """Return the arguments of a public call as a ``Sample``, or say what is wrong with which of them.
+    """Return the arguments of a public call as a ``Sample``, or raise an error that names the argument.
 
-    Labels that are ``known`` are not looked at again. Probabilities are read once: with ``likeliest``, the
-    likeliest class of each row is found while they are looked at. With ``devices``, torch tensors on another
-    device than the CPU stay where they are; ``for_logits`` is the cure for those who have logits. With
-    ``strict``, logits that look like probabilities are refused. With ``quiet``, doubts about labels are not
-    repeated.
+    ``known`` labels are not checked again. With ``likeliest``, one read of the probabilities checks them and
+    finds the likeliest class of each row. With ``devices``, torch tensors stay on their device.
+    ``for_logits`` is the fix in messages for those who have logits. ``strict`` raises for logits that look
+    like probabilities; ``quiet`` omits warnings about labels.
     """
     if (probs is None) == (logits is None):
         found = "neither" if probs is None else "both"
@@ -81,7 +80,8 @@ def check_sample(
         elif not likeliest or scores.ndim == 1:
             sums = _check_probs(scores, name, tolerance, for_logits, threads)
     except ValueError:
-        _refuse_multilabel_rows(y_true, y_name, given, name)  # whose predictions sum to anything
+        # Predictions of several labels need not sum to 1.
+        _refuse_multilabel(to_numpy(y_true, y_name), y_name, name, to_numpy(given, name).ndim == 3)
         raise
     n, k = scores.shape if scores.ndim == 2 else (len(scores), 2)
     columns = column_names(given)
@@ -92,8 +92,10 @@ def check_sample(
         if soft is None and names is None and not quiet:
             warn_if_features(labels, scores, y_name)
         return Sample(labels, scores, weights, soft, names, columns, threads=threads)
-    if soft is not None and np.ndim(given) == 1:
-        _refuse_swapped(scores, name, y_name)
+    if soft is not None and np.ndim(given) == 1 and np.isin(scores, (0, 1)).all():
+        raise ValueError(
+            f"{name} holds only 0 and 1, and {y_name} holds probabilities: are the two swapped?"
+        )
     sample = Sample(labels, None, weights, soft, names, columns, scores, threads)
     if sums is not None:
         sample.row_sums = sums
@@ -102,11 +104,11 @@ def check_sample(
     return sample
 
 
-# ---- short ways ------------------------------------------------------------------------------------------
+# ---- fast paths ------------------------------------------------------------------------------------------
 
 
 def plain_sample(labels: Any, logits: Any) -> Sample | None:
-    """Return arrays that compiled loops take as they are, and find what is wrong with them; else ``None``."""
+    """Return arrays that compiled loops can read directly, not checked; else ``None``."""
     if type(logits) is not np.ndarray or type(labels) is not np.ndarray:
         return None
     dtype = logits.dtype
@@ -120,7 +122,7 @@ def plain_sample(labels: Any, logits: Any) -> Sample | None:
 
 
 def _check_plain(labels: Any, logits: Any, y_name: str, strict: bool, quiet: bool) -> Sample | None:
-    """Return plain arrays, checked; ``None`` if they are anything else."""
+    """Return plain arrays, checked; ``None`` for other arrays."""
     sample = plain_sample(labels, logits)
     if sample is not None:
         _check_logits(logits)
@@ -132,25 +134,22 @@ def _check_plain(labels: Any, logits: Any, y_name: str, strict: bool, quiet: boo
 
 
 class KnownLabels:
-    """The labels of the last step of a training, which are the same at most steps: checked once.
-
-    Only labels without weights, and what was found out about them.
-    """
+    """The labels of the last training step, without weights: if they do not change, they are checked once."""
 
     def __init__(self) -> None:
-        self._labels: NDArray[np.int64] = np.empty(0, np.int64)  # a copy, which nobody changes
+        self._labels: NDArray[np.int64] = np.empty(0, np.int64)  # a private copy
         self._k = 0
         self._uncertainty = math.nan
 
     def sample(self, y_val: Any, logits: Any) -> Sample | None:
-        """Return plain arrays with these labels as a sample; ``None`` if they have to be checked."""
+        """Return plain arrays with the same labels as a sample; ``None`` if they must be checked."""
         if type(y_val) is not np.ndarray or type(logits) is not np.ndarray:
             return None
         same = y_val.dtype == np.int64 and np.array_equal(y_val, self._labels)
         is_plain = logits.dtype.char in "fd" and logits.dtype.isnative
         if not same or not is_plain or len(logits) != len(y_val):
             return None
-        if not np.isfinite(logits.sum()):  # whatever it is, somebody should look at it
+        if not np.isfinite(logits.sum()):  # the full check names the error
             return None
         if logits.ndim == 1 and self._k == 2:
             columns = np.zeros((len(logits), 2), logits.dtype)
@@ -160,7 +159,7 @@ class KnownLabels:
         return Sample(self._labels, np.ascontiguousarray(logits)) if fits else None
 
     def uncertainty(self, sample: Sample, entropy: Callable[[Array], Any]) -> float:
-        """Return the entropy of the class frequencies, computed anew only if labels are others."""
+        """Return the entropy of the class frequencies, computed again only if labels have changed."""
         if sample.weights is not None or sample.soft is not None:
             return float(entropy(sample.frequencies))
         labels = sample.labels
@@ -176,7 +175,7 @@ class KnownLabels:
 
 
 def check_scores(given: Any, name: str, for_logits: str = "pass logits=") -> Array:
-    """Return probabilities, or logits if they are called so, as checked (n, k) logits."""
+    """Return probabilities, or logits if that is their name, as checked (n, k) logits."""
     scores, tolerance = _check_shape(given, name)
     if name == "logits":
         return _check_logits(scores)
@@ -185,7 +184,7 @@ def check_scores(given: Any, name: str, for_logits: str = "pass logits=") -> Arr
 
 
 def _check_shape(given: Any, name: str) -> tuple[Array, float]:
-    """Return floats (n, k) or (n,), and how far from 1 the sum of a row of probabilities may be."""
+    """Return floats (n, k) or (n,), and the tolerance for row sums of probabilities."""
     half = getattr(getattr(given, "dtype", None), "itemsize", None) == 2
     scores = to_floats(given, name)
     if scores.ndim == 2 and scores.shape[1] == 1:
@@ -203,7 +202,7 @@ def _check_shape(given: Any, name: str) -> tuple[Array, float]:
 def _check_probs(
     probs: Array, name: str, tolerance: float, for_logits: str, threads: int | None
 ) -> NDArray[np.float64] | None:
-    """Return the sums of the rows of probabilities (n, k), or say what is wrong with them."""
+    """Return the row sums of probabilities (n, k), or raise."""
     if probs.ndim == 1:
         legal, sums = bool(probs.min() >= 0 and probs.max() <= 1 + MARGIN), None
     else:
@@ -214,7 +213,7 @@ def _check_probs(
 
 
 def _refuse_probs(probs: Array, name: str, tolerance: float, for_logits: str) -> None:
-    """Say what is wrong with probabilities."""
+    """Raise for invalid probabilities."""
     _refuse(probs, np.isnan, name, "is NaN: drop the rows whose prediction is missing")
     first = "predictions first, then labels" if "fit" in for_logits else "labels first"
     order = "the true labels as y_true" if name == "true_probs" else first
@@ -237,17 +236,17 @@ def _refuse_probs(probs: Array, name: str, tolerance: float, for_logits: str) ->
 
 
 def _check_logits(logits: Array) -> Array:
-    if logits.ndim == 1:  # log-odds of class 1: columns (0, z), shifted so that infinities are -inf
+    if (
+        logits.ndim == 1
+    ):  # log-odds of class 1: columns (0, z), shifted so that infinities become -inf
         _refuse(logits, np.isnan, "logits", "is NaN: drop the rows whose prediction is missing")
         return np.stack([-np.maximum(logits, 0), np.minimum(logits, 0)], axis=1)
     logits = np.ascontiguousarray(logits)
-    top = logits.max()  # NaN and +inf show here, without a temporary
+    top = logits.max()  # finds NaN and +inf without a temporary
     if not top < np.inf:
         _refuse(logits, np.isnan, "logits", "is NaN: drop the rows whose prediction is missing")
-        cure = (
-            "is +inf: only -inf (an impossible class) is allowed. Take log-probabilities instead."
-        )
-        _refuse(logits, np.isposinf, "logits", cure)
+        fix = "is +inf: only -inf (an impossible class) is allowed. Pass log-probabilities instead."
+        _refuse(logits, np.isposinf, "logits", fix)
     if logits.min() == -np.inf:
         for rows in row_slices(*logits.shape):
             bad = np.flatnonzero(np.isneginf(logits[rows]).all(axis=1))
@@ -260,7 +259,7 @@ def _check_logits(logits: Array) -> Array:
 
 
 def _refuse(array: Array, test: Callable[[Array], Array], name: str, why: str) -> None:
-    """Raise for the first element that fails the test, naming its place and value."""
+    """Raise for the first element for which the test is true, with its index and value."""
     for rows in row_slices(len(array), array[0].size):
         bad = np.argwhere(test(array[rows]))
         if bad.size:
@@ -284,9 +283,9 @@ def check_labels(
     columns: list[Any] | None = None,
     quiet: bool = False,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None, Array | None]:
-    """Return labels in 0..k-1, the rows of soft labels if there are any, and the names of the classes.
+    """Return labels in 0..k-1, soft labels or ``None``, and the names of the classes.
 
-    Unless ``quiet``, categories whose order is not that of the columns are warned of.
+    Unless ``quiet``, warns if categories are not in the order of the columns.
     """
     labels = to_numpy(given, name)
     if labels.ndim == 2 and labels.shape[1] == 1:
@@ -308,8 +307,8 @@ def check_labels(
         return hard, soft, names
     if labels.dtype.kind in "OT":
         labels = _plain(labels, name)
-    if labels.dtype.kind == "f" and np.isnan(labels).any():
-        raise ValueError(_missing(name, int(np.isnan(labels).argmax())))
+    if labels.dtype.kind == "f":
+        _refuse_missing(np.isnan(labels), name)
     if names is None and columns is not None and set(np.unique(labels).tolist()) & set(columns):
         names = _check_classes(columns, k, scores_name)
     if names is not None:
@@ -331,7 +330,7 @@ def check_labels(
 
 
 def _warn_of_order(order: list[Any], labels: Array, k: int, name: str, scores_name: str) -> None:
-    """Warn of categories in another order than the sorted one, which the columns are taken to have."""
+    """Warn of categories that are not in sorted order, which the columns are assumed to have."""
     if len(order) > k:
         seen = set(labels.tolist())
         order = [one for one in order if one in seen]
@@ -343,7 +342,7 @@ def _warn_of_order(order: list[Any], labels: Array, k: int, name: str, scores_na
         few, every = len(order) <= 8, f"({name}.dtype.categories)"
         warn(
             f"{name} has its categories in the order {_some(order)}, but the columns of {scores_name} are "
-            f"taken to be in sorted order. If they follow the categories, pass "
+            f"assumed to be in sorted order. If they follow the categories, pass "
             f"classes={order if few else f'list{every}'}; if they are sorted, pass "
             f"classes={ordered if few else f'sorted{every}'}."
         )
@@ -372,32 +371,23 @@ def _check_range(labels: Array, k: int, name: str, scores_name: str) -> NDArray[
     low, high = labels.min(), labels.max()
     if low < 0 or high >= k:
         bad = np.flatnonzero((labels < 0) | (labels >= k))
-        cure = "Pass classes=, the label of each column in order."
+        fix = "Pass classes=, the label of each column in order."
         if low >= 1 and high == k:
-            cure = f"If your labels start at 1, pass {name} - 1."
+            fix = f"If your labels start at 1, pass {name} - 1."
         elif k == 2 and low == -1 and high == 1:
-            cure = "If they are -1 and 1, pass classes=[-1, 1]."
+            fix = "If they are -1 and 1, pass classes=[-1, 1]."
+        shown = f"{labels[bad[0]]:g}" if labels.dtype.kind == "f" else labels[bad[0]]
         raise ValueError(
-            f"{name}[{bad[0]}] is {_format_label(labels[bad[0]])}, but {scores_name} has {k} columns: "
-            f"{name} must lie in 0..{k - 1}. {cure}"
+            f"{name}[{bad[0]}] is {shown}, but {scores_name} has {k} columns: {name} must lie in "
+            f"0..{k - 1}. {fix}"
         )
     return np.ascontiguousarray(labels, dtype=np.int64)
 
 
-def _format_label(label: Any) -> str:
-    return f"{label:g}" if isinstance(label, np.floating) else str(label)
-
-
-def _missing(name: str, row: int) -> str:
-    return f"{name}[{row}] is missing: drop the rows without a label"
-
-
 def _plain(labels: Array, name: str) -> Array:
-    """Turn an object array (pandas, lists of mixed things) into one of strings or numbers."""
+    """Return an object array (pandas, mixed lists) as strings or numbers."""
     values = labels.tolist()
-    for i, value in enumerate(values):
-        if is_missing(value):
-            raise ValueError(_missing(name, i))
+    _refuse_missing(np.array([is_missing(value) for value in values]), name)
     kinds = {str if isinstance(v, str) else type(v) for v in values}
     if str in kinds and len(kinds) > 1:
         found = " and ".join(sorted(kind.__name__ for kind in kinds))
@@ -405,8 +395,13 @@ def _plain(labels: Array, name: str) -> Array:
     return np.asarray(values)
 
 
+def _refuse_missing(missing: NDArray[np.bool_], name: str) -> None:
+    if missing.any():
+        raise ValueError(f"{name}[{missing.argmax()}] is missing: drop the rows without a label")
+
+
 def _check_classes(classes: ArrayLike, k: int, scores_name: str) -> Array:
-    names = np.array(to_numpy(classes, "classes"))  # a copy, which outlives the caller's
+    names = np.array(to_numpy(classes, "classes"))  # a copy
     if names.dtype.kind == "O":
         names = np.asarray(names.tolist())
     if names.shape != (k,):
@@ -415,7 +410,7 @@ def _check_classes(classes: ArrayLike, k: int, scores_name: str) -> Array:
             "each column once, in order"
         )
     if len(set(names.tolist())) != k:
-        raise ValueError("classes names a column twice: each class must have one column")
+        raise ValueError("classes contains a label twice: each class must have one column")
     return names
 
 
@@ -432,7 +427,7 @@ def _infer_classes(labels: Array, k: int, name: str, scores_name: str) -> Array:
 def _positions(labels: Array, names: Array, name: str) -> NDArray[np.int64]:
     """Return the column of each label."""
     numbered = labels.dtype.kind in "iu" and names.tolist() == list(range(len(names)))
-    if numbered and labels.min() >= 0 and labels.max() < len(names):  # as they are, without sorting
+    if numbered and labels.min() >= 0 and labels.max() < len(names):  # unchanged, without sorting
         return np.ascontiguousarray(labels, dtype=np.int64)
     column = {value: j for j, value in enumerate(names.tolist())}
     found, inverse = np.unique(labels, return_inverse=True)
@@ -472,36 +467,23 @@ def _soft_labels(
     return hard, soft / sums[:, None]
 
 
-def _refuse_swapped(probs: Array, name: str, y_name: str) -> None:
-    """Raise for predictions that are probably the labels."""
-    if np.isin(probs, (0, 1)).all():
-        raise ValueError(
-            f"{name} holds only 0 and 1, and {y_name} holds probabilities: are the two swapped?"
-        )
-
-
-def _refuse_multilabel_rows(y_true: Any, y_name: str, given: Any, name: str) -> None:
-    """Raise for labels of which several may hold, if they are that."""
-    rows = to_numpy(y_true, y_name)
-    if rows.ndim == 2:
-        listed = to_numpy(given, name).ndim == 3
-        _refuse_multilabel(to_floats(rows, y_name), y_name, name, listed)
-
-
-def _refuse_multilabel(rows: Array, name: str, scores_name: str, listed: bool = False) -> None:
-    """Raise for rows of 0 and 1 that do not have one 1 each; ``listed`` are predictions (k, n, 2)."""
-    if rows.shape[1] < 2 or not rows.size or not ((rows == 0) | (rows == 1)).all():
+def _refuse_multilabel(rows: Array, name: str, scores_name: str, is_list: bool = False) -> None:
+    """Raise for rows of 0 and 1 without exactly one 1; ``is_list``: predictions are (k, n, 2)."""
+    if rows.ndim != 2 or rows.shape[1] < 2 or not rows.size:
+        return
+    rows = to_floats(rows, name)
+    if not ((rows == 0) | (rows == 1)).all():
         return
     marks = rows.sum(axis=1)
     odd = np.flatnonzero(marks > 1) if marks.max() > 1 else np.flatnonzero(marks == 0)
     if odd.size:
         k, count = rows.shape[1], int(marks[odd[0]])
-        one = f"{scores_name}[j]" if listed else f"{scores_name}[:, j]"
+        one = f"{scores_name}[j]" if is_list else f"{scores_name}[:, j]"
         one = f"logits={one}" if scores_name == "logits" else one
         missing = "" if count else "If the row has no label, drop it. "
         raise ValueError(
             f"{name}[{odd[0]}] marks {count or 'none'} of the {k} classes: each row must mark one. {missing}"
-            "If several labels may hold at once (multilabel), each is a binary problem of its own: "
+            "If a row may have several labels (multilabel), each label is a separate binary problem: "
             f"pass {name}[:, j] with {one}, one j of 0..{k - 1} at a time, such as "
             f"rc.decompose({name}[:, 0], {one.replace('j', '0')})"
         )
@@ -511,25 +493,24 @@ def _refuse_multilabel(rows: Array, name: str, scores_name: str, listed: bool = 
 
 
 def warn_if_light(weights: NDArray[np.float64] | None, who: str) -> None:
-    """Warn of weights that sum to 1, which who counts rows would take for a single one."""
+    """Warn if weights sum to about 1, which ``who`` would take as the number of rows."""
     if weights is None:
         return
     rows, total = int(np.count_nonzero(weights)), float(weights.sum())
     if total < 0.1 * rows:
         warn(
-            f"sample_weight sums to {total:.3g} over {rows} rows: a weight says how often a row counts, so "
-            f"{who} takes this for the number of rows. Multiply weights that sum to 1 by the number of rows."
+            f"sample_weight sums to {total:.3g} over {rows} rows: weights are frequencies, so {who} takes "
+            "this as the number of rows. Multiply weights that sum to 1 by the number of rows."
         )
 
 
-WEIGHTS = 2.0**-400, 2.0**400  # the largest lies between: no sum or product of two overflows
+WEIGHTS = 2.0**-400, 2.0**400  # range of the largest: no sum or product of two overflows
 
 
 def check_weights(given: Any, n: int, scores_name: str) -> NDArray[np.float64] | None:
     """Return weights as float64, one per row, none negative, not all zero; ``None`` if none are given.
 
-    Weights that stand for as good as no row, or for as good as infinitely many, are multiplied by a power of
-    two: they still do, but nothing computed from them is infinite, or has lost its digits to rounding.
+    Extremely small or large weights are multiplied by a power of two, so that nothing overflows.
     """
     if given is None:
         return None
@@ -542,12 +523,12 @@ def check_weights(given: Any, n: int, scores_name: str) -> NDArray[np.float64] |
     bad = np.flatnonzero(~((weights >= 0) & (weights < np.inf)))
     if bad.size:
         raise ValueError(
-            f"sample_weight[{bad[0]}] is {weights[bad[0]]:.6g}: a weight says how often the row counts, "
-            "so it must be a finite number of at least 0"
+            f"sample_weight[{bad[0]}] is {weights[bad[0]]:.6g}: a weight must be a finite number of at "
+            "least 0"
         )
     largest = weights.max()
     if largest == 0:
-        raise ValueError("sample_weight is zero everywhere: at least one row must count")
+        raise ValueError("sample_weight is zero everywhere: at least one weight must be positive")
     nearest = np.clip(largest, *WEIGHTS)
     if nearest != largest:
         weights = np.ldexp(weights, np.frexp(nearest)[1] - np.frexp(largest)[1])
@@ -555,7 +536,7 @@ def check_weights(given: Any, n: int, scores_name: str) -> NDArray[np.float64] |
 
 
 def doubt_logits(logits: Array, strict: bool = False) -> None:
-    """Warn of logits that are all probabilities; if ``strict``, refuse them unless hardly trained."""
+    """Warn of logits that look like probabilities; if ``strict``, raise unless nearly uniform."""
     if strict and look_like_probabilities(logits) and np.ptp(logits) > 0.01:
         raise ValueError(PROBABILITIES_AS_LOGITS)
     if not strict and look_like_probabilities(logits):
@@ -564,12 +545,12 @@ def doubt_logits(logits: Array, strict: bool = False) -> None:
 
 PROBABILITIES_AS_LOGITS = (
     "logits look like probabilities: every row is positive and sums to 1. Pass them as probs, or what the "
-    "model gives before its softmax, or np.log of them."
+    "model returns before its softmax, or np.log of them."
 )
 
 
 def look_like_probabilities(logits: Array) -> bool:
-    """Tell whether all rows lie in 0..1 and sum to 1, but do not hold only 0 and 1."""
+    """Return whether all rows lie in 0..1 and sum to 1, and are not only 0 and 1."""
     first = logits[0]
     if len(logits) < 5 or first.min() < 0 or abs(first.sum() - 1) > 1e-3:
         return False
@@ -579,21 +560,19 @@ def look_like_probabilities(logits: Array) -> bool:
     )
 
 
-MANY_ROWS = 20  # of each label: a class a quarter as common is absent less than once in 100 times
+MANY_ROWS = 20  # of each label: a class a quarter as common is missing in less than 1% of samples
 
 
 def warn_if_features(labels: NDArray[np.int64], logits: Array, name: str) -> None:
-    """Warn of logits that are probably features: most columns are of classes that never occur.
+    """Warn of logits that are probably features: most columns belong to classes that never occur.
 
-    In small samples of many classes some are absent by chance; but then others occur only once or twice, and
-    those that occur lie anywhere. (The share of rows with a label seen once estimates that of classes not
-    seen at all, by Good and Turing.) So there is doubt only if the labels are the first numbers without a
-    gap, each in many rows, and make up no more than half of the columns. Where the labels are really only
-    the first of many classes, a model's logits find them; features do no better than the commonest label.
-    Rows that sum to 1 are predictions, so probabilities are never doubted.
+    In small samples of many classes some are missing by chance, but then others occur only once or twice
+    (Good and Turing). So it warns only if the labels are the first numbers without a gap, each in many rows,
+    and at most half as many as columns. If these really are the first of many classes, logits predict them
+    better than the most common label; features do not.
     """
     k = logits.shape[1]
-    if k < 4 or 2 * (labels[:64].max() + 1) > k:  # nearly always: no need to read all labels
+    if k < 4 or 2 * (labels[:64].max() + 1) > k:  # the common case, without reading all labels
         return
     low, high = int(labels.min()), int(labels.max())
     if low > 1 or high == low or 2 * (high + 1) > k:
@@ -603,8 +582,8 @@ def warn_if_features(labels: NDArray[np.int64], logits: Array, name: str) -> Non
         return
     warn(
         f"logits has {k} columns, but {name} holds only labels from {low} to {high}, and the largest logit "
-        "finds them no better than always guessing the commonest. Are these the features? Pass what the "
-        f"model predicts for them. If the other classes are only absent, pass classes=range({k})."
+        "predicts them no better than the most common label. Are these the features? Pass the model's "
+        f"predictions. If the other classes are just missing, pass classes=range({k})."
     )
 
 
@@ -612,7 +591,7 @@ HARD = "All probabilities are 0 or 1: did you pass model.predict(X)? Pass model.
 
 
 def is_hard(logits: Array) -> bool:
-    """Tell whether all probabilities were 0 or 1, as predicted classes are."""
+    """Return whether all probabilities are 0 or 1, as for predicted classes."""
     return all(
         bool(((logits[rows] == 0) | np.isneginf(logits[rows])).all())
         for rows in row_slices(*logits.shape)
@@ -646,24 +625,19 @@ def check_number(name: str, value: Any, otherwise: str = "") -> float:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-SYNONYMS = (  # what different frameworks call the same thing
+SYNONYMS = (  # names of the same option in different frameworks
     (
-        "patience",
-        "rounds",
-        "stopping_rounds",
-        "early_stopping_rounds",
-        "early_stopping_round",
-        "early_stopping_patience",
-        "n_iter_no_change",
+        *("patience", "rounds", "stopping_rounds", "early_stopping_rounds"),
+        *("early_stopping_round", "early_stopping_patience", "n_iter_no_change"),
     ),
     ("restore_best", "restore_best_weights", "load_best", "save_best"),
 )
 
 
 def check_keywords(*options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let a function refuse keywords other than its own, and than those of ``options``, with a hint.
+    """Decorate a function to raise for unknown keywords, with a hint.
 
-    ``options`` are the callables and typed dictionaries that its ``**options`` are for.
+    ``options`` are the callables and typed dictionaries whose keywords its ``**options`` takes.
 
     >>> @check_keywords()
     ... def stop(patience=None, metric="refinement"): ...
@@ -685,7 +659,7 @@ def check_keywords(*options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
                     fail(function, args, name, value, list(known))
             return function(*args, **given)
 
-        # Of the function's own module, else doctest would pass over its examples.
+        # In the module of the function, else doctest would skip its examples.
         made = FunctionType(
             call.__code__, cast("Any", function).__globals__, closure=call.__closure__
         )

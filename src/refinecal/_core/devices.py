@@ -1,4 +1,4 @@
-"""The door for torch tensors on another device than the CPU: they are checked where they are."""
+"""Checks of torch tensors on a device other than the CPU, without copying them."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def check_device_sample(
     y_name: str,
     quiet: bool = False,
 ) -> Sample:
-    """Check logits or probabilities on their device; labels and weights are small and pass the CPU."""
+    """Check logits or probabilities on their device; labels and weights on the CPU."""
     scores = given.detach()
     plain = scores.layout == torch.strided and scores.is_floating_point()
     if not plain:
@@ -30,7 +30,7 @@ def check_device_sample(
     if scores.ndim == 2 and scores.shape[1] == 1:
         scores = scores[:, 0]
     if scores.ndim != 2 or scores.numel() == 0 or not _looks_right(scores, name):
-        scores = torch.as_tensor(check_scores(given, name), device=given.device)  # words the error
+        scores = torch.as_tensor(check_scores(given, name), device=given.device)  # raises the error
     elif name == "probs" and plain:
         scores = scores.log()
     n, k = scores.shape
@@ -40,7 +40,7 @@ def check_device_sample(
 
 
 def _looks_right(scores: Any, name: str) -> bool:
-    """Say whether all is well; if not, the CPU finds out what is wrong."""
+    """Return whether all rows are valid; if not, the check on the CPU names the error."""
     n, k = scores.shape
     step = max(1, CHUNK // max(k, 1))
     for i in range(0, n, step):

@@ -1,4 +1,4 @@
-"""Warnings at the user's line, errors that name the nearest right word, and packages that are missing."""
+"""Warnings at the user's line, errors that suggest a valid name, and missing packages."""
 
 import sys
 import warnings
@@ -9,7 +9,7 @@ from typing import NoReturn
 
 
 def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
-    """Warn at the line of the user's code, however deep in the package this is called."""
+    """Warn at the line of the user's code that called the package."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(
         "refinecal."
@@ -20,9 +20,9 @@ def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
 
 @contextmanager
 def needs_extra(extra: str, package: str, *others: str) -> Iterator[None]:
-    """Say how to get ``package``, or one of the others, if importing it in the block fails for want of it.
+    """Say how to install ``package``, or one of the others, if it is missing in the block.
 
-    A package that is there but broken shows its own error; of blocks within blocks, the innermost is heard.
+    An installed but broken package shows its own error; in nested blocks, the innermost message is kept.
 
     >>> with needs_extra("nowhere", package="no_such_package"):
     ...     import no_such_package
@@ -39,9 +39,7 @@ def needs_extra(extra: str, package: str, *others: str) -> Iterator[None]:
         raise
 
 
-# ---- names that there are not -----------------------------------------------------------------------------
-
-ELSEWHERE = {  # what others call it
+ELSEWHERE = {  # names in other packages
     "auc": "auroc",
     "roc_auc": "auroc",
     "acc": "accuracy",
@@ -50,7 +48,7 @@ ELSEWHERE = {  # what others call it
 
 
 def fail_choice(name: str, value: object, choices: list[str], otherwise: str) -> NoReturn:
-    """Raise for an unknown name, with the known ones and the nearest to it."""
+    """Raise for an unknown name, with the known ones and the closest of them."""
     ours = ELSEWHERE.get(str(value).lower(), value)
     near = [one for one in (ours, f"{ours}_loss") if one in choices]
     near = near or get_close_matches(str(value), choices, 1)

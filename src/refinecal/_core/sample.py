@@ -1,4 +1,4 @@
-"""Labels, predictions and weights that have passed every check: what the package computes with."""
+"""Checked labels, predictions and weights, and softmax of their logits."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from refinecal._core.arrays import Array, is_on_device, is_torch, map_threads
 
 NOTHING = np.empty(0)
 NOTHING.flags.writeable = False
-CHUNK = 2**20  # elements looked at together: bounds the memory of every check and of every mean
-PART = 2**15  # rows that one thread reads at a time
-MARGIN = 1e-6  # float32 softmax may round a little past 1
-FEW = 2**12  # rows that are copied together: they stay in the nearest cache
+CHUNK = 2**20  # elements per pass: bounds the memory of checks and means
+PART = 2**15  # rows per task of a thread
+MARGIN = 1e-6  # float32 softmax may exceed 1 by rounding
+FEW = 2**12  # rows that are copied together, to stay in the cache
 
 
 class Sample:
-    """Labels, predictions and weights that have passed every check.
+    """Checked labels, predictions and weights.
 
-    Predictions were given as logits or as probabilities; the other form is computed once, when asked for.
+    Predictions are given as logits or as probabilities; the other form is computed on first use.
 
     Attributes
     ----------
     labels : ndarray of int64
         In 0..k-1.
     weights : ndarray of float64 or None
-        How often each row counts.
+        Sample weights.
     soft : ndarray of shape (n, k) or None
         Rows that sum to 1, if any label is soft.
     classes : ndarray or None
-        The label of each column, if labels were not 0..k-1 already.
+        The label of each column, if labels were not 0..k-1.
     columns : list or None
         Column names of a DataFrame.
     given : ndarray or None
-        Probabilities ``(n, k)``, or ``(n,)`` of the second of two classes, if they were given as such.
+        The probabilities that were given: ``(n, k)``, or ``(n,)`` of the second of two classes.
     threads : int or None
-        That read it, where there are numbers enough to share; by default all.
+        The number of threads for large samples; by default all.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Sample:
             self.logits = logits
 
     def replace(self, **changes: Any) -> Sample:
-        """Return a sample of which some parts are others; new logits take the place of probabilities."""
+        """Return a sample with some attributes replaced; new logits replace probabilities."""
         kept = {"labels", "weights", "soft", "classes", "columns", "threads"}
         if not {"logits", "given"} & set(changes):
             kept.add("logits" if self.given is None else "given")
@@ -77,33 +77,33 @@ class Sample:
 
     @cached_property
     def probs(self) -> NDArray[np.float64]:
-        """``(n, k)``, C-contiguous: those given, as they are, or softmax of the logits."""
+        """``(n, k)``, C-contiguous: as given, or the softmax of the logits."""
         if self.given is None:
             return softmax(self.logits, self.threads)
         if self.given.ndim == 1:
-            second = np.minimum(self.given.astype(np.float64, copy=False), 1)  # but for rounding
+            second = np.minimum(self.given.astype(np.float64, copy=False), 1)  # rounding
             return np.stack([1 - second, second], axis=1)
         return np.ascontiguousarray(self.given, dtype=np.float64)
 
     @cached_property
     def row_sums(self) -> NDArray[np.float64]:
-        """``(n,)``: what the probabilities of each row add up to, which is 1 but for rounding."""
+        """``(n,)``: the sum of the probabilities of each row, 1 up to rounding."""
         return sum_rows(self.probs, np.inf, self.threads)[1]
 
     @cached_property
     def likeliest(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The largest probability of each row, and whether that is the label's; of soft labels the share."""
+        """The largest probability of each row, and whether it is that of the label (its share, if soft)."""
         self.find_likeliest(np.inf)
         return self.likeliest
 
     def find_likeliest(self, tolerance: float) -> bool:
-        """Set :attr:`likeliest`; return whether rows are probabilities, and sum to 1 but for a tolerance."""
+        """Set :attr:`likeliest`; return whether rows are probabilities that sum to 1 within a tolerance."""
         top, right = np.empty((2, self.n))
         soft = np.empty((0, self.k)) if self.soft is None else np.ascontiguousarray(self.soft)
         arrays = [readonly(array) for array in (self.probs, self.labels, soft)]
 
         def look(rows: slice) -> bool:
-            here = (array[rows] for array in arrays)  # of an empty array it is empty
+            here = (array[rows] for array in arrays)  # empty arrays stay empty
             legal: bool = _kernels.probs.look(*here, tolerance, top[rows], right[rows])
             return legal
 
@@ -113,7 +113,7 @@ class Sample:
 
     @property
     def on_device(self) -> bool:
-        """Whether the logits are a torch tensor on another device than the CPU."""
+        """Whether the logits are a torch tensor on a device other than the CPU."""
         if self.given is not None or type(self.logits) is np.ndarray:
             return False
         return is_on_device(self.logits)
@@ -131,7 +131,7 @@ class Sample:
 
     @property
     def total(self) -> float:
-        """The number of rows, each counted as often as its weight says."""
+        """The number of rows, or the sum of the weights."""
         return float(self.n) if self.weights is None else float(self.weights.sum())
 
     @property
@@ -142,7 +142,7 @@ class Sample:
         return np.asarray(np.bincount(self.labels, self.weights, minlength=self.k) / self.total)
 
     def mean(self, values: Array) -> float:
-        """Return the weighted mean of one value per row; a row of weight 0 is gone, whatever its value."""
+        """Return the weighted mean of one value per row; values of weight 0 are ignored, even NaN."""
         if self.weights is None:
             return float(np.mean(values))
         return float(np.average(np.where(self.weights > 0, values, 0.0), weights=self.weights))
@@ -150,7 +150,7 @@ class Sample:
     # ---- other samples -----------------------------------------------------------------------------------
 
     def take(self, rows: Any) -> Sample:
-        """Return the given rows (indices or a slice), as another sample."""
+        """Return the given rows (indices or a slice)."""
         predictions: Any = self.logits if self.given is None else self.given
         predictions = predictions[rows]
         if not is_torch(predictions):
@@ -163,12 +163,12 @@ class Sample:
         )
 
     def chunks(self) -> Iterator[tuple[slice, Sample]]:
-        """Cut the sample into runs of rows small enough to make temporaries of."""
+        """Yield slices of rows small enough for temporaries, with their samples."""
         for rows in row_slices(self.n, self.k):
             yield rows, self.take(rows)
 
     def expand_soft_labels(self) -> Sample:
-        """Return soft labels as one weighted row for each possible label."""
+        """Return soft labels as one weighted row per possible label."""
         if self.soft is None:
             return self
         rows, labels = np.nonzero(self.soft)
@@ -176,7 +176,7 @@ class Sample:
         return self.take(rows).replace(labels=labels, weights=weights, soft=None, columns=None)
 
     def drop_weightless(self) -> Sample:
-        """Return the rows that count: those of weight 0 are gone."""
+        """Return the rows of positive weight."""
         if self.weights is None or self.weights.all():
             return self
         return self.take(np.flatnonzero(self.weights))
@@ -193,7 +193,7 @@ def on_cpu(sample: Sample) -> Sample:
 def sum_rows(
     probs: Array, tolerance: float, threads: int | None
 ) -> tuple[bool, NDArray[np.float64]]:
-    """Return whether rows are probabilities that sum to 1 but for a tolerance, and their sums."""
+    """Return whether rows are probabilities that sum to 1 within a tolerance, and their sums."""
     rows, sums = readonly(np.ascontiguousarray(probs)), np.empty(len(probs))
     check_rows = _kernels.probs.check_rows
     if len(rows) <= PART:
@@ -207,13 +207,13 @@ def sum_rows(
 
 
 def log_probs(probs: Array, threads: int | None = None) -> Array:
-    """Return the logarithms of checked probabilities, (n, k); those of one column are log-odds' own."""
+    """Return the logarithms of checked probabilities, (n, k), also for one column."""
     with np.errstate(divide="ignore"):
         if probs.ndim == 1:
             return np.stack([np.log1p(-np.minimum(probs, 1)), np.log(probs)], axis=1)
     logs = np.empty(probs.shape, probs.dtype)
 
-    def fill(rows: slice) -> None:  # through copies that stay in the cache, whatever the order
+    def fill(rows: slice) -> None:  # copies in the cache, for any memory order
         with np.errstate(divide="ignore"):
             np.log(np.ascontiguousarray(probs[rows]), out=logs[rows])
 
@@ -222,7 +222,7 @@ def log_probs(probs: Array, threads: int | None = None) -> Array:
 
 
 def softmax(logits: Array, threads: int | None = None) -> NDArray[np.float64]:
-    """Return the probabilities that logits stand for, in float64."""
+    """Return the softmax of logits, in float64."""
     found = np.empty(logits.shape)
     source = readonly(logits.astype(np.float64, copy=False))
 
@@ -234,14 +234,14 @@ def softmax(logits: Array, threads: int | None = None) -> NDArray[np.float64]:
 
 
 def scale_logits(logits: NDArray[Any], beta: float | NDArray[Any]) -> NDArray[Any]:
-    """Return beta * logits relative to the row's largest, for one beta or one each.
+    """Return beta * logits minus the largest of each row, for one beta or one per row.
 
-    beta = 0 makes every class equally likely; any other leaves classes at -inf impossible.
+    beta = 0 makes all classes equally likely; for any other, -inf stays -inf.
     """
-    tiny = np.finfo(logits.dtype).tiny  # a positive beta stays positive: -inf * 0 is NaN
+    tiny = np.finfo(logits.dtype).tiny  # beta stays positive: -inf * 0 is NaN
     betas = np.asarray(beta, dtype=np.float64)
     column = np.maximum(betas, tiny).astype(logits.dtype).reshape(-1, 1)
-    with np.errstate(over="ignore"):  # a gap beyond the largest float is as good as infinite
+    with np.errstate(over="ignore"):  # a gap beyond the largest float is infinite
         gaps = logits - logits.max(axis=1, keepdims=True)
         gaps *= column
     flat = betas.reshape(-1, 1) == 0
@@ -249,13 +249,13 @@ def scale_logits(logits: NDArray[Any], beta: float | NDArray[Any]) -> NDArray[An
 
 
 def log_softmax(logits: NDArray[Any]) -> NDArray[Any]:
-    """Return the logarithms of softmax along each row."""
+    """Return the log-softmax of each row."""
     gaps = logits - logits.max(axis=1, keepdims=True)
     return np.asarray(gaps - np.log(np.exp(gaps).sum(axis=1, keepdims=True)))
 
 
 def log_odds(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the log-odds of each class against the rest, exact for the surest predictions too."""
+    """Return the log-odds of each class against the rest, accurate for confident predictions too."""
     if logits.shape[1] == 2:
         return logits - logits[:, ::-1]
     odds = np.empty(logits.shape)
@@ -264,19 +264,19 @@ def log_odds(logits: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def parts(n: int, size: int = PART) -> list[slice]:
-    """Cut n rows into runs for threads."""
+    """Split n rows into slices for threads."""
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 def row_slices(n: int, k: int) -> Iterator[slice]:
-    """Cut n rows of k numbers into runs of about CHUNK numbers."""
+    """Split n rows of k numbers into slices of about CHUNK numbers."""
     step = max(1, CHUNK // max(k, 1))
     for start in range(0, n, step):
         yield slice(start, min(start + step, n))
 
 
 def readonly(array: Array) -> Array:
-    """Return a view that cannot be written to: one compiled loop then serves writable arrays too."""
+    """Return a read-only view, so that one compiled loop serves all arrays."""
     if not array.flags.writeable:
         return array
     view = array.view()

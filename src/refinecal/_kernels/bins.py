@@ -3,7 +3,7 @@
 Of n bins of equal width, bin b holds b/n < p <= (b + 1)/n, and the first holds 0. A probability less than
 BORDER above a border is on it, and so in the bin below: 0.1 + 0.2 is 3/10, and 0.1 in single precision is
 1/10. Probabilities are rounded to single precision before they are compared with borders or, for bins of
-equal mass, with each other, so forecasts are in the same bins in either precision.
+equal mass, with each other, so bins are the same in both precisions.
 """
 
 import numpy as np

@@ -30,24 +30,22 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 def _separate_files(kernel: Any) -> Any:
-    """Give whatever is compiled a file of its own in the cache.
+    """Give each compiled function a separate file in the cache.
 
-    Numba numbers these files. Of two processes that compile the same kernel at once for other types, each
-    takes the same number, and one then loads and runs the code of the other: a crash, or wrong numbers
-    (numba/numba#4807).
+    Numba numbers these files. Two processes that compile the same kernel at once for different types take the
+    same number, and one then runs the code of the other: a crash, or wrong numbers (numba/numba#4807).
     """
     files: Any = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
     pattern = getattr(files, "_data_name_pattern", "")
-    if "{number:d}" in pattern:  # as in the versions that we know
+    if "{number:d}" in pattern:  # in known versions
         files._data_name = lambda _: pattern.replace("{number:d}", uuid4().hex[:16])
     return kernel
 
 
 def inline(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a part of other loops, into each of them.
+    """Compile a part of other loops into each of them.
 
-    Otherwise every caller has its own copy, and whichever came first into memory serves them all: the one
-    that was compiled now, or the one that the cache has. Where the order of a sum is free, they may differ
-    in the last bit, and so would the first run from the second.
+    Otherwise every caller has its own copy, and the first in memory, newly compiled or cached, serves all.
+    Where the order of a sum is free, they may differ in the last bit, and so may two runs.
     """
     return jit(forceinline=True, **options)

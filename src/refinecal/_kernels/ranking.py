@@ -1,11 +1,11 @@
-"""Fused loops that count, for each class, the pairs of rows that its scores put in the wrong order.
+"""Fused loops that count, for each class, the pairs of rows that its scores rank in the wrong order.
 
-A score becomes a whole number, its *key*, which orders as scores do: the bits of p below 1/2, those of 1 - p
-above, or those of unit + abs(x) for log-odds x. Equal scores have equal keys, and both ends are as fine as
-the numbers given. The keys of the class are sorted; every row then finds its place among them. A table as
-fine as the cache allows gives the place within two steps for several rows at once, on keys cut to 32 bits;
-rows that are not there by then, or that meet an equal, are told apart by their whole keys one by one. Of
-log-odds, the few rows that rounding may tie to one of the class are then sorted too.
+A score becomes an integer, its *key*, with the same order: the bits of p below 1/2, those of 1 - p above, or
+those of unit + abs(x) for log-odds x. Equal scores have equal keys, and both ends keep full precision. The
+keys of the class are sorted; every row then finds its place among them. A table that fits the cache gives the
+place within two steps for several rows at once, on keys cut to 32 bits; rows that are not found by then, or
+that meet an equal key, are compared by their full keys one by one. For log-odds, the few rows that may tie
+with one of the class by rounding are then sorted too.
 """
 
 import math
@@ -217,9 +217,9 @@ def _places(keys, labels, hidden, cut, starts, frame, at, place):  # type: ignor
 def _count_ties(keys, rows, share, near_keys, near, others, odds, rounding):  # type: ignore[no-untyped-def]
     """Return what ties by rounding add to twice the mass below, of the class's rows and those near them.
 
-    Neighbors tie if rounding alone tells them apart. A run of them that is wider than rounding is not a tie:
-    its scores only lie close, and only equal ones tie, which have been counted. A run that ties is no wider
-    than the rounding of each row of the class in it, so any row that could link, widen or cut it is near: no
+    Neighbors tie if they differ only by rounding. A run of them that is wider than rounding is not a tie:
+    only its equal scores tie, which have been counted. A run that ties is not wider than the
+    rounding of each row of the class in it, so any row that could link, widen or cut it is near: no
     farther from that row than its rounding and the largest of all.
     """
     found, a, b, last, first = 0.0, 0, 0, -np.inf, -np.inf

@@ -1,8 +1,7 @@
-r"""Fused loops that read probabilities once for everything that can be added up over rows.
+r"""Fused loops that read probabilities once for all sums over rows.
 
-Columns come first, ``(k, n)``: a file's columns are read as they lie, and vector lanes run over rows. What a
-row leaves beside its likeliest class is added up by itself, :math:`\sum_j \min(p_j, \max_{i<j} p_i)`, since
-1 - p would round it away.
+Columns come first, ``(k, n)``, so that vector lanes run over rows. The probability of all but the likeliest
+class is summed separately, :math:`\sum_j \min(p_j, \max_{i<j} p_i)`, since 1 - p would round it away.
 """
 
 import math
@@ -13,7 +12,7 @@ from refinecal._kernels.bins import bin_of, uniform_bins
 from refinecal._kernels.jit import FAST, LOG2_E, jit
 from refinecal._kernels.vector import PAD, TILE, column_maxima, exp2, transpose
 
-COPIES = 4  # of each histogram: neighbouring rows mostly hit one bin, and would wait for each other
+COPIES = 4  # of each histogram: adjacent rows mostly hit one bin, and would wait for each other
 SMALL = 1e-30  # probabilities below are not multiplied
 
 # Sums over the rows of each class: their mass, that of the right ones, losses.
@@ -28,10 +27,9 @@ TOP, BEST, SQUARE, REST, BLOCK_SIZE = (TILE * part for part in range(5))
 def tally(columns, labels, weights, first, last, bins, hits, events, classes, rows):  # type: ignore[no-untyped-def]
     """Add rows first..last to the sums.
 
-    ``bins[j]`` adds up the probabilities of class j, COPIES sums for each bin; ``hits[j]`` the mass of its
-    own rows there. ``events`` are mass, probabilities and hits of the second of two classes, else of the
-    likeliest. ``rows`` is filled in with each row's rest, beside its likeliest class, and its own score and
-    hit.
+    ``bins[j]`` sums the probabilities of class j, COPIES sums per bin; ``hits[j]`` the mass of its own rows.
+    ``events`` are mass, probabilities and hits of the second of two classes, else of the likeliest. ``rows``
+    gets the probability outside the likeliest class of each row, its score and its hit.
     """
     k, n_bins = hits.shape
     block, at, product = np.empty(BLOCK_SIZE), np.zeros(TILE, np.uint32), np.ones(k)

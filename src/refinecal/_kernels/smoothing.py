@@ -1,4 +1,4 @@
-"""A fused loop that gathers masses on the line [0, 1] into cells, with their moments."""
+"""A fused loop that sums masses on [0, 1] in cells, with their moments."""
 
 from refinecal._kernels.jit import jit
 

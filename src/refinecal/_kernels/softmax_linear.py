@@ -118,7 +118,7 @@ def fill_logs(u, out):  # type: ignore[no-untyped-def]
             for r in range(rows):
                 t = (part[r] - top[r]) * LOG2_E
                 t = -1022.0 if t < -1022.0 else t
-                e = exp2(t)  # on a line of its own: else the loop does not become vector code
+                e = exp2(t)  # on a separate line: else the loop is not vectorized
                 total[r] += e
         for j in range(k):
             for r in range(rows):

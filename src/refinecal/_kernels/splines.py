@@ -1,4 +1,4 @@
-"""Logistic regression on cubic pieces: sums of powers in each piece, whatever the number of knots."""
+"""Logistic regression on cubic pieces: sums of powers in each piece, for any number of knots."""
 
 import math
 

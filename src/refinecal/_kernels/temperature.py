@@ -9,11 +9,11 @@ With :math:`x_{ij} = \beta (z_{ij} - \max_j z_{ij})` and :math:`M_m = \sum_j e^{
 and likewise d: cumulants of x under the prediction, which are the derivatives with respect to a
 relative change of beta (``temperature.search``). One exponential per element.
 Three readers share the work: two classes need one exponential per row; a few classes are transposed
-into tiles of ``TILE`` rows, so that vector lanes run over rows and no remainder is left whatever k is;
+into tiles of ``TILE`` rows, so that vector lanes run over rows without a remainder for any k;
 many classes are read along the row. ``temperature.fit`` has the same sums in plain NumPy.
 
-NaN and infinities are not looked for: they make the sums non-finite, and ``temperature`` then asks
-``_core.checks`` to find and name the culprit.
+The loops do not check for NaN and infinities, which make the sums non-finite; ``_core.checks`` then finds
+and names them.
 """
 
 import math

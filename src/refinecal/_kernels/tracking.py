@@ -1,4 +1,4 @@
-r"""Compiled loops for what is tracked at every step of a training, most of it for two classes.
+r"""Compiled loops for the metrics that are tracked at every training step, mostly for two classes.
 
 Two classes need one number per row, the logit of the label minus the other: ``t``. Rows lie in the order of
 their folds. In units of a relative change of beta, row i has the loss
@@ -22,7 +22,7 @@ DEEP = 32  # factors in each: probabilities are at least 1 / (2 n + 2) here, so 
 DIGIT = 11  # bits of a key that one pass of the sort looks at
 BUCKETS = 1 << DIGIT
 PASSES = 3  # keys have 33 bits: a float32, and the label as the lowest
-MOST_STEPS = 8  # towards the best beta, from one that is close
+MOST_STEPS = 8  # toward the best beta, from a close one
 
 _best_step = jit()(best_step)
 
@@ -184,7 +184,7 @@ def _sum(values):  # type: ignore[no-untyped-def]
 
 @jit(fastmath=FAST)
 def one_left_out(parts, steps):  # type: ignore[no-untyped-def]
-    """Fill in the relative change of beta if each row is left out in turn; return what the losses gain.
+    """Fill in the relative change of beta without each row; return the change of the losses.
 
     That is the sum over rows whose change is small; then the number of the others, and of those among them
     whose change is large. The formulas are those of :func:`refinecal.resampling.leave_one_out`.

@@ -1,4 +1,4 @@
-"""The walk of every row down the trees of a boosted model."""
+"""Predictions of the trees of a boosted model."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What Numba cannot say by itself: an exponential, a maximum and a transpose that become vector code."""
+"""An exponential, a maximum and a transpose as vector code, which Numba does not generate itself."""
 
 from typing import Any
 

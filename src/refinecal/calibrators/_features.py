@@ -1,6 +1,6 @@
-"""What calibrators start from and end with: finite gaps and log-odds, labels, scores, log-probabilities.
+"""Features and outputs of calibrators: finite gaps and log-odds, labels, log-probabilities.
 
-Columns (k, n) have the classes first: every loop then runs over samples.
+Columns (k, n) have the classes first, so that loops run over samples.
 """
 
 from typing import Any
@@ -13,8 +13,8 @@ from refinecal._core.arrays import Array
 from refinecal._core.sample import Sample, on_cpu, row_slices
 from refinecal.temperature.fit import fit_sample
 
-ROUNDED = -float(np.log(np.finfo(np.float64).eps))  # 36.04: beyond, probabilities round to 0 and 1
-ROUNDING = 1e-13  # scores closer than this, relative to their size, are one score
+ROUNDED = -float(np.log(np.finfo(np.float64).eps))  # 36.04: beyond, probabilities round to 0 or 1
+ROUNDING = 1e-13  # scores closer than this, relative to their size, are equal
 LARGEST = 1e100  # so that squares do not overflow
 NOTHING = np.empty(0)
 
@@ -22,24 +22,24 @@ Floats = NDArray[np.float64]
 
 
 def finite_gaps(logits: Array, limit: float = ROUNDED) -> Floats:
-    """Return each logit minus the largest of its row, but no less than -limit."""
+    """Return each logit minus the largest of its row, clipped at -limit."""
     with np.errstate(over="ignore"):
         gaps = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=np.float64)
     return np.asarray(np.maximum(gaps, -limit, out=gaps))
 
 
 def log_odds(logits: Array, limit: float = ROUNDED) -> Floats:
-    """Return the log-odds of class 1 of two, within -limit..limit."""
+    """Return the log-odds of class 1 of two, clipped to -limit..limit."""
     with np.errstate(over="ignore"):
         odds = np.subtract(logits[:, 1], logits[:, 0], dtype=np.float64)
     return np.asarray(np.clip(odds, -limit, limit, out=odds))
 
 
 def merge_ties(odds: Floats) -> Floats:
-    """Return scores of which those that rounding alone tells apart are equal: to the lowest of them.
+    """Return the scores, with those that differ only by rounding set to the lowest of them.
 
-    The rule is that of isotonic regression: a score is the same as the lowest of its like if it is no
-    further above than ROUNDING, relative to its size, or to 1 (or to the largest score, if that is below 1).
+    As in isotonic regression, a score equals a lower one if it is above it by at most ROUNDING, relative to
+    its size, or to 1 (or to the largest score, if that is below 1).
     """
     ranked = np.sort(odds)
     largest = max(abs(ranked[0]), abs(ranked[-1]))
@@ -58,17 +58,17 @@ def merge_ties(odds: Floats) -> Floats:
 
 
 def gap_limit(sample: Sample) -> float:
-    """Return how far below the largest a logit may lie: what -inf will stand for.
+    """Return how far below the largest a logit may be, which replaces -inf.
 
-    No finite gap of the sample is cut. A probability of 0 that never was wrong stays below rounding; if a
-    label is in a class of probability 0, then 0 means half the smallest positive probability seen.
+    No finite gap of the sample is clipped. Probabilities of 0 that are never wrong stay below rounding; if a
+    label has probability 0, then 0 becomes half the smallest positive probability.
     """
     largest, wrong = 0.0, False
     for rows in row_slices(sample.n, sample.k):
         part = sample.logits[rows]
         with np.errstate(over="ignore"):
             low = float(np.subtract(part.min(), part.max(), dtype=np.float64))
-        if -low <= ROUNDED:  # no gap can be larger: the usual case, without a temporary
+        if -low <= ROUNDED:  # no gap can be larger: the common case, without a temporary
             largest = max(largest, -low)
             continue
         gaps = finite_gaps(part, np.inf)
@@ -84,7 +84,7 @@ def gap_limit(sample: Sample) -> float:
 
 
 def even_weights(weights: Floats | None) -> Floats:
-    """Return weights with the mean 1, so that no sum overflows; nothing if there are none."""
+    """Return weights with mean 1, so that no sum overflows; an empty array if there are none."""
     if weights is None:
         return NOTHING
     shares = weights / weights.max()
@@ -92,7 +92,7 @@ def even_weights(weights: Floats | None) -> Floats:
 
 
 def best_beta(sample: Sample, limit: float, threads: int, start: float) -> float:
-    """Return the inverse temperature with the smallest log loss, of logits cut at the limit."""
+    """Return the inverse temperature with the smallest log loss, of logits clipped at the limit."""
     weights = None if sample.weights is None else even_weights(sample.weights)
     gaps = finite_gaps(sample.logits, limit)
     return fit_sample(sample.replace(logits=gaps, weights=weights), start, threads).beta
@@ -102,22 +102,22 @@ def best_beta(sample: Sample, limit: float, threads: int, start: float) -> float
 
 
 def check_two_classes(sample: Sample, what: str, name: str, other: str = "temperature") -> Sample:
-    """Return the rows that count, in NumPy; refuse more classes than two."""
+    """Return the rows of positive weight, in NumPy; raise for more than two classes."""
     if sample.k != 2:
         raise ValueError(
-            f"{what} is for 2 classes, found {sample.k}: use calibrator='{name}-ovr' for one class against "
-            f"the rest, or calibrator='{other}'"
+            f"{what} is for 2 classes, found {sample.k}: use calibrator='{name}-ovr' (one-vs-rest), or "
+            f"calibrator='{other}'"
         )
     return on_cpu(sample).drop_weightless()
 
 
 def shares_of(sample: Sample) -> Floats:
-    """Return the share of class 1 in each row's label."""
+    """Return the share of class 1 in the label of each row."""
     return sample.labels.astype(np.float64) if sample.soft is None else sample.soft[:, 1]
 
 
 def rank_rows(scores: Floats, labels: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the rows in order of their scores and, where those are equal, of their labels."""
+    """Return the order of the rows by score, then by label."""
     order = np.argsort(scores)
     ranked = scores[order]
     return np.lexsort((labels, scores)) if (ranked[1:] == ranked[:-1]).any() else order
@@ -145,14 +145,14 @@ def log_rows_of_odds(odds: NDArray[Any]) -> Floats:
 
 
 def gap_columns(logits: NDArray[Any], limit: float) -> Floats:
-    """Return finite gaps, as :func:`finite_gaps` does, but as (k, n)."""
+    """Return the transpose of :func:`finite_gaps`, (k, n)."""
     columns = np.empty(logits.shape[::-1])
     _kernels.softmax_linear.fill_gaps(logits, limit, columns)
     return columns
 
 
 def log_softmax_rows(scores: Floats) -> Floats:
-    """Return the logarithms of softmax of scores (k, n), as (n, k)."""
+    """Return the log-softmax (n, k) of scores (k, n)."""
     logs = np.empty(scores.shape[::-1])
     _kernels.softmax_linear.fill_logs(scores, logs)
     return logs

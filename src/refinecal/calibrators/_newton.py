@@ -43,18 +43,19 @@ MAX_PRODUCTS = 250  # per step: a truncated step still goes downhill
 MIXTURE_TOLERANCE = 1e-12  # of the squared decrement of a mixture's weights
 MAX_MIXTURE_STEPS = 200
 
-Floats = Vector = NDArray[np.float64]
+Floats = NDArray[np.float64]
+Vector = NDArray[np.float64]
 
 
 class Advice(NamedTuple):
-    """Whose fit it is, and what to do should it not converge."""
+    """The name of a calibrator, and what to do if its fit does not converge."""
 
     name: str
     fix: str
 
 
 class Solution(NamedTuple):
-    """Where the search ended: half the decrement is what the loss could still fall by."""
+    """The end of a search; the loss could still fall by half the decrement."""
 
     x: Vector
     value: float
@@ -63,7 +64,7 @@ class Solution(NamedTuple):
     converged: bool
 
     def accept(self, advice: Advice) -> Vector:
-        """Return the parameters, with a warning if the search ended before the minimum."""
+        """Return the parameters; warn if the search has not converged."""
         if not self.converged:
             warn(
                 f"the fit of {advice.name} stopped after {self.n_steps} steps, and its loss could still fall "
@@ -81,10 +82,9 @@ def minimize_newton(
 ) -> Solution:
     """Return the minimum of a convex mean loss by damped Newton steps.
 
-    ``function`` returns value, gradient and Hessian. The search ends when the squared Newton decrement,
-    twice the decrease that is left, falls below ``tolerance``: so it ends too where the loss falls for
-    ever (separable data). The last step, if it is too small to need a check, is still taken. A singular
-    Hessian is harmless. ``accept`` of what is returned warns if the search ended before.
+    ``function`` returns value, gradient and Hessian, which may be singular. The search ends when the squared
+    Newton decrement, twice the remaining decrease, is below ``tolerance``, also where the loss falls forever
+    (separable data). A last step that is too small to need a check is still taken.
     """
     x = np.array(x0, dtype=np.float64)
     value, gradient, hessian = function(x)
@@ -102,7 +102,7 @@ def minimize_newton(
 
 
 def is_small(step: Vector, x: Vector) -> bool:
-    """Tell a step that may be taken unseen from one along a direction where there is only rounding."""
+    """Return whether a step is small enough to take without evaluating the loss."""
     return bool(np.abs(step).max() <= 0.01 * (1 + np.abs(x).max()))
 
 
@@ -130,9 +130,9 @@ def search_line(
     decrement: float,
     rounding: float,
 ) -> tuple[Vector, Any] | None:
-    """Return the first of x + step, x + step / 2, ... where the loss falls enough, and all values there.
+    """Return the first of x + step, x + step / 2, ... where the loss falls enough, and the values there.
 
-    By rounding alone, a mean loss may rise by ``rounding``, relative to 1 or to itself.
+    ``rounding`` is the relative rounding error of a mean loss.
     """
     length = 1.0
     while length > SMALLEST_STEP:
@@ -157,8 +157,8 @@ def minimize_cg(
 ) -> Solution:
     """Return the minimum of a mean log loss by products with its Hessian; ends as ``minimize_newton`` does.
 
-    ``preconditioner()`` returns about the inverse of the Hessian where ``gradient`` was last asked for. The
-    last step is the one after which a squared decrement below ``tolerance / 100`` is expected.
+    ``preconditioner()`` returns an approximate inverse Hessian at the last gradient. The search ends with the
+    step after which a squared decrement below ``tolerance / 100`` is expected.
     """
 
     def read(theta: Vector) -> tuple[float]:
@@ -174,15 +174,15 @@ def minimize_cg(
         if fresh:
             inverse = preconditioner()
         step, products, left = _cg_step(softmax, gradient, inverse)
-        if left > 0 and not fresh:  # an old preconditioner may take curvature for flatness
+        if left > 0 and not fresh:  # an old preconditioner may mistake curvature for flatness
             inverse = preconditioner()
             step, products, left = _cg_step(softmax, gradient, inverse)
         last, decrement = decrement, -float(gradient @ step)
         unseen = is_small(step, x)
-        if decrement <= tolerance < left:  # what is left is too flat to be seen from here
+        if decrement <= tolerance < left:  # the rest is too flat to see
             decrement = left
             return Solution(x, value, decrement, n_steps, decrement <= CLOSE)
-        # Steps converge quadratically, d = c * last**2 and next c * d**2: it is the last if that is small.
+        # Steps converge quadratically, d = c * last**2 and next c * d**2: stop if that is small.
         enough = max(tolerance, min(math.cbrt(0.01 * tolerance * last**2), 1e-6))
         if decrement <= (enough if unseen else tolerance):
             end = x + step if unseen else x
@@ -199,9 +199,9 @@ def _cg_step(
     gradient: Vector,
     preconditioner: Callable[[Vector], Vector],
 ) -> tuple[Vector, int, float]:
-    """Return about the Newton step, the closer the smaller the gradient, and how many products it took.
+    """Return an approximate Newton step, better for small gradients, and the number of products.
 
-    The last number is about the squared decrement that is left where the loss seems flat; else 0.
+    The third value estimates the remaining squared decrement where the loss seems flat; else 0.
     """
     step = np.zeros_like(gradient)
     residual = -gradient
@@ -235,13 +235,13 @@ def fit_logistic(
     advice: Advice,
     *,
     ridge: ArrayLike = 0.0,
-    centre: ArrayLike = 0.0,
+    center: ArrayLike = 0.0,
     offset: Floats | None = None,
 ) -> Floats:
     """Return the coefficients of finite columns with the smallest mean log loss.
 
-    A column of ones is the intercept. ``0.5 * ridge @ (theta - centre)**2`` is added to the mean loss, and
-    ``offset`` to the log-odds. The squared decrement is below 1e-12; if not, a warning says what is advised.
+    A column of ones is the intercept. ``0.5 * ridge @ (theta - center)**2`` is added to the mean loss, and
+    ``offset`` to the log-odds. Warns with the advice unless the squared decrement is below 1e-12.
     """
     features = np.stack(columns)
     d, n = features.shape
@@ -251,12 +251,12 @@ def fit_logistic(
     shift = NOTHING if offset is None else offset
     with np.errstate(over="ignore"):
         penalty = np.diag(np.minimum(np.broadcast_to(ridge, d) / scale / scale, STRONGEST))
-    middle = np.multiply(centre, scale)
+    middle = np.multiply(center, scale)
     basis, rest = np.eye(d), np.zeros(d)
     if _are_nearly_dependent(features):
         basis = scale_directions(features.T / (2 * n**0.5), penalty)
         middle, given = np.linalg.lstsq(basis, middle)[0], middle
-        rest = np.where(basis.any(axis=1), 0.0, given)  # of parameters that stay where they are
+        rest = np.where(basis.any(axis=1), 0.0, given)  # of fixed parameters
         shift = rest @ features + (shift if len(shift) else 0.0)
         features, penalty = basis.T @ features, basis.T @ penalty @ basis
 
@@ -276,8 +276,8 @@ def fit_two(
 ) -> tuple[Floats, Floats]:
     """Return the coefficients of the columns, and the intercepts of both classes.
 
-    ``ridge`` has the strengths of ``ridge * coefficient**2``; the last is that of the difference of the
-    two intercepts, which are halved between them.
+    ``ridge`` holds the strengths of ``ridge * coefficient**2``; the last is for the difference of the two
+    intercepts, which are opposite.
     """
     columns = [*columns, np.ones(sample.n)]
     found = fit_logistic(sample, columns, advice, ridge=2 * np.array(ridge), offset=offset)
@@ -285,7 +285,7 @@ def fit_two(
 
 
 def _are_nearly_dependent(columns: NDArray[Any]) -> bool:
-    """Tell whether a combination of features, each divided by its size, is small."""
+    """Return whether some combination of the normalized features is small."""
     second = columns @ columns.T
     size = np.sqrt(np.diagonal(second))
     size[size == 0] = 1.0
@@ -293,11 +293,11 @@ def _are_nearly_dependent(columns: NDArray[Any]) -> bool:
 
 
 def scale_directions(data: NDArray[Any], penalty: NDArray[Any]) -> NDArray[Any]:
-    r"""Return directions in which :math:`D^\top D + P` is 1, but for those that rounding hides.
+    r"""Return directions in which :math:`D^\top D + P` is 1, except those lost to rounding.
 
-    The singular vectors of D and a root of P over each other, divided by their singular values: so directions
-    are told apart whose curvatures, the squares, differ by more than the precision of a Hessian. A parameter
-    whose penalty leaves nothing to gain is in none of them.
+    The singular vectors of D stacked on a root of P, divided by their singular values. Their curvatures, the
+    squares, may differ by more than the precision of a Hessian. A parameter whose penalty leaves nothing to
+    gain is in none of them.
     """
     if len(data) > data.shape[1]:
         data = np.asarray(np.linalg.qr(data, mode="r"))  # R'R = D'D, without loss of precision
@@ -318,10 +318,9 @@ def scale_directions(data: NDArray[Any], penalty: NDArray[Any]) -> NDArray[Any]:
 def mixture_weights(parts: Floats, shares: Floats) -> Floats:
     r"""Return the weights w of a mixture of parts (m, n) with the smallest mean log loss.
 
-    Minimises :math:`\sum_j w_j - \sum_i s_i \log (w \cdot q_i)` over :math:`w \ge 0`, whose solution sums
-    to 1 by itself, by Newton steps among the weights that are not 0. A weight that a step would make
-    negative becomes 0, and comes back by a step of its own if its slope is negative once the others are
-    found.
+    Minimizes :math:`\sum_j w_j - \sum_i s_i \log (w \cdot q_i)` over :math:`w \ge 0`, whose solution sums to
+    1, by Newton steps among the nonzero weights. A weight that would become negative is set to 0, and gets
+    its own step if its slope is negative at the optimum of the others.
     """
     weights = np.full(len(parts), 1 / len(parts))
     free = np.ones(len(parts), dtype=bool)
@@ -344,7 +343,7 @@ def mixture_weights(parts: Floats, shares: Floats) -> Floats:
         free &= weights > 0
     else:
         warn(
-            f"the weights of a mixture did not settle in {MAX_MIXTURE_STEPS} steps; please report the data"
+            f"the weights of a mixture did not converge in {MAX_MIXTURE_STEPS} steps; please report the data"
         )
     return np.asarray(weights / weights.sum())
 
@@ -352,7 +351,7 @@ def mixture_weights(parts: Floats, shares: Floats) -> Floats:
 def _move(
     parts: Floats, shares: Floats, weights: Floats, mixed: Floats, step: Floats, decrement: float
 ) -> tuple[Floats, Floats]:
-    """Return weights further along a step, by at most as much as keeps them positive, and the mixture."""
+    """Return the weights after a step that keeps them nonnegative, and the mixture."""
     falling = step < 0
     room = np.where(falling, weights, np.inf) / np.where(falling, -step, 1.0)
     length = min(1.0, float(room.min()))

@@ -1,4 +1,4 @@
-"""Pairs of classes: their maps as curves in the log-odds, and the probabilities that agree with all pairs.
+"""Pairs of classes: their maps as curves in the log-odds, and probabilities that fit all pairs.
 
 Pairs are in the order of a lower triangle: row j has the pairs of class j with those before it.
 """
@@ -18,13 +18,13 @@ POWERS = 4  # of a piece: at most a cubic
 class Curve(NamedTuple):
     r"""A map from the log-odds x of class 1 of two to its probability, or to log-odds again.
 
-    Pieces are polynomials in the place u of x within them: 0 to 1 between two knots; in the tails, u counts
-    from the outer knot in units of the distance of the outer knots. A curve without knots has u = x. To
-    log-odds, :math:`\mathrm{bend} \cdot \log(1 + e^{-|x|})` is added.
+    Pieces are polynomials in the place u of x: 0 to 1 between two knots; in the tails, u is the distance to
+    the outer knot over that of the outer knots. A curve without knots has u = x. Log-odds get
+    :math:`\mathrm{bend} \cdot \log(1 + e^{-|x|})` added.
     """
 
-    knots: Floats  # (m,) increasing; a score on a knot belongs to the piece above
-    pieces: Floats  # (m + 1, 4 or less): coefficients of 1, u, u**2, u**3
+    knots: Floats  # (m,) increasing; a knot belongs to the piece above
+    pieces: Floats  # (m + 1, at most 4): coefficients of 1, u, u**2, u**3
     is_odds: bool = True
     limit: float = np.inf  # of x
     bend: float = 0.0
@@ -41,20 +41,20 @@ def steps(knots: Floats, levels: Floats, is_odds: bool = False) -> Curve:
 
 
 class Curves(NamedTuple):
-    """Curves one after the other, as the compiled loop reads them."""
+    """Concatenated curves, as the compiled loop reads them."""
 
-    begin: NDArray[np.int64]  # of the knots of each; of its pieces, if their number so far is added
+    begin: NDArray[np.int64]  # of the knots of each; add the index of the curve for its pieces
     knots: Floats
     pieces: Floats
     powers: NDArray[np.int64]
     is_odds: NDArray[np.bool_]
     limit: Floats
     bend: Floats
-    mix: Floats  # (n, 3): a factor for both probabilities, and what is added to each
+    mix: Floats  # (n, 3): a factor for both probabilities, and an addend for each
 
 
 def pack(curves: list[Curve], mix: list[tuple[float, float, float]]) -> Curves:
-    """Return the curves one after the other, each with what becomes of its probabilities."""
+    """Return the concatenated curves, each with the mixture of its probabilities."""
     begin = np.cumsum([0, *(len(one.knots) for one in curves)])
     pieces = np.zeros((int(begin[-1]) + len(curves), POWERS))
     for i, one in enumerate(curves):
@@ -77,7 +77,7 @@ def pack(curves: list[Curve], mix: list[tuple[float, float, float]]) -> Curves:
 def evaluate(curves: Curves, logits: NDArray[Any]) -> tuple[Floats, Floats]:
     """Return the probabilities of the second and of the first class of each pair, (n, number of pairs).
 
-    Where both classes are impossible, they are equally so.
+    Both are 1/2 where both logits are -inf.
     """
     n, k = logits.shape
     if len(curves.mix) != k * (k - 1) // 2:  # the compiled loop would not notice
@@ -89,20 +89,20 @@ def evaluate(curves: Curves, logits: NDArray[Any]) -> tuple[Floats, Floats]:
 
 
 def couple(up: Floats, down: Floats) -> Floats:
-    r"""Return the probabilities that agree best with the probabilities of pairs.
+    r"""Return the probabilities that best fit the probabilities of pairs.
 
     With :math:`r_{ij}` the probability of class i if it is i or j, they minimize
     :math:`\sum_{i<j} (r_{ji} p_i - r_{ij} p_j)^2 = p^T Q p` with :math:`\sum_i p_i = 1`: they solve the
     linear system :math:`Q p = \lambda e, e^T p = 1`. It is never singular, since
     :math:`r_{ij} + r_{ji} = 1`, and its solution has no negative entries.
 
-    The class t that loses to others least is set to 1, which leaves
-    :math:`Q_{BB} p_B = -Q_{Bt} + \lambda e` for the others. Everything in it but the diagonal of Q has one
-    sign, and so has everything that elimination adds up: nothing cancels.
+    The class t that loses least to others is set to 1, which leaves
+    :math:`Q_{BB} p_B = -Q_{Bt} + \lambda e` for the others. All terms but the diagonal of Q have one sign, so
+    nothing cancels in the elimination.
 
-    ``up`` and ``down`` (n, pairs) have, for each pair of classes i < j, the probability of j and that of i.
-    The method is the second of Wu, Lin, Weng, "Probability estimates for multi-class classification by
-    pairwise coupling", 2004.
+    ``up`` and ``down`` (n, pairs) are, for each pair of classes i < j, the probabilities of j and of i. This
+    is the second method of Wu, Lin, Weng, "Probability estimates for multi-class classification by pairwise
+    coupling", 2004.
     """
     n, n_pairs = up.shape
     k = (1 + int((1 + 8 * n_pairs) ** 0.5)) // 2

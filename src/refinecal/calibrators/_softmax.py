@@ -36,27 +36,26 @@ PRODUCT_SIZE = 2**18  # multiplications of a block
 OUTER_ROWS = 512  # samples whose outer products are summed together
 
 FEW = 40  # parameters up to which the Hessian itself is cheaper than many products with it
-MANY = 32  # classes from which on a penalised matrix is fitted in float32
+MANY = 32  # classes from which a penalized matrix is fitted in float32
 SEVERAL = 300  # parameters up to which the Hessian of a subsample is a cheap preconditioner
 SAMPLED = 600  # about its size
 SMALL = 1e-8  # of the mean curvature, where there is no penalty
 SAMPLING_ERROR = 1e-5  # of its diagonal, added so that flat directions do no harm
-NEARLY = 0.1  # of the largest: what features that hardly differ from a constant differ by
-SOME = 64  # samples, most often enough to see that they differ
+NEARLY = 0.1  # relative to the largest: variation of nearly constant features
+SOME = 64  # samples, usually enough to see that they vary
 CHUNK = 2**21  # numbers of a block of samples: 16 MB
 LOOSE = 1e-9  # a squared decrement after which another solver is tried
 TINY = 1e-30  # where there is no curvature at all
 
 
 class SoftmaxMap(ABC):
-    """The mean log loss of softmax scores, plus a penalty ``0.5 * sum(ridge * (theta - centre)**2)``.
+    """The mean log loss of softmax scores, plus a penalty ``0.5 * sum(ridge * (theta - center)**2)``.
 
-    Features in float32 are computed with in float32: an error of about 1e-8 in the gradient, of which the
-    loss at the minimum shows the square.
+    Float32 features give an error of about 1e-8 in the gradient, and its square in the loss at the minimum.
     """
 
-    def __init__(self, features: NDArray[Any], sample: Sample, ridge: Array, centre: Array) -> None:
-        self.features, self.ridge, self.centre = features, ridge, centre
+    def __init__(self, features: NDArray[Any], sample: Sample, ridge: Array, center: Array) -> None:
+        self.features, self.ridge, self.center = features, ridge, center
         self.k, self.n, self.total = sample.k, sample.n, float(sample.n)
         self.weights = even_weights(sample.weights).astype(features.dtype)
         self.labels = sample.labels if sample.soft is None else np.empty(0, np.int64)
@@ -67,7 +66,7 @@ class SoftmaxMap(ABC):
         self.rounding = float(np.finfo(features.dtype).eps)  # of the loss
 
     def label_weights(self) -> NDArray[Any]:
-        """Return how much each class counts in each sample, (k, n): the weights have the mean 1."""
+        """Return the weight of each class in each sample, (k, n), with mean 1 over samples."""
         sample = self.sample
         dense = np.zeros((self.k, self.n), self.features.dtype)
         if sample.soft is not None:
@@ -84,11 +83,11 @@ class SoftmaxMap(ABC):
 
     @abstractmethod
     def adjoint(self, values: NDArray[Any]) -> Array:
-        """Return the sum over samples of one value per score, times what each parameter does to it."""
+        """Return the gradient in the parameters of the sum of values times scores."""
 
     @abstractmethod
     def outer(self, stride: int = 1) -> Array:
-        """Return the Hessian of the sum of losses where they were last read, or of every so many."""
+        """Return the Hessian of the sum of losses at the last value, of every ``stride``-th sample."""
 
     def value(self, theta: Array) -> float:
         """Return the loss with its penalty; leave the weighted probabilities in ``probs``."""
@@ -96,13 +95,13 @@ class SoftmaxMap(ABC):
         loss = _kernels.softmax_linear.softmax_columns(self.probs, self.labels, self.weights)
         if not len(self.labels):
             loss -= float(self.target @ theta)
-        away = theta - self.centre
+        away = theta - self.center
         return float(loss / self.total + 0.5 * (self.ridge @ away**2))
 
     def gradient(self, theta: Array) -> Array:
-        """Return the gradient, after ``value`` at the same place."""
+        """Return the gradient, after ``value`` at the same parameters."""
         found = (self.adjoint(self.probs) - self.target) / self.total
-        return np.asarray(found + self.ridge * (theta - self.centre))
+        return np.asarray(found + self.ridge * (theta - self.center))
 
     def product(self, direction: Array) -> Array:
         """Return the Hessian times a direction, after ``value``."""
@@ -119,7 +118,7 @@ class SoftmaxMap(ABC):
         return value, self.gradient(theta), hessian
 
     def roots(self, rows: slice) -> NDArray[Any] | float:
-        """Return what outer products of weighted probabilities are divided by: square roots of weights."""
+        """Return the square roots of the weights, which divide outer products of weighted probabilities."""
         return np.sqrt(self.weights[rows]) if len(self.weights) else 1.0
 
 
@@ -136,7 +135,7 @@ class MatrixMap(SoftmaxMap):
         return np.asarray(sum(products).ravel(), dtype=np.float64)
 
     def _parts(self) -> Iterator[slice]:
-        """Cut the samples into blocks that stay in cache."""
+        """Split the samples into blocks that fit in the cache."""
         size = self.k * len(self.features)
         step = PRODUCT_SIZE // size if size <= PRODUCT_PARAMETERS else self.n
         for start in range(0, self.n, step):
@@ -198,7 +197,7 @@ class VectorMap(SoftmaxMap):
 def fit_vector(
     features: Array, sample: Sample, ridge: Vector, start: Vector, advice: Advice
 ) -> tuple[Array, Array]:
-    """Return the scales and intercepts of the smallest loss; the penalty pulls them to the start."""
+    """Return the scales and intercepts with the smallest loss; the penalty pulls toward the start."""
     softmax = VectorMap(features, sample, ridge, start)
     with in_one_thread(sample.k * features.size):
         if len(start) <= FEW:
@@ -213,13 +212,13 @@ def fit_matrix(
     features: Array,
     sample: Sample,
     penalties: tuple[float, float, float],
-    centre: float,
+    center: float,
     advice: Advice,
 ) -> tuple[Array, Array]:
-    """Return the matrix and the intercepts of the smallest loss; these sum to 0.
+    """Return the matrix and the intercepts with the smallest loss; intercepts sum to 0.
 
-    ``penalties`` are the strengths of ``strength * (parameter - centre)**2`` off the diagonal, on it and for
-    the intercepts, whose centre is 0 as it is off the diagonal.
+    ``penalties`` are the strengths of ``strength * (parameter - center)**2`` off the diagonal, on it and for
+    the intercepts; the center is 0 except on the diagonal.
     """
     k = sample.k
     ridge = np.full((k, k + 1), 2 * penalties[0])
@@ -228,13 +227,13 @@ def fit_matrix(
     start = np.eye(k, k + 1).ravel()
     full = _add_ones(features, penalties[0])
     with in_one_thread(k * full.size):
-        softmax = MatrixMap(full, sample, np.minimum(ridge.ravel(), STRONGEST), centre * start)
+        softmax = MatrixMap(full, sample, np.minimum(ridge.ravel(), STRONGEST), center * start)
         found = _solve_matrix(softmax, start).accept(advice).reshape(k, k + 1)
     return found[:, :k], found[:, k] - found[:, k].mean()
 
 
 def _add_ones(features: Array, off_diagonal: float) -> NDArray[Any]:
-    """Return the features (k, n) with one more for the intercepts, in float32 if that is good enough."""
+    """Return the features (k, n) and a row of ones, in float32 if that is precise enough."""
     k, n = features.shape
     coarse = k >= MANY and off_diagonal > 0 and not _are_nearly_constant(features)
     full = np.ones((k + 1, n), np.float32 if coarse else np.float64)
@@ -272,7 +271,7 @@ def _solve_by_products(softmax: MatrixMap, start: Vector, nearly_constant: bool)
 
 
 def _are_nearly_constant(features: NDArray[Any]) -> bool:
-    """Tell whether features differ little from what they are in the first sample."""
+    """Return whether features differ little from those of the first sample."""
 
     def differ_little(x: NDArray[Any]) -> bool:
         return bool(np.abs(x - x[:, :1]).max() < NEARLY * np.abs(x).max())
@@ -281,7 +280,7 @@ def _are_nearly_constant(features: NDArray[Any]) -> bool:
 
 
 def _invert_sample(softmax: MatrixMap) -> Callable[[Vector], Vector]:
-    """Return the inverse of the Hessian of about every so many samples."""
+    """Return the inverse of the Hessian of a subsample."""
     stride = softmax.n // SAMPLED
     hessian = softmax.outer(stride) * (stride / softmax.total)
     diagonal = np.diagonal(hessian) + softmax.ridge
@@ -325,11 +324,11 @@ def _invert_pairs(softmax: VectorMap) -> Callable[[Vector], Vector]:
 def _invert_rows(
     softmax: MatrixMap, second: Array, basis: tuple[Array, Array] | None
 ) -> Callable[[Vector], Vector]:
-    r"""Return about the inverse of the block of the Hessian that belongs to each row j of the matrix.
+    r"""Return an approximate inverse of the Hessian block of each row j of the matrix.
 
-    The block is taken for :math:`a_j C + R`, with :math:`a_j` the mean of :math:`p_j (1 - p_j)`, C that of
-    :math:`x x^\top` and R the penalties off the diagonal: one eigendecomposition inverts all of them.
-    But row and column j of the block are exact, since where class j is likely its own logit is special.
+    The block is approximated by :math:`a_j C + R`, with :math:`a_j` the mean of :math:`p_j (1 - p_j)`, C that
+    of :math:`x x^\top` and R the off-diagonal penalties: one eigendecomposition inverts all of them. Row and
+    column j of the block are exact, since the logit of class j is special where the class is likely.
     """
     k, d, own = softmax.k, len(second), np.arange(softmax.k)
     features, work = softmax.features, _variances(softmax)
@@ -376,11 +375,11 @@ def _invert_rows(
 def _add_scale(
     softmax: MatrixMap, of_rows: Callable[[Vector], Vector]
 ) -> Callable[[Vector], Vector]:
-    """Return the inverse with a diagonal matrix as a direction of its own.
+    """Return the inverse with a diagonal matrix as an additional direction.
 
-    It is the one that makes the same of all features that they have in common, to which softmax is blind:
-    multiples of the identity where predictions are nearly uniform. In each row alone it is an intercept, so
-    the rows take it for far too steep.
+    It multiplies each feature so that their common part is the same for all classes, which softmax ignores:
+    a multiple of the identity where predictions are nearly uniform. Within one row it looks like an
+    intercept, so the row-wise inverse overestimates its curvature.
     """
     k = softmax.k
     middle = softmax.features[:-1].mean(axis=1, dtype=np.float64)
@@ -397,7 +396,7 @@ def _add_scale(
 
 
 def _basis(second: Array, ridge: Array, least: float) -> tuple[Array, Array]:
-    """Return eigenvalues of C relative to R, and vectors V with V' R V = 1 (R as off the diagonal)."""
+    """Return eigenvalues of C relative to the off-diagonal R, and vectors V with V' R V = 1."""
     k = len(ridge)
     common = np.concatenate([ridge[[1] + [0] * (k - 1), np.arange(k)], ridge[0, k:]])
     root = 1 / np.sqrt(common + least)
@@ -409,13 +408,12 @@ def _basis(second: Array, ridge: Array, least: float) -> tuple[Array, Array]:
 
 
 def _solve_dense(softmax: MatrixMap) -> Solution:
-    r"""Return the minimum by Newton's method in coordinates of the data's own.
+    r"""Return the minimum by Newton's method in coordinates adapted to the data.
 
-    Predictions close to uniform have logarithms that are all about -log k: a matrix then does the same as the
-    intercepts, but for one part in a million, and the Hessian loses that part. The singular vectors of
-    :math:`(J \otimes X, R^{1/2})`, with J the differences of classes, X the features and R the penalties,
-    divided by their singular values, are parameters in which curvatures are about 1, wherever rounding leaves
-    any.
+    Nearly uniform predictions have logarithms close to -log k: a matrix then acts like the intercepts, up to
+    one part in a million, which the Hessian loses. The singular vectors of :math:`(J \otimes X, R^{1/2})`,
+    with J the differences of classes, X the features and R the penalties, divided by their singular values,
+    are parameters with curvatures of about 1, except where rounding dominates.
     """
     k, n = softmax.k, softmax.n
     weighted = softmax.features * np.sqrt(softmax.weights if len(softmax.weights) else 1.0)
@@ -431,7 +429,7 @@ def _solve_dense(softmax: MatrixMap) -> Solution:
         return value + 0.5 * float(theta @ pull), gradient + pull, hessian + penalty
 
     found = minimize_newton(read, np.zeros(basis.shape[1]))
-    return found._replace(x=softmax.centre + basis @ found.x)
+    return found._replace(x=softmax.center + basis @ found.x)
 
 
 def _mean_loss(
@@ -439,7 +437,7 @@ def _mean_loss(
 ) -> tuple[float, Vector, Array]:
     """Return the mean loss, its gradient and its Hessian, from scores that sum to 0 over the classes."""
     k, n, m = softmax.k, softmax.n, len(theta)
-    centre = softmax.centre.reshape(k, -1)
+    center = softmax.center.reshape(k, -1)
     value, gradient, hessian = 0.0, np.zeros(m), np.zeros((m, m))
     maps = basis.reshape(k, -1, m)
     maps = maps - maps.mean(axis=0)
@@ -448,7 +446,7 @@ def _mean_loss(
         rows = slice(start, min(start + step, n))
         x: NDArray[Any] = softmax.features[:, rows]
         design = np.matmul(x.T, maps)  # (k, rows, m)
-        scores = design @ theta + centre @ x
+        scores = design @ theta + center @ x
         top = scores.max(axis=0)
         probs = np.exp(scores - top)
         sums = probs.sum(axis=0)

@@ -1,4 +1,4 @@
-"""Let the data choose the calibrator: families compared on rows that they have not seen, and blended."""
+"""Choose the calibrator by cross-validation: families compared out of fold, and blended."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -25,21 +25,21 @@ from refinecal.resampling import deal_by_label
 Floats = NDArray[np.float64]
 log = logging.getLogger(__name__)
 
-MOST_CLASSES = 60  # beyond, a matrix is too much to fit six times
-WEAK = 0.1  # strengths of a second matrix, for sets that bear it
-MOST_ROWS = 20_000  # to compare on; the families are then fitted on all
-CLEARLY = 3.0  # standard errors by which a family is worse before it is left out
-WITHIN_NOISE = 1.0  # standard errors within which the one of fewest parameters is picked
-PRIOR_ROWS = 10.0  # how many rows the weights before any row was seen are worth
-TRUST = 100.0  # rows for each class but one, from where families other than the first weigh half
+MOST_CLASSES = 60  # beyond, fitting a matrix six times takes too long
+WEAK = 0.1  # strengths of a second matrix, for large data sets
+MOST_ROWS = 20_000  # for the comparison; the families are then fitted on all rows
+CLEARLY = 3.0  # standard errors by which a family must be worse to be dropped
+WITHIN_NOISE = 1.0  # standard errors within which the simplest family is picked
+PRIOR_ROWS = 10.0  # weight of the prior, in rows
+TRUST = 100.0  # rows per class but one at which other families than the first get half the prior
 LEAST_WEIGHT = 0.02
-FEW_ROWS = 20  # below which there is nothing to compare
-LARGEST = 700.0  # of a loss: the probability is then the smallest that float64 holds
+FEW_ROWS = 20  # too few to compare
+LARGEST = 700.0  # of a loss: the smallest probability of float64
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A family on the rows that it was not fitted on."""
+    """A family's cross-validated loss."""
 
     name: str
     loss: float
@@ -49,41 +49,39 @@ class Score:
 
 
 class AutoCalibrator(Calibrator):
-    r"""Calibrate by a blend of families, each weighing as much as rows that it has not seen speak for it.
+    r"""Calibrate by a blend of families whose weights are chosen by cross-validation.
 
-    For two classes: temperature, affine, spline and Venn-Abers; for more: temperature, structured matrix
-    scaling with two strengths, and affine scaling of each class against the rest; for more than 60:
-    temperature and structured vector scaling. By cross-validation every row i gets a probability
-    :math:`q_{ij}` of its label from every family j. A family whose loss is clearly worse than the best's, by
-    three standard errors, is left out (temperature only where rows are not few). Of the others
+    Two classes: temperature, affine, spline and Venn-Abers; more: temperature, structured matrix scaling
+    with two strengths, and one-vs-rest affine scaling; more than 60: temperature and structured vector
+    scaling. Cross-validation gives the probability :math:`q_{ij}` of the label of row i under family j.
+    Families whose loss is worse than the best by more than three standard errors are dropped (temperature
+    only if there are enough rows). The others are averaged:
 
     .. math:: g(p) = \sum_j w_j g_j(p), \qquad
               w = \arg\max \sum_i \log \sum_j w_j q_{ij} + 10 \sum_j v_j \log w_j,
 
-    where v, which counts as much as ten rows, leans to temperature while rows are few.
+    where the prior v, worth ten rows, favors temperature while there are few rows.
 
     Parameters
     ----------
     candidates : sequence of str or calibrators, optional
-        Other families, from few parameters to many.
+        Other families, in order of their number of parameters.
     cv : int, default 5
         Number of folds.
     blend : bool, default True
-        If ``False``, pick one: that of fewest parameters within one standard error of the best. On nearly
-        200 sets of real predictions the blend had the smaller loss, since families are seldom far apart.
+        If ``False``, pick the simplest family within one standard error of the best. On nearly 200 sets of
+        real predictions the blend had the smaller loss.
     weights : sequence of float, optional
-        Blend the families with these weights, instead of comparing them.
+        Blend the families with these weights, without comparing them.
 
     Attributes
     ----------
     names_ : list of str
         The families that were compared.
-    losses_ : ndarray
-        Their log loss on rows that they were not fitted on.
-    differences_, errors_ : ndarray
-        How much that is above the smallest, and the standard error of it.
+    losses_, differences_, errors_ : ndarray
+        Their cross-validated log loss, its difference to the smallest, and the standard error of that.
     weights_ : ndarray
-        Their weights; 0 if left out.
+        Their weights; 0 if dropped.
     calibrators_ : list of Calibrator
         Those with a weight, fitted on all rows.
     reason_ : str
@@ -91,7 +89,7 @@ class AutoCalibrator(Calibrator):
 
     Notes
     -----
-    A monitor with ``calibrator="auto"`` compares steps by temperature scaling and chooses once, at the best.
+    A monitor with ``calibrator="auto"`` compares steps by temperature scaling, and chooses at the best step.
 
     Examples
     --------
@@ -109,7 +107,7 @@ class AutoCalibrator(Calibrator):
     True
     """
 
-    laplace = False  # the families smooth by themselves
+    laplace = False  # the families smooth
     _weighs_rows = True
     names_: list[str]
     losses_: Floats
@@ -140,7 +138,7 @@ class AutoCalibrator(Calibrator):
 
     @property
     def beta_(self) -> float:
-        """The inverse temperature, if temperature scaling was chosen alone."""
+        """The inverse temperature, if only temperature scaling was chosen."""
         if len(self.calibrators_) > 1 or not hasattr(self.calibrators_[0], "temperature_"):
             raise AttributeError(f"the calibrator is {self._summary()}, which has no temperature")
         beta: float = self.calibrators_[0].beta_  # type: ignore[attr-defined]
@@ -152,20 +150,20 @@ class AutoCalibrator(Calibrator):
         return sum(one.n_parameters for one in self.calibrators_) + len(self.calibrators_) - 1
 
     def scores(self) -> list[Score]:
-        """Return every family's loss on rows that it was not fitted on, and its weight."""
+        """Return the cross-validated loss and the weight of each family."""
         columns = (self.losses_, self.differences_, self.errors_, self.weights_)
         rows = zip(self.names_, *(column.tolist() for column in columns), strict=True)
         return [Score(*row) for row in rows]
 
     def explain(self) -> str:
-        """Return what was compared, what was chosen and why, as a table for people."""
+        """Return what was compared, what was chosen and why, as a table (± is one standard error)."""
         self._check_fitted()
         lines = textwrap.wrap(self.reason_, 80)
         compared = bool(self.losses_.any())
         if compared:
-            lines.append(f"  {'':<24}{'log loss':>10}{'above the best':>22}{'weight':>9}")
+            lines.append(f"  {'':<24}{'log loss':>10}{'above best (± s.e.)':>22}{'weight':>9}")
         for one in self.scores() if compared else ():
-            above = f"{one.difference:.5f} +- {one.error:.5f}" if one.error > 0 else ""
+            above = f"{one.difference:.5f} ± {one.error:.5f}" if one.error > 0 else ""
             weight = f"{one.weight:.2f}" if one.weight > 0 else "-"
             lines.append(f"  {one.name:<24}{one.loss:>10.5f}{above:>22}{weight:>9}")
         return "\n".join(lines)
@@ -183,7 +181,7 @@ class AutoCalibrator(Calibrator):
         self.losses_, self.differences_, self.errors_ = np.zeros((3, m))
         if self.weights is not None:
             self.weights_ = _check_weights(self.weights, m)
-            self.reason_ = f"{self._summary()}: weights as given"
+            self.reason_ = f"{self._summary()}: given weights"
         else:
             cv = check_whole("cv", self.cv, 2)
             compared = cross_validate(families.values(), sample, cv, threads) if m > 1 else None
@@ -226,9 +224,9 @@ class AutoCalibrator(Calibrator):
         best = self.names_[int(self.losses_.argmin())]
         if self.blend:
             near = self.differences_ <= CLEARLY * self.errors_
-            near[0] |= sample.total < TRUST * (sample.k - 1)  # few rows may look clear by chance
+            near[0] |= sample.total < TRUST * (sample.k - 1)  # with few rows it may be chance
             self.weights_ = _blend(np.exp(-losses), counts, near, _prior_weights(len(near), sample))
-            how = "blended" if np.count_nonzero(self.weights_) > 1 else "left"
+            how = "blended" if np.count_nonzero(self.weights_) > 1 else "chosen"
             self.reason_ = f"{self._summary()}: {how} by {self.cv}-fold cross-validation"
             if not near.all():
                 worse = [n for n, is_near in zip(self.names_, near, strict=True) if not is_near]
@@ -264,14 +262,14 @@ class AutoCalibrator(Calibrator):
         return mixed
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything learned, as every calibrator does; refuse objects from elsewhere."""
+        """Return everything learned; raise for custom calibrators."""
         held = [*(self.candidates or ()), *getattr(self, "calibrators_", ())]
         check_storable(held, "candidates holds an object that")
         return super().to_dict()
 
 
 def _default_families(k: int) -> dict[str, Calibrator]:
-    """Return the families to compare, from few parameters to many."""
+    """Return the families to compare, in order of their number of parameters."""
     names = ["temperature", "affine-ovr", "structured-matrix"]
     if k == 2:
         names = ["temperature", "affine", "spline", "venn-abers"]
@@ -288,8 +286,7 @@ def _check_weights(weights: Any, n: int) -> Floats:
     found = np.asarray(weights, dtype=np.float64)
     if found.shape != (n,) or not (np.isfinite(found) & (found >= 0)).all() or not found.sum() > 0:
         raise ValueError(
-            f"weights is {weights!r}: it must hold {n} numbers of at least 0, one for each family, and not "
-            "only zeros"
+            f"weights is {weights!r}: it must hold {n} numbers of at least 0, one per family, not all 0"
         )
     return np.asarray(found / found.sum())
 
@@ -297,9 +294,9 @@ def _check_weights(weights: Any, n: int) -> Floats:
 def cross_validate(
     families: Collection[Calibrator], sample: Sample, cv: int, threads: int
 ) -> tuple[Floats, Floats] | None:
-    """Return the loss of each row under each family fitted on other folds, and how often each row counts.
+    """Return the out-of-fold loss of each row under each family, and the weight of each row.
 
-    ``None`` if there are too few rows, or not two labels.
+    ``None`` if there are too few rows, or fewer than two labels.
     """
     rows, parts = deal_by_label(sample, cv, MOST_ROWS)
     total = parts.sum(axis=1)
@@ -308,7 +305,7 @@ def cross_validate(
     losses: list[Floats] = []
     counts: list[Floats] = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # the fit to all rows says it once
+        warnings.simplefilter("ignore", RuntimeWarning)  # the fit to all rows repeats it
         for part in parts.T:
             known = rows.replace(weights=total - part).drop_weightless()
             new = rows.replace(weights=part).drop_weightless().expand_soft_labels()
@@ -319,7 +316,7 @@ def cross_validate(
 
 
 def _compare_losses(losses: Floats, counts: Floats) -> tuple[Floats, Floats]:
-    """Return by how much each family's mean loss is above the smallest, and the standard errors."""
+    """Return each family's mean loss minus the smallest, and the standard errors."""
     total = counts.sum()
     means = counts @ losses / total
     gaps = losses - losses[:, [int(means.argmin())]]
@@ -328,7 +325,7 @@ def _compare_losses(losses: Floats, counts: Floats) -> tuple[Floats, Floats]:
 
 
 def _prior_weights(m: int, sample: Sample) -> Floats:
-    """Return the weights before any row was seen: equal if rows are many, else leaning to the first."""
+    """Return the prior weights: equal if there are many rows, else favoring the first."""
     share = sample.total / (sample.total + TRUST * (sample.k - 1))
     weights = np.full(m, share / m)
     weights[0] += 1 - share
@@ -336,7 +333,7 @@ def _prior_weights(m: int, sample: Sample) -> Floats:
 
 
 def _blend(probs: Floats, counts: Floats, near: NDArray[np.bool_], lean: Floats) -> Floats:
-    """Return the weights of a blend; those that hardly count are 0."""
+    """Return the weights of a blend; very small ones become 0."""
     weights = np.zeros(len(near))
     while True:
         prior = lean[near] / lean[near].sum() * PRIOR_ROWS

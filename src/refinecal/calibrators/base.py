@@ -1,4 +1,4 @@
-"""What every calibrator shares: the four public methods, the checks, smoothing, parameters."""
+"""The base class of calibrators: public methods, checks, smoothing, parameters, JSON."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -39,9 +39,9 @@ class Calibrator(ABC):
     classes_ : ndarray
         The label of each column.
     n_samples_ : float
-        Number of calibration samples: the sum of their weights.
+        Number of calibration samples, or the sum of their weights.
     feature_names_in_ : list
-        Column names of the DataFrame that it was fitted on; only there if it was one.
+        Column names, if it was fitted on a DataFrame.
     """
 
     laplace: bool
@@ -50,16 +50,16 @@ class Calibrator(ABC):
 
     @abstractmethod
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        """Learn from checked data; ``start`` is a beta that is probably close."""
+        """Learn from checked data; ``start`` is a guess of beta."""
 
     @abstractmethod
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        """Return the logarithms of the calibrated probabilities of checked logits, not smoothed."""
+        """Return the calibrated log-probabilities of checked logits, before smoothing."""
 
     @property
     @abstractmethod
     def n_parameters(self) -> int:
-        """How many free numbers it learns; of maps without a fixed form, how many it has learned."""
+        """The number of parameters; of nonparametric maps, the number learned."""
 
     def fit(
         self, probs: Any, y: Any, sample_weight: Any = None, *, classes: ArrayLike | None = None
@@ -73,7 +73,7 @@ class Calibrator(ABC):
         y : array-like
             Labels as for :func:`refinecal.decompose`.
         sample_weight : array-like, optional
-            How often each row counts; smoothing takes the sum for the number of samples.
+            Sample weights; smoothing takes their sum as the number of samples.
         classes : array-like, optional
             The label of each column.
 
@@ -90,7 +90,7 @@ class Calibrator(ABC):
     def fit_logits(
         self, logits: Any, y: Any, sample_weight: Any = None, *, classes: ArrayLike | None = None
     ) -> Self:
-        """Learn from logits, ``(n, k)`` or ``(n,)`` log-odds, and labels; else like :meth:`fit`."""
+        """Learn from logits, ``(n, k)`` or ``(n,)`` log-odds, and labels; otherwise like :meth:`fit`."""
         sample = check_sample(y, None, logits, sample_weight, classes, "y")
         self._warn_if_light(sample)
         return self._fit_sample(sample)
@@ -107,11 +107,10 @@ class Calibrator(ABC):
         -------
         ndarray of shape (n, k)
         """
-        logits = self._check(probs, "probs", "use predict_proba_logits")
-        return self._proba(logits)
+        return self._proba(self._check(probs, "probs", "use predict_proba_logits"))
 
     def predict_proba_logits(self, logits: Any) -> NDArray[Any]:
-        """Return calibrated probabilities for logits; else like :meth:`predict_proba`."""
+        """Return calibrated probabilities for logits; otherwise like :meth:`predict_proba`."""
         return self._proba(self._check(logits, "logits"))
 
     def _fit_sample(self, sample: Sample, threads: int | None = None, start: float = 1.0) -> Self:
@@ -126,14 +125,14 @@ class Calibrator(ABC):
             self.feature_names_in_ = sample.columns
         return self
 
-    # ---- what decompositions and monitors ask; temperature scaling has shorter answers ---------------------
+    # ---- for decompositions and monitors; temperature scaling overrides these -----------------------------
 
-    leaves_one_out = False  # whether leave-one-out needs no refitting
+    leaves_one_out = False  # whether leave-one-out works without refitting
     is_smooth = False  # whether predictions may be rounded to float32
-    _weighs_rows = False  # whether the number of rows matters beyond smoothing
+    _weighs_rows = False  # whether the number of rows matters apart from smoothing
 
     def _fit_with_risk(self, sample: Sample, threads: int | None, start: float) -> float:
-        """Learn from checked data, and return their mean log loss as it is."""
+        """Learn from checked data, and return their mean log loss before calibration."""
         sample = on_cpu(sample)
         risk = risk_of(sample, threads)
         self._warn_if_infinite(risk, sample)
@@ -141,7 +140,7 @@ class Calibrator(ABC):
         return risk
 
     def _warn_if_infinite(self, risk: float, sample: Sample) -> None:
-        """Warn of a loss that no prediction should have."""
+        """Warn if the loss is infinite."""
         if math.isinf(risk):
             warn(
                 "the log loss is infinite: a label has probability 0; the calibrator may still correct it."
@@ -155,29 +154,29 @@ class Calibrator(ABC):
     def _losses_in_sample(
         self, sample: Sample, loss: ProperLoss, threads: int | None = None
     ) -> NDArray[Any]:
-        """Return the loss of each of the rows that it was fitted on."""
+        """Return the loss of each row of the data it was fitted on."""
         return self._losses(sample, loss)
 
     def _loss_in_sample(
         self, sample: Sample, loss: ProperLoss, threads: int | None = None
     ) -> float:
-        """Return their mean: the refinement error, as long as calibrating does not hurt."""
+        """Return their mean: the refinement error, unless calibration increases the loss."""
         return sample.mean(self._losses_in_sample(sample, loss, threads))
 
     def _copy_unfitted(self) -> Self:
-        """Return a new calibrator of the same parameters."""
+        """Return a new calibrator with the same parameters."""
         return deepcopy(self)
 
     def _step_calibrator(self) -> Calibrator:
-        """Return what the steps of a training are compared by: itself, unless that would be slow."""
+        """Return the calibrator that compares training steps: itself, unless that would be slow."""
         return self
 
     def _counts_rows(self) -> bool:
-        """Tell whether the number of rows, the sum of the weights, makes a difference to it."""
+        """Return whether the number of rows (the sum of the weights) matters."""
         return self.laplace or self._weighs_rows
 
     def _warn_if_light(self, sample: Sample) -> None:
-        """Warn of weights that sum to 1, which smoothing would take for a single sample."""
+        """Warn if weights sum to 1, which smoothing would take for a single sample."""
         if sample.weights is not None and self._counts_rows():
             warn_if_light(sample.weights, "smoothing")
 
@@ -202,14 +201,14 @@ class Calibrator(ABC):
         return probs
 
     def _mixture(self) -> tuple[float, float]:
-        """Return what smoothing multiplies probabilities by, and what it adds to each."""
+        """Return the factor and the addend that smoothing applies to probabilities."""
         if not self.laplace:
             return 1.0, 0.0
         n, k = self.n_samples_, len(self.classes_)
         return n / (n + 1), 1 / ((n + 1) * k)
 
     def _curve(self) -> Curve | None:
-        """Return the map of two classes as a curve in their log-odds, not smoothed, if it has that form."""
+        """Return the map of two classes as a curve in the log-odds, before smoothing, if it is one."""
         return None
 
     def _check_fitted(self) -> None:
@@ -232,7 +231,7 @@ class Calibrator(ABC):
         scores = check_scores(given, name, for_logits)
         if scores.shape[1] != k:
             raise ValueError(
-                f"{name} has 2 columns, but the calibrator was fitted with {k}: one column stands for two"
+                f"{name} has 2 columns, but the calibrator was fitted with {k}: one column means two classes"
             )
         known = getattr(self, "feature_names_in_", self.classes_.tolist())
         return in_order(
@@ -240,16 +239,16 @@ class Calibrator(ABC):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything learned as plain numbers, strings and lists, fit for JSON.
+        """Return everything learned as plain numbers, strings and lists, ready for JSON.
 
-        :func:`refinecal.calibrators.from_dict` turns it into an equal calibrator; no code travels with it.
+        :func:`refinecal.calibrators.from_dict` restores it; it contains no code.
         """
         learned = {name: _plain(value) for name, value in vars(self).items() if name.endswith("_")}
         params = {name: _plain(value) for name, value in self.get_params(deep=False).items()}
         return {"kind": type(self).__name__, "params": params, "learned": learned}
 
     def to_json(self) -> str:
-        """Return everything learned as JSON text, which :meth:`from_json` turns into an equal calibrator.
+        """Return everything learned as JSON text, which :meth:`from_json` restores.
 
         Examples
         --------
@@ -263,7 +262,7 @@ class Calibrator(ABC):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Return the calibrator that :meth:`to_json` wrote; the class is checked, nothing is executed."""
+        """Return the calibrator that :meth:`to_json` wrote; no code is executed."""
         from refinecal.calibrators import from_dict
 
         try:
@@ -276,7 +275,7 @@ class Calibrator(ABC):
         if not isinstance(found, cls):
             raise ValueError(
                 f"this is the JSON of {type(found).__name__}, not of {cls.__name__}: use "
-                "refinecal.calibrators.from_json, which returns whatever it is"
+                "refinecal.calibrators.from_json, which loads any calibrator"
             )
         return found
 
@@ -285,7 +284,7 @@ class Calibrator(ABC):
         if "__init__" in cls.__dict__ and cls.__module__.startswith("refinecal."):
             cls.__init__ = check_keywords()(cls.__init__)  # type: ignore[method-assign]
 
-    # What scikit-learn asks of an estimator, without importing it.
+    # ---- scikit-learn's conventions, without importing it ------------------------------------------------
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "classes_")
@@ -313,10 +312,10 @@ class Calibrator(ABC):
             setattr(self, name, value)
         return self
 
-    _main: tuple[str, ...] = ()  # the few numbers that were learned, if they are few
+    _main: tuple[str, ...] = ()  # learned numbers to print
 
     def _summary(self) -> str:
-        """Return what was learned in a few words, for people; nothing if there is no short way to say it."""
+        """Return a short description of what was learned, or an empty string."""
         return ", ".join(f"{name}={getattr(self, name):.4g}" for name in self._main)
 
     def __repr__(self) -> str:
@@ -326,7 +325,7 @@ class Calibrator(ABC):
 
 
 def _plain(value: Any) -> Any:
-    """Return an attribute as JSON can hold it."""
+    """Return an attribute in a form that JSON can hold."""
     if isinstance(value, Calibrator):
         return value.to_dict()
     if isinstance(value, np.ndarray):

@@ -25,19 +25,19 @@ from refinecal.calibrators.sigmoid import AffineScaling
 from refinecal.resampling import deal_in_turn
 
 Floats = NDArray[np.float64]
-STRATEGIES = {"quantile": "uniform-mass", "uniform": "uniform-width"}  # and how they are named
+STRATEGIES = {"quantile": "uniform-mass", "uniform": "uniform-width"}  # and the calibrator's name
 LARGEST = 1 - 2.0**-53  # float below 1
 FEW = 32  # edges
 
 
 class _BinCalibrator(Calibrator):
-    """A calibrator that gives one probability per bin, so that little is left to do for each row."""
+    """A calibrator with one probability per bin, which predictions look up."""
 
     edges_: Floats
     shares_: Floats
 
     def _scores(self, logits: NDArray[Any]) -> Floats:
-        """Return what is binned."""
+        """Return the scores to bin."""
         return log_odds(logits, np.inf)
 
     def _summary(self) -> str:
@@ -71,17 +71,16 @@ class HistogramBinning(_BinCalibrator):
 
     .. math:: g(p) = \frac{\sum_i w_i y_i 1[p_i \in B(p)]}{\sum_i w_i 1[p_i \in B(p)]},
 
-    where B(p) is the bin of p, the probability of class 1. Rows of equal scores are always in one bin.
+    where B(p) is the bin of p, the probability of class 1. Equal scores are always in the same bin.
 
     Parameters
     ----------
     n_bins : int or "auto", default 15
         Number of bins; "auto" takes the cube root of the number of samples.
     strategy : {"quantile", "uniform"}
-        Bins with about equally many samples each (fewer bins where scores are equal), or bins of equal
-        width in probability: :math:`b/m < p \le (b+1)/m`, up to rounding as for
-        :func:`refinecal.metrics.ece`. A bin of equal width without samples has learned nothing, and gives
-        its own centre.
+        Bins of equal mass (fewer where scores are equal), or of equal width in probability:
+        :math:`b/m < p \le (b+1)/m`, up to rounding as for :func:`refinecal.metrics.ece`. An empty bin of
+        equal width predicts its center.
     laplace : bool, default True
         Whether to smooth, so that no probability is 0.
 
@@ -90,7 +89,7 @@ class HistogramBinning(_BinCalibrator):
     edges_ : ndarray of shape (m - 1,)
         Log-odds of class 1 between the bins; a score on an edge belongs to the bin below.
     shares_ : ndarray of shape (m,)
-        The probability of class 1 that each bin gives.
+        The predicted probability of class 1 in each bin.
 
     References
     ----------
@@ -131,8 +130,8 @@ class HistogramBinning(_BinCalibrator):
             self._learn_quantiles(odds, shares, sample.weights, n_bins)
             return
         self.edges_ = _uniform_edges(n_bins)
-        centres = (np.arange(n_bins) + 0.5) / n_bins
-        self.shares_ = _bin_means(_bins(odds, self.edges_), shares, sample.weights, centres)
+        centers = (np.arange(n_bins) + 0.5) / n_bins
+        self.shares_ = _bin_means(_bins(odds, self.edges_), shares, sample.weights, centers)
 
     def _curve(self) -> Curve:
         return steps(np.nextafter(self.edges_, np.inf), self.shares_)  # an edge is of the bin below
@@ -141,8 +140,8 @@ class HistogramBinning(_BinCalibrator):
 class ScalingBinning(_BinCalibrator):
     r"""Calibrate two classes by a scaling whose values are averaged in bins.
 
-    A scaling g, fitted on half of the samples, needs few of them; its mean in bins of equal mass, taken
-    over the other half, has few values, so that its calibration error can be measured:
+    A scaling g is fitted on half of the samples, and averaged in bins of equal mass over the other half. So
+    few samples are enough, and few values make its calibration error measurable:
 
     .. math:: g_B(p) = \frac{\sum_i w_i g(p_i) 1[g(p_i) \in B]}{\sum_i w_i 1[g(p_i) \in B]},
               \quad g(p) \in B.
@@ -152,10 +151,10 @@ class ScalingBinning(_BinCalibrator):
     n_bins : int or "auto", default 15
         As for :class:`HistogramBinning`.
     scaling : str or Calibrator, default "affine"
-        The scaling: a name that :func:`make_calibrator` takes, made without smoothing, or a calibrator.
+        A name for :func:`make_calibrator`, used without smoothing, or a calibrator.
     split : bool, default True
-        Whether the halves are disjoint, as the theory asks; if not, all samples serve both ends. Which
-        sample is in which half depends on scores and labels only, not on the order of rows.
+        Whether the halves are disjoint, as the theory assumes; if not, both are all samples. The split
+        depends only on scores and labels, not on the order of rows.
     laplace : bool, default True
         Whether to smooth.
 
@@ -166,7 +165,7 @@ class ScalingBinning(_BinCalibrator):
     edges_ : ndarray of shape (m - 1,)
         Scaled log-odds of class 1 between the bins.
     shares_ : ndarray of shape (m,)
-        The probability of class 1 that each bin gives.
+        The predicted probability of class 1 in each bin.
 
     References
     ----------
@@ -215,7 +214,7 @@ class ScalingBinning(_BinCalibrator):
         return log_odds(self.scaling_._log_proba(logits), np.inf)
 
     def _curve(self) -> Curve | None:
-        """Return the edges before scaling, if that is a rising line."""
+        """Return the edges before scaling, if the scaling is an increasing line."""
         line = self.scaling_
         if not isinstance(line, AffineScaling) or line.laplace or not line.slope_ > 0:
             return None
@@ -225,9 +224,9 @@ class ScalingBinning(_BinCalibrator):
 
 
 def quantile_edges(scores: Floats, weights: Floats | None, n_bins: int) -> Floats:
-    """Return where bins of about equal mass meet: half way between scores, none in two bins.
+    """Return the edges between bins of about equal mass: halfway between scores.
 
-    All rows of one score are in the bin of the middle of their mass.
+    Equal scores are in the bin of the middle of their mass.
     """
     order = None if weights is None else np.argsort(scores)
     ranked = np.sort(scores) if order is None else scores[order]
@@ -243,7 +242,7 @@ def quantile_edges(scores: Floats, weights: Floats | None, n_bins: int) -> Float
     limit = max(ROUNDED, float(np.abs(finite).max(initial=0.0)))  # what infinity stands for
     low, high = np.clip(ranked[cuts - 1], -limit, limit), np.clip(ranked[cuts], -limit, limit)
     middle = low / 2 + high / 2
-    return np.asarray(np.where(middle < high, middle, low))  # neighbouring floats have no middle
+    return np.asarray(np.where(middle < high, middle, low))  # adjacent floats have no middle
 
 
 def _uniform_edges(n_bins: int) -> Floats:
@@ -253,11 +252,11 @@ def _uniform_edges(n_bins: int) -> Floats:
 
 
 def _bins(scores: Floats, edges: Floats) -> NDArray[Any]:
-    """Return the bin of each score: how many edges lie below it."""
+    """Return the bin of each score: the number of edges below it."""
     if len(edges) > FEW:
         return np.asarray(np.searchsorted(edges, scores, "left"))
     bins = np.zeros(len(scores), dtype=np.int8)
-    for edge in edges:  # vectorised comparisons: at 14 edges a fraction of the time of a search
+    for edge in edges:  # at 14 edges, much faster than a search
         bins += scores > edge
     return bins
 
@@ -265,7 +264,7 @@ def _bins(scores: Floats, edges: Floats) -> NDArray[Any]:
 def _bin_means(
     bins: NDArray[Any], values: NDArray[Any], weights: Floats | None, empty: Floats
 ) -> Floats:
-    """Return the mean of the values in each bin, or what ``empty`` says where there is none."""
+    """Return the mean of the values in each bin; those of ``empty`` for bins without values."""
     m = len(empty)
     mass = np.bincount(bins, weights, minlength=m)
     sums = np.bincount(bins, values if weights is None else weights * values, minlength=m)
@@ -274,19 +273,19 @@ def _bin_means(
 
 
 def _split_halves(sample: Sample) -> tuple[Sample, Sample]:
-    """Split the sample in two: by rank of the scores, copies go to the first, second, second, first ..."""
+    """Split in two: by rank of the scores, copies go to the first, second, second, first ..."""
     order = rank_rows(merge_ties(log_odds(sample.logits, np.inf)), shares_of(sample))
     mass = np.ones(sample.n) if sample.weights is None else sample.weights
     second = np.empty(sample.n)
     (second[order],) = deal_in_turn(mass[order], 4, [1], width=2)
     first = mass - second
-    if not (first.any() and second.any()):  # a single copy cannot be shared
+    if not (first.any() and second.any()):  # a single copy cannot be split
         return sample, sample
     return _set_weights(sample, first), _set_weights(sample, second)
 
 
 def _set_weights(sample: Sample, weights: Floats) -> Sample:
-    """Return the rows of positive weight; weights of 1 go without saying."""
+    """Return the rows of positive weight; without weights if all are 1."""
     part = sample.replace(weights=weights).drop_weightless()
     once = part.weights is not None and bool((part.weights == 1).all())
     return part.replace(weights=None) if once else part

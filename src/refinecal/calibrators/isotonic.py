@@ -1,4 +1,4 @@
-"""Isotonic regression: the best increasing map of a binary classifier's scores."""
+"""Isotonic regression: the best increasing map of the scores of a binary classifier."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ LARGEST = 1e300  # stands for an infinite score: what is learned stays finite, f
 
 
 class _Corners(Calibrator):
-    """A map that is linear in the log-odds between corners, and constant beyond them."""
+    """A map that is linear in the log-odds between corners, and constant outside."""
 
     log_odds_: Floats
     shares_: Floats
@@ -35,7 +35,7 @@ class _Corners(Calibrator):
         return f"{self.n_parameters} steps"
 
     def _keep(self, low: Floats, high: Floats, levels: Floats) -> None:
-        """Remember the two ends of each step, or its only point."""
+        """Store both ends of each step, or its only point."""
         kept = np.stack([np.ones(len(low), dtype=bool), low < high], axis=1)
         self.log_odds_ = np.stack([low, high], axis=1)[kept]
         self.shares_ = np.stack([levels, levels], axis=1)[kept]
@@ -60,8 +60,8 @@ class _Corners(Calibrator):
 class IsotonicCalibration(_Corners):
     r"""Calibrate two classes by the increasing step function with the smallest loss.
 
-    The best increasing map is the same for every proper loss: pool adjacent violators finds it, after equal
-    scores have been averaged. Between the steps it is linear in the log-odds. With Laplace smoothing,
+    The best increasing map is the same for every proper loss. Pool adjacent violators finds it, after
+    averaging equal scores; between steps it is linear in the log-odds. With Laplace smoothing,
     :math:`g(p) = \frac{n}{n+1} \mathrm{iso}(p) + \frac{1}{n+1} \frac12`, so that log loss stays finite.
 
     Parameters
@@ -98,18 +98,17 @@ class CentredIsotonicCalibration(_Corners):
     r"""Calibrate two classes by isotonic regression without its flat pieces.
 
     Each step of :class:`IsotonicCalibration` becomes one point, at the mean of its log-odds; the map is
-    linear between these points. So it increases strictly and keeps the order of all scores, except beyond
-    the first and the last point, and on steps at exactly 0 or 1, which stay whole.
+    linear between these points. So it is strictly increasing and keeps the order of all scores, except
+    beyond the first and last point, and on steps at exactly 0 or 1, which remain.
 
-    The scale matters to means and lines, unlike to isotonic regression. On that of log-odds a classifier that
-    is too sure, or not sure enough, ends up with the same probabilities, and log loss comes out lower than
-    on that of probabilities. A probability of exactly 0 or 1 within a longer step stands for odds twice
-    as far from even as any other.
+    Means and lines, unlike isotonic regression, depend on the scale. With log-odds, over- and underconfident
+    versions of a classifier get the same probabilities, and the log loss is lower than with probabilities. A
+    probability of exactly 0 or 1 within a longer step counts as odds twice as large as any other.
 
     Parameters
     ----------
     laplace : bool, default True
-        Whether to smooth, as :class:`IsotonicCalibration` does.
+        Whether to smooth, as in :class:`IsotonicCalibration`.
 
     Attributes
     ----------
@@ -131,18 +130,18 @@ class CentredIsotonicCalibration(_Corners):
     """
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = check_two_classes(sample, "centred isotonic calibration", "centred-isotonic")
+        sample = check_two_classes(sample, "centered isotonic calibration", "centred-isotonic")
         scores, mass, hits = sum_scores(sample)
         first, levels = _kernels.pav.pool(mass, hits)
         last = _find_ends(first, len(scores))
         whole = (levels <= 0) | (levels >= 1)
-        centres = _mean_scores(scores, mass, first, last)
-        low = np.where(whole, scores[first], centres)
-        self._keep(low, np.where(whole, scores[last], centres), levels)
+        centers = _mean_scores(scores, mass, first, last)
+        low = np.where(whole, scores[first], centers)
+        self._keep(low, np.where(whole, scores[last], centers), levels)
 
 
 def _find_ends(first: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """Return where each step ends, of those that begin at ``first``."""
+    """Return the end of each step that begins at ``first``."""
     return np.append(first[1:], n) - 1
 
 

@@ -1,4 +1,4 @@
-"""The calibrators by name: how they are made and restored; and any object of the user's that is one."""
+"""Calibrators by name, restored from JSON, and wrapped around custom objects."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -15,15 +15,15 @@ from refinecal._core.errors import fail_choice
 from refinecal._core.sample import Sample, log_softmax
 from refinecal.calibrators.base import Calibrator
 
-LEARNED = re.compile(r"[a-z][a-z0-9_]*[a-z0-9]_")  # scikit-learn's names for what was learned
+LEARNED = re.compile(r"[a-z][a-z0-9_]*[a-z0-9]_")  # names of learned attributes
 STATE = {"kind", "params", "learned"}
-PROBES = (-1e3, -30.0, -1.0, 0.0, 1.0, 30.0, 1e3)  # log-odds at which a restored map is tried
-MOST_BYTES = 4096  # of one name of a class
-LARGEST = 1e301  # of a number that was learned
+PROBES = (-1e3, -30.0, -1.0, 0.0, 1.0, 30.0, 1e3)  # log-odds at which a restored map is tested
+MOST_BYTES = 4096  # of one class name
+LARGEST = 1e301  # of a learned number
 
 _HERE = "refinecal.calibrators"
 
-# The name: where its class is, and what it is made with.
+# name: (module, class, parameters)
 KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "temperature": (f"{_HERE}.temperature", "TemperatureScaling", {}),
     "affine": (f"{_HERE}.sigmoid", "AffineScaling", {}),
@@ -48,7 +48,7 @@ KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "laplace": (f"{_HERE}.wrappers", "LaplaceSmoothing", {}),
     "auto": (f"{_HERE}.auto", "AutoCalibrator", {}),
 }
-ALIASES = {  # what others call them
+ALIASES = {  # names in other packages
     "platt": "affine",
     "sigmoid": "affine",
     "svs": "structured-vector",
@@ -71,17 +71,16 @@ def make_calibrator(name: str, **params: Any) -> Calibrator:
         For any number of classes: "temperature", "vector", "matrix", "dirichlet", "structured-vector",
         "structured-matrix", "ensemble-temperature", or "auto", which chooses. For two classes: "affine",
         "quadratic", "beta", "isotonic", "centred-isotonic", "venn-abers", "cross-venn-abers",
-        "uniform-mass", "uniform-width", "scaling-binning", "spline"; for more classes add "-ovr" (one
-        against the rest) or "-ovo" (one against one), as in "isotonic-ovr". Around another calibrator:
-        "one-vs-rest", "one-vs-one", "laplace". Some are also known by what others call them, such as
-        "platt", "svs" and "ivap".
+        "uniform-mass", "uniform-width", "scaling-binning", "spline"; for more classes add "-ovr"
+        (one-vs-rest) or "-ovo" (one-vs-one), as in "isotonic-ovr". Around another calibrator:
+        "one-vs-rest", "one-vs-one", "laplace". Aliases such as "platt", "svs" and "ivap" work too.
     **params
         Parameters of its constructor, such as ``laplace``.
 
     Returns
     -------
     Calibrator
-        Not fitted yet.
+        Not fitted.
 
     Examples
     --------
@@ -92,7 +91,7 @@ def make_calibrator(name: str, **params: Any) -> Calibrator:
     AffineScaling(laplace=True, ridge=0.0)
     """
     if not isinstance(name, str):
-        raise TypeError(f"name is {name!r}: it must be a text such as 'temperature'")
+        raise TypeError(f"name is {name!r}: it must be a string such as 'temperature'")
     ending = name[-4:].replace("_", "-")
     if ending in WRAPPERS and WRAPPERS[ending] in KINDS:  # such as isotonic-ovr
         return _make(WRAPPERS[ending], {"calibrator": make_calibrator(name[:-4], **params)})
@@ -121,7 +120,7 @@ def from_json(text: str | bytes) -> Calibrator:
     Returns
     -------
     Calibrator
-        Fitted, of whatever class it was.
+        Fitted, of the class that was stored.
 
     Examples
     --------
@@ -134,7 +133,7 @@ def from_json(text: str | bytes) -> Calibrator:
 
 
 class _Refused(Exception):
-    """What is wrong with a state, in our own words."""
+    """An invalid state, with a message for users."""
 
 
 def _refuse(name: str, why: str) -> NoReturn:
@@ -147,7 +146,7 @@ def from_dict(state: dict[str, Any]) -> Calibrator:
     Parameters
     ----------
     state : dict
-        What :meth:`Calibrator.to_dict` returned, perhaps by way of a JSON file.
+        What :meth:`Calibrator.to_dict` returned, possibly loaded from JSON.
 
     Returns
     -------
@@ -168,18 +167,18 @@ def from_dict(state: dict[str, Any]) -> Calibrator:
         _check_restored(fitted)
     except _Refused as error:
         raise ValueError(str(error)) from None
-    except Exception as error:  # whatever a damaged or hostile file may lead to
+    except Exception as error:  # anything that a damaged or malicious file may cause
         raise ValueError(
-            f"the state of a calibrator does not fit together ({error}): pass what to_dict() returned"
+            f"the state of a calibrator is inconsistent ({error}): pass what to_dict() returned"
         ) from error
     return fitted
 
 
 def _check_restored(fitted: Calibrator) -> None:
-    """Refuse a state that does not fit together now, not in some later prediction."""
+    """Raise for an inconsistent state now, not in a later prediction."""
     classes = getattr(fitted, "classes_", None)
     if not isinstance(classes, np.ndarray):
-        _refuse("classes_", "is no array: pass what to_dict() returned")
+        _refuse("classes_", "is not an array: pass what to_dict() returned")
     k = len(classes)
     if classes.ndim != 1 or k < 2 or len(set(classes.tolist())) != k:
         _refuse("classes_", "must name two classes or more, each once")
@@ -197,7 +196,7 @@ def _check_restored(fitted: Calibrator) -> None:
 
 
 def _restore(state: Any) -> Calibrator:
-    """Return a calibrator with everything that its state says was learned."""
+    """Return a calibrator with the attributes of its state."""
     kinds = {kind: name for name, (_, kind, _) in KINDS.items()}
     if not isinstance(state, dict) or not set(state) >= STATE:
         raise _Refused(
@@ -212,7 +211,9 @@ def _restore(state: Any) -> Calibrator:
     fitted = _make(kinds[state["kind"]], params)
     for name, value in state["learned"].items():
         is_computed = isinstance(getattr(type(fitted), name, None), property)
-        if is_computed or not LEARNED.fullmatch(name):  # a stranger's file may set what was learned
+        if is_computed or not LEARNED.fullmatch(
+            name
+        ):  # an untrusted file may set only learned attributes
             raise _Refused(
                 f"the state of a calibrator has no {name!r}: pass what to_dict() returned"
             )
@@ -224,7 +225,7 @@ def _restore(state: Any) -> Calibrator:
 
 
 def _from_plain(value: Any) -> Any:
-    """Return an attribute as it was before it became JSON."""
+    """Return an attribute from its JSON form."""
     if isinstance(value, dict) and set(value) >= STATE:
         return _restore(value)
     if isinstance(value, dict) and set(value) == {"dtype", "values"}:
@@ -238,7 +239,7 @@ def _from_plain(value: Any) -> Any:
 
 
 def _is_in_range(value: Any, name: str) -> bool:
-    """Tell numbers that may have been learned, and what is no number, from NaN and out of range."""
+    """Return whether numbers are finite and in range; other values pass."""
     if isinstance(value, list):
         return all(_is_in_range(part, name) for part in value)
     if not isinstance(value, np.ndarray | float) or np.asarray(value).dtype.kind != "f":
@@ -247,11 +248,11 @@ def _is_in_range(value: Any, name: str) -> bool:
     return bool(np.all((value >= low) & (value <= high)))
 
 
-# ---- calibrators of the user's own -------------------------------------------------------------------------
+# ---- custom calibrators ------------------------------------------------------------------------------------
 
 
 def as_calibrator(calibrator: Any) -> Calibrator:
-    """Return a new calibrator to fit: ours by name, or a copy of the object that is given."""
+    """Return a new calibrator to fit: by name, or a copy of the given object."""
     if isinstance(calibrator, str):
         return make_calibrator(calibrator)
     if isinstance(calibrator, type) or not all(
@@ -267,11 +268,11 @@ def as_calibrator(calibrator: Any) -> Calibrator:
 
 
 def check_storable(calibrators: Iterable[Any], subject: str) -> None:
-    """Refuse to write calibrators as JSON if one of them is neither a name nor of this package."""
+    """Raise for a calibrator that is not of this package, which JSON cannot hold."""
     for one in calibrators:
         if not isinstance(one, str | Calibrator) or isinstance(one, UserCalibrator):
             raise TypeError(
-                f"{subject} is not of this package: only those that are can be written as JSON"
+                f"{subject} is not of this package: only refinecal's calibrators can be written as JSON"
             )
 
 
@@ -286,7 +287,7 @@ class UserCalibrator(Calibrator):
     @property
     def n_parameters(self) -> int:
         raise AttributeError(
-            "only the calibrators of this package know how many parameters they have"
+            "the number of parameters is only known for calibrators of this package"
         )
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
@@ -299,8 +300,8 @@ class UserCalibrator(Calibrator):
             self.user.fit(probs, sample.labels, sample_weight=sample.weights)
         except TypeError as error:
             raise TypeError(
-                f"{type(self.user).__name__}.fit takes no sample_weight: leave out sample_weight= "
-                "and soft labels"
+                f"{type(self.user).__name__}.fit takes no sample_weight: omit sample_weight= and soft "
+                "labels"
             ) from error
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
@@ -311,7 +312,7 @@ class UserCalibrator(Calibrator):
         known = np.asarray(getattr(self.user, "classes_", np.arange(k))).astype(int)
         self._check_output(found, (len(logits), len(known)))
         probs = np.zeros((len(logits), k))
-        probs[:, known] = found  # a class missing from a fold keeps probability 0
+        probs[:, known] = found  # a class missing from a fold has probability 0
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(probs))
 

@@ -1,4 +1,4 @@
-"""Two classes: a sigmoid of a few features of the log-odds."""
+"""Binary calibrators: a sigmoid of a few features of the log-odds."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -28,7 +28,7 @@ BETA = Advice("beta calibration", "use parameters='am', or calibrator='affine' w
 
 
 class _PolynomialScaling(Calibrator):
-    """A sigmoid of a polynomial in the log-odds; ``_main`` names its coefficients, the lowest power first."""
+    """A sigmoid of a polynomial in the log-odds; ``_main`` names its coefficients, lowest power first."""
 
     limit_: float
     _kind: str
@@ -55,7 +55,7 @@ class _PolynomialScaling(Calibrator):
             [x**power for power in range(d)],
             Advice(f"{self._kind} scaling", "raise ridge, say to 1"),
             ridge=2 * strength / sample.total,
-            centre=np.eye(d)[1],  # which leaves x as it is
+            center=np.eye(d)[1],  # which leaves x unchanged
         )
         for name, value in zip(self._main, found.tolist(), strict=True):
             setattr(self, name, value)
@@ -71,23 +71,23 @@ class _PolynomialScaling(Calibrator):
 class AffineScaling(_PolynomialScaling):
     r"""Calibrate two classes by an intercept and a slope: Platt scaling of the log-odds x.
 
-    The probability of class 1 is :math:`\sigma(a + b x)`, with the smallest mean log loss plus
-    :math:`\frac{\rho}{n} (a^2 + (b - 1)^2)`. Unlike temperature scaling it can correct a wrong share of
-    class 1.
+    The probability of class 1 is :math:`\sigma(a + b x)`. Minimizes the mean log loss plus
+    :math:`\frac{\rho}{n} (a^2 + (b - 1)^2)`. Unlike temperature scaling it can correct a wrong class
+    frequency.
 
     Parameters
     ----------
     laplace : bool, default True
         Whether to smooth, as in :class:`refinecal.TemperatureScaling`.
     ridge : float, default 0
-        The strength :math:`\rho`, which pulls towards the predictions as they are.
+        The strength :math:`\rho` of the penalty, which pulls toward the uncalibrated predictions.
 
     Attributes
     ----------
     intercept_, slope_ : float
         a and b.
     limit_ : float
-        Log-odds beyond this are cut: what a probability of 0 stands for.
+        Log-odds beyond this are clipped, so that a probability of 0 stays finite.
 
     References
     ----------
@@ -95,8 +95,8 @@ class AffineScaling(_PolynomialScaling):
 
     Examples
     --------
-    Of the samples with log-odds 0, one in four is of class 1; of those with log-odds 1, three in four.
-    So the log-odds should be -log(3) and log(3).
+    At log-odds 0, one sample in four is of class 1; at log-odds 1, three in four. So the log-odds should be
+    -log(3) and log(3).
 
     >>> import refinecal as rc
     >>> affine = rc.make_calibrator("affine")
@@ -113,23 +113,21 @@ class AffineScaling(_PolynomialScaling):
 class QuadraticScaling(_PolynomialScaling):
     r"""Calibrate two classes by a parabola in the log-odds x.
 
-    The probability of class 1 is :math:`\sigma(a + b x + c x^2)`, with the smallest mean log loss plus
+    The probability of class 1 is :math:`\sigma(a + b x + c x^2)`. Minimizes the mean log loss plus
     :math:`\frac{\rho}{n} (a^2 + (b - 1)^2 + c^2)`. The curve treats confident predictions of the two
-    classes differently; it need not increase.
+    classes differently; it may decrease.
 
     Parameters
     ----------
-    laplace : bool, default True
-        Whether to smooth, as in :class:`refinecal.TemperatureScaling`.
-    ridge : float, default 0
-        The strength :math:`\rho`, which pulls towards the predictions as they are.
+    laplace, ridge
+        As for :class:`AffineScaling`.
 
     Attributes
     ----------
     intercept_, slope_, curve_ : float
         a, b and c.
     limit_ : float
-        Log-odds beyond this are cut: what a probability of 0 stands for.
+        As for :class:`AffineScaling`.
 
     References
     ----------
@@ -137,7 +135,7 @@ class QuadraticScaling(_PolynomialScaling):
 
     Examples
     --------
-    At log-odds -1 and 1, three samples in four are of class 1; at 0, one of two: a parabola can do that.
+    At log-odds -1 and 1, three samples in four are of class 1; at 0, one in two.
 
     >>> import refinecal as rc
     >>> logits = [-1.0] * 4 + [0.0] * 2 + [1.0] * 4
@@ -154,7 +152,7 @@ class QuadraticScaling(_PolynomialScaling):
 
 
 class BetaCalibration(Calibrator):
-    r"""Calibrate two classes by the map that is right when scores follow a Beta law in each class.
+    r"""Calibrate two classes by the map that is correct if scores follow a Beta distribution in each class.
 
     The probability of class 1 is :math:`\sigma(a \log p - b \log(1 - p) + c)` with :math:`a, b \ge 0`, so it
     never decreases. With a = b it is affine scaling; a = b = 1 and c = 0 change nothing.
@@ -162,16 +160,16 @@ class BetaCalibration(Calibrator):
     Parameters
     ----------
     parameters : {"abm", "ab", "am", "a"}, default "abm"
-        What is free: "am" has a = b; "ab" and "a" leave 1/2 where it is, so c = (a - b) log 2.
+        The free parameters: "am" has a = b; "ab" and "a" keep 1/2 fixed, so c = (a - b) log 2.
     laplace : bool, default True
         Whether to smooth, as in :class:`refinecal.TemperatureScaling`.
 
     Attributes
     ----------
     shape_a_, shape_b_, intercept_ : float
-        a, b and c. The m of the letters is where the map is 1/2: :math:`c = b \log(1 - m) - a \log m`.
+        a, b and c. The letter m is where the map is 1/2: :math:`c = b \log(1 - m) - a \log m`.
     limit_ : float
-        Log-odds beyond this are cut: what a probability of 0 stands for.
+        As for :class:`AffineScaling`.
 
     References
     ----------
@@ -179,7 +177,7 @@ class BetaCalibration(Calibrator):
 
     Examples
     --------
-    Always 80 % sure of class 1, and right half of the time: with "a" alone, only a = 0 says so.
+    A model that predicts 80% and is right half of the time: with "a" alone, the best a is 0.
 
     >>> import refinecal as rc
     >>> beta = rc.make_calibrator("beta", parameters="a").fit([0.8] * 4, [0, 1, 0, 1])
@@ -223,7 +221,7 @@ class BetaCalibration(Calibrator):
         return log_rows_of_odds(self.shape_a_ * up - self.shape_b_ * down + self.intercept_)
 
     def _curve(self) -> Curve:
-        """Return log p as min(x, 0) and log(1 - p) as -max(x, 0), less what bends them at 0."""
+        """Return the curve with log p as min(x, 0) and log(1 - p) as -max(x, 0), plus their bend at 0."""
         a, b = self.shape_a_, self.shape_b_
         lines = np.array([[self.intercept_, a], [self.intercept_, b]])
         return Curve(np.zeros(1), lines, limit=self.limit_, bend=b - a)
@@ -232,9 +230,9 @@ class BetaCalibration(Calibrator):
 def _fit_rising(
     sample: Sample, slopes: list[NDArray[np.float64]], with_intercept: bool
 ) -> NDArray[np.float64]:
-    """Return coefficients of at least 0 of increasing features, and the intercept.
+    """Return nonnegative coefficients of increasing features, and the intercept.
 
-    One that would be negative is 0. If both would be, either alone may still be positive: the better.
+    A negative coefficient becomes 0. If both are negative, the better fit with one of them is used.
     """
     n, shares, features = len(slopes), shares_of(sample), [*slopes, np.ones(sample.n)]
 

@@ -1,9 +1,9 @@
-r"""Spline calibration: a smooth curve on the log-odds, as stiff as unseen rows ask for.
+r"""Spline calibration: a smooth curve of the log-odds, whose smoothness is chosen by cross-validation.
 
-With knots :math:`t_1 < \dots < t_m`, the piece of x is one of the m - 1 intervals or of the two tails, and
+With knots :math:`t_1 < \dots < t_m`, x lies in one of m - 1 intervals or two tails, and
 :math:`f(x) = c_0 + c_1 u + c_2 u^2 + c_3 u^3` with u the place within the piece; tails are straight. The
-coefficients c of a piece are linear in the m parameters of the spline, ``c = maps[piece] @ theta``, so that
-gradient and Hessian need only sums of powers of u in each piece, whatever the number of knots.
+coefficients c of a piece are linear in the m parameters of the spline, ``c = maps[piece] @ theta``, so
+gradient and Hessian need only sums of powers of u in each piece, for any number of knots.
 """
 
 from collections.abc import Iterator
@@ -30,15 +30,12 @@ from refinecal.calibrators.base import Calibrator
 from refinecal.resampling import deal_at_random, deal_in_turn
 
 Floats = NDArray[np.float64]
-PENALTIES = 10.0 ** np.arange(
-    1.0, -9, -1
-)  # from a line to as good as free; half steps gain nothing
-PER_KNOT = 10  # samples for each knot beyond the two of a line
+PENALTIES = 10.0 ** np.arange(1.0, -9, -1)  # from a line to nearly free
+PER_KNOT = 10  # samples per knot beyond the two of a line
 N_FOLDS = 5
-EXACT, CLOSE = 1e-12, 1e-9  # Newton decrements of the fit, and of those that only compare penalties
-# Standard errors that a looser curve must gain: fewer did worse in simulations, and more
-MARGIN = 0.5
-CLOSEST = 1e-9  # of the range: knots that are closer have no piece of curve between them
+EXACT, CLOSE = 1e-12, 1e-9  # Newton decrements of the fit, and of those that compare penalties
+MARGIN = 0.5  # standard errors that a looser curve must gain: the best value in simulations
+CLOSEST = 1e-9  # smallest distance of knots, relative to the range
 ADVICE = Advice("spline calibration", "set penalty, say to 1e-3, or lower n_knots")
 
 
@@ -48,7 +45,7 @@ class Rows(NamedTuple):
     first: NDArray[np.int64]
     places: Floats  # u of each row
     shares: Floats  # of class 1
-    weights: Floats  # empty if every row counts once
+    weights: Floats  # empty without sample weights
     total: float
 
 
@@ -58,17 +55,17 @@ class SplineCalibration(Calibrator):
     .. math:: g(p) = \sigma(f(x)), \quad f = \arg\min \frac1n \sum_i \ell(\sigma(f(x_i)), y_i)
               + \frac\lambda2 \int f''(x)^2 dx,
 
-    with x scaled so that the knots reach from 0 to 1. Five-fold cross-validation chooses :math:`\lambda`: the
-    largest whose log loss is within half a standard error of the best. Beyond the outer knots f is straight,
-    and a large :math:`\lambda` leaves nothing but affine scaling. f need not increase.
+    with x scaled so that the knots span 0 to 1. 5-fold cross-validation chooses :math:`\lambda`: the largest
+    whose log loss is within half a standard error of the best. Beyond the outer knots f is straight; a large
+    :math:`\lambda` gives affine scaling. f may decrease.
 
     Parameters
     ----------
     n_knots : int, default 20
-        Knots, at quantiles of the distinct scores; fewer if there are fewer scores, or less than ten samples
-        for each knot beyond the two of a line.
+        Number of knots, at quantiles of the distinct scores; fewer if there are fewer scores, or fewer than
+        ten samples per knot beyond two.
     penalty : float, optional
-        The strength :math:`\lambda`; chosen by cross-validation if not given.
+        The strength :math:`\lambda`; by default chosen by cross-validation.
     laplace : bool, default True
         Whether to smooth.
 
@@ -78,11 +75,11 @@ class SplineCalibration(Calibrator):
         Log-odds where the pieces meet.
     pieces_ : ndarray of shape (m + 1, 4)
         Coefficients of 1, u, u**2, u**3 for each piece, the tails first and last: u runs from 0 to 1 between
-        two knots, and in the tails counts from the outer knot in units of the distance of the outer knots.
+        two knots; in the tails it is the distance to the outer knot over that of the outer knots.
     penalty_ : float
         The strength that was used.
     limit_ : float
-        Log-odds beyond which scores count as this large: what probabilities of 0 and 1 stand for.
+        Log-odds beyond this are clipped, so that probabilities of 0 and 1 stay finite.
 
     References
     ----------
@@ -118,12 +115,12 @@ class SplineCalibration(Calibrator):
         n_knots = check_whole("n_knots", self.n_knots, 2, ", which makes a line")
         penalties = PENALTIES
         if self.penalty is not None:
-            otherwise = ", or None to let the data choose"
+            otherwise = ", or None to choose it by cross-validation"
             penalties = np.array([check_number("penalty", self.penalty, otherwise)])
         self.limit_ = gap_limit(sample)
         odds = merge_ties(log_odds(sample.logits, self.limit_))
         shares = shares_of(sample)
-        order = rank_rows(odds, shares)  # which decides the folds
+        order = rank_rows(odds, shares)  # for the folds
         self.knots_ = _choose_knots(odds[order], min(n_knots, 2 + int(sample.total / PER_KNOT)))
         copies = np.ones(sample.n) if sample.weights is None else sample.weights[order]
         rows = _make_rows(odds[order], shares[order], copies, self.knots_)
@@ -149,10 +146,10 @@ class SplineCalibration(Calibrator):
 def spline_maps(knots: Floats) -> Floats:
     r"""Return the matrices (m + 1, 4, m) from the parameters of a spline to the pieces.
 
-    The first two parameters are the height and the rise of a line over the knots. The others bend it:
-    the second derivatives inside are :math:`\gamma = L^{-\top} \theta`, where :math:`R = L L^\top` and
+    The first two parameters are the height and the rise of a line. The others bend it: the second derivatives
+    inside are :math:`\gamma = L^{-\top} \theta`, where :math:`R = L L^\top` and
     :math:`\gamma^\top R \gamma = \int f''^2`, so that the squares of these parameters sum to that integral
-    (x running from 0 to 1 between the outer knots). They leave f at the outer knots as it is.
+    (with x from 0 to 1 between the outer knots). They do not change f at the outer knots.
     """
     m = len(knots)
     maps = np.zeros((m + 1, 4, m))
@@ -181,7 +178,7 @@ def spline_maps(knots: Floats) -> Floats:
 
 
 def _choose_knots(odds: Floats, n_knots: int) -> Floats:
-    """Return scores in the middle of equally many distinct ones each; so tails have half as many."""
+    """Return quantiles of the distinct scores, so that tails have half as many as intervals."""
     apart = np.diff(odds) > CLOSEST * (odds[-1] - odds[0])
     distinct = odds[np.concatenate([[True], apart])]
     m = min(n_knots, len(distinct))
@@ -189,7 +186,7 @@ def _choose_knots(odds: Floats, n_knots: int) -> Floats:
 
 
 def _make_rows(odds: Floats, shares: NDArray[Any], copies: Floats, knots: Floats) -> Rows:
-    """Return what the kernels read, from rows in order of their scores; the weights have the mean 1."""
+    """Return what the kernels read, from rows in order of their scores, with weights of mean 1."""
     pieces, places = _place(odds, knots)
     first = np.searchsorted(pieces, np.arange(len(knots) + 2), "left")
     weights = np.empty(0) if (copies == 1).all() else copies * (len(odds) / copies.sum())
@@ -199,7 +196,7 @@ def _make_rows(odds: Floats, shares: NDArray[Any], copies: Floats, knots: Floats
 def _fit_path(
     rows: Rows, maps: Floats, penalties: Floats, starts: list[Floats], tolerance: float
 ) -> list[Floats]:
-    """Return the parameters for each penalty, from stiff to loose, found from the last or from its start."""
+    """Return the parameters for each penalty, largest first, started at the last or at its start."""
     fits = starts[:1]
     for i, penalty in enumerate(penalties):
         ridge = np.where(np.arange(maps.shape[2]) < 2, 0.0, penalty)  # a line costs nothing
@@ -212,7 +209,7 @@ def _fit_path(
 def _choose_penalty(
     rows: Rows, copies: Floats, maps: Floats, penalties: Floats, fits: list[Floats]
 ) -> int:
-    """Return which penalty is the largest that does as well as the best on rows left out, within noise."""
+    """Return the index of the largest penalty whose cross-validated loss is within noise of the best."""
     sums, squares = np.zeros(len(penalties)), np.zeros((len(penalties), len(penalties)))
     unit = rows.total / copies.sum()
     for out in _deal_folds(copies, rows):
@@ -221,19 +218,19 @@ def _choose_penalty(
         test = _take(rows, out * unit)
         fitted = _fit_path(_take(rows, (copies - out) * unit), maps, penalties, fits, CLOSE)
         losses = np.array([_row_losses(test, maps @ theta) for theta in fitted])
-        losses -= losses[0]  # in pairs: what each gains over the stiffest
+        losses -= losses[0]  # paired differences to the largest penalty
         mass = out[out > 0] * unit
         sums += losses @ mass
         squares += (losses * mass) @ losses.T
     means = sums / rows.total
     best = int(means.argmin())
     spread = np.diagonal(squares) - 2 * squares[best] + squares[best, best]
-    errors = np.sqrt(np.maximum(spread * unit, 0)) / rows.total  # of as many samples as copies
+    errors = np.sqrt(np.maximum(spread * unit, 0)) / rows.total  # for as many samples as copies
     return int(np.flatnonzero(means - means[best] <= MARGIN * errors)[0])
 
 
 def _deal_folds(copies: Floats, rows: Rows) -> Iterator[Floats]:
-    """Deal ranked rows to the folds in turn, copies at random: how many of each row are in each fold."""
+    """Yield the copies of each row in each fold: ranked rows in turn, equal rows at random."""
     new = np.ones(len(copies), dtype=bool)  # where another score, or another label, begins
     new[1:] = (np.diff(rows.places) != 0) | (np.diff(rows.shares) != 0)
     new[rows.first[rows.first < len(new)]] = True
@@ -248,7 +245,7 @@ def _deal_folds(copies: Floats, rows: Rows) -> Iterator[Floats]:
 
 
 def _take(rows: Rows, weights: Floats) -> Rows:
-    """Return the rows of positive weight, each counted as often as that says."""
+    """Return the rows of positive weight, with these weights."""
     kept = np.flatnonzero(weights)
     first = np.searchsorted(kept, rows.first)
     heavy = weights[kept]

@@ -1,4 +1,4 @@
-"""Temperature scaling as a calibrator: one number that resets how confident a classifier sounds."""
+"""Temperature scaling, which rescales the logits by one number, and its ensemble."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -30,7 +30,7 @@ class TemperatureScaling(Calibrator):
     r"""Calibrate by one number: ``softmax(beta * logits)``, with Laplace smoothing.
 
     With smoothing, :math:`g(p) = \frac{n}{n+1} \mathrm{softmax}(\beta \log p) + \frac{1}{n+1} u`, where u is
-    uniform and n counts the calibration samples, so that no probability is 0 however separable they are.
+    uniform and n is the number of calibration samples, so that no probability is 0 even for separable data.
 
     Parameters
     ----------
@@ -89,17 +89,17 @@ class TemperatureScaling(Calibrator):
     def _copy_unfitted(self) -> Self:
         if type(self) is not TemperatureScaling:
             return super()._copy_unfitted()
-        new = object.__new__(type(self))  # at every step of a training: deepcopy takes its time
+        new = object.__new__(type(self))  # called at every step of training: deepcopy is slow
         new.laplace = self.laplace
         return new
 
     def _warn_if_infinite(self, risk: float, sample: Sample) -> None:
-        pass  # the fit warns by itself
+        pass  # the fit warns
 
     def _losses_in_sample(
         self, sample: Sample, loss: ProperLoss, threads: int | None = None
     ) -> NDArray[Any]:
-        """Return the loss at the best beta, without the smoothing that new data needs."""
+        """Return the loss at the best beta, without smoothing, which is for new data."""
         return losses_at(sample, self.beta_, loss, threads)
 
     def _loss_in_sample(
@@ -109,7 +109,7 @@ class TemperatureScaling(Calibrator):
         return self.loss_ if is_log else super()._loss_in_sample(sample, loss, threads)
 
     def _fit_with_risk(self, sample: Sample, threads: int | None, start: float) -> float:
-        """Learn from checked data, which may be on another device; one read gives the risk too."""
+        """Learn from checked data, which may be on another device; the first read also gives the risk."""
         fit, risk = fit_with_risk(sample, start, threads)
         self.beta_, self.loss_ = fit.beta, fit.loss
         self._remember(sample)
@@ -130,8 +130,8 @@ class TemperatureScaling(Calibrator):
 class EnsembleTemperatureScaling(Calibrator):
     r"""Calibrate by a mixture: :math:`w_1 \mathrm{softmax}(\beta z) + w_2 p + w_3 / k`.
 
-    First beta is that of temperature scaling, then the weights, which are positive and sum to 1, have the
-    smallest mean log loss. Accuracy stays as it is, since no term changes the order of the classes.
+    Temperature scaling gives beta; the weights, which are nonnegative and sum to 1, then minimize the mean
+    log loss. Accuracy does not change, since no term changes the order of the classes.
 
     Parameters
     ----------
@@ -143,10 +143,9 @@ class EnsembleTemperatureScaling(Calibrator):
     first_beta_ : float
         The inverse temperature.
     weights_ : ndarray of shape (3,)
-        The weights of tempered, given and uniform probabilities.
+        The weights of tempered, original and uniform probabilities.
     limit_ : float
-        Logits further than this below the largest are cut in the first term: what a probability of 0
-        stands for.
+        Logits further than this below the largest are clipped in the first term.
 
     References
     ----------
@@ -154,7 +153,7 @@ class EnsembleTemperatureScaling(Calibrator):
 
     Examples
     --------
-    Always 88 % sure of class 0, and right three times out of four: the mixture says 3/4.
+    A model that predicts 88% and is right three times out of four: the mixture predicts 3/4.
 
     >>> import refinecal as rc
     >>> ensemble = rc.make_calibrator("ensemble-temperature", laplace=False)
@@ -200,7 +199,7 @@ class EnsembleTemperatureScaling(Calibrator):
 
 
 def _find_probs(sample: Sample, parts: list[Array]) -> tuple[Array, Array]:
-    """Return the probability that each part, and a uniform one, gives each label, and how much it counts."""
+    """Return the probability of each label in each part and in a uniform one, and its share of the weight."""
     if sample.soft is None:
         rows, labels = np.arange(sample.n), sample.labels
         share = np.ones(sample.n)

@@ -1,4 +1,4 @@
-"""Venn-Abers prediction: isotonic regression that says how sure it is of the probability itself."""
+"""Venn-Abers prediction: isotonic regression with an interval for the probability."""
 
 from abc import abstractmethod
 from typing import Any
@@ -15,13 +15,13 @@ from refinecal.calibrators.base import Calibrator
 from refinecal.calibrators.isotonic import ROUNDING, Floats, log_odds, sum_scores
 from refinecal.resampling import folds
 
-MOST = 2.0**200  # total mass up to which products of masses are far from overflow
+MOST = 2.0**200  # total mass up to which products of masses cannot overflow
 
 
 class _Intervals(Calibrator):
-    """What the two predictors share: the public methods that return intervals."""
+    """The public methods that return intervals."""
 
-    _weighs_rows = True  # against a new one, which weighs 1
+    _weighs_rows = True  # relative to a new one of weight 1
 
     def predict_interval(self, probs: Any) -> NDArray[np.float64]:
         """Return the two probabilities of class 1, p0 and p1, of each row.
@@ -34,8 +34,8 @@ class _Intervals(Calibrator):
         Returns
         -------
         ndarray of shape (n, 2)
-            The share of class 1 among the calibration rows and the new one, once as if its label was 0 and
-            once as if it was 1. The wider the interval, the fewer rows have such a score. Not smoothed.
+            The isotonic fit with the new row as one more calibration row, of label 0 and of label 1. The
+            fewer rows have similar scores, the wider the interval. Not smoothed.
         """
         return self._interval(self._check(probs, "probs", "use predict_interval_logits"))
 
@@ -52,16 +52,15 @@ class VennAbers(_Intervals):
     r"""Calibrate two classes by inductive Venn-Abers prediction.
 
     Isotonic regression is fitted twice for each new row, with it as one more row of label 0 and of label 1.
-    Its values there are p0 and p1, one of which is calibrated whatever the classifier. The probability is
-    :math:`p_1 / (1 - p_0 + p_1)`, which limits the regret under log loss, and is never 0 nor 1.
+    Its values there are p0 and p1, one of which is calibrated for any classifier. The probability is
+    :math:`p_1 / (1 - p_0 + p_1)`, which limits the regret under log loss, and is never 0 or 1.
 
-    All possible values are found when fitting, in :math:`O(n \log n)`; a prediction looks them up. Rows may
-    be weighted; the new one weighs 1.
+    Fitting finds all possible values in :math:`O(n \log n)`; predictions look them up. New rows weigh 1.
 
     Parameters
     ----------
     laplace : bool, default False
-        Whether to smooth as other calibrators do; it is not needed here.
+        Whether to smooth as other calibrators do, which is not needed here.
 
     Attributes
     ----------
@@ -111,7 +110,7 @@ class VennAbers(_Intervals):
         lower, upper = (
             _kernels.pav.add_test_object(mass, hits, unit, label) for label in (0.0, 1.0)
         )
-        # But for rounding they are so already; p0 < 1, if only by so much.
+        # They are monotone up to rounding; p0 stays below 1.
         lower = np.maximum.accumulate(np.clip(lower, 0, np.nextafter(1, 0)))
         upper = np.maximum(np.maximum.accumulate(np.clip(upper, 0, 1)), lower)
         begins, ends = np.diff(lower, prepend=0) > 0, np.diff(upper, append=1) > 0
@@ -120,7 +119,7 @@ class VennAbers(_Intervals):
         self.upper_shares_ = np.append(upper[ends], 1.0)
 
     def _interval(self, logits: NDArray[Any]) -> Floats:
-        """Look up: p0 is that of the next score below, p1 that of the next above."""
+        """Look up p0 at the next score below, p1 at the next above."""
         odds = log_odds(logits)
         margin = ROUNDING * np.maximum(1, np.abs(odds))
         first, last = readonly(self.lower_log_odds_), readonly(self.upper_log_odds_)
@@ -147,30 +146,29 @@ class VennAbers(_Intervals):
 class CrossVennAbers(_Intervals):
     r"""Calibrate two classes by several Venn-Abers predictors, each fitted on a part of the rows.
 
-    With p0 and p1 of each part, and G their geometric mean over the parts, the probability is
+    With p0 and p1 of each part, and G the geometric mean over the parts, the probability is
     :math:`G(p_1) / (G(1 - p_0) + G(p_1))`: the mean of the log-odds. Its steps are smaller than those of
-    :class:`VennAbers`, but each part has fewer rows to learn from. Parts are drawn at random after the rows
-    have been sorted, so that the same rows in another order give the same parts.
+    :class:`VennAbers`, but each part has fewer rows. The random parts do not depend on the order of rows.
 
     Parameters
     ----------
     n_folds : int, default 5
-        The number of parts; if there are fewer rows, one row each.
+        The number of parts, at most one per row.
     random_state : int, default 0
-        The seed of the drawing.
+        The random seed.
     laplace : bool, default False
         As for :class:`VennAbers`.
 
     Attributes
     ----------
     calibrators_ : list of VennAbers
-        One for each part.
+        One per part.
 
     References
     ----------
     Vovk, Petej, Fedorova, "Large-scale probabilistic predictors with and without guarantees of validity",
-    2015, sections 3 and 4. There each part is scored by a classifier trained on the other parts: pass
-    such out-of-fold predictions, or those for rows that the classifier has not seen.
+    2015, sections 3 and 4. There, each part is scored by a classifier trained on the other parts: pass
+    out-of-fold predictions, or those for new rows.
 
     Examples
     --------
@@ -207,7 +205,7 @@ class CrossVennAbers(_Intervals):
         self.calibrators_ = [VennAbers()._fit_sample(sample.take(rows), threads) for rows in parts]
 
     def _interval(self, logits: NDArray[Any]) -> Floats:
-        """Average p0 and p1 on the scale of log-odds: the probability then lies between them."""
+        """Average the log-odds of p0 and p1, so that the probability lies between them."""
         found = [member._interval(logits) for member in self.calibrators_]
         with np.errstate(divide="ignore"):
             ones = np.mean([np.log(part) for part in found], axis=0)

@@ -1,4 +1,4 @@
-"""Calibrators made of others: many classes by binary calibrators, and smoothing for any of them."""
+"""Calibrators built on others: one-vs-rest, one-vs-one, and smoothing."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -18,11 +18,11 @@ from refinecal.calibrators.registry import as_calibrator, check_storable
 Floats = NDArray[np.float64]
 NUMBERS = 2**22  # worked on together: 32 MB
 NEAR = 2**19  # numbers that stay in a cache, 4 MB
-SEVERAL = 16  # rows that are worth a look at the curves of all pairs
+SEVERAL = 16  # rows that make the curves of all pairs worth evaluating
 
 
 class _Wrapper(Calibrator):
-    """A calibrator with another as its parameter, whose parameters are ``calibrator__name``."""
+    """A calibrator with another as its parameter; the inner parameters are ``calibrator__name``."""
 
     laplace = False
 
@@ -31,18 +31,18 @@ class _Wrapper(Calibrator):
 
     @abstractmethod
     def _parts(self) -> list[Calibrator]:
-        """Return the calibrators that it has fitted."""
+        """Return the fitted calibrators."""
 
     @property
     def n_parameters(self) -> int:
-        """The sum over the calibrators that it consists of."""
+        """The sum over its calibrators."""
         return sum(part.n_parameters for part in self._parts())
 
     def _counts_rows(self) -> bool:
         return self.laplace or as_calibrator(self.calibrator)._counts_rows()
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters of the constructor; with ``deep``, those of the calibrator within too."""
+        """Return the parameters of the constructor; with ``deep``, also those of the inner calibrator."""
         params = super().get_params(deep)
         if deep and hasattr(self.calibrator, "get_params"):
             inner = self.calibrator.get_params(deep=True)
@@ -50,7 +50,7 @@ class _Wrapper(Calibrator):
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters of the constructor, or ``calibrator__name`` of the calibrator within."""
+        """Change parameters of the constructor, or ``calibrator__name`` of the inner calibrator."""
         start = "calibrator__"
         inner = {name: value for name, value in params.items() if name.startswith(start)}
         super().set_params(**{name: params[name] for name in params if name not in inner})
@@ -64,7 +64,7 @@ class _Wrapper(Calibrator):
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything learned, as every calibrator does; refuse objects from elsewhere."""
+        """Return everything learned; raise for custom calibrators."""
         held = [self.calibrator, *(self._parts() if self.__sklearn_is_fitted__() else ())]
         check_storable(held, f"calibrator is {self.calibrator!r}, which")
         return super().to_dict()
@@ -73,9 +73,9 @@ class _Wrapper(Calibrator):
 class LaplaceSmoothing(_Wrapper):
     r"""Smooth the probabilities of any calibrator.
 
-    Of k classes and n calibration rows, :math:`\frac{n}{n+1} g(p) + \frac{1}{n+1} \frac1k`, so that log loss
-    stays finite. Calibrators of this package with ``laplace=True`` do so by themselves, and are not smoothed
-    twice; this is for objects from elsewhere, and for wrapped calibrators as a whole.
+    With k classes and n calibration rows, :math:`\frac{n}{n+1} g(p) + \frac{1}{n+1} \frac1k`, so that
+    log loss stays finite. For custom calibrators, and for one-vs-rest and one-vs-one as a whole; those of
+    this package with ``laplace=True`` are not smoothed twice.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class LaplaceSmoothing(_Wrapper):
             self.calibrator_ = as_calibrator(self.calibrator)._fit_sample(
                 on_cpu(sample), threads, start
             )
-        except ValueError as error:  # such as one about classes: of what is smoothed, not of this
+        except ValueError as error:  # name the inner calibrator
             raise ValueError(f"LaplaceSmoothing of {self.calibrator}: {error}") from error
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
@@ -124,14 +124,13 @@ class LaplaceSmoothing(_Wrapper):
 class _BinaryProblems(_Wrapper):
     """Several binary problems, each with a calibrator if both of its labels occur.
 
-    Where one label does not, there is nothing to fit. Then its probability is the given one, divided by 1
-    plus the number of rows of that label that was expected: the mean of the factor by which the given
-    probabilities are wrong, if it was exponential with mean 1 before the rows were seen.
+    If a label does not occur, its probability is divided by 1 plus its expected number of rows: the posterior
+    mean of the factor by which the probabilities are wrong, if that is exponential with mean 1 a priori.
     """
 
     calibrators_: list[Calibrator]
-    members_: NDArray[np.int64]  # for each problem, which of the calibrators is its own, or -1
-    expected_: Floats  # for each problem without one, the expected rows of labels that do not occur
+    members_: NDArray[np.int64]  # for each problem, the index of its calibrator, or -1
+    expected_: Floats  # for each problem without one, the expected rows of missing labels
 
     def _parts(self) -> list[Calibrator]:
         return self.calibrators_
@@ -141,11 +140,11 @@ class _BinaryProblems(_Wrapper):
 
     @abstractmethod
     def _problems(self, sample: Sample) -> Iterable[Sample]:
-        """Return the binary problems that the rows make."""
+        """Return the binary problems."""
 
     @abstractmethod
     def _make_joint(self) -> tuple[Callable[[Floats], Floats], int]:
-        """Return what gives the logarithms of the probabilities of some rows, and of how many at once."""
+        """Return a function from logits to log-probabilities, and for how many rows to call it."""
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         sample = on_cpu(sample).drop_weightless()
@@ -190,27 +189,27 @@ class _BinaryProblems(_Wrapper):
 
 
 class OneVsRest(_BinaryProblems):
-    r"""Calibrate many classes, each against the rest, by a binary calibrator.
+    r"""Calibrate many classes one-vs-rest by a binary calibrator.
 
     The score of class j is its log-odds :math:`\log p_j - \log (1 - p_j)`, computed from the logits. The
-    calibrated probabilities are divided by their sum; where all are 0, they are all the same.
+    calibrated probabilities are normalized; where all are 0, they become uniform.
 
-    A class without calibration rows keeps its probability, divided by 1 plus the number of rows that it was
-    expected to have. Two classes are left to the binary calibrator.
+    The probability of a class without calibration rows is divided by 1 plus its expected number of rows. Two
+    classes are calibrated directly.
 
     Parameters
     ----------
     calibrator : str or object with ``fit`` and ``predict_proba``, default "isotonic"
-        The binary calibrator; copies are fitted. ``make_calibrator("isotonic-ovr")`` is a short way.
+        The binary calibrator; copies are fitted. ``make_calibrator("isotonic-ovr")`` is the short form.
 
     Attributes
     ----------
     calibrators_ : list of Calibrator
-        Those of the classes that have rows.
+        Those of the classes with rows.
     members_ : ndarray
-        Which of them is that of each class; -1 for a class without rows, or with all of them.
+        The index of each class's calibrator; -1 for a class without rows, or with all of them.
     expected_ : ndarray
-        How many rows that are not there were expected, against and for the class.
+        The expected number of missing rows, against and for the class.
 
     References
     ----------
@@ -242,38 +241,36 @@ class OneVsRest(_BinaryProblems):
         odds = log_odds(logits)
         columns = [self._solve(j, _split_odds(odds[:, j]))[:, 1] for j in range(odds.shape[1])]
         logs = np.stack(columns, axis=1)
-        impossible = np.isneginf(logs).all(
-            axis=1, keepdims=True
-        )  # all classes: they are equally so
+        impossible = np.isneginf(logs).all(axis=1, keepdims=True)  # becomes uniform
         return np.asarray(log_softmax(np.where(impossible, 0, logs)))
 
 
 class OneVsOne(_BinaryProblems):
-    r"""Calibrate many classes, each against each other, by a binary calibrator.
+    r"""Calibrate many classes one-vs-one by a binary calibrator.
 
-    For classes i and j, the calibrator learns :math:`r_{ij}`, the probability of i if it is one of the two,
-    from their own rows and the difference of their logits. The probabilities of all classes then solve
+    For classes i and j, the calibrator learns :math:`r_{ij}`, the probability of i given that it is i or j,
+    from their rows and the difference of their logits. The probabilities of all classes then solve
 
     .. math:: \min_p \sum_{i < j} (r_{ji} p_i - r_{ij} p_j)^2 \quad\text{with}\quad \sum_i p_i = 1,
 
-    exactly: one linear system for each row. This is the second method of Wu, Lin and Weng.
+    exactly: one linear system per row. This is the second method of Wu, Lin and Weng.
 
-    Of two classes, one without calibration rows keeps its probability beside the other, divided by 1 plus the
-    number of rows that it was expected to have. Two classes are left to the binary calibrator.
+    In a pair, the probability of a class without calibration rows is divided by 1 plus its expected number of
+    rows. Two classes are calibrated directly.
 
     Parameters
     ----------
     calibrator : str or object with ``fit`` and ``predict_proba``, default "isotonic"
-        The binary calibrator; copies are fitted. ``make_calibrator("isotonic-ovo")`` is a short way.
+        The binary calibrator; copies are fitted. ``make_calibrator("isotonic-ovo")`` is the short form.
 
     Attributes
     ----------
     calibrators_ : list of Calibrator
-        Those of the pairs that both have rows.
+        Those of the pairs in which both classes have rows.
     members_ : ndarray
-        Which of them is that of each pair: of classes 0 and 1, 0 and 2, 1 and 2, 0 and 3 ...; or -1.
+        The index of the calibrator of each pair, or -1; pairs are (0, 1), (0, 2), (1, 2), (0, 3) ...
     expected_ : ndarray
-        How many rows that are not there were expected, of the first and of the second class.
+        The expected number of missing rows, of the first and of the second class.
 
     References
     ----------
@@ -311,7 +308,7 @@ class OneVsOne(_BinaryProblems):
         return join, max(1, NUMBERS // n_pairs if curves is None else max(SEVERAL, NEAR // n_pairs))
 
     def _curves(self) -> Curves | None:
-        """Return the curves of all pairs; nothing if a calibrator has none."""
+        """Return the curves of all pairs; ``None`` if a calibrator has no curve."""
         curves, mix, given = [], [], polynomial(0.0, 1.0)
         for member, (first, second) in zip(self.members_, self.expected_, strict=True):
             curve = self.calibrators_[member]._curve() if member >= 0 else given
@@ -340,12 +337,12 @@ def _pairs(k: int) -> list[tuple[int, int]]:
 
 
 def _split_odds(odds: Floats) -> Floats:
-    """Return log-odds as two columns, in which infinities are -inf."""
+    """Return log-odds as two columns, where infinities become -inf."""
     return np.stack([-np.maximum(odds, 0), np.minimum(odds, 0)], axis=1)
 
 
 def _take_pair(logits: NDArray[Any], i: int, j: int, rows: Any = slice(None)) -> Floats:
-    """Return the logits of two classes, i < j; where both are impossible, they are equally so."""
+    """Return the logits of two classes, i < j; equal where both are -inf."""
     pair = np.array(logits[:, i : j + 1 : j - i][rows], dtype=np.float64, order="C")
     if pair.min(initial=0) == -np.inf:
         pair[np.isneginf(pair).all(axis=1)] = 0
@@ -359,7 +356,7 @@ def _make_soft(logits: Floats, share: Floats, weights: Floats | None) -> Sample:
 
 
 def _make_soft_pair(sample: Sample, soft: Floats, i: int, j: int) -> Sample:
-    """Return the rows that may be one of two classes, as often as they are."""
+    """Return the rows with a share of two classes, weighted by it."""
     mass = soft[:, i] + soft[:, j]
     rows = np.flatnonzero(mass)
     weights = mass[rows] * (1 if sample.weights is None else sample.weights[rows])
@@ -367,7 +364,7 @@ def _make_soft_pair(sample: Sample, soft: Floats, i: int, j: int) -> Sample:
 
 
 def _masses(problem: Sample) -> Floats:
-    """Return how many rows each label has; there may be no rows at all."""
+    """Return the total weight of each label; there may be no rows."""
     weights = np.ones(problem.n) if problem.weights is None else problem.weights
     if problem.soft is not None:
         return np.asarray(weights @ problem.soft)

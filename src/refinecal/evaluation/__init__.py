@@ -1,4 +1,4 @@
-"""What predictions are worth: every number about one model, and several models on the same rows."""
+"""Evaluate the predictions of one model, or compare several models on the same rows."""
 
 from refinecal.evaluation._compare import Comparison, compare_models
 from refinecal.evaluation._paired import Difference, paired_difference, row_losses

@@ -1,4 +1,4 @@
-"""Several models on the same rows, side by side."""
+"""Compare several models on the same rows."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,6 @@ from refinecal._core.checks import check_keywords, check_sample
 from refinecal._core.format import format_fixed, shorten_name
 from refinecal._core.sample import Sample
 from refinecal.calibrators.base import Calibrator
-from refinecal.decomposition import Decomposition
 from refinecal.evaluation._paired import Difference, paired_difference
 from refinecal.evaluation._single import check_groups, check_titles, evaluate_sample
 from refinecal.evaluation._summary import Evaluation
@@ -37,13 +36,13 @@ class Comparison:
     evaluations : dict of str to Evaluation
         By model, in the order given.
     ranking : tuple of str
-        The models, the lowest log loss first.
+        The models, lowest log loss first.
     log, brier : dict of str to Difference
-        By model, loss minus that of the best, row by row.
+        By model, the loss minus that of the best, paired by row.
     refinement, brier_refinement : dict of str to Difference
-        The same after each model's own calibration; negative if calibrating puts the model ahead.
+        The same after calibration of each model; negative if the model is then better.
     groups : dict of str to Comparison
-        The same for each subgroup.
+        The comparison in each group.
     """
 
     evaluations: dict[str, Evaluation]
@@ -61,11 +60,23 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """What the differences say, in a sentence or two."""
-        return _verdict(self)
+        """A summary of the differences, in a sentence or two."""
+        second = self.ranking[1]
+        gap = self.log[second]
+        if not math.isfinite(gap.mean):
+            return f"{self.best!r} is best; the others assign probability 0 to an observed class."
+        if gap.is_sure:
+            text = f"{self.best!r} is better than {second!r} by more than chance would explain."
+        else:
+            text = f"{self.best!r} and {second!r} are too close to tell on these rows."
+        after = min(self.ranking, key=lambda name: self.evaluations[name].log.refinement)
+        if after == self.best:
+            return text
+        sure = "" if self.refinement[after].is_sure else ", but the difference may be chance"
+        return f"{text} After calibration {after!r} would be best{sure}."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON; what is not finite is ``None``."""
+        """Return plain JSON; numbers that are not finite become ``None``."""
         found: dict[str, Any] = {
             "ranking": list(self.ranking),
             "evaluations": {name: one.to_dict() for name, one in self.evaluations.items()},
@@ -83,7 +94,7 @@ class Comparison:
         lines = [
             f"Comparison of {len(self.ranking)} models, {first.n} rows, {first.k} classes",
             f"  {'':<16}{'log loss':>10}{'calibr.':>10}{'refinem.':>10}"
-            f"{'above the best':>18}{'calibrated':>14}",
+            f"{'vs. best ± s.e.':>18}{'calibrated':>14}",
         ]
         lines += [self._line(name) for name in self.ranking]
         return "\n".join([*lines, *(f"  {line}" for line in wrap(self.verdict, 76))])
@@ -114,7 +125,7 @@ def compare_models(
     calibrator: Any = "temperature",
     n_threads: int | None = None,
 ) -> Comparison:
-    """Evaluate several models on the same rows, and say how sure the differences are.
+    """Evaluate several models on the same rows, with standard errors of their differences.
 
     Parameters
     ----------
@@ -123,7 +134,7 @@ def compare_models(
     predictions : mapping of str to array-like
         By model, probabilities of the same rows in the same order.
     logits : bool, default False
-        They are logits.
+        Whether they are logits.
 
     Returns
     -------
@@ -151,27 +162,18 @@ def compare_models(
         except (TypeError, ValueError) as error:
             raise type(error)(f"predictions[{name!r}]: {error}") from error
         if category_order(y_true) is not None:
-            y_true = to_numpy(y_true, "y_true")  # whose order has been warned of: once is enough
+            y_true = to_numpy(y_true, "y_true")  # warn about its order once
     _check_same(samples)
     titles = check_titles(names, next(iter(samples.values())))
     groups = {} if by is None else check_groups(by, next(iter(samples.values())).n)
     whole = _compare(samples, titles, calibrator, threads)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # said once, of all rows
+        warnings.simplefilter("ignore", RuntimeWarning)  # warned for all rows
         for name, rows in groups.items():
             part = {model: one.take(rows) for model, one in samples.items()}
             if next(iter(part.values())).total > 0:
                 whole.groups[name] = _compare(part, titles, calibrator, threads)
     return whole
-
-
-class _Rows(NamedTuple):
-    """The loss of each row of one model."""
-
-    log: Floats
-    brier: Floats
-    refinement: Floats
-    brier_refinement: Floats
 
 
 def _compare(
@@ -180,40 +182,35 @@ def _compare(
     evaluations, rows = {}, {}
     for name, one in samples.items():
         evaluations[name], fitted = evaluate_sample(one, titles, calibrator, threads)
-        rows[name] = _rows_of(one, evaluations[name], fitted, threads)
+        rows[name] = _row_losses(one, evaluations[name], fitted, threads)
     losses = {name: (each.log.risk, each.brier.risk) for name, each in evaluations.items()}
     ranking = tuple(sorted(samples, key=losses.__getitem__))  # Brier if log losses are infinite
     weights, best = samples[ranking[0]].weights, rows[ranking[0]]
 
-    def above_best(kind: str) -> dict[str, Difference]:
-        reference = getattr(best, kind)
-        return {
-            name: paired_difference(getattr(rows[name], kind), reference, weights)
-            for name in ranking
-        }
-
-    return Comparison(evaluations, ranking, **{kind: above_best(kind) for kind in KINDS})  # type: ignore[arg-type]
+    differences: Any = {
+        kind: {name: paired_difference(rows[name][kind], best[kind], weights) for name in ranking}
+        for kind in KINDS
+    }
+    return Comparison(evaluations, ranking, **differences)
 
 
-def _rows_of(sample: Sample, found: Evaluation, fitted: Calibrator, threads: int) -> _Rows:
-    """Return the losses of each row, and those whose means are the refinement errors."""
-    losses = get_loss("log"), get_loss("brier")
-    log, brier = (losses_at(sample, 1.0, loss, threads) for loss in losses)
-    log_after, brier_after = (fitted._losses_in_sample(sample, loss, threads) for loss in losses)
-    return _Rows(
-        log,
-        brier,
-        log if _is_best_as_is(found.log) else log_after,
-        brier if _is_best_as_is(found.brier) else brier_after,
-    )
+def _row_losses(
+    sample: Sample, found: Evaluation, fitted: Calibrator, threads: int
+) -> dict[str, Floats]:
+    """Return the losses of each row before and after calibration, by ``KINDS``."""
+    rows: dict[str, Floats] = {}
+    for kind, after, parts in (
+        ("log", "refinement", found.log),
+        ("brier", "brier_refinement", found.brier),
+    ):
+        loss = get_loss(kind)
+        rows[kind] = rows[after] = losses_at(sample, 1.0, loss, threads)
+        if parts.refinement != parts.risk:  # else no calibration helped
+            rows[after] = fitted._losses_in_sample(sample, loss, threads)
+    return rows
 
 
-def _is_best_as_is(parts: Decomposition) -> bool:
-    """Tell whether no calibration was found to help, so that the refinement is the risk."""
-    return parts.refinement == parts.risk
-
-
-# ---- arguments and words -----------------------------------------------------------------------------------
+# ---- arguments ---------------------------------------------------------------------------------------------
 
 
 def _check_models(predictions: Any) -> None:
@@ -224,15 +221,15 @@ def _check_models(predictions: Any) -> None:
         )
     if len(predictions) < 2:
         raise ValueError(
-            f"predictions has {len(predictions)} models: it takes two to compare; evaluate takes one"
+            f"predictions has {len(predictions)} models: pass at least two, or use evaluate for one"
         )
     for name in predictions:
         if not isinstance(name, str) or not name.strip():
-            raise ValueError(f"predictions has a model called {name!r}: its name must be a text")
+            raise ValueError(f"predictions has a model called {name!r}: its name must be a string")
 
 
 def _check_same(samples: Mapping[str, Sample]) -> None:
-    """Refuse models that do not predict the same classes; their rows and labels are those of y_true."""
+    """Raise if models do not predict the same classes in the same order."""
     (first, one), *others = samples.items()
     for name, other in others:
         if other.k != one.k:
@@ -243,23 +240,6 @@ def _check_same(samples: Mapping[str, Sample]) -> None:
         labels = [None if each.classes is None else each.classes.tolist() for each in (one, other)]
         if labels[0] != labels[1]:
             raise ValueError(
-                f"predictions[{name!r}] has its classes in another order than {first!r}: pass classes=, "
+                f"predictions[{name!r}] has its classes in a different order than {first!r}: pass classes=, "
                 "the label of each column in order"
             )
-
-
-def _verdict(found: Comparison) -> str:
-    second = found.ranking[1]
-    gap = found.log[second]
-    if not math.isfinite(gap.mean):
-        return f"{found.best!r} is best; the others call something impossible that happened."
-    if gap.is_sure:
-        text = f"{found.best!r} is better than {second!r} by more than chance would explain."
-    else:
-        text = f"{found.best!r} and {second!r} are too close to tell on these rows."
-    after = min(found.ranking, key=lambda name: found.evaluations[name].log.refinement)
-    if after == found.best:
-        return text
-    ahead = found.refinement[after]
-    sure = "" if ahead.is_sure else ", though not surely"
-    return f"{text} After calibration {after!r} would be best{sure}."

@@ -1,4 +1,4 @@
-"""Losses row by row, and the mean difference of two models with its error."""
+"""Losses of each row, and the mean difference of two models with its standard error."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -15,12 +15,12 @@ from refinecal._core.files import plain
 from refinecal.losses import ProperLoss, get_loss
 from refinecal.resampling import losses_at
 
-NORMAL_95 = 1.959963984540054  # the normal distribution's 97.5 % quantile
+NORMAL_95 = 1.959963984540054  # the 97.5% quantile of the normal distribution
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The mean of a - b over rows, and how far chance may have moved it.
+    """The mean of a - b over rows, with its standard error.
 
     Attributes
     ----------
@@ -29,9 +29,9 @@ class Difference:
     standard_error : float
         Of the mean; NaN for fewer than two rows, and if the mean is not finite.
     low, high : float
-        The interval that covers the true mean 95 times out of 100.
+        A 95% confidence interval.
     n : int
-        Number of rows that count.
+        Number of rows with positive weight.
     """
 
     mean: float
@@ -42,19 +42,18 @@ class Difference:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the interval leaves out 0."""
+        """Whether the 95% interval excludes 0."""
         return self.low > 0 or self.high < 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON; what is not finite is ``None``."""
+        """Return plain JSON; numbers that are not finite become ``None``."""
         names = ("mean", "standard_error", "low", "high", "n")
         return {name: plain(getattr(self, name)) for name in names}
 
     def __repr__(self) -> str:
-        interval = f"95 % between {self.low:.6g} and {self.high:.6g}"
         return (
-            f"Difference {self.mean:+.6g} ± {self.standard_error:.3g} per row, {interval} "
-            f"({self.n} rows)"
+            f"Difference {self.mean:+.6g} ± {self.standard_error:.3g} (s.e.) per row, 95% interval "
+            f"{self.low:.6g} to {self.high:.6g} ({self.n} rows)"
         )
 
 
@@ -75,12 +74,12 @@ def row_losses(
     y_true, probs, logits, classes, loss, n_threads
         As for :func:`refinecal.decompose`.
     beta : float, default 1.0
-        Inverse temperature by which the logits are multiplied first.
+        Inverse temperature that multiplies the logits.
 
     Returns
     -------
     ndarray of shape (n,)
-        Infinite where the label has probability 0 and the loss is logarithmic.
+        Infinite log loss where the label has probability 0.
 
     Examples
     --------
@@ -105,25 +104,24 @@ def paired_difference(
     .. math:: \text{standard error}^2 =
         \frac{n}{n-1} \frac{\sum_i w_i^2 (d_i - \bar d)^2}{\left(\sum_i w_i\right)^2},
 
-    where n counts the rows of positive weight: without weights, the variance of d divided by n. A weight says
-    how much a row counts, not that it was drawn more than once, so multiplying all of them changes nothing.
-    With groups, whose rows are alike, their sums :math:`\sum_{i \in g} w_i (d_i - \bar d)` take the place of
-    the rows.
+    where n is the number of rows with positive weight: without weights, the variance of d divided by n.
+    Weights are not frequencies here, so multiplying all of them changes nothing. With groups of dependent
+    rows, their sums :math:`\sum_{i \in g} w_i (d_i - \bar d)` replace the rows.
 
     Parameters
     ----------
     losses_a, losses_b : array-like of shape (n,)
-        Losses of two models on the same rows, as :func:`row_losses` gives them.
+        Losses of two models on the same rows, as from :func:`row_losses`.
     sample_weight : array-like, optional
-        How much each row counts.
+        The weight of each row.
     groups : array-like, optional
-        The group of each row, if rows were not drawn one by one.
+        The group of each row, if rows are not independent.
 
     Returns
     -------
     Difference
-        A row on which both losses are infinite counts as no difference. If only one is, the mean is
-        infinite and its error NaN; if each has such rows, the mean is NaN too.
+        If both losses of a row are infinite, their difference is 0. If only one is, the mean is infinite and
+        its error NaN; if both models have such rows, the mean is NaN too.
 
     Examples
     --------
@@ -135,8 +133,7 @@ def paired_difference(
     a, b = (_check_losses(*pair) for pair in ((losses_a, "losses_a"), (losses_b, "losses_b")))
     if a.shape != b.shape:
         raise ValueError(
-            f"losses_a has {len(a)} rows, but losses_b has {len(b)}: both models must be judged on the "
-            "same rows"
+            f"losses_a has {len(a)} rows, but losses_b has {len(b)}: both models must predict the same rows"
         )
     weights = check_weights(sample_weight, len(a), "losses_a")
     weights = np.ones(len(a)) if weights is None else weights / weights.max()
@@ -159,7 +156,7 @@ def paired_difference(
 
 
 def _infinite_mean(low: float, high: float) -> float:
-    """Return the mean of differences some of which are infinite."""
+    """Return the mean of differences, some of which are infinite."""
     if math.isinf(low) and math.isinf(high) and low != high:
         return math.nan
     return high if math.isinf(high) else low
@@ -168,7 +165,7 @@ def _infinite_mean(low: float, high: float) -> float:
 def _check_losses(given: Any, name: str) -> NDArray[np.float64]:
     losses = to_floats(given, name).astype(np.float64, copy=False)
     if losses.ndim != 1 or not losses.size:
-        raise ValueError(f"{name} has shape {losses.shape}: it must be (n,), one loss for each row")
+        raise ValueError(f"{name} has shape {losses.shape}: it must be (n,), one loss per row")
     bad = np.flatnonzero(np.isnan(losses))
     if bad.size:
         raise ValueError(f"{name}[{bad[0]}] is NaN: drop the rows without a prediction")

@@ -42,18 +42,18 @@ def evaluate(
     calibrator: Any = "temperature",
     n_threads: int | None = None,
 ) -> Evaluation:
-    """Return every number about a model's predictions: losses and their terms, metrics, classes, groups.
+    """Return all metrics of a model's predictions, also by class and by group.
 
     Parameters
     ----------
     y_true, probs, logits, sample_weight, classes
         As for :func:`refinecal.decompose`.
     names : sequence, optional
-        What to call the classes, one name for each column; by default their labels.
+        The name of each class, in the order of the columns; by default the labels.
     by : array-like, optional
-        One value for each row: rows of the same value are also evaluated by themselves.
-    calibrator : {"temperature", "isotonic"} or an object with ``fit`` and ``predict_proba``
-        Defines the terms, as for :func:`refinecal.decompose`. Fitted once, by log loss, for both losses.
+        The group of each row, to evaluate each group separately.
+    calibrator : str or an object with ``fit`` and ``predict_proba``
+        As for :func:`refinecal.decompose`. Fitted once, by log loss, for both losses.
     n_threads : int, optional
         As for :func:`refinecal.fit_temperature`.
 
@@ -65,8 +65,7 @@ def evaluate(
 
     Notes
     -----
-    Calibration errors and areas under ROC curves are those of the probabilities as given; losses are those of
-    rows divided by their sums.
+    Losses are computed after dividing each row by its sum; other metrics use the probabilities as given.
 
     Examples
     --------
@@ -86,7 +85,7 @@ def evaluate(
         return whole
     found = {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # said once, of all rows
+        warnings.simplefilter("ignore", RuntimeWarning)  # warned for all rows
         for name, rows in groups.items():
             part = sample.take(rows)
             if part.total > 0:
@@ -126,7 +125,7 @@ def evaluate_sample(
 def _decompositions(
     sample: Sample, sums: Tally, fitted: Calibrator, threads: int
 ) -> tuple[Decomposition, Decomposition]:
-    """Return the terms of both losses, fitting the calibrator once."""
+    """Return the decompositions of both losses, fitting the calibrator once."""
     fitted._warn_if_infinite(float(sums.log.sum() / sums.total), sample)
     fitted._fit_sample(sample, threads)
     found = fitted.user if isinstance(fitted, UserCalibrator) else fitted
@@ -147,7 +146,7 @@ def _per_class(
     errors: NDArray[np.float64],
 ) -> tuple[ClassSummary, ...]:
     counts = np.bincount(sample.labels, minlength=sample.k)
-    with np.errstate(invalid="ignore"):  # a class without rows has neither recall nor loss
+    with np.errstate(invalid="ignore"):  # a class without rows has no recall and no loss
         recall, loss = sums.right / sums.mass, sums.log / sums.mass
     columns = (
         *(counts, sums.mass / sums.total, sums.bins.sum(axis=1) / sums.total),
@@ -161,7 +160,7 @@ def _per_class(
 
 
 def check_titles(names: Sequence[Any] | None, sample: Sample) -> tuple[Any, ...]:
-    """Return what to call the classes."""
+    """Return the names of the classes."""
     if names is None:
         return tuple(range(sample.k) if sample.classes is None else sample.classes.tolist())
     titles = tuple(names)
@@ -171,18 +170,18 @@ def check_titles(names: Sequence[Any] | None, sample: Sample) -> tuple[Any, ...]
 
 
 def check_groups(by: Any, n: int) -> dict[str, NDArray[np.int64]]:
-    """Return the rows of each group, sorted by value; those without one are a group of their own."""
+    """Return the rows of each group, sorted by value; missing values are a group."""
     values = to_numpy(by, "by")
     if values.shape not in ((n,), (n, 1)):
         raise ValueError(
-            f"by has shape {values.shape}, but there are {n} rows: pass one value for each, ({n},)"
+            f"by has shape {values.shape}, but there are {n} rows: pass one value per row, ({n},)"
         )
     values = values.reshape(-1)
     found, codes = _distinct(values)
     if len(found) > MOST_GROUPS:
         raise ValueError(
-            f"by has {len(found)} different values, such as {found[0]!r}: each is a group, and more than "
-            f"{MOST_GROUPS} are too many to read. Cut it into ranges first."
+            f"by has {len(found)} different values, such as {found[0]!r}, but at most {MOST_GROUPS} groups "
+            "are allowed: bin the values first"
         )
     rows = np.argsort(codes, kind="stable")
     cuts = np.cumsum(np.bincount(codes, minlength=len(found)))[:-1]
@@ -190,7 +189,7 @@ def check_groups(by: Any, n: int) -> dict[str, NDArray[np.int64]]:
 
 
 def _distinct(values: NDArray[Any]) -> tuple[list[str], NDArray[np.int64]]:
-    """Return the different values as sorted texts, and the place of each row's."""
+    """Return the distinct values as sorted strings, and the index of each row's value."""
     if values.dtype.kind == "O":
         listed = values.tolist()
         places: dict[Any, int] = {}
@@ -203,7 +202,7 @@ def _distinct(values: NDArray[Any]) -> tuple[list[str], NDArray[np.int64]]:
         found = [None if is_missing(v) else v for v in unique.tolist()]
     texts = [_to_text(value) for value in found]
     order = sorted(range(len(found)), key=lambda i: _sort_key(found[i]))
-    names: dict[str, int] = {}  # values that are written alike are one group
+    names: dict[str, int] = {}  # values with the same text are one group
     target = np.empty(len(found), np.int64)
     for i in order:
         target[i] = names.setdefault(texts[i], len(names))
@@ -217,7 +216,7 @@ def _to_text(value: Any) -> str:
 
 
 def _sort_key(value: Any) -> tuple[int, float, str]:
-    """Order numbers by size, also those written as text, then texts, then what is missing."""
+    """Sort numbers first, also numbers as text, then other text, then missing values."""
     if value is None:
         return 2, 0.0, ""
     try:

@@ -1,4 +1,4 @@
-"""The numbers about a model's predictions, and how they look as a table and as JSON."""
+"""The metrics of a model's predictions, as a table and as JSON."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -12,40 +12,31 @@ from refinecal._core.format import format_beta, format_fixed, shorten_name
 from refinecal.decomposition import Decomposition
 
 TERMS = ("risk", "calibration", "refinement", "sharpness", "uncertainty")
-NUMBERS = (
-    "beta",
-    "accuracy",
-    "auroc",
-    "ece",
-    "overconfidence",
-    "underconfidence",
-    "smooth_ece",
-)
-MOST_LINES = 20  # of classes or groups that are printed
+CONFIDENCE = ("overconfidence", "underconfidence")
+NUMBERS = ("beta", "accuracy", "auroc", "ece", *CONFIDENCE, "smooth_ece")
+MOST_LINES = 20  # of classes or groups to print
 
 
 @dataclass(frozen=True, slots=True)
 class ClassSummary:
-    """One class among the predictions.
+    """Metrics of one class.
 
     Attributes
     ----------
     label : object
         Its name.
     n : int
-        Number of rows that have this label; of soft labels, those to which it is the likeliest.
+        Number of rows with this label (soft labels: rows where it is the likeliest).
     share : float
-        Share of the rows, weighted.
+        Weighted share of the rows.
     mean_probability : float
-        What the model gives it on average.
+        Its mean predicted probability.
     recall : float
-        Of its rows, the share whose likeliest class it is; NaN without rows.
-    auroc : float
-        Area under the ROC curve of its probability, against the rest.
-    ece : float
-        Calibration error of its probability, in 15 bins of equal width.
+        Share of its rows where it is the likeliest class; NaN without rows.
+    auroc, ece : float
+        One-vs-rest area under the ROC curve, and calibration error in 15 bins of equal width.
     log_loss : float
-        Mean log loss of its rows; ``part`` is what they add to that of all rows.
+        Mean log loss of its rows.
     """
 
     label: Any
@@ -59,11 +50,11 @@ class ClassSummary:
 
     @property
     def part(self) -> float:
-        """Its part of the log loss: ``share * log_loss``; the parts of all classes add up to it."""
+        """Its part of the total log loss: ``share * log_loss``."""
         return self.share * self.log_loss if self.share > 0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON; what is not finite is ``None``."""
+        """Return plain JSON; numbers that are not finite become ``None``."""
         names = [name for name in self.__dataclass_fields__ if name != "label"]
         label = self.label.item() if hasattr(self.label, "item") else self.label
         values = {name: getattr(self, name) for name in (*names, "part")}
@@ -72,7 +63,7 @@ class ClassSummary:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Every number about one model's predictions.
+    """All metrics of one model's predictions.
 
     Attributes
     ----------
@@ -81,22 +72,22 @@ class Evaluation:
     classes : tuple
         The name of each column.
     log, brier : Decomposition
-        The terms of the log loss and of Brier's score, both with the calibrator that fits the log loss best.
+        The decompositions of log loss and Brier score, both with the calibrator that is fitted by log loss.
     accuracy : float
         Share of rows whose likeliest class is the label.
     auroc : float
-        Area under the ROC curve; for several classes the mean over one against the rest.
+        Area under the ROC curve; for several classes the one-vs-rest mean.
     ece : float
         Calibration error in 15 bins of equal width: of the second of two classes, else of the likeliest.
     overconfidence, underconfidence : float
-        Its two parts: from bins where the model is too sure, and where it is not sure enough.
+        The two parts of ``ece``.
     smooth_ece : float
-        Smooth calibration error of the same, which needs no bins.
+        Smooth calibration error, which needs no bins.
     per_class : tuple of ClassSummary
     groups : dict of str to Evaluation
-        The same for each subgroup, each with a calibrator of its own.
+        The evaluation of each group, each with its own calibrator.
     n_effective : float
-        Rows of equal weight that would tell as much (Kish's effective sample size).
+        Kish's effective sample size.
     """
 
     n: int
@@ -120,7 +111,7 @@ class Evaluation:
         return self.log.beta
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON; what is not finite is ``None``."""
+        """Return plain JSON; numbers that are not finite become ``None``."""
         numbers = {name: getattr(self, name) for name in NUMBERS}
         found: dict[str, Any] = {
             "n": self.n,
@@ -144,9 +135,9 @@ class Evaluation:
         return "\n".join(lines)
 
 
-# ---- for people ------------------------------------------------------------------------------------------
+# ---- as text ---------------------------------------------------------------------------------------------
 
-Columns = dict[str, Callable[[Any], float]]  # heading, and where the number comes from
+Columns = dict[str, Callable[[Any], float]]  # heading and number
 
 CLASS_COLUMNS: Columns = {
     "share": lambda one: one.share,
@@ -195,7 +186,7 @@ def _metrics(found: Evaluation) -> list[str]:
 def _table(
     first: str, rows: Sequence[Any], columns: Columns, name: Callable[[Any], str]
 ) -> list[str]:
-    """Return one line for each row, at most 80 characters wide."""
+    """Return one line per row, at most 80 characters wide."""
     lines = [f"  {first:<12}{'rows':>10}" + "".join(f"{title:>9}" for title in columns)]
     for row in rows[:MOST_LINES]:
         n = row[1].n if isinstance(row, tuple) else row.n

@@ -143,7 +143,7 @@ class RefinementStopping(BoosterStopping):
         if (params.get("early_stopping_round") or 0) > 0:
             raise ValueError(
                 f"early_stopping_round is {params['early_stopping_round']}, but RefinementStopping decides "
-                "when to stop: leave it out, and pass stopping_rounds= to RefinementStopping"
+                "when to stop: omit it, and pass stopping_rounds= to RefinementStopping"
             )
 
     def _find_data(self, model: Any) -> tuple[str, Any]:

@@ -93,7 +93,7 @@ class RefinementStopping(Callback):  # type: ignore[misc]  # skorch has no types
     def initialize(self) -> Self:
         """Forget everything; skorch calls this when it initializes a net."""
         if self.outputs not in ("auto", "logits", "probs"):
-            fail_choice("outputs", self.outputs, ["auto", "logits", "probs"], "left out")
+            fail_choice("outputs", self.outputs, ["auto", "logits", "probs"], "omitted")
         params = self.get_params(deep=False)
         options = {name: params[name] for name in params if name not in ("load_best", "outputs")}
         self.monitor_ = RefinementMonitor(**options)

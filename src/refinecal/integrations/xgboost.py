@@ -170,7 +170,7 @@ class RefinementStopping(BoosterStopping, xgb.callback.TrainingCallback):
         if best_round >= rounds:
             raise ValueError(
                 f"the best round is {best_round}, but another callback has cut the model to {rounds} "
-                "rounds: leave out EarlyStopping(save_best=True)"
+                "rounds: omit EarlyStopping(save_best=True)"
             )
         if self._snapshot is not None:
             model.load_model(self._snapshot)
@@ -213,7 +213,7 @@ class RefinementStopping(BoosterStopping, xgb.callback.TrainingCallback):
         if not (self._can_cut or self.save_best):
             raise ValueError(
                 f"save_best is False, but with booster={booster!r} later rounds change earlier "
-                "ones, so that the best round would be lost: leave out save_best"
+                "ones, so the best round would be lost: omit save_best"
             )
 
     @property

@@ -1,8 +1,4 @@
-"""How good probabilities are: plain functions, and the table of stopping metrics.
-
-Every function is called as ``metric(y_true, probs)`` or ``metric(y_true, logits=z)``, as
-:func:`refinecal.decompose` is.
-"""
+"""Metrics of probabilities, called as ``metric(y_true, probs)`` or ``metric(y_true, logits=z)``."""
 
 from refinecal.metrics._breakdown import MetricTable, per_class, per_group
 from refinecal.metrics._metric import BUILT_IN as BUILT_IN

@@ -1,9 +1,9 @@
-"""Tables of numbers: one row for each class, or for each group of rows."""
+"""Tables of metrics, one row per class or per group."""
 
 from __future__ import annotations  # so that help() shows types by name
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from refinecal._core.checks import check_keywords
@@ -12,15 +12,15 @@ from refinecal._core.format import shorten_name
 from refinecal.metrics.events import Inputs
 
 if TYPE_CHECKING:
-    from refinecal.evaluation import ClassSummary, Evaluation
+    from refinecal.evaluation import Evaluation
 
 NAME_WIDTH, WIDTH = 16, 80
 
 
 class MetricTable(Sequence[dict[str, Any]]):
-    """Rows of numbers, each a dictionary of the same keys; the first names the row.
+    """Rows of metrics, each a dictionary with the same keys; the first names the row.
 
-    ``pandas.DataFrame(table)`` and ``polars.DataFrame(list(table))`` make a frame of it.
+    Convert it with ``pandas.DataFrame(table)`` or ``polars.DataFrame(list(table))``.
 
     Examples
     --------
@@ -60,11 +60,15 @@ class MetricTable(Sequence[dict[str, Any]]):
         return list(self._rows[0]) if self._rows else []
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """Return plain JSON, a list for each column; what is not finite is ``None``."""
-        return {name: plain([_item(row[name]) for row in self._rows]) for name in self.columns}
+        """Return plain JSON, one list per column; numbers that are not finite become ``None``."""
+        columns = {name: [row[name] for row in self] for name in self.columns}
+        return {
+            name: plain([one.item() if hasattr(one, "item") else one for one in values])
+            for name, values in columns.items()
+        }
 
     def __repr__(self) -> str:
-        """Return the table as text, folded where it would be wider than a terminal."""
+        """Return the table as text, wrapped to the width of a terminal."""
         if not self._rows:
             return "MetricTable without rows"
         columns = [[name, *(_text(row[name]) for row in self)] for name in self.columns]
@@ -85,7 +89,7 @@ def _align(cells: list[str], side: str) -> list[str]:
 
 @check_keywords(Inputs)
 def per_class(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> MetricTable:
-    """Return one row of numbers for each class: how often, how sure, how well told apart.
+    """Return metrics of each class.
 
     Parameters
     ----------
@@ -96,8 +100,8 @@ def per_class(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> Metri
     -------
     MetricTable
         With ``label``, ``n``, ``share``, ``mean_probability``, ``recall``, ``auroc``, ``ece``, ``log_loss``
-        and ``part``, as in :class:`refinecal.evaluation.ClassSummary`: calibration error and area are those
-        of the class's own probability against the rest, and the parts add up to the log loss.
+        and ``part``, as in :class:`refinecal.evaluation.ClassSummary`: ``auroc`` and ``ece`` are one-vs-rest,
+        and the parts add up to the log loss.
 
     Examples
     --------
@@ -106,26 +110,27 @@ def per_class(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> Metri
     >>> [(row["label"], row["n"], row["recall"]) for row in table]
     [('no', 1, 1.0), ('yes', 3, 0.6666666666666666)]
     """
-    return MetricTable([_of_class(one) for one in _evaluation(y_true, probs, inputs).per_class])
+    found = _evaluation(y_true, probs, inputs).per_class
+    return MetricTable([{**asdict(one), "part": one.part} for one in found])
 
 
 @check_keywords(Inputs)
 def per_group(y_true: Any, probs: Any = None, *, by: Any, **inputs: Unpack[Inputs]) -> MetricTable:
-    """Return one row of numbers for each group of rows, such as hospitals, regions or months.
+    """Return metrics of each group of rows, such as hospitals, regions or months.
 
     Parameters
     ----------
     y_true, probs, **inputs
         As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too.
     by : array-like
-        One value for each row; rows of the same value are a group, those without one too.
+        The group of each row; rows with a missing value are a group too.
 
     Returns
     -------
     MetricTable
         With ``group``, ``n``, ``log_loss`` and its ``calibration`` and ``refinement``, ``beta``, ``brier``,
-        ``accuracy``, ``auroc``, ``ece``, ``overconfidence``, ``underconfidence`` and ``smooth_ece``. Each
-        group has a temperature of its own, so that its calibration error is that of the group.
+        ``accuracy``, ``auroc``, ``ece``, ``overconfidence``, ``underconfidence`` and ``smooth_ece``. The
+        temperature is fitted to each group separately.
 
     Examples
     --------
@@ -144,10 +149,6 @@ def _evaluation(y_true: Any, probs: Any, inputs: Inputs, by: Any = None) -> Eval
     return evaluate(y_true, probs, **inputs, by=by)
 
 
-def _of_class(found: ClassSummary) -> dict[str, Any]:
-    return {**{each.name: getattr(found, each.name) for each in fields(found)}, "part": found.part}
-
-
 def _of_group(name: str, found: Evaluation) -> dict[str, Any]:
     of_log = {"log_loss": found.log.risk, "calibration": found.log.calibration}
     of_log["refinement"] = found.log.refinement
@@ -162,10 +163,6 @@ def _of_group(name: str, found: Evaluation) -> dict[str, Any]:
         "auroc": found.auroc,
         **{each: getattr(found, each) for each in names},
     }
-
-
-def _item(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
 
 
 def _text(value: Any) -> str:

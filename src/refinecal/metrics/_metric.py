@@ -1,4 +1,4 @@
-"""What a model can be stopped on: functions of this package with their directions, or a custom one."""
+"""Stopping metrics: functions of this package with their directions, or custom ones."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -34,7 +34,7 @@ from refinecal.temperature.fit import fit_sample
 
 
 class Step:
-    """One step's predictions and their decomposition: what metrics are computed from."""
+    """The predictions of one step and their decomposition, from which metrics are computed."""
 
     def __init__(self, y_true: Any, sample: Sample, parts: Decomposition, start: float) -> None:
         self.y_true, self.parts, self._given, self._start = y_true, parts, sample, start
@@ -45,17 +45,17 @@ class Step:
 
     @cached_property
     def probs(self) -> NDArray[np.float64]:
-        return self.sample.probs / self.sample.row_sums[:, None]  # a copy: users may write to it
+        return self.sample.probs / self.sample.row_sums[:, None]  # a copy, for users
 
     @property
     def beta(self) -> float:
-        """The best inverse temperature, whatever the calibrator."""
+        """The best inverse temperature, for any calibrator."""
         if self.parts.beta is not None:
             return self.parts.beta
         return fit_sample(self.sample, self._start).beta
 
 
-# Functions with names, not lambdas, so that monitors can be pickled.
+# Named functions, not lambdas, so that monitors can be pickled.
 
 
 def refinement(step: Step) -> float:
@@ -69,7 +69,7 @@ def risk(step: Step) -> float:
 
 
 def brier_refinement(step: Step) -> float:
-    """Return Brier's score after the temperature that is best for the log loss, as in the paper."""
+    """Return the Brier score at the temperature that is best for the log loss, as in the paper."""
     sample = step.sample
     after = sample.mean(losses_at(sample, step.beta, get_loss("brier")))
     return min(after, brier_score(sample))
@@ -81,22 +81,22 @@ def classwise_ece(sample: Sample) -> float:
 
 
 def debiased_ece(sample: Sample) -> float:
-    """Return the calibration error in bins, without what chance adds to it."""
+    """Return the debiased calibration error in bins."""
     return ece(sample, norm="l2", debiased=True)
 
 
 def spiegelhalter_distance(sample: Sample) -> float:
-    """Return how far Spiegelhalter's z is from 0, on either side."""
+    """Return the absolute value of Spiegelhalter's z."""
     return abs(spiegelhalter(sample).statistic)
 
 
 def lp(sample: Sample) -> float:
-    """Return the L1 calibration error, with as many folds as there can be."""
+    """Return the L1 calibration error, with at most 5 folds."""
     return lp_calibration_error(sample, cv=min(5, sample.n)) if sample.n > 1 else math.nan
 
 
 OF_STEPS = ("refinement", "risk", "brier_refinement")
-BUILT_IN: dict[str, tuple[Callable[..., float], bool]] = {  # and whether greater is better
+BUILT_IN: dict[str, tuple[Callable[..., float], bool]] = {  # with whether greater is better
     "refinement": (refinement, False),
     "risk": (risk, False),
     "log_loss": (log_loss, False),
@@ -118,7 +118,7 @@ BUILT_IN: dict[str, tuple[Callable[..., float], bool]] = {  # and whether greate
     "underconfidence": (underconfidence, False),
     "lp": (lp, False),
 }
-OWN: dict[str, Callable[..., Any]] = {  # the public functions that mean the same, with the defaults
+OWN: dict[str, Callable[..., Any]] = {  # public functions by metric
     **{name: each for name, (each, _) in BUILT_IN.items() if each.__module__ != __name__},
     "spiegelhalter": spiegelhalter,
     "lp": lp_calibration_error,
@@ -130,15 +130,15 @@ OWN: dict[str, Callable[..., Any]] = {  # the public functions that mean the sam
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric of one's own, with its direction.
+    """A custom metric with its direction.
 
     Attributes
     ----------
     function : callable
         ``function(y_true, probs) -> float``, as in :mod:`sklearn.metrics`; ``probs`` is ``(n, k)``, also for
-        two classes. ``sample_weight=`` is passed if the monitor was given weights.
+        two classes. ``sample_weight=`` is passed if the monitor has weights.
     name : str
-        What it is called in records.
+        Its name in records.
     greater_is_better : bool, default False
 
     Examples
@@ -155,13 +155,13 @@ class Metric:
 
     @property
     def key(self) -> str:
-        """Its name in a training log: ends in ``loss`` exactly if smaller is better."""
+        """Its name in a training log, which ends in ``loss`` if smaller is better."""
         if self.greater_is_better or self.name.endswith("loss"):
             return self.name
         return f"{self.name}_loss"
 
     def better(self, value: float, than: float, by: float = 0.0) -> bool:
-        """Tell whether one value is better than another by more than ``by``; NaN never is."""
+        """Return whether a value is better than another by more than ``by``; NaN never is."""
         if math.isnan(than):
             return not math.isnan(value)
         return value - than > by if self.greater_is_better else than - value > by
@@ -200,10 +200,9 @@ def get_metric(given: Any) -> Metric:
     name = getattr(given, "__name__", type(given).__name__)
     if name == "<lambda>":
         raise ValueError(
-            "metric is a lambda, which has no name for the records: pass "
-            "refinecal.metrics.Metric(function, name='...')"
+            "metric is a lambda, which has no name: pass refinecal.metrics.Metric(function, name='...')"
         )
-    if name.endswith("_score"):  # scikit-learn's names for what is better when greater
+    if name.endswith("_score"):  # scikit-learn's suffix if greater is better
         raise ValueError(
             f"metric is the function {name}: say whether greater is better, as in "
             f"refinecal.metrics.Metric({name}, {name!r}, greater_is_better=True)"
@@ -212,7 +211,7 @@ def get_metric(given: Any) -> Metric:
 
 
 def is_built_in(metric: Metric) -> bool:
-    """Tell a metric of the table from a user's, even if that has the same name."""
+    """Return whether a metric is one of ``BUILT_IN``, not a custom one of the same name."""
     return metric.name in BUILT_IN and metric.function is BUILT_IN[metric.name][0]
 
 

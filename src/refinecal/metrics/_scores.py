@@ -1,4 +1,4 @@
-"""Scores of whole predictions: losses, accuracy, ranking."""
+"""Losses, accuracy and AUROC."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -92,7 +92,7 @@ def spherical_loss(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> 
     Returns
     -------
     float
-        Between 0 and 1, smaller is better: one minus what is called the spherical score.
+        Between 0 and 1, smaller is better: one minus the spherical score.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def accuracy(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> float:
     Returns
     -------
     float
-        Between 0 and 1; of classes that tie, the first counts.
+        Between 0 and 1; ties are resolved in favor of the first class.
 
     Examples
     --------
@@ -159,20 +159,20 @@ def error_rate(y_true: Any, probs: Any = None, **inputs: Unpack[Inputs]) -> floa
 def auroc(
     y_true: Any, probs: Any = None, *, average: str | None = "macro", **inputs: Unpack[Inputs]
 ) -> Any:
-    """Return the area under the ROC curve; for several classes the mean over one against the rest.
+    """Return the area under the ROC curve; for several classes the one-vs-rest mean.
 
     Parameters
     ----------
     y_true, probs, **inputs
         As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too.
     average : {"macro", "weighted", None}
-        The plain mean over classes, that by their shares, or the area of each class. Two classes have one
-        area, that of the second.
+        The mean over classes, that weighted by class frequencies, or the area of each class. For two classes,
+        the area of the second.
 
     Returns
     -------
     float, or (k,) array without average
-        A class without rows, or with nothing else beside it, is left out; NaN if no class is left.
+        Classes without rows, or with all rows, are ignored; NaN if no class is left.
 
     Examples
     --------
@@ -186,18 +186,16 @@ def auroc(
     areas = areas_of(sample, check_threads(None))
     if average == "weighted" and sample.k > 2:
         known = ~np.isnan(areas)
-        return (
-            float(np.average(areas[known], weights=sample.frequencies[known]))
-            if known.any()
-            else math.nan
-        )
+        if not known.any():
+            return math.nan
+        return float(np.average(areas[known], weights=sample.frequencies[known]))
     return areas if average is None else mean_area(areas)
 
 
 def _mean_over_rows(
     sample: Sample, add_up: Callable[..., float], *more: NDArray[np.float64]
 ) -> float:
-    """Return the mean of what a compiled loop adds up: of probabilities, labels, soft labels, weights."""
+    """Return the mean of the sums of a compiled loop over probabilities, labels, soft labels, weights."""
     soft = np.empty((0, sample.k)) if sample.soft is None else np.ascontiguousarray(sample.soft)
     weights = NOTHING if sample.weights is None else sample.weights
     arrays = [readonly(each) for each in (sample.probs, sample.labels, soft, weights)]
@@ -206,7 +204,7 @@ def _mean_over_rows(
         return float(add_up(*arrays)) / sample.total
 
     def add_part(rows: slice) -> float:
-        return add_up(*(array[rows] for array in arrays))  # of an empty array it is empty
+        return add_up(*(array[rows] for array in arrays))  # empty arrays stay empty
 
     sums = map_threads(add_part, parts(sample.n), sample.probs.size, sample.threads)
     return float(sum(sums)) / sample.total

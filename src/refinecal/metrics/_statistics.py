@@ -1,8 +1,7 @@
-"""Tests of calibration: whether probabilities are further from outcomes than chance explains.
+"""Tests of calibration, without bins or bandwidth.
 
-Rows are sorted by probability and outcomes minus probabilities are added up: calibrated predictions make that
-sum wander like a Brownian motion, others drive it away. No bins, no bandwidth. Equal probabilities are added
-before one looks, so that the order of rows does not matter.
+With rows sorted by probability, the cumulative sum of outcomes minus probabilities is about a Brownian motion
+if predictions are calibrated. Equal probabilities are added together, so the order of rows does not matter.
 """
 
 from __future__ import annotations  # so that help() shows types by name
@@ -19,19 +18,19 @@ from refinecal._core.sample import Sample, row_slices
 from refinecal.metrics.events import Event, Inputs, events, read
 
 Floats = NDArray[np.float64]
-TIE = 1e-13  # probabilities that are closer are equal but for rounding
+TIE = 1e-13  # probabilities closer than this are equal
 TEST_KINDS = ("auto", "binary", "top-label")
 
 
 class CalibrationTest(NamedTuple):
-    """The outcome of a test: unpacks as ``statistic, p_value``.
+    """The result of a test, which unpacks as ``statistic, p_value``.
 
     Attributes
     ----------
     statistic : float
-        Larger, up to its sign, the less calibrated.
+        Larger in absolute value for worse calibration.
     p_value : float
-        How often calibrated predictions come out as far off as this.
+        The probability of such a statistic for calibrated predictions.
     """
 
     statistic: float
@@ -48,21 +47,20 @@ def ks_statistic(
     r"""Return the Kolmogorov-Smirnov calibration error: the largest cumulative difference.
 
     With rows sorted by probability, :math:`\max_t |C_t|` where
-    :math:`C_t = \frac1n \sum_{i : p_i \le t} (y_i - p_i)`: by how much the number of outcomes among the rows
-    of small probability differs from what was promised, as a share of all rows.
+    :math:`C_t = \frac1n \sum_{i : p_i \le t} (y_i - p_i)`: the difference between observed and predicted
+    outcomes among rows of small probability, as a share of all rows.
 
     Parameters
     ----------
     y_true, probs, **inputs
         As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too.
     kind : {"auto", "binary", "top-label", "class-wise"}
-        As for :func:`ece`: of the second of two classes, of the likeliest class, or the mean over the errors
-        of all classes; by default the first for two classes, else the second.
+        As for :func:`ece`; "class-wise" is the mean over all classes.
 
     Returns
     -------
     float
-        Between 0 and 1; :func:`ks_test` tells whether it is more than chance.
+        Between 0 and 1; :func:`ks_test` tests whether it is more than chance.
 
     References
     ----------
@@ -72,9 +70,9 @@ def ks_statistic(
     Examples
     --------
     >>> import refinecal as rc
-    >>> rc.metrics.ks_statistic([0, 1, 1, 1], [0.5] * 4)  # promised 2 of 4, and 3 happened
+    >>> rc.metrics.ks_statistic([0, 1, 1, 1], [0.5] * 4)  # predicts 2 of 4, observes 3
     0.25
-    >>> round(rc.metrics.ks_statistic([1, 0], [0.2, 0.9]), 12)  # 0.8 more than promised, then 0.9 less
+    >>> round(rc.metrics.ks_statistic([1, 0], [0.2, 0.9]), 12)  # 0.8 above the prediction, then 0.9 below
     0.4
     """
     found = events(read(y_true, probs, True, **inputs), kind)
@@ -88,7 +86,7 @@ def kuiper_statistic(
     r"""Return Kuiper's calibration error: the range of cumulative differences.
 
     That is :math:`\max_t C_t - \min_t C_t`, with :math:`C_t` as for :func:`ks_statistic` and 0 before the
-    first row: the largest difference over any interval of probabilities, wherever it begins.
+    first row: the largest difference over any interval of probabilities.
 
     Parameters
     ----------
@@ -100,8 +98,7 @@ def kuiper_statistic(
     Returns
     -------
     float
-        Between 0 and 1, from one to two times :func:`ks_statistic`; :func:`kuiper_test` tells whether it is
-        more than chance.
+        Between 0 and 1, one to two times :func:`ks_statistic`; see :func:`kuiper_test`.
 
     References
     ----------
@@ -127,23 +124,23 @@ def ks_test(
     r"""Test calibration by the largest cumulative difference.
 
     The statistic is :math:`n \max_t |C_t| / \sqrt{\sum_i p_i (1 - p_i)}`, with :math:`C_t` as for
-    :func:`ks_statistic`. Of calibrated predictions it tends to the largest absolute value of a Brownian
+    :func:`ks_statistic`. For calibrated predictions it converges to the largest absolute value of a Brownian
     motion on [0, 1], which gives the p-value.
 
     Parameters
     ----------
     y_true, probs, **inputs
-        As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too. A weight says
-        how often a row was seen, so weights that sum to 1 stand for a single row. A soft label counts as
-        one outcome, though its share varies less: the p-value is then too large.
+        As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too. Weights are
+        frequencies, so weights that sum to 1 count as a single row. A soft label counts as one outcome,
+        though it varies less: the p-value is then too large.
     kind : {"auto", "binary", "top-label"}
-        Of the second of two classes, or of the likeliest class; by default the first for two classes.
+        The second of two classes, or the likeliest class; by default "binary" for two classes.
 
     Returns
     -------
     CalibrationTest
-        ``statistic`` and ``p_value``. With few rows or many ties the p-value is rather too large. Sure
-        predictions that are all right have 0 and 1, sure ones of which one is wrong infinity and 0.
+        ``statistic`` and ``p_value``. With few rows or many ties the p-value is conservative. For predictions
+        of only 0 and 1 they are 0 and 1 if all are right, else infinity and 0.
 
     References
     ----------
@@ -153,7 +150,7 @@ def ks_test(
     --------
     >>> import refinecal as rc
     >>> statistic, p_value = rc.metrics.ks_test([0, 1, 1, 1], [0.5] * 4)
-    >>> statistic  # 1 more than promised, beside a standard deviation of sqrt(4 / 4)
+    >>> statistic  # 1 more than predicted, over a standard deviation of sqrt(4 / 4)
     1.0
     >>> round(p_value, 3)  # 4 (0.15866 - 0.00135): normal tails beyond 1 and 3
     0.629
@@ -170,20 +167,18 @@ def kuiper_test(
     r"""Test calibration by the range of cumulative differences.
 
     The statistic is :math:`n (\max_t C_t - \min_t C_t) / \sqrt{\sum_i p_i (1 - p_i)}`, with :math:`C_t` as
-    for :func:`kuiper_statistic`. Of calibrated predictions it tends to the range of a Brownian motion on
-    [0, 1]. Sees miscalibration that begins anywhere better than :func:`ks_test`.
+    for :func:`kuiper_statistic`. For calibrated predictions it converges to the range of a Brownian motion on
+    [0, 1]. More sensitive than :func:`ks_test` to miscalibration in the middle.
 
     Parameters
     ----------
-    y_true, probs, **inputs
+    y_true, probs, kind, **inputs
         As for :func:`ks_test`.
-    kind : {"auto", "binary", "top-label"}
-        Of the second of two classes, or of the likeliest class; by default the first for two classes.
 
     Returns
     -------
     CalibrationTest
-        ``statistic`` and ``p_value``, as of :func:`ks_test`.
+        ``statistic`` and ``p_value``, as for :func:`ks_test`.
 
     References
     ----------
@@ -208,7 +203,7 @@ def kuiper_test(
 def spiegelhalter(
     y_true: Any, probs: Any = None, *, kind: str = "all", **inputs: Unpack[Inputs]
 ) -> CalibrationTest:
-    r"""Test calibration by comparing the Brier score with what the predictions themselves promise.
+    r"""Test calibration by comparing the Brier score with its expectation under the predictions.
 
     If labels are drawn from a prediction p, the Brier score of the row is :math:`1 + s - 2 p_y` with
     :math:`s = \sum_j p_j^2`; it has mean :math:`1 - s` and variance :math:`4 \sum_j p_j (p_j - s)^2`. So
@@ -223,14 +218,14 @@ def spiegelhalter(
     y_true, probs, **inputs
         As for :func:`ks_test`.
     kind : {"all", "top-label"}
-        Of all classes, or of the likeliest against the rest.
+        All classes, or the likeliest against the rest.
 
     Returns
     -------
     CalibrationTest
-        ``statistic`` is z: positive for over-confident predictions, negative for under-confident ones; with
-        the two-sided ``p_value``. Both are NaN if the score of every row is certain whatever the label: all
-        classes equally likely, or sure and right. Infinity and 0 if, of such rows, one is sure and wrong.
+        ``statistic`` is z: positive for overconfident predictions, negative for underconfident ones; with the
+        two-sided ``p_value``. If no score has variance (all classes equally likely, or probabilities of 0 and
+        1), both are NaN, or infinity and 0 if a certain prediction is wrong.
 
     References
     ----------
@@ -240,7 +235,7 @@ def spiegelhalter(
     --------
     >>> import refinecal as rc
     >>> z, p_value = rc.metrics.spiegelhalter([1, 1, 1, 0], [0.9] * 4)
-    >>> round(z, 12)  # (-3 * 0.1 + 0.9) * 0.8 = 0.48, beside sqrt(4 * 0.64 * 0.09) = 0.48
+    >>> round(z, 12)  # (-3 * 0.1 + 0.9) * 0.8 = 0.48, over sqrt(4 * 0.64 * 0.09) = 0.48
     1.0
     >>> round(p_value, 3)
     0.317
@@ -248,7 +243,7 @@ def spiegelhalter(
     if kind not in ("all", "top-label"):
         fail_choice("kind", kind, ["all"], "'top-label'")
     sample = read(y_true, probs, True, **inputs)
-    if sample is not y_true:  # a step of a training, else: once is enough
+    if sample is not y_true:  # else a training step: warned before
         warn_if_light(sample.weights, "the test")
     excess, variance = _excess_of_all(sample) if kind == "all" else _excess_of_top(sample)
     if variance == 0:
@@ -265,7 +260,7 @@ def _check_test(y_true: Any, probs: Any, kind: str, **inputs: Unpack[Inputs]) ->
     if kind not in TEST_KINDS:
         fail_choice("kind", kind, list(TEST_KINDS[:-1]), repr(TEST_KINDS[-1]))
     sample = read(y_true, probs, True, **inputs)
-    if sample is not y_true:  # a step of a training, else: once is enough
+    if sample is not y_true:  # else a training step: warned before
         warn_if_light(sample.weights, "the test")
     return events(sample, kind)[0]
 
@@ -289,7 +284,7 @@ def _range(walk: Floats) -> float:
 
 
 def _standardize(distance: float, event: Event) -> float:
-    """Return the distance in standard deviations of the whole sum."""
+    """Return the distance in standard deviations of the sum."""
     spread = np.maximum(event.scores * (1 - event.scores), 0)
     variance = float(spread @ event.weights if event.weights.size else spread.sum())
     if variance == 0:
@@ -306,14 +301,14 @@ def _excess_of_top(sample: Sample) -> tuple[float, float]:
 
 
 def _excess_of_all(sample: Sample) -> tuple[float, float]:
-    """Return half the excess of the Brier score over what is promised, and a quarter of its variance."""
+    """Return half the excess of the Brier score over its expectation, and a quarter of its variance."""
     n, k = sample.probs.shape
     excess, variance = np.empty(n), np.empty(n)
     for rows in row_slices(n, k):
         probs = sample.probs[rows] / sample.probs[rows].sum(axis=1, keepdims=True)
-        promised = (probs**2).sum(axis=1, keepdims=True)
-        above = probs - promised
-        above[np.abs(above) < 1e-14 * promised] = 0  # equally likely, but for rounding
+        expected = (probs**2).sum(axis=1, keepdims=True)
+        above = probs - expected
+        above[np.abs(above) < 1e-14 * expected] = 0  # equally likely up to rounding
         variance[rows] = (probs * above**2).sum(axis=1)
         if sample.soft is not None:
             excess[rows] = -(sample.soft[rows] * above).sum(axis=1)
@@ -326,8 +321,8 @@ def _total(values: Floats, weights: Floats | None) -> float:
     return float(values.sum() if weights is None or not weights.size else values @ weights)
 
 
-# ---- how far a Brownian motion on [0, 1] gets --------------------------------------------------------------
-# Each probability has two series, one fast for short distances and one for long ones, both to full precision.
+# ---- extremes of a Brownian motion on [0, 1] ---------------------------------------------------------------
+# Each probability has two series, one for short and one for long distances, both to full precision.
 
 LARGEST_SWITCH, RANGE_SWITCH = 1.5, 2.5  # where both series need few terms
 TERMS = range(8)
@@ -360,8 +355,8 @@ def range_tail(x: float) -> float:
               = 1 - 8 \sum_{m = 1, 3, 5, \dots} \Big(\frac1{\pi^2 m^2} + \frac1{x^2}\Big)
               e^{-m^2 \pi^2 / 2x^2}.
 
-    The first is Feller's density, integrated; the second follows from the chance to stay between -a and b,
-    differentiated in a, and integrated over a with b = x - a.
+    The first is the integral of Feller's density; the second follows from the probability to stay between -a
+    and b, differentiated in a, and integrated over a with b = x - a.
     """
     if x < 0.1:
         return 1.0

@@ -1,4 +1,4 @@
-"""Lp calibration errors by the variational route: what a calibrator finds to correct on rows new to it."""
+"""Lp calibration errors by the variational formula: what a calibrator corrects out of fold."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -22,7 +22,7 @@ from refinecal.resampling import folds
 Floats = NDArray[np.float64]
 KINDS = ("auto", "all", "binary", "top-label", "class-wise")
 FORMS = ("root", "power", "norm")
-MANY = 100  # classes: the calibrators, unless one is given, are for two, up to this many, and more
+MANY = 100  # classes: default calibrators for two, up to this many, and more
 OF_TWO, OF_MORE, OF_MANY = "venn-abers", "structured-matrix", "structured-vector"
 
 
@@ -39,19 +39,19 @@ def lp_calibration_error(
     groups: Any = None,
     **inputs: Unpack[Inputs],
 ) -> float:
-    r"""Return an Lp calibration error, estimated from below: the distance to what a calibrator makes of it.
+    r"""Return a lower bound of an Lp calibration error: the distance to calibrated predictions.
 
-    The error is the mean of a convex N, such as :math:`\|v\|_p^p`, of
-    :math:`c_i = \mathrm E[y | p_i] - p_i`, which nobody knows. For any guess h of c, convexity gives
-    :math:`N(c) \ge N(h) + \langle \nabla N(h), c - h \rangle`, with equality for h = c; and the right side
-    stays the same in expectation when c is replaced by :math:`y_i - p_i`, whose mean it is, as long as h has
-    not seen :math:`y_i`. So with a calibrator g fitted on other rows, :math:`h_i = g(p_i) - p_i`,
+    The error is the mean of a convex N, such as :math:`\|v\|_p^p`, of the unknown
+    :math:`c_i = \mathrm E[y | p_i] - p_i`. For any guess h of c, convexity gives
+    :math:`N(c) \ge N(h) + \langle \nabla N(h), c - h \rangle`, with equality for h = c. In expectation the
+    right side does not change when c is replaced by :math:`y_i - p_i`, if h has not seen :math:`y_i`. So with
+    a calibrator g fitted on other rows, :math:`h_i = g(p_i) - p_i`,
 
     .. math:: \frac1n \sum_i \big( N(h_i) + \langle \nabla N(h_i), (y_i - p_i) - h_i \rangle \big)
 
-    never exceeds the error in expectation, and meets it if g finds :math:`\mathrm E[y | p]`. For
-    :math:`N = \|v\|_2^2` it is the Brier score that g takes away; for a norm, the second h cancels the first
-    and :math:`\langle \nabla N(h_i), y_i - p_i \rangle` is left. No bins, and no bias upwards.
+    never exceeds the error in expectation, and equals it if g is :math:`\mathrm E[y | p]`. For
+    :math:`N = \|v\|_2^2` it is the Brier score that g removes; for a norm it simplifies to
+    :math:`\langle \nabla N(h_i), y_i - p_i \rangle`. It has no bins and no upward bias.
 
     Parameters
     ----------
@@ -63,32 +63,32 @@ def lp_calibration_error(
         :math:`(\frac1n \sum_i \|c_i\|_p^p)^{1/p}`; the same without the root; or
         :math:`\frac1n \sum_i \|c_i\|_p`. All the same for p = 1.
     kind : {"auto", "all", "binary", "top-label", "class-wise"}
-        What c is: a vector of all classes; the number of the second of two classes, or of the likeliest
-        class given its probability alone; or the mean over the errors of all classes, each given its own
-        probability alone. By default "binary" for two classes, else "all".
+        What c is: a vector of all classes; a number, of the second of two classes, or of the likeliest class
+        given its probability; or the mean of the errors of all classes, each given its own probability. By
+        default "binary" for two classes, else "all".
     calibrator : name or object with ``fit`` and ``predict_proba``, optional
         As for :func:`refinecal.decompose`; the better it fits, the closer the estimate. By default
         "venn-abers" where c is a number, "structured-matrix" where it is a vector, and
         "structured-vector" for more than 100 classes.
     cv : int, splitter or None, default 5
-        As for :func:`refinecal.decompose`. ``None`` fits on the same rows, which finds too much.
+        As for :func:`refinecal.decompose`. ``None`` fits on the same rows, which overestimates the error.
     groups : array-like, optional
         For a splitter that keeps groups together.
 
     Returns
     -------
     float
-        Noise may make it negative where there is nothing to correct; a root is then 0.
+        May be negative by chance if there is nothing to correct; a root is then 0.
 
     References
     ----------
-    Berta, Holzmüller, Jordan, Bach, "Rethinking Early Stopping: Refine, Then Calibrate", theorem 3.4, is the
-    same for proper losses: calibration is the loss that the best g takes away.
+    Berta, Holzmüller, Jordan, Bach, "Rethinking Early Stopping: Refine, Then Calibrate", theorem 3.4: the
+    same for proper losses.
 
     Examples
     --------
     >>> import refinecal as rc
-    >>> rc.metrics.lp_calibration_error([0, 1, 1, 1] * 5, [0.5] * 20)  # says 1/2, and 3/4 happens
+    >>> rc.metrics.lp_calibration_error([0, 1, 1, 1] * 5, [0.5] * 20)  # predicts 1/2, observes 3/4
     0.25
     """
     check_form(p, form, kind)
@@ -109,8 +109,9 @@ def lp_error(
     kind = ("binary" if sample.k == 2 else "all") if kind == "auto" else kind
     parts = _parts(sample, kind)
     if calibrator is None:
-        calibrator = _default(parts[0].k)
-    first = 0 if kind == "all" else 1  # of two classes, one number says all
+        k = parts[0].k
+        calibrator = OF_TWO if k == 2 else OF_MORE if k <= MANY else OF_MANY
+    first = 0 if kind == "all" else 1  # for two classes, one number is enough
     found = []
     for part in parts:
         gaps, guess = _gaps(part, calibrator, cv, groups)
@@ -119,14 +120,8 @@ def lp_error(
     return float(np.mean(found))
 
 
-def _default(k: int) -> str:
-    if k == 2:
-        return OF_TWO
-    return OF_MORE if k <= MANY else OF_MANY
-
-
 def check_form(p: Any, form: str, kind: str) -> None:
-    """Refuse what is no Lp calibration error."""
+    """Raise for an invalid p, form or kind."""
     for name, value, known in (("form", form, FORMS), ("kind", kind, KINDS)):
         if value not in known:
             fail_choice(name, value, list(known[:-1]), repr(known[-1]))
@@ -147,7 +142,7 @@ def lower_bound(guess: Floats, gaps: Floats, p: float, power: bool) -> Floats:
         return np.asarray((slopes * gaps).sum(axis=1) - (p - 1) * (sizes**p).sum(axis=1))
     largest = sizes.max(axis=1, keepdims=True)
     shares = sizes / np.where(largest > 0, largest, 1)
-    if math.isinf(p):  # any mean of the slopes at the largest entries will do
+    if math.isinf(p):  # the mean of the slopes at the largest entries
         slopes = np.sign(guess) * (shares == 1)
         slopes /= np.maximum(np.abs(slopes).sum(axis=1, keepdims=True), 1)
     else:
@@ -157,7 +152,7 @@ def lower_bound(guess: Floats, gaps: Floats, p: float, power: bool) -> Floats:
 
 
 def _gaps(sample: Sample, calibrator: Any, cv: Any, groups: Any) -> tuple[Floats, Floats]:
-    """Return labels minus probabilities, and what the calibrator makes of that; both (n, k)."""
+    """Return labels minus probabilities, and the calibrator's estimate of it; both (n, k)."""
     probs = np.exp(log_softmax(sample.logits.astype(np.float64)))
     guess = _calibrate_out_of_fold(sample, calibrator, cv, groups) - probs
     labels = np.eye(sample.k)[sample.labels] if sample.soft is None else sample.soft
@@ -165,7 +160,7 @@ def _gaps(sample: Sample, calibrator: Any, cv: Any, groups: Any) -> tuple[Floats
 
 
 def _calibrate_out_of_fold(sample: Sample, calibrator: Any, cv: Any, groups: Any) -> Floats:
-    """Return calibrated probabilities (n, k), each row by a calibrator that has not seen it."""
+    """Return out-of-fold calibrated probabilities (n, k)."""
     unfitted, threads = as_calibrator(calibrator), check_threads(None)
     if isinstance(cv, str):
         raise ValueError(f"cv is {cv!r}: pass a number of folds, such as cv=5, or a splitter")
@@ -200,7 +195,7 @@ def _parts(sample: Sample, kind: str) -> list[Sample]:
 
 
 def _against_rest(sample: Sample, odds: Floats, own: NDArray[np.int64]) -> Sample:
-    """Return the two-class problem whether the label is the row's own class, of the given log-odds."""
+    """Return the binary problem whether the label is the given class of each row."""
     labels = (sample.labels == own).astype(np.int64)
     soft = None
     if sample.soft is not None:

@@ -34,11 +34,11 @@ def ece(
     debiased: bool = False,
     **inputs: Unpack[Inputs],
 ) -> float:
-    r"""Return the expected calibration error: how far probabilities are from frequencies, in bins.
+    r"""Return the expected calibration error: the distance of probabilities and frequencies, in bins.
 
-    With a share :math:`w_b` of the rows in bin b, their mean probability :math:`\bar p_b` and the class in a
-    share :math:`\bar y_b` of them, it is :math:`\sum_b w_b |\bar p_b - \bar y_b|`; with ``norm="l2"``
-    :math:`\sqrt{\sum_b w_b (\bar p_b - \bar y_b)^2}`, with ``"max"`` the largest of the distances.
+    With the share :math:`w_b` of rows in bin b, their mean probability :math:`\bar p_b` and the frequency
+    :math:`\bar y_b` of the class, it is :math:`\sum_b w_b |\bar p_b - \bar y_b|`; with ``norm="l2"``
+    :math:`\sqrt{\sum_b w_b (\bar p_b - \bar y_b)^2}`, with ``"max"`` the largest distance.
 
     Parameters
     ----------
@@ -47,35 +47,33 @@ def ece(
     n_bins : int, default 15
         Number of bins.
     strategy : {"uniform", "quantile"}
-        Bins of equal width, bin b holding b/n_bins < p <= (b + 1)/n_bins; or of equal mass, equal
-        probabilities all in the bin of the middle of their mass. See the notes for rounding.
+        Bins of equal width, bin b holding b/n_bins < p <= (b + 1)/n_bins; or of equal mass, with equal
+        probabilities in the same bin. See the notes for rounding.
     kind : {"auto", "binary", "top-label", "class-wise"}
-        Of the second of two classes, of the likeliest class, or over all classes, each counted alike: the
-        mean of their errors, of their squares, or the largest. By default the first for two classes, else
-        the second.
+        The second of two classes, the likeliest class, or all classes with equal weights: the mean of their
+        errors, of their squares, or the largest. By default "binary" for two classes, else "top-label".
     norm : {"l1", "l2", "max"}
-        How distances are put together.
+        How to combine the distances.
     debiased : bool, default False
-        For ``norm="l2"``: subtract from each square what chance adds to it,
-        :math:`\bar y_b (1 - \bar y_b) / (n_b - 1)`. Bins of fewer than two rows then count as 0.
+        For ``norm="l2"``: subtract the expected contribution of chance from each square,
+        :math:`\bar y_b (1 - \bar y_b) / (n_b - 1)`. Bins of fewer than two rows count as 0.
 
     Returns
     -------
     float
-        Between 0 and 1. If debiased, the root with its sign: below 0 if chance alone would show more. The
-        estimate without bias is the square, ``e * abs(e)``.
+        Between 0 and 1. If debiased, the signed root: below 0 if chance alone would give more. The unbiased
+        estimate is the square, ``e * abs(e)``.
 
     Notes
     -----
-    Without ``debiased``, right probabilities have an error above 0: in a bin of 100 rows frequencies are off
-    by 0.04 on average at p = 1/2. The more bins and the fewer rows, the larger it is; compare models on the
-    same rows only. Cutting into bins also hides errors that cancel within one. :func:`smooth_ece` needs no
-    bins.
+    Without ``debiased``, correct probabilities have an error above 0: in a bin of 100 rows, frequencies are
+    off by 0.04 on average at p = 1/2. It grows with more bins and fewer rows, so compare models on the same
+    rows only. Errors that cancel within a bin are not seen. :func:`smooth_ece` needs no bins.
 
-    Weights say how often a row counts, also for :math:`n_b`.
+    Sample weights are frequencies, also for :math:`n_b`.
 
-    Bins are chosen in single precision, so they are the same for float32 and float64. A probability less than
-    a millionth (:math:`2^{-20}`) above a border is on it: 0.1 + 0.2 is in the bin that ends at 0.3. The mean
+    Bins are computed in single precision, so they are the same for float32 and float64. A probability less
+    than :math:`2^{-20}` above a border is on it: 0.1 + 0.2 is in the bin that ends at 0.3. The mean
     probability keeps full precision. Evaluations and reliability diagrams use the same bins.
 
     References
@@ -86,15 +84,20 @@ def ece(
     Examples
     --------
     >>> import refinecal as rc
-    >>> round(rc.metrics.ece([0, 1, 1, 1], [0.5] * 4), 12)  # says 1/2, and 3/4 happens
+    >>> round(rc.metrics.ece([0, 1, 1, 1], [0.5] * 4), 12)  # predicts 1/2, observes 3/4
     0.25
     >>> rc.metrics.ece([0, 1, 1, 1], [0.5] * 4, norm="l2", debiased=True)  # 1/16 - (3/16) / 3
     0.0
     """
     check_bins(n_bins, strategy)
-    _check_norm(norm, debiased)
+    if norm not in NORMS:
+        fail_choice("norm", norm, list(NORMS[:-1]), repr(NORMS[-1]))
+    if debiased and norm != "l2":
+        raise ValueError(
+            f"debiased is True, but norm is {norm!r}: only squares can be debiased; pass norm='l2'"
+        )
     sample = read(y_true, probs, True, **inputs)
-    if debiased and sample is not y_true:  # which has been warned of
+    if debiased and sample is not y_true:  # already warned
         warn_if_light(sample.weights, "debiasing")
     if norm == "max":
         return mce(sample, n_bins=n_bins, strategy=strategy, kind=kind)
@@ -116,16 +119,16 @@ def mce(
     min_count: float = 0,
     **inputs: Unpack[Inputs],
 ) -> float:
-    """Return the maximum calibration error: that of the worst bin.
+    """Return the maximum calibration error, that of the worst bin.
 
     Parameters
     ----------
     y_true, probs, **inputs
         As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too.
     n_bins, strategy, kind
-        As for :func:`ece`; over all classes, the largest counts.
+        As for :func:`ece`; "class-wise" is the largest over all classes.
     min_count : float, default 0
-        Bins of fewer rows are left out: in a bin of one row, chance decides.
+        Ignore bins with fewer rows, where chance dominates.
 
     Returns
     -------
@@ -169,11 +172,11 @@ def overconfidence(
     kind: str = "auto",
     **inputs: Unpack[Inputs],
 ) -> float:
-    r"""Return the part of the calibration error that comes from bins where the model is too sure.
+    r"""Return the part of the calibration error from bins where the model is overconfident.
 
-    It is :math:`\sum_b w_b \max(0, \bar c_b - \bar a_b)` over the bins of :func:`ece`, where
-    :math:`\bar c_b` is the mean confidence in bin b, :math:`\bar a_b` the share that is right, and
-    :math:`w_b` the share of the rows. Together with :func:`underconfidence` it is :func:`ece`.
+    It is :math:`\sum_b w_b \max(0, \bar c_b - \bar a_b)` over the bins of :func:`ece`, with the mean
+    confidence :math:`\bar c_b`, the accuracy :math:`\bar a_b` and the share :math:`w_b` of rows of bin b.
+    Together with :func:`underconfidence` it adds up to :func:`ece`.
 
     Parameters
     ----------
@@ -182,8 +185,8 @@ def overconfidence(
     n_bins, strategy
         As for :func:`ece`.
     kind : {"auto", "binary", "top-label"}
-        As for :func:`ece`. Of the second of two classes, a bin whose mean probability is below 1/2 speaks for
-        the first class: 0.1 is too sure if the class happens more often than that.
+        As for :func:`ece`. For two classes, a bin below 1/2 predicts the first class: 0.1 is overconfident
+        if the second class is more frequent than that.
 
     Returns
     -------
@@ -192,13 +195,13 @@ def overconfidence(
 
     Notes
     -----
-    The overconfidence error of Thulasidasan et al. (NeurIPS 2019) multiplies each bin by its confidence too,
-    and so is smaller; it adds up to no calibration error.
+    The overconfidence error of Thulasidasan et al. (NeurIPS 2019) also multiplies each bin by its
+    confidence, so it is smaller and not part of a calibration error.
 
     Examples
     --------
     >>> import refinecal as rc
-    >>> round(rc.metrics.overconfidence([1, 1, 0, 0], [1.0] * 4), 12)  # says 1, and 1/2 happens
+    >>> round(rc.metrics.overconfidence([1, 1, 0, 0], [1.0] * 4), 12)  # predicts 1, observes 1/2
     0.5
     """
     return _both_parts(y_true, probs, n_bins, strategy, kind, inputs)[0]
@@ -214,10 +217,10 @@ def underconfidence(
     kind: str = "auto",
     **inputs: Unpack[Inputs],
 ) -> float:
-    r"""Return the part of the calibration error that comes from bins where the model is not sure enough.
+    r"""Return the part of the calibration error from bins where the model is underconfident.
 
-    It is :math:`\sum_b w_b \max(0, \bar a_b - \bar c_b)`, in the words of :func:`overconfidence`, which is
-    the other part of :func:`ece`.
+    It is :math:`\sum_b w_b \max(0, \bar a_b - \bar c_b)` in the notation of :func:`overconfidence`, the
+    other part of :func:`ece`.
 
     Parameters
     ----------
@@ -232,7 +235,7 @@ def underconfidence(
     Examples
     --------
     >>> import refinecal as rc
-    >>> round(rc.metrics.underconfidence([1, 1, 1, 1], [0.75] * 4), 12)  # says 3/4, and 1 happens
+    >>> round(rc.metrics.underconfidence([1, 1, 1, 1], [0.75] * 4), 12)  # predicts 3/4, observes 1
     0.25
     """
     return _both_parts(y_true, probs, n_bins, strategy, kind, inputs)[1]
@@ -251,7 +254,7 @@ def _both_parts(
 
 
 def _mean_square(sums: Floats, debiased: bool) -> float:
-    """Return the mean square of the distances in the bins, over rows."""
+    """Return the mean squared distance in the bins, over rows."""
     mass, scores, hits = sums[:, sums[0] > 0]
     squares = ((scores - hits) / mass) ** 2
     if debiased:
@@ -262,15 +265,6 @@ def _mean_square(sums: Floats, debiased: bool) -> float:
     return float(mass @ squares / mass.sum())
 
 
-def _check_norm(norm: str, debiased: bool) -> None:
-    if norm not in NORMS:
-        fail_choice("norm", norm, list(NORMS[:-1]), repr(NORMS[-1]))
-    if debiased and norm != "l2":
-        raise ValueError(
-            f"debiased is True, but norm is {norm!r}: only squares can be freed of bias; pass norm='l2'"
-        )
-
-
 # ---- sums over bins ----------------------------------------------------------------------------------------
 
 
@@ -278,7 +272,7 @@ def check_bins(n_bins: Any, strategy: str) -> None:
     """Raise for a wrong number of bins or an unknown strategy."""
     check_whole("n_bins", n_bins)
     if strategy not in STRATEGIES:
-        fail_choice("strategy", strategy, list(STRATEGIES), "left out")
+        fail_choice("strategy", strategy, list(STRATEGIES), "omitted")
 
 
 def bin_numbers(
@@ -300,7 +294,7 @@ def bin_numbers(
 def bin_sums(
     scores: Floats, hits: Floats, weights: Floats, n_bins: int, strategy: str = "uniform"
 ) -> Floats:
-    """Return the mass of each bin, its scores and its hits added up; (3, n_bins)."""
+    """Return the sums of weights, scores and hits in each bin, (3, n_bins)."""
     bins = bin_numbers(scores, n_bins, strategy, weights)
     sums = np.zeros((_kernels.bins.N_KINDS, n_bins))
     _kernels.bins.add_rows(*(readonly(each) for each in (bins, scores, hits, weights)), sums)
@@ -308,16 +302,16 @@ def bin_sums(
 
 
 def mean_distance(sums: Floats) -> float:
-    """Return the expected calibration error: the mean distance of scores and hits over rows."""
+    """Return the expected calibration error of the sums of :func:`bin_sums`."""
     mass, scores, hits = sums[:, sums[0] > 0]
     return float(np.abs(scores - hits).sum() / mass.sum())
 
 
 def confidence_parts(sums: Floats, binary: bool) -> tuple[float, float]:
-    """Return over- and underconfidence, from the mass, scores and hits of each bin; (3, n_bins)."""
+    """Return over- and underconfidence of the sums of :func:`bin_sums`."""
     mass, scores, hits = sums
     gaps = scores - hits
-    if binary:  # below 1/2 the model speaks for the other class; at 1/2 it cannot be too sure
+    if binary:  # below 1/2 it predicts the other class; at 1/2 it cannot be overconfident
         side = scores - mass / 2
         side = np.where(np.abs(side) <= ROUNDING * mass, 0.0, np.sign(side))
         gaps = np.where(side == 0, -np.abs(gaps), side * gaps)

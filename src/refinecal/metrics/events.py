@@ -1,4 +1,4 @@
-"""The arguments that every metric takes, and the events that calibration errors are about."""
+"""The common arguments of metrics, and the events whose calibration is measured."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -16,7 +16,7 @@ KINDS = ("auto", "binary", "top-label", "class-wise")
 
 
 class Inputs(TypedDict, total=False):
-    """The keywords of every function here."""
+    """The keywords of every metric."""
 
     logits: Any
     sample_weight: Any
@@ -26,18 +26,18 @@ class Inputs(TypedDict, total=False):
 def read(
     y_true: Any, probs: Any = None, likeliest: bool = False, **inputs: Unpack[Inputs]
 ) -> Sample:
-    """Return the arguments of a metric, checked; a sample has passed already."""
+    """Return the checked arguments of a metric; a sample is returned unchanged."""
     if isinstance(y_true, Sample):
         return y_true
     return check_sample(y_true, probs, likeliest=likeliest, **inputs)
 
 
 class Event(NamedTuple):
-    """Probabilities of something, and whether it happened."""
+    """Probabilities of an event, and whether it happened."""
 
     scores: Floats
-    hits: Floats  # 0 or 1; of soft labels the share
-    weights: Floats  # empty if every row counts once
+    hits: Floats  # 0 or 1; for soft labels the share
+    weights: Floats  # empty without sample weights
 
     @property
     def total(self) -> float:
@@ -61,7 +61,7 @@ def _weights_of(sample: Sample) -> Floats:
 
 
 def events(sample: Sample, kind: str = "auto") -> list[Event]:
-    """Return what a calibration error of this kind is about: one event, or one for each class."""
+    """Return the events of a kind of calibration error: one, or one per class."""
     if kind not in KINDS:
         fail_choice("kind", kind, list(KINDS[:-1]), repr(KINDS[-1]))
     if kind == "binary" and sample.k != 2:

@@ -1,7 +1,7 @@
-"""Areas under ROC curves, one-vs-rest: of probabilities as they are, of logits by log-odds.
+"""Areas under one-vs-rest ROC curves, of probabilities and of logits.
 
-Probabilities tie where they are equal, as in scikit-learn. Log-odds of logits are sums of exponentials: those
-that rounding alone tells apart tie too.
+Equal probabilities are ties, as in scikit-learn. Log-odds of logits are sums of exponentials, so those that
+differ only by rounding are ties too.
 """
 
 import math
@@ -19,7 +19,7 @@ FEW = 2**12  # rows whose log-odds are computed together: a multiple of a tile o
 
 
 def mean_area(areas: Floats) -> float:
-    """Return the mean over the classes that have an area, NaN if none has."""
+    """Return the mean over classes with an area; NaN if there is none."""
     if len(areas) == 2:
         return float(areas[1])
     known = areas[~np.isnan(areas)]
@@ -29,16 +29,15 @@ def mean_area(areas: Floats) -> float:
 def areas_of_probs(
     columns: Floats, rest: Floats, labels: Integers, weights: Floats | None = None, threads: int = 1
 ) -> Floats:
-    """Return the area of each class; NaN for a class that has no rows, or nothing next to it.
+    """Return the area of each class; NaN for a class without rows, or with all rows.
 
-    ``columns`` are probabilities (k, n), ``rest`` what each row leaves next to its likeliest class; all are
-    read-only, so that one compiled loop serves.
+    ``columns`` are probabilities (k, n), ``rest`` is one minus the largest of each row; all are read-only.
     """
     return _areas(columns, rest, 0.0, Sample(labels, columns.T, weights), threads)
 
 
 def areas_of_logits(sample: Sample, threads: int = 1) -> Floats:
-    """Return the area of each class by its log-odds, as :func:`areas_of_probs` does; labels may be soft."""
+    """Return the area of each class by its log-odds, as in :func:`areas_of_probs`; labels may be soft."""
     room = -(-sample.n // FEW) * FEW
     odds, rounding = np.empty((sample.k, room)), np.empty(room)
     logits = readonly(np.ascontiguousarray(sample.logits))
@@ -49,9 +48,7 @@ def areas_of_logits(sample: Sample, threads: int = 1) -> Floats:
 
     map_threads(fill, range(0, sample.n, FEW), odds.size, threads)
     odds, rounding, unit = readonly(odds[:, : sample.n]), readonly(rounding[: sample.n]), 1.0
-    if (
-        sample.k == 2
-    ):  # log-odds may be of any size: keys are finer than the rounding of the smallest
+    if sample.k == 2:  # keys must be finer than the rounding of the smallest log-odds
         sizes = np.abs(odds[1])
         least = sizes[sizes > 0].min(initial=np.inf)
         unit = 1.0 if least == np.inf else 64 * least if least < 1e300 else least
@@ -66,7 +63,7 @@ def _areas(columns: Floats, rest: Floats, unit: float, sample: Sample, threads: 
 
     def area(j: int) -> float:
         own, share, others, hidden = rows[begin[j] : begin[j + 1]], NOTHING, NOTHING, j
-        if soft is not None:  # a row may be of the class and of others too
+        if soft is not None:  # a row may belong to several classes
             mass = np.ones(sample.n) if weights is None else weights
             share, others = mass * soft[:, j], mass * (1 - soft[:, j])
             own, hidden = np.flatnonzero(soft[:, j]), -1

@@ -1,17 +1,16 @@
 r"""Smooth calibration error: masses on [0, 1], smoothed by a Gaussian that the two ends reflect.
 
-That kernel is diagonal in cosines (a mass that spreads like heat in a rod with insulated ends): with masses
+That kernel is diagonal in cosines (like heat in a rod with insulated ends): with masses
 :math:`r_i` at places :math:`f_i`, and :math:`a_m = \sum_i r_i \cos(\pi m f_i)`, the smoothed density is
 
 .. math:: s_\sigma(t) = \sum_i r_i K_\sigma(t, f_i)
           = a_0 + 2 \sum_{m \ge 1} e^{-(\pi m \sigma)^2 / 2} a_m \cos(\pi m t).
 
-One read gathers the masses into cells with their moments up to order 5; the cosines of all of them,
-expanded around the middles of the cells, are a few fast transforms of the moments. Each bandwidth then costs
-two short transforms, whatever the number of rows: one for :math:`s`, one for its integral :math:`S`. Between
-two zeros of :math:`s`, :math:`\int |s|` is a difference of :math:`S`, to which an error in the place of the
-zeros hardly matters. With bandwidths of at least ``FINEST`` cells, all that is left out is below 1e-7 of the
-result.
+One read collects the masses in cells with their moments up to order 5; the cosines, expanded around the
+middles of the cells, are a few fast transforms of the moments. Each bandwidth then needs two transforms,
+one for :math:`s` and one for its integral :math:`S`. Between two zeros of :math:`s`, :math:`\int |s|` is a
+difference of :math:`S`, which hardly depends on errors in the zeros. With bandwidths of at least ``FINEST``
+cells, the relative error is below 1e-7.
 """
 
 from __future__ import annotations  # so that help() shows types by name
@@ -29,13 +28,13 @@ from refinecal._core.sample import NOTHING, readonly
 from refinecal.metrics.events import Event, Inputs, events, read
 
 Floats = NDArray[np.float64]
-CELLS = (2**11, 2**17)  # the second only if the bandwidth turns out too small for the first
+CELLS = (2**11, 2**17)  # the second only if the bandwidth is too small for the first
 FINEST = 4  # cells per bandwidth, at least
 NODES = 8  # per bandwidth, at which the smoothed density is computed
-FADED = 8.6  # exp(-x**2 / 2) is below 1e-16 there: cosines that fast are left out
+FADED = 8.6  # exp(-x**2 / 2) is below 1e-16: faster cosines are omitted
 START = math.log(0.02)  # where the search begins
-SHARP = 1e-7  # last step of the search, relative: what it leaves is far smaller
-MAX_STEPS = 100  # ten have been the most
+SHARP = 1e-7  # last relative step of the search: the error is far smaller
+MAX_STEPS = 100  # at most ten were needed so far
 
 
 class Masses(NamedTuple):
@@ -57,7 +56,7 @@ class Smoothed:
         sums = _kernels.smoothing.gather(*arrays, masses.shift, moments)
         self.finest = FINEST / cells
         self.sum = float(sums[0] / masses.total)
-        self.most = float(sums[1] / masses.total)  # the size, if nothing cancelled
+        self.most = float(sums[1] / masses.total)  # the size without cancellation
         self.cosines = _cosines(moments) / masses.total
 
     def at(self, bandwidth: float) -> tuple[Floats, Floats]:
@@ -81,7 +80,7 @@ class Smoothed:
         return float(np.abs(steps).sum() + _excess_at_turns(density, steps, turns).sum())
 
 
-# Transforms of NumPy's, since importing SciPy's takes longer than a million rows.
+# With NumPy's transforms: importing SciPy's takes longer than a million rows.
 
 
 def _waves(spectrum: NDArray[Any]) -> Floats:
@@ -117,10 +116,10 @@ def _cosines(moments: Floats) -> Floats:
 
 
 def _excess_at_turns(density: Floats, steps: Floats, turns: NDArray[np.int64]) -> Floats:
-    """Return by how much the size exceeds the step in intervals where the density changes sign.
+    """Return the size minus the step in intervals where the density changes sign.
 
-    The integral is the cubic that has the right values and slopes at both ends; its turning point is the
-    root of a quadratic.
+    The integral is the cubic with the same values and slopes at both ends; its turning point is the root of
+    a quadratic.
     """
     width = 1 / (len(density) - 1)
     first, last, step = density[turns] * width, density[turns + 1] * width, steps[turns]
@@ -136,13 +135,13 @@ def _excess_at_turns(density: Floats, steps: Floats, turns: NDArray[np.int64]) -
 def fixed_point(masses: Masses) -> float:
     """Return the bandwidth that equals the size of the masses smoothed with it.
 
-    The size never grows with the bandwidth, so there is one at most. Below ``FINEST / CELLS[-1]``, about
-    3e-5, it is not resolved: there the size at that bandwidth is returned, which is not above it.
+    The size never grows with the bandwidth, so there is at most one. Below ``FINEST / CELLS[-1]``, about
+    3e-5, bandwidths are not resolved: then the size at that bandwidth is returned.
     """
     for cells in CELLS:
         smoothed = Smoothed(masses, cells)
         least, most = abs(smoothed.sum), smoothed.most
-        if most - least <= 1e-14 * most:  # all of one sign: nothing cancels, whatever the bandwidth
+        if most - least <= 1e-14 * most:  # all of one sign: nothing cancels
             return least
         found = _search(smoothed, least)
         if found > smoothed.finest:
@@ -151,9 +150,9 @@ def fixed_point(masses: Masses) -> float:
 
 
 def _search(smoothed: Smoothed, least: float) -> float:
-    """Return the fixed point by secants in logarithms, kept between bounds; the size if it is not resolved.
+    """Return the fixed point by bounded secant steps in logarithms; the size if it is not resolved.
 
-    In logarithms the size falls by 0 to 1/2 of what the bandwidth grows, so the secants are nearly straight.
+    The logarithm of the size falls by 0 to 1/2 of the growth of that of the bandwidth: nearly a line.
     """
     floor = math.log(max(least, smoothed.finest))
     low, high = floor, math.log(2 * max(smoothed.most, smoothed.finest))
@@ -174,9 +173,7 @@ def _search(smoothed: Smoothed, least: float) -> float:
             x = floor if low == floor else (low + high) / 2
         elif x >= high:
             x = (low + high) / 2
-    warn(
-        f"the bandwidth of the smooth calibration error is only known to {high - low:.1e}, relative"
-    )
+    warn(f"the bandwidth of the smooth calibration error has a relative error of {high - low:.1e}")
     return math.exp(x)
 
 
@@ -184,35 +181,28 @@ def _search(smoothed: Smoothed, least: float) -> float:
 def smooth_ece(
     y_true: Any, probs: Any = None, *, kind: str = "auto", **inputs: Unpack[Inputs]
 ) -> float:
-    r"""Return the smooth calibration error: how far probabilities are from outcomes, smoothed.
+    r"""Return the smooth calibration error, which needs no bins.
 
-    With probabilities :math:`p_i` and outcomes :math:`y_i` (1 if it happened, else 0), and
-    :math:`K_\sigma` a Gaussian of width :math:`\sigma` that is reflected at 0 and 1, it is the one
-    :math:`\sigma` with
+    With probabilities :math:`p_i`, outcomes :math:`y_i` in {0, 1} and a Gaussian :math:`K_\sigma` of width
+    :math:`\sigma` that is reflected at 0 and 1, it is the :math:`\sigma` with
 
     .. math:: \int_0^1 \Big| \frac1n \sum_i K_\sigma(t, p_i) (y_i - p_i) \Big| \, dt = \sigma.
 
-    Unlike :func:`ece` it has no bins to choose, and does not jump when a probability moves a little. It
-    bounds the distance to the nearest calibrated predictions from both sides, up to a constant and a square
-    root.
+    Unlike :func:`ece` it is a continuous function of the probabilities. It bounds the distance to the nearest
+    calibrated predictions from both sides, up to a constant and a square root.
 
     Parameters
     ----------
     y_true, probs, **inputs
         As for :func:`refinecal.decompose`; ``logits``, ``sample_weight`` and ``classes`` too.
     kind : {"auto", "binary", "top-label", "class-wise"}
-        As for :func:`ece`: of the second of two classes, of the likeliest class, or the mean over the errors
-        of all classes; by default the first for two classes, else the second.
+        As for :func:`ece`; "class-wise" is the mean over all classes.
 
     Returns
     -------
     float
-        Between 0 and 1, with a relative error of at most 1e-6. Below 3e-5 the bandwidth is no longer
-        resolved: a value there is the left side for that bandwidth, which is at most the true one.
-
-    Notes
-    -----
-    One read of the rows, then a few short cosine transforms for each :math:`\sigma` that is tried.
+        Between 0 and 1, with a relative error of at most 1e-6. Below 3e-5, where bandwidths are not
+        resolved, the value is a lower bound.
 
     References
     ----------
@@ -222,7 +212,7 @@ def smooth_ece(
     Examples
     --------
     >>> import refinecal as rc
-    >>> round(rc.metrics.smooth_ece([0, 1, 1, 1], [0.5] * 4), 12)  # says 1/2, and 3/4 happens
+    >>> round(rc.metrics.smooth_ece([0, 1, 1, 1], [0.5] * 4), 12)  # predicts 1/2, observes 3/4
     0.25
     >>> round(rc.metrics.smooth_ece([0, 1, 1, 1], [0.75] * 4), 12)
     0.0
@@ -232,15 +222,15 @@ def smooth_ece(
 
 
 def smooth_ece_of(event: Event) -> float:
-    """Return the smooth calibration error of one event, checked already."""
+    """Return the smooth calibration error of one checked event."""
     return fixed_point(Masses(*event, shift=1.0, total=event.total))
 
 
 def smooth_curve(event: Event, bandwidth: float) -> tuple[Floats, Floats, Floats]:
     """Return nodes from 0 to 1, the smoothed density of probabilities there, and the smoothed frequency.
 
-    That is the smooth reliability diagram; its bandwidth is best the smooth calibration error. Where there
-    is no probability within many bandwidths, the frequency is NaN.
+    This is the smooth reliability diagram; use the smooth calibration error as its bandwidth. The frequency
+    is NaN where no probability is within many bandwidths.
     """
     scores, hits, weights = event
     bandwidth, ones = max(bandwidth, FINEST / CELLS[0]), np.ones(len(scores))

@@ -1,4 +1,4 @@
-"""Everything about predictions that one read of their probabilities adds up."""
+"""All sums over predictions that need one read of their probabilities."""
 
 from __future__ import annotations
 
@@ -16,29 +16,24 @@ from refinecal.metrics.ranking import areas_of_logits, areas_of_probs
 from refinecal.resampling import losses_at
 
 Floats = NDArray[np.float64]
-PART = 2**16  # rows whose sums are added up by themselves, by one thread
+PART = 2**16  # rows per task of a thread
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What one read of the probabilities adds up; of each class, in each bin, weighted.
-
-    Soft labels are one weighted row for each label there.
-    """
+    """Weighted sums per class and bin; soft labels count as one weighted row per label."""
 
     columns: Floats  # (k, n) probabilities, read-only
     labels: NDArray[np.int64]
-    weights: Floats  # empty if every row counts once
+    weights: Floats  # empty without sample weights
     bins: Floats  # (k, N_BINS) probabilities of the class
     hits: Floats  # (k, N_BINS) its own rows
-    events: (
-        Floats  # (3, N_BINS) mass, probabilities and hits of the likeliest class, of two the second
-    )
+    events: Floats  # (3, N_BINS) mass, probabilities and hits of the top class (of two, the second)
     mass: Floats  # (k,) its own rows
     right: Floats  # (k,) those whose likeliest class it is
     log: Floats  # (k,) their losses
     brier: Floats
-    rest: Floats  # (n,) what each row leaves beside its likeliest class
+    rest: Floats  # (n,) one minus the probability of the likeliest class
     scores: Floats  # (n,) probability of the likeliest class, of two the second
     happened: Floats  # (n,) 1 where that is the label
 
@@ -48,7 +43,7 @@ class Tally:
 
 
 def tally(sample: Sample, threads: int) -> Tally:
-    """Add up the probabilities of a sample."""
+    """Return the sums over a sample."""
     rows_of = sample.expand_soft_labels()
     columns = _columns(rows_of)
     labels = readonly(rows_of.labels)
@@ -65,32 +60,24 @@ def tally(sample: Sample, threads: int) -> Tally:
     found = map_threads(add_part, parts(n, PART), columns.size, threads)
     bins, hits, events, classes = (np.sum(part, axis=0) for part in zip(*found, strict=True))
     bins = bins.reshape(k, N_BINS, loops.COPIES).sum(axis=2)
-    if sample.given is None:  # whose losses may be larger than logarithms of probabilities can tell
-        classes[loops.LOSS] = _log_losses(rows_of, threads)
+    if sample.given is None:  # larger losses than probabilities can represent
+        losses = losses_at(rows_of, 1.0, get_loss("log"), threads)
+        if rows_of.weights is not None:
+            losses = np.where(rows_of.weights > 0, losses, 0.0) * rows_of.weights
+        classes[loops.LOSS] = np.bincount(rows_of.labels, losses, minlength=k)
     return Tally(columns, labels, weights, bins, hits, events, *classes, *readonly(each))
-
-
-def _log_losses(sample: Sample, threads: int) -> Floats:
-    """Return the log losses of the rows of each class, added up."""
-    losses = losses_at(sample, 1.0, get_loss("log"), threads)
-    if sample.weights is not None:
-        losses = np.where(sample.weights > 0, losses, 0.0) * sample.weights
-    return np.bincount(sample.labels, losses, minlength=sample.k).astype(np.float64)
 
 
 def _columns(sample: Sample) -> Floats:
     """Return the probabilities with classes first, as the loops read them."""
     given = sample.probs if sample.given is not None and sample.given.ndim == 1 else sample.given
     if given is None:
-        given = softmax(sample.logits, sample.threads)  # not to be kept twice
+        given = softmax(sample.logits, sample.threads)  # not cached
     return readonly(np.ascontiguousarray(given.T, dtype=np.float64))
 
 
 def areas_of(sample: Sample, threads: int, found: Tally | None = None) -> Floats:
-    """Return the area under the ROC curve of each class against the rest.
-
-    Probabilities that were given tie where they are equal, those of logits but for rounding.
-    """
+    """Return the one-vs-rest area under the ROC curve of each class."""
     if sample.given is None:
         return areas_of_logits(sample, threads)
     found = tally(sample, threads) if found is None else found

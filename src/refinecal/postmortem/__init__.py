@@ -1,4 +1,4 @@
-"""Look back at a training: which step would each metric have chosen, and what would that have cost."""
+"""Analyze a finished training run: the step that each metric would have chosen, and its cost."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -28,7 +28,7 @@ METRICS = ("refinement", "log_loss", "brier", "brier_refinement", "accuracy", "a
 
 @dataclass(frozen=True, repr=False)
 class PostMortem:
-    """What each metric would have chosen.
+    """The step that each metric would have chosen.
 
     Attributes
     ----------
@@ -44,12 +44,12 @@ class PostMortem:
         Returns
         -------
         list of dict
-            ``metric``; the ``step`` that it chooses and its ``value`` there; the ``risk`` there, and the
-            ``refinement``, which is the loss after calibration, with its ``beta``; and the ``cost``: by how
-            much that is above the smallest of all steps. A metric that is never a number has no step.
+            ``metric``; the ``step`` that it chooses, with its ``value``, ``risk``, ``refinement`` (the loss
+            after calibration) and ``beta`` there; and the ``cost``, the refinement minus the smallest of all
+            steps. A metric that is always NaN has no step.
         """
         refinements = [record["refinement"] for record in self.monitor.history]
-        smallest = float(np.fmin.reduce(refinements))  # of those that are numbers
+        smallest = float(np.fmin.reduce(refinements))  # ignores NaN
         rows = []
         for metric in self.monitor.metrics:
             best = self.monitor.bests.get(metric.name)
@@ -66,17 +66,7 @@ class PostMortem:
         return {"loss": self.monitor.loss.name, "table": self.table(), "history": history}
 
     def plot(self, ax: Any = None) -> TrainingCurveDisplay:
-        """Draw the training curve, as :meth:`RefinementMonitor.plot` does.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Where to draw; by default a new figure.
-
-        Returns
-        -------
-        TrainingCurveDisplay
-        """
+        """Plot the training curve; as :meth:`RefinementMonitor.plot`."""
         return self.monitor.plot(ax)
 
     def __repr__(self) -> str:
@@ -115,35 +105,34 @@ def post_mortem(
     cv: Any = None,
     classes: ArrayLike | None = None,
 ) -> PostMortem:
-    """Tell from stored predictions which step each metric would have chosen, and what it would have cost.
+    """Return which step each metric would have chosen, from stored predictions, and what that costs.
 
-    One step at a time is held in memory. Nothing is ever unpickled.
+    One step at a time is in memory. Nothing is unpickled.
 
     Parameters
     ----------
     files : path, or iterable of paths
-        A folder, a pattern such as ``"run/epoch_*.npz"``, or files. Either one file for each step, which is
-        the last number in its name, or else a number ``step`` or ``epoch`` in it; or one file with all steps.
+        A folder, a pattern such as ``"run/epoch_*.npz"``, or files. Either one file per step, with the step
+        as the last number of its name or as a number ``step`` or ``epoch`` in it; or one file with all steps.
 
         An ``.npz`` or ``.safetensors`` file holds ``logits`` or ``probs`` of shape ``(n, k)``, or ``(n,)``
-        for two classes; or of all steps ``(steps, n, k)``, numbered by an array ``steps`` if there is one;
-        or an array for each step, such as ``logits_12``. A ``.parquet`` file has a column for each class, or
-        one for class 1 of two.
+        for two classes; or all steps ``(steps, n, k)``, numbered by an array ``steps`` if there is one; or
+        one array per step, such as ``logits_12``. A ``.parquet`` file has one column per class, or one for
+        class 1 of two.
     y_val : array-like, optional
-        The labels. By default they are in every file, or at least in the first, under the name ``y``,
-        ``labels``, ``target``, ``y_true``, ``y_val`` or ``label``.
+        The labels. By default they are in every file, or in the first, under the name ``y``, ``labels``,
+        ``target``, ``y_true``, ``y_val`` or ``label``.
     kind : {"probs", "logits"}, optional
-        What the predictions are, if their names do not say so. Values never decide.
+        What the predictions are, if their names do not say so.
     target : str, optional
-        The name of the labels, if it is another.
+        A different name of the labels.
     columns : sequence of str, optional
-        The columns of a Parquet file that hold predictions; by default all with ``logit`` or ``prob`` in
-        their names, else all that hold nothing else.
+        The columns of a Parquet file with predictions; by default all with ``logit`` or ``prob`` in their
+        names, else all other columns.
     step_column : str, optional
-        The column of a Parquet file that numbers the steps, if it holds several; by default ``step`` or
-        ``epoch``, if there is one.
+        The column of a Parquet file with the step, if it holds several; by default ``step`` or ``epoch``.
     sample_weight : array-like, optional
-        How often each row counts; by default ``sample_weight`` in the files, if it is there.
+        Sample weights; by default ``sample_weight`` in the files, if there is one.
     metrics : iterable of str, callable or Metric
         The metrics to compare, as for :class:`RefinementMonitor`.
     loss, calibrator, cv, classes
@@ -156,7 +145,7 @@ def post_mortem(
 
     Examples
     --------
-    The last step tells more apart, and is too sure of it:
+    The last step is better, but overconfident:
 
     >>> import tempfile
     >>> import numpy as np
@@ -169,12 +158,10 @@ def post_mortem(
     [('refinement', 2), ('log_loss', 1)]
     """
     if kind not in (None, "probs", "logits"):
-        fail_choice("kind", kind, ["probs", "logits"], "left out")
+        fail_choice("kind", kind, ["probs", "logits"], "omitted")
     chosen = [metrics] if isinstance(metrics, str) else list(metrics)
     if not chosen:
-        raise ValueError(
-            "metrics is empty: name at least one, such as 'refinement', or leave it out"
-        )
+        raise ValueError("metrics is empty: name at least one, such as 'refinement', or omit it")
     monitor = RefinementMonitor(
         chosen[0], chosen[1:], loss=loss, calibrator=calibrator, cv=cv, classes=classes
     )
@@ -199,7 +186,7 @@ def post_mortem(
 
 
 def _either(*found: Any) -> Any:
-    """Return the first that is there."""
+    """Return the first that is not ``None``."""
     return next((one for one in found if one is not None), None)
 
 

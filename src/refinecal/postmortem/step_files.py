@@ -1,4 +1,4 @@
-"""Predictions stored in files, read one step at a time: .npz, safetensors, Parquet. No pickle is loaded."""
+"""Stored predictions, read one step at a time: .npz, safetensors, Parquet. No pickle is loaded."""
 
 import glob
 import math
@@ -24,7 +24,7 @@ STEPS = ("step", "steps", "epoch", "epochs", "iteration", "round")
 
 
 class Stage(NamedTuple):
-    """The predictions of one step, and the labels and weights of their rows if the file has them."""
+    """The predictions of one step, with labels and weights if the file has them."""
 
     step: int
     kind: str  # "probs" or "logits"
@@ -35,7 +35,7 @@ class Stage(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """What the user says about the files."""
+    """The user's description of the files."""
 
     kind: str | None = None
     target: str | None = None
@@ -43,11 +43,11 @@ class Layout(NamedTuple):
     step_column: str | None = None
 
     def find_labels(self, names: Iterable[str]) -> str | None:
-        """Return which name holds the labels; ``None`` if none does."""
+        """Return the name of the labels, or ``None``."""
         return _first(LABELS if self.target is None else (self.target,), names)
 
     def find_predictions(self, names: Iterable[str]) -> tuple[list[str], str]:
-        """Return which names hold predictions, and of what kind; logits are more exact, if there are both."""
+        """Return the names of the predictions and their kind; logits are preferred if there are both."""
         known = (self.target, self.step_column, *LABELS, *WEIGHTS, *STEPS)
         names = [name for name in names if name not in known]
         kinds = {kind_of(name) for name in names} - {None}
@@ -67,7 +67,7 @@ class Layout(NamedTuple):
 
 
 def kind_of(name: str) -> str | None:
-    """Return what a name says of its values.
+    """Return whether a name means logits or probabilities.
 
     >>> kind_of("val_logits/3"), kind_of("prob_cat"), kind_of("epoch_3")
     ('logits', 'probs', None)
@@ -84,7 +84,7 @@ def _first(wanted: Iterable[str], names: Iterable[Any]) -> str | None:
 
 
 def read_stages(files: Any, layout: Layout) -> Iterator[Stage]:
-    """Yield the stages of all files, by the last number in the files' names or the number in them."""
+    """Yield the stages of all files, in the order of their steps."""
     for path in find_files(files):
         if path.suffix == ".parquet":
             yield from _read_parquet(path, layout)
@@ -115,8 +115,8 @@ def find_files(files: Any) -> list[Path]:
                 step = _find_step(archive)
         if step is None:
             raise ValueError(
-                f"{path} has no number in its name: the last one must say which step it holds, as in "
-                "epoch_12.npz; or save the number in it, as in numpy.savez(path, logits=z, epoch=12)"
+                f"{path} has no number in its name: name it after its step, as in epoch_12.npz, or save the "
+                "step in it, as in numpy.savez(path, logits=z, epoch=12)"
             )
         if step in steps:
             raise ValueError(f"{steps[step]} and {path} are both step {step}: keep one of them")
@@ -153,7 +153,7 @@ def step_in(name: str) -> int | None:
 
 @contextmanager
 def _name_file(path: Path, *damage: type[Exception]) -> Iterator[None]:
-    """Name the file that an error is about, and say which errors mean that it is damaged."""
+    """Add the file to errors; the given exceptions mean that it is damaged."""
     try:
         yield
     except damage as error:
@@ -166,7 +166,7 @@ def _name_file(path: Path, *damage: type[Exception]) -> Iterator[None]:
 
 
 class _Npz:
-    """Arrays by name, read when asked for."""
+    """Arrays by name, read on demand."""
 
     def __init__(self, file: zipfile.ZipFile) -> None:
         self.file = file
@@ -182,7 +182,7 @@ class _Npz:
             return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
 
     def entries(self, name: str) -> Iterator[Array]:
-        """Yield an array along its first axis, one entry at a time in memory."""
+        """Yield the entries along the first axis, one at a time in memory."""
         with self.file.open(f"{name}.npy") as stream:
             shape, by_columns, dtype = _read_header(stream, name)
             if by_columns:  # the entries are interleaved
@@ -194,21 +194,21 @@ class _Npz:
 
 
 def _read_header(stream: Any, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return shape, whether the order is Fortran's, and type."""
+    """Return shape, whether the order is Fortran's, and dtype."""
     form = np.lib.format
     old = form.read_magic(stream) == (1, 0)
     read = form.read_array_header_1_0 if old else form.read_array_header_2_0
     shape, by_columns, dtype = read(stream)
     if dtype.hasobject:
         raise ValueError(
-            f"the array {name!r} holds Python objects, which only pickle can load, and pickle may run code: "
-            "save numbers or strings, such as labels.astype(str)"
+            f"the array {name!r} holds Python objects, which need pickle, and pickle may run code: save "
+            "numbers or strings, such as labels.astype(str)"
         )
     return shape, by_columns, dtype
 
 
 class _Safetensors:
-    """The same of a file of safetensors."""
+    """The same for safetensors."""
 
     def __init__(self, file: Any) -> None:
         self.file = file
@@ -247,7 +247,7 @@ def _open_archive(path: Path) -> Iterator[Archive]:
 
 
 def _find_step(archive: Archive) -> int | None:
-    """Return the number that is stored beside the predictions of one step."""
+    """Return the step that is stored with the predictions of one step."""
     name = _first(STEPS, archive.shapes)
     if name is None or archive.shapes[name]:
         return None
@@ -264,7 +264,7 @@ def _read_archive(archive: Archive, path: Path, layout: Layout) -> Iterator[Stag
     about = (labels, weights, path)
     names, kind = layout.find_predictions(shapes)
     by_step = {} if kind in names else _number(names)
-    if len(by_step) > 1:  # the number in the name of a single array may be NumPy's own, as in arr_0
+    if len(by_step) > 1:  # the number of a single array may be NumPy's, as in arr_0
         for step in sorted(by_step):
             yield Stage(step, kind, archive.read(by_step[step]), *about)
         return
@@ -284,12 +284,12 @@ def _read_archive(archive: Archive, path: Path, layout: Layout) -> Iterator[Stag
             f"there are {len(numbers)} steps, but {name!r} has shape {shapes[name]}: name each step once"
         )
     entries = archive.entries(name)
-    for step in numbers:  # of which none is kept while the next is read
+    for step in numbers:  # none is kept while the next is read
         yield Stage(step, kind, next(entries), *about)
 
 
 def _number(names: list[str]) -> dict[int, str]:
-    """Return the names that hold a number, by that number."""
+    """Return the names with a number, by that number."""
     found: dict[int, str] = {}
     for name in names:
         step = step_in(name)
@@ -320,8 +320,8 @@ def _read_parquet(path: Path, layout: Layout) -> Iterator[Stage]:
         other = [name for name in columns if not pa.types.is_floating(schema.field(name).type)]
         if other:
             raise ValueError(
-                f"the columns {other} do not hold floating-point numbers: say which columns are predictions "
-                "with columns=, which holds the labels with target="
+                f"the columns {other} do not hold floating-point numbers: name the predictions with "
+                "columns=, the labels with target="
             )
         about = (layout.find_labels(names), _first(WEIGHTS, names))
         wanted = [*columns, *(name for name in about if name is not None)]
@@ -338,6 +338,6 @@ def _read_parquet(path: Path, layout: Layout) -> Iterator[Stage]:
             return
         steps = np.unique(read(columns=[step_column]).column(0).to_numpy())
         if steps.dtype.kind not in "iuf" or not np.array_equal(steps, np.round(steps)):
-            raise ValueError(f"the column {step_column!r} holds other things than whole numbers")
+            raise ValueError(f"the column {step_column!r} must hold whole numbers")
         for step in steps.tolist():
             yield read_step(int(step), [(step_column, "==", step)])

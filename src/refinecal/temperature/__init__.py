@@ -1,4 +1,4 @@
-"""Temperature scaling: the exact inverse temperature, and the calibrator that is made of it."""
+"""Temperature scaling: the best inverse temperature, and its calibrator."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ __all__ = ["MAX_BETA", "TemperatureFit", "TemperatureScaling", "fit_temperature"
 
 
 def __getattr__(name: str) -> Any:
-    if name != "TemperatureScaling":  # the calibrator, which is built on this
+    if name != "TemperatureScaling":  # defined in calibrators, which imports this
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from refinecal.calibrators.temperature import TemperatureScaling
 

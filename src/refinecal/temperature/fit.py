@@ -57,9 +57,9 @@ class TemperatureFit:
     loss : float
         Mean log loss there, which is the refinement error.
     n_reads : float
-        How often the data was read; a read of every 10th row counts as 0.1.
+        Number of reads of the data; a read of every 10th row counts as 0.1.
     converged : bool
-        Whether beta is as exact as the type of the logits allows.
+        Whether beta is as accurate as the type of the logits allows.
     """
 
     beta: float
@@ -85,7 +85,7 @@ def fit_temperature(
 ) -> TemperatureFit:
     r"""Return the inverse temperature with the smallest mean log loss.
 
-    Minimises :math:`L(\beta) = -\frac1n \sum_i \log \mathrm{softmax}(\beta z_i)_{y_i}`, which is
+    Minimizes :math:`L(\beta) = -\frac1n \sum_i \log \mathrm{softmax}(\beta z_i)_{y_i}`, which is
     convex, over :math:`0 \le \beta \le e^{16}`: 0 if the predictions are no better than chance, the
     upper end if they are never wrong. Each step reads the logits once; about two reads are enough.
 
@@ -96,13 +96,13 @@ def fit_temperature(
     logits : array-like
         ``(n, k)``, or ``(n,)`` log-odds of class 1. Float32 is computed in float32.
     sample_weight : array-like, optional
-        How often each row counts.
+        Sample weights (frequency weights).
     start : float, default 1.0
-        A beta that is probably close, such as the last epoch's: saves the search on a subsample.
+        A first guess of beta, such as that of the last epoch: saves the search on a subsample.
     classes : array-like, optional
         The label of each column.
     n_threads : int, optional
-        Threads to use; by default all that the process may use, where that is faster.
+        Number of threads; by default all available, where that is faster.
 
     Returns
     -------
@@ -115,8 +115,8 @@ def fit_temperature(
 
     Examples
     --------
-    Always 88 % sure of class 0, and right three times out of four: ``softmax([2 * beta, 0])`` should
-    give 3/4, so ``beta = log(3) / 2``.
+    A model that predicts 88% and is right three times out of four: ``softmax([2 * beta, 0])`` should give
+    3/4, so ``beta = log(3) / 2``.
 
     >>> import refinecal as rc
     >>> fit = rc.fit_temperature([0, 0, 0, 1], [[2.0, 0.0]] * 4)
@@ -128,10 +128,10 @@ def fit_temperature(
     threads = check_threads(n_threads)
     if sample_weight is None and classes is None:
         plain = plain_sample(labels, logits)
-        if plain is not None:  # nothing to convert, so no need to look before the kernel does
+        if plain is not None:  # nothing to convert: the kernel itself finds errors
             found = solve(KernelReader.of(plain, threads), start)
             if SMALL_BETA < found.beta < 0.999 * MAX_BETA and math.isfinite(found.loss):
-                if found.beta > 1:  # probabilities taken for logits are never over-confident
+                if found.beta > 1:  # probabilities taken for logits are never overconfident
                     doubt_logits(logits)
                 warn_if_features(plain.labels, logits, "labels")
                 return _report(found)
@@ -142,7 +142,7 @@ def fit_temperature(
 def fit_with_risk(
     sample: Sample, start: float, threads: int | None
 ) -> tuple[TemperatureFit, float]:
-    """Return the best inverse temperature of checked data, and the mean log loss as it is."""
+    """Return the best inverse temperature of checked data, and the mean log loss before scaling."""
     sample = sample.drop_weightless()
     reader = reader_of(sample, threads)
     risk = reader.at(1.0).loss
@@ -154,7 +154,7 @@ def fit_with_risk(
 def fit_sample(
     sample: Sample, start: float = 1.0, threads: int | None = 1, reader: Reader | None = None
 ) -> TemperatureFit:
-    """Return the best inverse temperature of checked data, which ``reader`` reads if it is given."""
+    """Return the best inverse temperature of checked data, read by ``reader`` if given."""
     sample = sample.drop_weightless()
     found = solve(reader_of(sample, threads) if reader is None else reader, start)
     lost = math.isnan(found.loss) and found.beta > 0  # a label of probability 0, or overflow
@@ -168,31 +168,28 @@ def fit_sample(
         found = solve(reader_of(sample, threads), start)
     if found.beta == 0:
         found = _flat(on_cpu(sample), found)
-    elif found.beta >= 0.999 * MAX_BETA and _all_flat(on_cpu(sample)):
-        found = found._replace(beta=1.0)  # any beta will do
+    elif found.beta >= 0.999 * MAX_BETA and all(
+        (chunk.logits == chunk.logits[:, :1]).all() for _, chunk in on_cpu(sample).chunks()
+    ):  # all classes are equally likely in every row
+        found = found._replace(beta=1.0)  # any beta gives the same
     return _report(found)
 
 
-def _all_flat(sample: Sample) -> bool:
-    """Tell whether all classes are equally likely in every row."""
-    return all((chunk.logits == chunk.logits[:, :1]).all() for _, chunk in sample.chunks())
-
-
 def _warn_impossible(count: int, sample: Sample) -> None:
-    cure = (
+    fix = (
         "Clip the probabilities, for example p = np.clip(p, 1e-3, 1); p /= p.sum(axis=1, keepdims=True), "
-        "pass logits= if they were rounded to 0, or use calibrator='auto', which can do without temperature "
-        "scaling."
+        "pass logits= if they were rounded to 0, or use calibrator='auto', which does not depend on "
+        "temperature scaling."
     )
     warn(
         f"the log loss is infinite: {count} of {sample.n} labels have probability 0, which no temperature "
         "corrects, so beta is 0 and predictions become flat. "
-        + (HARD if is_hard(sample.logits) else cure)
+        + (HARD if is_hard(sample.logits) else fix)
     )
 
 
 def risk_of(sample: Sample, threads: int | None = 1) -> float:
-    """Return the mean log loss as it is, infinite if a label has probability 0."""
+    """Return the mean log loss, infinite if a label has probability 0."""
     loss = reader_of(sample, threads).at(1.0).loss
     if math.isfinite(loss):
         return loss
@@ -201,7 +198,7 @@ def risk_of(sample: Sample, threads: int | None = 1) -> float:
 
 
 def _flat(sample: Sample, found: Found) -> Found:
-    """Return the loss where predictions are no better than chance: flat over the possible classes."""
+    """Return the loss of predictions no better than chance: uniform over the possible classes."""
     possible = np.concatenate(
         [(~np.isneginf(chunk.logits)).sum(axis=1) for _, chunk in sample.chunks()]
     )
@@ -222,7 +219,7 @@ def _report(found: Found) -> TemperatureFit:
 
 
 def reader_of(sample: Sample, threads: int | None = 1) -> Reader:
-    """Return what reads this sample fastest: compiled loops, or torch where the tensors are."""
+    """Return the fastest reader of a sample: compiled loops, or torch on the device of its tensors."""
     if sample.on_device:
         from refinecal.temperature.torch import TorchReader
 
@@ -231,7 +228,7 @@ def reader_of(sample: Sample, threads: int | None = 1) -> Reader:
 
 
 def solve(reader: Reader, start: float) -> Found:
-    """Search on ever more rows, then on all; a start other than 1 is trusted at once."""
+    """Search on a growing number of rows, then on all; a start other than 1 skips the subsamples."""
     n, k = reader.shape
     cost = 0.0
     if start == 1.0:
@@ -247,7 +244,7 @@ def solve(reader: Reader, start: float) -> Found:
 
 
 class KernelReader:
-    """Reads C-contiguous logits with the fused loops, in several threads where that pays."""
+    """Reads C-contiguous logits with the fused loops, in several threads if there are many."""
 
     def __init__(
         self,
@@ -291,7 +288,7 @@ class KernelReader:
         return KernelReader(labels, logits, target, weights)
 
     def at(self, beta: float) -> Point:
-        if self.single:  # the kernel rounds beta / ln 2 to float32: report the beta that it used
+        if self.single:  # the kernel rounds beta / ln 2 to float32: report the beta it used
             beta = float(np.float32(beta / LN2)) * LN2
         weight, loss, a, b, c, d = self._sums(beta)
         return Point(beta, loss / weight, a / weight, b / weight, c / weight, d / weight)

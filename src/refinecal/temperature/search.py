@@ -1,12 +1,11 @@
-r"""The search for the best inverse temperature, told apart from whoever reads the data.
+r"""The search for the best inverse temperature, separate from the readers of the data.
 
-The mean log loss :math:`L(\beta)` is convex, so its slope has one root at most. The search asks for
-:math:`L` and its first four derivatives at one point after another; a NumPy, Numba or torch reader
-answers. Derivatives are taken with respect to a *relative* change ``s`` of beta,
+The mean log loss :math:`L(\beta)` is convex, so its slope has at most one root. The search asks a reader
+(Numba or torch) for :math:`L` and its first four derivatives, in a *relative* change ``s`` of beta,
 
 .. math:: L(\beta (1 + s)) = L + a s + \tfrac12 b s^2 + \tfrac16 c s^3 + \tfrac1{24} d s^4 + O(s^5),
 
-so no number here has a unit and nothing depends on the scale of the logits.
+so nothing depends on the scale of the logits.
 """
 
 import math
@@ -16,10 +15,10 @@ MAX_BETA = math.exp(16.0)  # upper end of the paper's search interval (appendix 
 MAX_READS = 200  # bisection of log beta alone needs about 60
 START_READS = 8  # a subsample only has to give a start
 
-FINE_64 = 1e-11  # estimated relative error of beta at which the search stops: two digits in hand
+FINE_64 = 1e-11  # estimated relative error of beta at which the search stops
 FINE_32 = 1e-9  # float32 logits carry 6e-8, and the estimate is only an estimate
 ROUNDING_64, ROUNDING_32 = 2e-16, 1e-7  # relative error of one number
-LOOSE = 1e-2  # on a subsample, whose own sampling error is larger
+LOOSE = 1e-2  # on a subsample, whose sampling error is larger
 
 
 class Point(NamedTuple):
@@ -59,11 +58,7 @@ class Reader(Protocol):
 
 
 class Found(NamedTuple):
-    """Where a search ended.
-
-    ``loss`` is NaN if the data held something that is not a number, and for beta = 0, where it is that
-    of the flat prediction.
-    """
+    """The result of a search; ``loss`` is NaN if the data hold NaN, and for beta = 0."""
 
     beta: float
     loss: float
@@ -80,11 +75,11 @@ def search(
 ) -> Found:
     """Return the beta in [0, MAX_BETA] with the smallest loss, to the relative error ``tol``.
 
-    The step goes to the minimum of the fourth-order model, which has four times as many correct
-    digits, so the last one needs no read to confirm it. A bracket catches steps where the loss is
-    far from that model, as for saturated or separable predictions; bisection is in log beta.
+    Each step goes to the minimum of the fourth-order model, which has four times as many correct digits, so
+    the last one needs no read to confirm it. A bracket with bisection in log beta handles losses far from
+    that model, as for saturated or separable predictions.
     """
-    lo, hi, is_bounded = 0.0, MAX_BETA, False  # whether the loss was seen to rise, at hi
+    lo, hi, is_bounded = 0.0, MAX_BETA, False  # whether the loss rises at hi
     beta = min(max(start, 1e-300), MAX_BETA)
     zero_seen = False
     for n_reads in range(1, max_reads + 1):
@@ -92,8 +87,8 @@ def search(
         beta, loss, a, b, c, d = point
         if not math.isfinite(loss + a):
             return Found(beta, math.nan, n_reads + zero_seen, False)
-        at_bound = a < 0 and beta >= 0.999999 * MAX_BETA  # the loss falls for ever
-        closed = beta == lo or (is_bounded and beta == hi)  # the reader knows no number in between
+        at_bound = a < 0 and beta >= 0.999999 * MAX_BETA  # the loss falls forever
+        closed = beta == lo or (is_bounded and beta == hi)  # no representable number in between
         if a == 0 or at_bound or closed or hi - lo <= 4e-16 * hi:
             return Found(min(beta, MAX_BETA), loss, n_reads + zero_seen, True)
         lo, hi = (lo, beta) if a > 0 else (beta, hi)
@@ -116,7 +111,7 @@ def search(
             beta = target if lo < target < hi else beta * 1e-3
             continue
         reach = (beta - lo if a > 0 else hi - beta) / beta
-        if is_bounded and abs(a) * reach <= rounding * loss:  # convex: no more is to be gained
+        if is_bounded and abs(a) * reach <= rounding * loss:  # convex: nothing more to gain
             return Found(beta, loss, n_reads + zero_seen, True)
         beta = _towards_root(beta, lo, hi if is_bounded else None, rising=a > 0)
     return Found(beta, loss, max_reads + zero_seen, False)
@@ -125,8 +120,8 @@ def search(
 def best_step(a: float, b: float, c: float, d: float) -> tuple[float, float]:
     """Return the relative step to the root of the slope, and an estimate of the error left after it.
 
-    Far from the root the slope is taken as a constant plus an exponential with the same a, b, c, which
-    it is for saturated and for nearly separable predictions, where Newton's steps would only creep.
+    Far from the root the slope is modeled as a constant plus an exponential with the same a, b, c, which is
+    exact for saturated and nearly separable predictions, where Newton's steps would be slow.
     """
     if not b > 0:
         return math.copysign(math.inf, -a), math.inf
@@ -146,7 +141,7 @@ def best_step(a: float, b: float, c: float, d: float) -> tuple[float, float]:
 
 
 def _towards_root(beta: float, lo: float, hi: float | None, rising: bool) -> float:
-    """Bisect log beta, or leave by a large factor while the bracket is open on that side."""
+    """Bisect log beta, or move by a large factor while the bracket is open on that side."""
     if lo > 0 and hi is not None:
         return math.sqrt(lo) * math.sqrt(hi)
     return beta * 1e-3 if rising else min(beta * 100, MAX_BETA)

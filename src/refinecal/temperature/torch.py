@@ -1,7 +1,4 @@
-"""The readers' sums in torch, for tensors that are not on the CPU: only a few numbers leave the device.
-
-Nothing here runs on import; torch is there already when a tensor is.
-"""
+"""A reader in torch, for tensors that are not on the CPU: only a few numbers leave the device."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,13 +16,11 @@ class TorchReader:
 
     def __init__(self, labels: Any, logits: Any, target: Any = None, weights: Any = None) -> None:
         self.labels, self.logits, self.target, self.weights = labels, logits, target, weights
-        self.exact = (
-            torch.float32 if logits.device.type == "mps" else torch.float64
-        )  # type of the sums
+        self.exact = torch.float32 if logits.device.type == "mps" else torch.float64  # of sums
 
     @classmethod
     def of(cls, sample: Sample) -> "TorchReader":
-        """Return a reader of a sample, whose parts are moved to the device of its logits."""
+        """Return a reader of a sample, moved to the device of its logits."""
         logits: Any = sample.logits
         reader = cls(torch.as_tensor(sample.labels, device=logits.device), logits)
         if sample.weights is not None:
