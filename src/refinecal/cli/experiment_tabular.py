@@ -1,4 +1,4 @@
-"""``refinecal experiment tabular``: train on many tables, and remember the best step by every metric."""
+"""``refinecal experiment tabular``: train on many tables, and keep the best step by every metric."""
 
 from __future__ import annotations
 
@@ -49,28 +49,26 @@ def tabular(
         _source("--data", "A folder of Parquet, CSV or Feather tables; or one table.", "PATH"),
     ] = None,
     talent: Annotated[
-        Path | None, _source("--talent", "A folder in the layout of TALENT instead.", "PATH")
+        Path | None, _source("--talent", "A folder in the layout of TALENT.", "PATH")
     ] = None,
     openml: Annotated[
-        str | None, _source("--openml", "A suite, or numbers of data sets, of OpenML.", "IDS")
+        str | None, _source("--openml", "A suite, or data set ids, of OpenML.", "IDS")
     ] = None,
     target: Annotated[
         str | None,
         _source(
             "--target",
-            "The column of each table that holds the label.",
+            "The label column of each table.",
             "COL",
-            show_default="target; of a run, its own",
+            show_default="target",
         ),
     ] = None,
-    sets: Annotated[
-        str | None, _source("--sets", "Only these data sets, by their names.", "A,B,…")
-    ] = None,
+    sets: Annotated[str | None, _source("--sets", "Only these data sets.", "A,B,…")] = None,
     min_rows: Annotated[
         int | None,
         number(
             "--min-rows",
-            "Leave smaller sets out.",
+            "Leave out smaller sets.",
             min=1,
             rich_help_panel=TABLE,
             show_default="1000",
@@ -80,7 +78,7 @@ def tabular(
         int | None,
         number(
             "--max-rows",
-            "Rows drawn of larger sets.",
+            "Rows to draw from larger sets.",
             min=1,
             rich_help_panel=TABLE,
             show_default="100000",
@@ -90,7 +88,7 @@ def tabular(
         str | None,
         number(
             "--methods",
-            "What is trained: xgboost, mlp, realmlp, lightgbm, catboost, hist-gb, logistic.",
+            "Models: xgboost, mlp, realmlp, lightgbm, catboost, hist-gb, logistic.",
             metavar="A,B,…",
             show_default="xgboost",
         ),
@@ -102,7 +100,7 @@ def tabular(
         int | None,
         number(
             "--configs",
-            "Random configurations besides the default parameters; the paper has 30.",
+            "Random configurations in addition to the default parameters; the paper has 30.",
             min=0,
             show_default="0",
         ),
@@ -119,19 +117,22 @@ def tabular(
     ] = None,
     processes: Annotated[
         int | None,
-        run_option("--processes", "Trainings at the same time.", min=1, show_default="all cores"),
+        run_option(
+            "--processes", "Training runs at the same time.", min=1, show_default="all cores"
+        ),
     ] = None,
     threads: Annotated[
-        int | None, run_option("--threads", "Threads of each training.", min=1, show_default="1")
+        int | None,
+        run_option("--threads", "Threads of each training run.", min=1, show_default="1"),
     ] = None,
     dask: Annotated[
-        str | None, run_option("--dask", "Train on the cluster of this scheduler.", "ADDRESS")
+        str | None, run_option("--dask", "Train on the Dask cluster of this scheduler.", "ADDRESS")
     ] = None,
     resume: Annotated[
         bool,
         flag(
             "--resume",
-            help="Go on with the run in --out; with more splits, say, it gets larger.",
+            help="Resume the run in --out; options such as more splits enlarge it.",
             rich_help_panel=RUNNING,
         ),
     ] = False,
@@ -142,12 +143,12 @@ def tabular(
 ) -> None:
     """Train to the last step, and keep the best step by each metric: to compare them on tables.
 
-    Each training is one file, so that nothing but the trainings under way is lost if the run is stopped.
-    The exit code is 3 if some trainings failed.
+    Each training run is one file, so only runs in progress are lost if the command is stopped. The exit code
+    is 3 if some training runs failed.
     """
     from refinecal.experiments.running import run
+    from refinecal.experiments.tabular.protocol import Work
     from refinecal.experiments.tabular.unit import UnitResult
-    from refinecal.experiments.tabular.work import Work
 
     console = Console(as_json, quiet, verbose)
     given = {
@@ -173,19 +174,11 @@ def tabular(
         keys = [*folder.missing(), *(folder.failed() if retry_failed else ())]
         _announce(console, folder, len(keys))
         with (
-            suggest_resume("tabular", out, "what is finished is", "--dask", dask),
+            suggest_resume("tabular", out, "finished training runs are", "--dask", dask),
             RunProgress(console) as watch,
         ):
-            n_threads = folder.plan.n_threads
-            run(
-                keys,
-                Work(folder.plan),
-                folder,
-                processes=processes,
-                dask=dask,
-                n_threads=n_threads,
-                progress=watch,
-            )
+            width = {"processes": processes, "n_threads": folder.plan.n_threads}
+            run(keys, Work(folder.plan), folder, dask=dask, progress=watch, **width)
     about = summary(folder)
     show_status(console, about)
     console.result(about)
@@ -209,7 +202,7 @@ def _check_usage(
         raise typer.BadParameter("name one of --data, --talent and --openml")
     if dask is not None and processes is not None:
         raise typer.BadParameter(
-            "the cluster has as many processes as it has: leave --processes out",
+            "the cluster decides the number of processes: omit --processes",
             param_hint="--dask",
         )
     check_retry(retry_failed, resume)
@@ -231,8 +224,8 @@ def _announce(console: Console, folder: RunFolder, todo: int) -> None:
     announce(console, folder, parts, todo)
     if todo and len(plan.sources) < FEW_SETS:
         console.note(
-            f"differences over data sets cannot be tested with fewer than {FEW_SETS}, only within each"
+            f"differences over data sets need at least {FEW_SETS} of them to be tested; here only within each"
         )
     if todo and not console.err.is_terminal:
         run = shlex.quote(show_path(folder.path))
-        console.note(f"see how far it is with: refinecal experiment status {run}")
+        console.note(f"progress: refinecal experiment status {run}")

@@ -1,4 +1,4 @@
-"""What the reports of both experiments share: their files, the cells of their tables, numbers in sentences."""
+"""What the reports of both experiments share: files, cells of tables, numbers in sentences."""
 
 from __future__ import annotations
 

@@ -306,7 +306,8 @@ def best_of(means: dict[str, Mean], score: str) -> set[str]:
 def departures(trainings: Sequence[Training]) -> list[str]:
     """Return in words what differs from the paper's protocol: in any recipe, the images, the runs."""
     said = [
-        f"{name.replace('_', ' ')} {' and '.join(dict.fromkeys(map(_word, found)))} instead of {_word(wanted)}"
+        f"{name.replace('_', ' ')} {' and '.join(dict.fromkeys(map(_word, found)))} instead of "
+        f"{_word(wanted)}"
         for name, wanted in PROTOCOL.items()
         for found in [[each.recipe[name] for each in trainings if name in each.recipe]]
         if any(value != wanted for value in found)

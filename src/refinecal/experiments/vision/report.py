@@ -199,8 +199,8 @@ def tables_section(analysis: Analysis) -> Section:
     text = [
         "Test scores after temperature scaling, of the epoch that each metric chose on the validation "
         "images: mean over runs ± standard error. The paper prints 95% intervals, from which its standard "
-        "errors are computed. Bold is the best of the paper's four metrics, with the decimals that are shown, "
-        "unless all here are equal. ECE has 15 bins.",
+        "errors are computed. Bold is the best of the paper's four metrics, with the decimals shown, unless "
+        "all here are equal. ECE has 15 bins.",
     ]
     blocks: Blocks = []
     for group in analysis.groups:
@@ -289,7 +289,7 @@ def _against_table(analysis: Analysis, group: Group) -> Table:
         if name in analysis.metrics(group)
     ]
     note = (
-        "Mean here less mean in the paper, ± standard error of the difference; accuracy in percentage points. "
+        "Mean here less mean in the paper, ± standard error; accuracy in percentage points. "
         "The published numbers are rounded, which alone may change these by 0.0005, or 0.05 points."
     )
     columns: Columns = ["stopping metric", *(METRIC_WORDS[each] for each in TABLE)]
