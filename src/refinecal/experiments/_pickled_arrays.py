@@ -62,7 +62,7 @@ class PickledCall:
     state: Any = None
 
 
-def read_pickle(raw: bytes | BinaryIO) -> Any:
+def read_pickle(raw: bytes) -> Any:  # noqa: PLR0912  # one branch per instruction
     """Return the data of a pickle; calls that it would make are :class:`PickledCall` objects."""
     stack: list[Any] = []
     marks: list[int] = []

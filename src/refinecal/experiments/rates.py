@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,24 @@ class Rates:
 
     def expect(self, key: Any) -> float | None:
         """Return how long a training run will take, by those most like it; ``None`` if there are none."""
-        return next((self.mean(group) for group in key.alike if group in self._sums), None)
+        return self._expect(key.alike)
+
+    def left(self, waiting: Mapping[Any, int]) -> float | None:
+        """Return the time of training runs, counted by their ``alike``; ``None`` if all are unknown.
+
+        Unknown ones are taken to be as long as the others on average. Counting keeps this fast for many runs.
+        """
+        total = sum(waiting.values())
+        known = [
+            (n, each) for groups, n in waiting.items() if (each := self._expect(groups)) is not None
+        ]
+        n_known = sum(n for n, _ in known)
+        if total and not n_known:
+            return None
+        return sum(n * seconds for n, seconds in known) / max(n_known, 1) * total
+
+    def _expect(self, groups: Sequence[Hashable]) -> float | None:
+        return next((self.mean(group) for group in groups if group in self._sums), None)
 
 
 @dataclass(frozen=True, slots=True)

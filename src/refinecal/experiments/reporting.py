@@ -57,10 +57,11 @@ def is_page(path: Path, title: str) -> bool:
     return all(mark in beginning for mark in marks)
 
 
-def write_tables(tables: CsvTables, folder: Path) -> None:
-    """Write every table into a folder, as CSV files."""
+def write_tables(tables: CsvTables, folder: Path) -> list[Path]:
+    """Write every table into a folder, as CSV files; return the files."""
     for name, (columns, rows) in tables.items():
         write_table(folder / f"{name}.csv", columns, rows)
+    return [folder / f"{name}.csv" for name in tables]
 
 
 def write_table(path: str | os.PathLike[str], columns: Sequence[str], rows: Iterable[Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from refinecal._core.files import atomic_write
 from refinecal.experiments._pools import DaskPool, LocalPool, connect
 from refinecal.experiments._worker import NO_ROOM, Function, Outcome
-from refinecal.experiments.rates import Rates, seconds_left
+from refinecal.experiments.rates import Rates
 from refinecal.experiments.store import RunFolder, versions
 
 LOOK = 0.5  # seconds between reports of progress, if nothing happens
@@ -34,11 +34,21 @@ class State:
     last_failure: str = ""
     rates: Rates = field(default_factory=Rates)
     begun: float = field(default_factory=time.monotonic)
+    _waiting: Counter[Any] = field(init=False)  # how many are left of each kind
+
+    def __post_init__(self) -> None:
+        self._waiting = Counter(key.alike for key in self.left)
+
+    def end(self, key: Any) -> None:
+        """Count a unit as done."""
+        self.left.remove(key)
+        self._waiting[key.alike] -= 1
 
     @property
     def seconds_left(self) -> float | None:
         """Return how long it will take, by the units that are done; ``None`` if none is."""
-        return seconds_left(self.left, self.rates, {}, self.width)
+        left = self.rates.left(self._waiting)
+        return None if left is None else left / self.width
 
 
 def run(
@@ -191,12 +201,12 @@ class _Run:
     def _done(self, key: Any) -> None:
         self.folder.forget_failure(key)
         self.state.finished += 1
-        self.state.left.remove(key)
+        self.state.end(key)
 
     def _fail(self, key: Any, failure: dict[str, Any], seconds: float | None) -> None:
         self.folder.record_failure(key, failure)
         self.state.failed += 1
-        self.state.left.remove(key)
+        self.state.end(key)
         self.state.last_failure = f"{key}: {failure['kind']}: {failure['message']}"
         about = {} if seconds is None else {"seconds": round(seconds, 3)}
         self.folder.note({"unit": key.name, "failed": failure["kind"], **about})

@@ -79,8 +79,8 @@ def _reason(error: BaseException) -> str:
 def read_openml(number: int) -> pa.Table:
     """Return a data set, its own target last and called "target"; categories are those that OpenML declares.
 
-    scikit-learn keeps its downloads in its data folder (the environment variable SCIKIT_LEARN_DATA). A copy as
-    Parquet is kept next to it, so that a thousand training runs need not parse text a thousand times.
+    scikit-learn keeps its downloads in its data folder (the environment variable SCIKIT_LEARN_DATA). A copy
+    as Parquet is kept next to it, so that a thousand training runs need not parse text a thousand times.
     """
     from pyarrow import parquet
     from sklearn.datasets import get_data_home

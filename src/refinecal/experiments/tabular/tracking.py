@@ -1,8 +1,8 @@
 """The nine metrics of the paper's experiment, followed from step to step at little cost.
 
 All of them come from a few reads of the validation logits: the search for the temperature starts at the last
-step's; derivatives by row give the temperatures without each fold, and without each row; one sort serves AUROC
-and isotonic regression. Where a shortcut does not hold, the package's general functions are called.
+step's; derivatives by row give the temperatures without each fold, and without each row; one sort serves
+AUROC and isotonic regression. Where a shortcut does not hold, the package's general functions are called.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Tracker(RefinementMonitor):
         step: int | None = None,
         sample_weight: Any = None,
     ) -> bool:
-        """Record one step's validation logits; return whether they are the best so far by the first metric."""
+        """Record the validation logits of a step; return whether the first metric is the best so far."""
         if logits is None or sample_weight is not None:
             raise TypeError("a tracker takes logits=, and rows that count once each")
         began = time.perf_counter()

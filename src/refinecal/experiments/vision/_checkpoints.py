@@ -62,7 +62,7 @@ class CheckpointFile:
         """Make the folder; remove what was being written when an earlier process was killed."""
         if self.path.parent.exists() and not self.path.parent.is_dir():
             raise ValueError(
-                f"checkpoint is {self.path.parent}, which is a file: pass a folder for this training run alone"
+                f"checkpoint is {self.path.parent}, which is a file: pass a folder for this run alone"
             )
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,12 +7,13 @@ which the next attempt resumes.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from typing import BinaryIO
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from refinecal._core.errors import needs_extra
@@ -24,6 +25,8 @@ Progress = Callable[[str, int, int], None]
 
 LOCK = ".download.lock"
 TIMEOUT = 60.0  # seconds without an answer
+WAITS = (1.0, 5.0, 20.0)  # seconds before each further attempt
+TRY_LATER = {408, 425, 429, 500, 502, 503, 504}  # codes of HTTP
 PIECE = 1 << 18  # bytes
 PARTIAL = 206  # HTTP: here is the rest
 BROKEN = (URLError, HTTPException, ConnectionError, TimeoutError)
@@ -89,22 +92,30 @@ def _fetch(official: Official, folder: Path, tell: Progress) -> None:
 
 
 def _receive(official: Official, part: Path, tell: Progress) -> None:
-    """Append what is missing; leave no empty file behind."""
-    why = "it broke off"
-    with part.open("ab") as file:
-        try:
-            _append(official, file, tell)
-        except BROKEN as error:
-            why = str(error) or type(error).__name__
-        finally:
-            if not (kept := file.tell()):
-                part.unlink()
-    if kept < official.size:
-        again = f" The {kept} bytes received are kept: run it again to resume." * (kept > 0)
-        raise ConnectionError(
-            f"{official.address} was not downloaded ({why}).{again} Without a network, get {official.name} "
-            f"elsewhere and put it into {part.parent}."
-        )
+    """Append what is missing, in a few attempts; leave no empty file behind."""
+    try:
+        with part.open("ab") as file:
+            for wait in (*WAITS, None):
+                why, is_final = "it broke off", wait is None
+                try:
+                    _append(official, file, tell)
+                except BROKEN as error:
+                    why = str(error) or type(error).__name__
+                    is_final |= isinstance(error, HTTPError) and error.code not in TRY_LATER
+                if (kept := file.tell()) >= official.size:
+                    return
+                if is_final:
+                    again = f" The {kept} bytes received are kept: run it again to resume." * (
+                        kept > 0
+                    )
+                    raise ConnectionError(
+                        f"{official.address} was not downloaded ({why}).{again} Without a network, get "
+                        f"{official.name} elsewhere and put it into {part.parent}."
+                    )
+                time.sleep(wait or 0)
+    finally:
+        if not part.stat().st_size:
+            part.unlink()
 
 
 def _append(official: Official, file: BinaryIO, tell: Progress) -> None:

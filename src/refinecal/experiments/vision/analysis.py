@@ -370,8 +370,15 @@ def _cost(group: Group, trainings: list[Training]) -> Cost:
         speed = images / parts["training"]
         shares = {name: float(np.median(part / total)) for name, part in parts.items()}
     return Cost(
-        *(*group, len(trainings), trainings[0].parameters, trainings[0].flops),
-        *(float(np.median(total)) / 60, *shares.values(), float(np.median(speed))),
+        *group,
+        len(trainings),
+        trainings[0].parameters,
+        trainings[0].flops,
+        float(np.median(total)) / 60,
+        shares["training"],
+        shares["evaluating"],
+        shares["metrics"],
+        float(np.median(speed)),
         float(np.median(speed * flops)) / 1e9,
         max(each.peak_memory for each in trainings),
     )

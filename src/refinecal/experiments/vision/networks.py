@@ -200,6 +200,13 @@ def new_network(name: str, n_classes: int, channels: int, seed: int) -> nn.Seque
     if name not in NETWORKS:
         *others, last = NETWORKS
         fail_choice("name", name, others, repr(last))
+    for what, value, least in (
+        ("n_classes", n_classes, 1),
+        ("channels", channels, 1),
+        ("seed", seed, 0),
+    ):
+        if value < least:
+            raise ValueError(f"{what} is {value}: it must be at least {least}")
     with torch.device("cpu"), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(int(seed))  # torch.manual_seed would seed GPUs as well
         return NETWORKS[name](n_classes, channels)

@@ -78,8 +78,10 @@ class Settings:
                 continue
             if not isinstance(value, numbers.Integral) or isinstance(value, bool):
                 raise TypeError(f"{name} is {value!r}: it must be a whole number")
-            if not least <= value <= MOST:
-                raise ValueError(f"{name} is {value}: it must lie between {least} and {MOST}")
+            if not least <= int(value) <= MOST:
+                raise ValueError(
+                    f"{name} is {value}: it must be at least {least} and at most {MOST}"
+                )
         for name, most in BELOW.items():
             value = getattr(self, name)
             if not isinstance(value, numbers.Real) or isinstance(value, bool):

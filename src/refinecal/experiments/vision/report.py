@@ -214,7 +214,7 @@ def tables_section(analysis: Analysis) -> Section:
                 if said
                 else f"{group_word(group)} was trained by the paper's protocol."
             )
-    return Section("The tables of appendix E", text, blocks + _other_tables(analysis))
+    return Section("The tables of appendix E", text, [*blocks, *_other_tables(analysis)])
 
 
 def _scores_table(analysis: Analysis, group: Group, scaled: bool = True) -> Table:
@@ -390,7 +390,9 @@ def _estimate_table() -> Table:
     ]
     rows.append(["all", "", *(sum(row[place] for row in rows) for place in range(2, len(rows[0])))])
     columns: Columns = [
-        *("model", "data set", *_counts("runs")),
+        "model",
+        "data set",
+        *_counts("runs"),
         Column("10¹⁸ FLOP", digits=2, help="Of all runs."),
         *(Column(f"{name}, h", digits=1) for name in cost.PEAKS),
     ]

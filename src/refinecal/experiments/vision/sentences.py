@@ -114,7 +114,8 @@ def lead(analysis: Analysis) -> str:
     lower, higher, equal = (verdicts[name] for name in ("lower", "higher", "equal"))
     return (
         f"{START} lowered the test log loss, beyond what seeds change, in {lower} of {len(found)} "
-        f"comparisons and raised it in {higher}; {equal} equal, {len(found) - lower - higher - equal} undecided."
+        f"comparisons and raised it in {higher}; {equal} equal, "
+        f"{len(found) - lower - higher - equal} undecided."
     )
 
 

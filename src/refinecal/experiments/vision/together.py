@@ -87,7 +87,7 @@ class Ranks:
         told = _EpochReporter(ProgressWriter(checkpoint_of(folder.path, key)), state, progress)
         stopped, failure = self._attempt(key, folder, told)
         about: dict[str, Any] = {"seconds": round(time.perf_counter() - begin, 3)}
-        state.left.remove(key)
+        state.end(key)
         if failure is None:
             folder.forget_failure(key)
             state.rates.add(key, about["seconds"])
@@ -104,7 +104,7 @@ class Ranks:
     def _attempt(
         self, key: Key, folder: RunFolder, told: _EpochReporter | None
     ) -> tuple[str, Failure | None]:
-        """Do this process's part of a training run; return why it ended early, and the failure of any process."""
+        """Do this process's part of a run; return why it ended early, and the failure of any process."""
         stopped, failure = "", None
         try:
             stopped = self._train_and_save(key, folder, told)
