@@ -87,8 +87,8 @@ def test_every_row_is_tested_one_time_in_five():
     ("args", "error", "words"),
     [
         (([0, 1, 0], 0), ValueError, "too few to split"),
-        (([0.5, 1.0] * 50, 0), TypeError, "whole numbers"),
-        ((["a", "b"] * 50, 0), TypeError, "whole numbers"),
+        (([0.5, 1.0] * 50, 0), TypeError, "integer labels"),
+        ((["a", "b"] * 50, 0), TypeError, "integer labels"),
         ((np.zeros((9, 2), int), 0), TypeError, "shape"),
         (([0, 1] * 50, -1), ValueError, "negative"),
         (([0, 1] * 50, 0, -1), ValueError, "negative"),
@@ -222,12 +222,6 @@ def test_targets_to_be_measured_are_refused(tmp_path):
         stored(tmp_path, frame).load()
 
 
-@pytest.mark.parametrize("rows", [{"min_rows": 0}, {"max_rows": 0}])
-def test_limits_are_checked(tmp_path, rows):
-    with pytest.raises(ValueError, match="must be 1 or more"):
-        stored(tmp_path, frame_of()).load(**rows)
-
-
 @pytest.mark.parametrize("model", ["xgboost", "logistic"])
 def test_models_take_what_is_loaded(tmp_path, model):
     table = made_tables.mixed(600).rename_columns(
@@ -336,7 +330,7 @@ def test_unknown_names(tmp_path, only, words):
 def test_two_files_of_one_name(tmp_path):
     stored(tmp_path, frame_of(), "adult")
     frame_of().to_csv(tmp_path / "adult.csv")
-    with pytest.raises(ValueError, match="both be called 'adult'"):
+    with pytest.raises(ValueError, match="both be named 'adult'"):
         find_tables(tmp_path)
 
 
@@ -365,7 +359,7 @@ def test_a_source_knows_its_content_but_not_its_place(tmp_path):
     assert here.digest == there.digest
     assert here.path != there.path
     frame_of(seed=1).to_parquet(here.path)
-    with pytest.raises(ValueError, match="was changed since"):
+    with pytest.raises(ValueError, match="has changed since"):
         here.load(**ALL)
     Path(here.path).unlink()
     with pytest.raises(FileNotFoundError):

@@ -94,7 +94,7 @@ def test_digests_of_talent_see_every_file(tmp_path):
     source = find_talent(folder)[0][0]
     np.save(folder / "C_val.npy", np.load(folder / "C_val.npy")[::-1])
     assert find_talent(folder)[0][0].digest != source.digest
-    with pytest.raises(ValueError, match="was changed"):
+    with pytest.raises(ValueError, match="has changed"):
         source.load(**ALL)
 
 

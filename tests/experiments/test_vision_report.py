@@ -472,7 +472,8 @@ def test_what_several_runs_hold_is_told(short, tmp_path):
     out, err = run_command(
         app, "report", short, tmp_path / "more", "-o", tmp_path / "both", columns=300
     )
-    said = f"2 of the training runs are in both {short} and {tmp_path / 'more'}: taken from {short}; all equal"
+    more = tmp_path / "more"
+    said = f"2 of the training runs are in both {short} and {more}: taken from {short}; all equal"
     assert said in " ".join(err.split())
     assert "3 training runs on 1 data set" in out
     html = (tmp_path / "both" / "report.html").read_text("utf-8")
@@ -499,7 +500,7 @@ def test_runs_on_other_images_have_no_report_together(tmp_path, monkeypatch):
 
 def test_several_runs_need_a_folder_for_their_report(run, short):
     _, err = run_command(app, "report", run, short, code=2)
-    assert "the report of several runs needs a folder of its own: name one" in err
+    assert "the report of several runs needs a separate folder: name one" in err
 
 
 def test_of_a_damaged_result_the_cure_is_named(tmp_path):

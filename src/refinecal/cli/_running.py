@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from refinecal.cli._console import FILE_RULES, Console, clean, count, show_path, use_option_names
+from refinecal.cli._options import MODEL
 
 if TYPE_CHECKING:
     from refinecal.experiments.running import State
@@ -21,6 +22,19 @@ if TYPE_CHECKING:
 SOME_FAILED = 3  # the exit code
 LINE = 60.0  # seconds
 LONGEST = 1_000  # characters of a reason
+
+
+def option(
+    name: str,
+    help: str,
+    default: str | None = None,
+    metavar: str = "N",
+    panel: str = MODEL,
+    **more: Any,
+) -> Any:
+    """Return an option of an experiment; ``default`` is shown, since ``None`` means not given."""
+    shown = {} if default is None else {"show_default": default}
+    return typer.Option(name, help=help, metavar=metavar, rich_help_panel=panel, **shown, **more)
 
 
 class RunProgress:

@@ -130,7 +130,7 @@ def open_run(
         with _name_options():
             plan = VisionPlan(**(default | given))
             precision = choose_precision(plan.precision, *devices)
-            plan = replace(plan, precision=precision)  # the same wherever the run goes on
+            plan = replace(plan, precision=precision)  # the same wherever the run resumes
         plan = _locate_images(console, plan, data, plan.datasets, download, check)
         with _name_out_option(out):
             return RunFolder.create(out, plan)

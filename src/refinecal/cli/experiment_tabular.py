@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,8 +18,6 @@ from refinecal.cli._options import (
     RunOut,
     Verbose,
     flag,
-    number,
-    run_option,
 )
 from refinecal.cli._planning import (
     check_begin,
@@ -30,15 +28,18 @@ from refinecal.cli._planning import (
     split_names,
     target_of,
 )
-from refinecal.cli._running import SOME_FAILED, RunProgress, announce, check_retry, suggest_resume
+from refinecal.cli._running import (
+    SOME_FAILED,
+    RunProgress,
+    announce,
+    check_retry,
+    option,
+    suggest_resume,
+)
 from refinecal.cli.experiment_status import show_status, summary
 
 if TYPE_CHECKING:
     from refinecal.experiments.store import RunFolder
-
-
-def _source(name: str, help: str, metavar: str, **more: Any) -> Any:
-    return typer.Option(name, metavar=metavar, help=help, rich_help_panel=TABLE, **more)
 
 
 @command("refinecal experiment tabular --data tables --methods xgboost,mlp --configs 10 --out run")
@@ -46,87 +47,61 @@ def tabular(
     out: RunOut,
     data: Annotated[
         Path | None,
-        _source("--data", "A folder of Parquet, CSV or Feather tables; or one table.", "PATH"),
+        option(
+            "--data", "A folder of Parquet, CSV or Feather tables; or one.", None, "PATH", TABLE
+        ),
     ] = None,
     talent: Annotated[
-        Path | None, _source("--talent", "A folder in the layout of TALENT.", "PATH")
+        Path | None, option("--talent", "A folder in the layout of TALENT.", None, "PATH", TABLE)
     ] = None,
     openml: Annotated[
-        str | None, _source("--openml", "A suite, or data set ids, of OpenML.", "IDS")
+        str | None, option("--openml", "A suite, or data set ids, of OpenML.", None, "IDS", TABLE)
     ] = None,
     target: Annotated[
-        str | None,
-        _source(
-            "--target",
-            "The label column of each table.",
-            "COL",
-            show_default="target",
-        ),
+        str | None, option("--target", "The label column of each table.", "target", "COL", TABLE)
     ] = None,
-    sets: Annotated[str | None, _source("--sets", "Only these data sets.", "A,B,…")] = None,
+    sets: Annotated[
+        str | None, option("--sets", "Only these data sets.", None, "A,B,…", TABLE)
+    ] = None,
     min_rows: Annotated[
-        int | None,
-        number(
-            "--min-rows",
-            "Leave out smaller sets.",
-            min=1,
-            rich_help_panel=TABLE,
-            show_default="1000",
-        ),
+        int | None, option("--min-rows", "Leave out smaller sets.", "1000", panel=TABLE, min=1)
     ] = None,
     max_rows: Annotated[
         int | None,
-        number(
-            "--max-rows",
-            "Rows to draw from larger sets.",
-            min=1,
-            rich_help_panel=TABLE,
-            show_default="100000",
-        ),
+        option("--max-rows", "Rows drawn from larger sets.", "100000", panel=TABLE, min=1),
     ] = None,
     methods: Annotated[
         str | None,
-        number(
+        option(
             "--methods",
             "Models: xgboost, mlp, realmlp, lightgbm, catboost, hist-gb, logistic.",
-            metavar="A,B,…",
-            show_default="xgboost",
+            "xgboost",
+            "A,B,…",
         ),
     ] = None,
     splits: Annotated[
-        int | None, number("--splits", "Random splits of each set.", min=1, show_default="5")
+        int | None, option("--splits", "Random splits of each set.", "5", min=1)
     ] = None,
     configs: Annotated[
         int | None,
-        number(
-            "--configs",
-            "Random configurations in addition to the default parameters; the paper has 30.",
-            min=0,
-            show_default="0",
-        ),
+        option("--configs", "Random configurations, in addition to the defaults.", "0", min=0),
     ] = None,
     max_steps: Annotated[
         int | None,
-        number(
-            "--max-steps", "Steps (rounds, epochs, strengths), if fewer than the paper's.", min=1
-        ),
+        option("--max-steps", "Steps (rounds, epochs), if fewer than the paper's.", min=1),
     ] = None,
     seed: Annotated[
-        int | None,
-        number("--seed", "The same seed gives the same result.", min=0, show_default="0"),
+        int | None, option("--seed", "The same seed gives the same result.", "0", min=0)
     ] = None,
     processes: Annotated[
         int | None,
-        run_option(
-            "--processes", "Training runs at the same time.", min=1, show_default="all cores"
-        ),
+        option("--processes", "Training runs at a time.", "all cores", panel=RUNNING, min=1),
     ] = None,
     threads: Annotated[
-        int | None,
-        run_option("--threads", "Threads of each training run.", min=1, show_default="1"),
+        int | None, option("--threads", "Threads of each training run.", "1", panel=RUNNING, min=1)
     ] = None,
     dask: Annotated[
-        str | None, run_option("--dask", "Train on the Dask cluster of this scheduler.", "ADDRESS")
+        str | None, option("--dask", "Use this Dask cluster.", None, "ADDRESS", RUNNING)
     ] = None,
     resume: Annotated[
         bool,

@@ -17,13 +17,10 @@ from refinecal.cli._options import (
     RetryFailed,
     RunOut,
     Verbose,
-    file,
     flag,
-    number,
-    run_option,
 )
 from refinecal.cli._planning import remove_damaged
-from refinecal.cli._running import SOME_FAILED, announce, check_retry, suggest_resume
+from refinecal.cli._running import SOME_FAILED, announce, check_retry, option, suggest_resume
 from refinecal.cli._vision import (
     EpochProgress,
     open_run,
@@ -47,112 +44,68 @@ IMAGES = "Images"  # a panel of the help
 def vision(
     out: RunOut,
     data: Annotated[
-        Path | None,
-        file("--data", help="The folder of the images, as published.", rich_help_panel=IMAGES),
+        Path | None, option("--data", "The folder of the published images.", None, "PATH", IMAGES)
     ] = None,
     dataset: Annotated[
         str | None,
-        number(
-            "--dataset",
-            "Data sets: cifar10, cifar100, svhn, fashion-mnist.",
-            metavar="A,B,…",
-            rich_help_panel=IMAGES,
-            show_default="cifar10",
-        ),
+        option("--dataset", "cifar10, cifar100, svhn, fashion-mnist.", "cifar10", "A,B,…", IMAGES),
     ] = None,
     limit: Annotated[
         int | None,
-        number(
-            "--limit",
-            "Number of training images to use; all test images are still predicted after each epoch.",
-            min=2,
-            rich_help_panel=IMAGES,
-        ),
+        option("--limit", "Training images to use; all test images are used.", panel=IMAGES, min=2),
     ] = None,
     download: Annotated[
-        bool,
-        flag("--download", help="Download what is not in --data.", rich_help_panel=IMAGES),
+        bool, flag("--download", help="Download what is not in --data.", rich_help_panel=IMAGES)
     ] = False,
     no_check: Annotated[
         bool,
-        flag(
-            "--no-check",
-            help="Accept files whose checksums are not those of the published ones.",
-            rich_help_panel=IMAGES,
-        ),
+        flag("--no-check", help="Accept files with other checksums.", rich_help_panel=IMAGES),
     ] = False,
     model: Annotated[
         str | None,
-        number(
-            "--model",
-            "Networks: resnet18, wrn28-10; for CPUs: medium, small.",
-            metavar="A,B,…",
-            show_default="resnet18",
-        ),
+        option("--model", "resnet18, wrn28-10; for CPUs: medium, small.", "resnet18", "A,B,…"),
     ] = None,
     epochs: Annotated[
-        int | None, number("--epochs", "Epochs of each training run.", min=1, show_default="300")
+        int | None, option("--epochs", "Epochs of each training run.", "300", min=1)
     ] = None,
     seeds: Annotated[
-        int | None,
-        number(
-            "--seeds", "Training runs of each network, with seeds from 0.", min=1, show_default="10"
-        ),
+        int | None, option("--seeds", "Training runs of each network.", "10", min=1)
     ] = None,
     schedule: Annotated[
         str | None,
-        number(
-            "--schedule",
-            "Of the learning rate: step as in the paper's tables, cosine as in its figure 1.",
-            metavar="step|cosine",
-            show_default="step",
-        ),
+        option("--schedule", "Of the learning rate; cosine as in figure 1.", "step", "step|cosine"),
     ] = None,
-    lr: Annotated[
-        float | None,
-        number("--lr", "Initial learning rate, above 0.", metavar="X", show_default="0.1"),
-    ] = None,
+    lr: Annotated[float | None, option("--lr", "Initial learning rate.", "0.1", "X")] = None,
     weight_decay: Annotated[
-        float | None,
-        number("--weight-decay", "Weight decay of SGD.", metavar="X", min=0, show_default="0.0001"),
+        float | None, option("--weight-decay", "Weight decay of SGD.", "0.0001", "X", min=0)
     ] = None,
-    batch: Annotated[
-        int | None, number("--batch", "Images in one step.", min=1, show_default="128")
-    ] = None,
+    batch: Annotated[int | None, option("--batch", "Images in one step.", "128", min=1)] = None,
     augment: Annotated[
         str | None,
-        number(
-            "--augment",
-            "Augmentation of training images: crop, flip, cutout; or none.",
-            metavar="A,B,…",
-            show_default="crop,flip,cutout",
-        ),
+        option("--augment", "crop, flip, cutout; or none.", "crop,flip,cutout", "A,B,…"),
     ] = None,
     precision: Annotated[
         str | None,
-        number(
-            "--precision",
-            "Precision of training: float32, bfloat16, or auto, the faster one.",
-            metavar="NAME",
-            show_default="auto",
-        ),
+        option("--precision", "float32, bfloat16, or auto, the faster one.", "auto", "NAME"),
     ] = None,
     device: Annotated[
         str | None,
-        run_option(
+        option(
             "--device",
             "Devices, such as cuda:0,cuda:1: each for one training run at a time.",
+            "a GPU, or cpu",
             "A,B,…",
-            show_default="a GPU, or cpu",
+            RUNNING,
         ),
     ] = None,
     threads: Annotated[
         int | None,
-        run_option(
+        option(
             "--threads",
             "Threads of each training run.",
+            "all cores, or OMP_NUM_THREADS, shared by the devices",
+            panel=RUNNING,
             min=1,
-            show_default="all cores, or OMP_NUM_THREADS, shared by the devices",
         ),
     ] = None,
     resume: Annotated[

@@ -95,7 +95,7 @@ def _too_few(
 
 
 def _with_missing_categories(X: pd.DataFrame) -> pd.DataFrame:
-    """Give a missing category a number of its own, the next after those of the others."""
+    """Give missing categories a separate number, the next after those of the others."""
     import pandas as pd
 
     for name in X.select_dtypes("category").columns[X.select_dtypes("category").isna().any()]:
