@@ -28,7 +28,7 @@ from refinecal.experiments.vision import cost
 from refinecal.experiments.vision._devices import new_devices
 from refinecal.experiments.vision._learner import Learner
 from refinecal.experiments.vision._metrics import EpochMetrics, new_monitor
-from refinecal.experiments.vision.augment import Augmentation, Normalisation
+from refinecal.experiments.vision.augment import Augmentation, Normalization
 from refinecal.experiments.vision.networks import new_network
 from refinecal.experiments.vision.recipe import Recipe
 
@@ -178,7 +178,7 @@ def inputs(n: int, repeats: int) -> Result:
     x, _ = pictures(LEARNED)
     rows = np.random.default_rng(1).permutation(LEARNED)[:n]
     images, batch = torch.from_numpy(x), torch.from_numpy(rows)
-    scale, generator = Normalisation.of(images), torch.Generator().manual_seed(0)
+    scale, generator = Normalization.of(images), torch.Generator().manual_seed(0)
     augment, rng = Augmentation(CROP, True, HOLE), np.random.default_rng(0)
     mean, std = (np.float32(each).reshape(-1, 1, 1) for each in (scale.mean, scale.std))
     tall = x.transpose(0, 2, 3, 1).copy()
@@ -217,7 +217,7 @@ def steps(model: str, batch: int, repeats: int, precision: str = "float32") -> R
         net.parameters(), lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay
     )
     pixels, labels = torch.from_numpy(x), torch.from_numpy(y)
-    images = Normalisation.of(pixels)(pixels)
+    images = Normalization.of(pixels)(pixels)
 
     def rows() -> torch.Tensor:
         return torch.randint(LEARNED, (batch,), generator=generator)

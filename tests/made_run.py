@@ -5,8 +5,9 @@ import numpy as np
 import refinecal as rc
 from refinecal import metrics
 from refinecal.experiments.store import RunFolder
+from refinecal.experiments.tabular.plan import METRIC_NAMES as METRICS
 from refinecal.experiments.tabular.plan import Plan
-from refinecal.experiments.tabular.protocol import METRICS, UnitResult
+from refinecal.experiments.tabular.unit import UnitResult
 
 STEPS = 12
 SPACES = {

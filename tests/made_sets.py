@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from refinecal.experiments.tabular.sets import Source, find_sets
+from refinecal.experiments.tabular.sets import Source, find_tables
 
 ALL = {"min_rows": 1, "max_rows": 10**6}
 
@@ -13,7 +13,7 @@ ALL = {"min_rows": 1, "max_rows": 10**6}
 def stored(folder: Path, frame: pd.DataFrame, name: str = "made") -> Source:
     """Store a frame as Parquet, and find it."""
     frame.to_parquet(folder / f"{name}.parquet", index=False)
-    return find_sets(folder, only=[name])[0]
+    return find_tables(folder, only=[name])[0][0]
 
 
 def frame_of(n: int = 40, seed: int = 0) -> pd.DataFrame:

@@ -12,18 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_runs import HALTING, interrupt, kill, run_command, started, wait_for
-from refinecal.experiments._tables import write_table
 from rich.console import Console as RichConsole
 
 from refinecal.cli import _running
 from refinecal.cli._console import ESCAPES, Console
 from refinecal.cli._running import RunProgress, reason
 from refinecal.cli.experiment import experiment_app
+from refinecal.experiments.reporting import write_table
 from refinecal.experiments.running import State
 from refinecal.experiments.store import RunFolder
 from refinecal.experiments.tabular.plan import Key, Plan
 from refinecal.experiments.tabular.results import read_results
-from refinecal.experiments.tabular.sets import find_sets
+from refinecal.experiments.tabular.sets import find_tables
 
 run = partial(run_command, experiment_app)
 
@@ -49,7 +49,7 @@ def made(k, n=300):
 
 def begun(**more):
     """Return a run of which nothing is computed yet."""
-    sources = tuple(source.to_dict() for source in find_sets("tables"))
+    sources = tuple(source.to_dict() for source in find_tables("tables")[0])
     given = {"methods": ("xgboost",), "splits": 1, "min_rows": 100, "max_steps": 5} | more
     return RunFolder.create("run", Plan(sources, **given))
 

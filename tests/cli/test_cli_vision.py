@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from command_runs import HALTING, interrupt, run_command, started, wait_for
 from made_images import made, stored, write_images
-from refinecal.experiments.vision.tables import write_tables
 from rich.console import Console as RichConsole
 
 from refinecal.cli._console import ESCAPES, Console
@@ -19,19 +18,19 @@ from refinecal.cli.experiment import experiment_app
 from refinecal.cli.experiment_vision import _threads
 from refinecal.experiments import running
 from refinecal.experiments._worker import limit_threads
+from refinecal.experiments.reporting import write_tables
 from refinecal.experiments.running import State
 from refinecal.experiments.store import RunFolder
 from refinecal.experiments.tabular.plan import Plan
-from refinecal.experiments.vision import under_way
+from refinecal.experiments.vision import work as under_way
 from refinecal.experiments.vision.analysis import Analysis
 from refinecal.experiments.vision.images import read_images
 from refinecal.experiments.vision.plan import AUGMENTATION, NO_AUGMENTATION, VisionPlan
 from refinecal.experiments.vision.results import read_results
 from refinecal.experiments.vision.together import Ranks
 from refinecal.experiments.vision.training import train
-from refinecal.experiments.vision.under_way import ProgressWriter, checkpoint_of
 from refinecal.experiments.vision.unit import VisionUnit
-from refinecal.experiments.vision.work import Work, fingerprint
+from refinecal.experiments.vision.work import ProgressWriter, Work, checkpoint_of, fingerprint
 
 run = partial(run_command, experiment_app)
 
@@ -309,7 +308,7 @@ def trained(folder):
 def tables(path):
     """Return what a report would write, as bytes; but for what depends on the clock."""
     Path("tables").mkdir(exist_ok=True)
-    paths = write_tables(Analysis(read_results(path)), Path("tables"))
+    paths = write_tables(Analysis(read_results(path)).tables(), Path("tables"))
     return {each.name: each.read_bytes() for each in paths if each.stem != "costs"}
 
 

@@ -173,7 +173,7 @@ def test_sets_of_openml_have_names(server, which, names):
         ("oops", "did not answer with JSON"),
         ("runs", "lists no data sets"),
         ([31, 4], "no data sets with the numbers 4"),
-        (8, "is no list"),
+        (8, "is not a list"),
         ([], "names no data sets"),
         ("", "names no data sets"),
         ("31,abc", "names no data sets"),

@@ -16,10 +16,12 @@ from strategies import drawn, predictions
 import refinecal as rc
 from refinecal.experiments.tabular import protocol
 from refinecal.experiments.tabular.methods import METHODS, get_method
+from refinecal.experiments.tabular.plan import METRIC_NAMES as METRICS
 from refinecal.experiments.tabular.plan import Key, Plan
-from refinecal.experiments.tabular.protocol import METRICS, UnitResult, run_unit
+from refinecal.experiments.tabular.protocol import run_unit
 from refinecal.experiments.tabular.sets import Dataset, split
 from refinecal.experiments.tabular.tracking import Tracker
+from refinecal.experiments.tabular.unit import UnitResult
 from refinecal.training import mlp
 from refinecal.training.rows import Rows
 from refinecal.training.spaces import draw
@@ -447,8 +449,8 @@ def test_parts_that_do_not_fit_together_are_refused(tmp_path):
     unit = unit_of("logistic", made_dataset(n=200), steps=2)
     short = {step: each[:-1] for step, each in unit.test_logits.items()}
     wrong = {
-        "test_logits are not of": replace(unit, test_logits=short),
-        "y_val is not of": replace(unit, y_val=unit.y_val[:-1]),
+        "test_logits do not have": replace(unit, test_logits=short),
+        "y_val does not have": replace(unit, y_val=unit.y_val[:-1]),
     }
     for words, bad in wrong.items():
         bad.save(tmp_path / "unit.npz")

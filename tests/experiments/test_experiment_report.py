@@ -8,12 +8,12 @@ import pytest
 from browser import WIDTHS, launch, open_page, problems
 from made_run import made_plan, made_run
 from matplotlib.figure import Figure as DrawnOn
-from refinecal.experiments.tabular.words import describe_cut_short, lead, sentence
 
 from refinecal.experiments.tabular.analysis import Analysis, Ends
 from refinecal.experiments.tabular.figures import LEAST_RISE, MOST_RISE, by_rise
 from refinecal.experiments.tabular.report import is_report, page, write_report
 from refinecal.experiments.tabular.results import read_results
+from refinecal.experiments.tabular.verdicts import describe_cut_short, lead, sentence
 from refinecal.report import Figure, Page, Table, write
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
@@ -57,7 +57,7 @@ def test_the_first_table_has_the_numbers_of_the_comparison(analysis):
         over = each.summary
         signs = f"{over.lower}/{over.equal}/{over.higher}"
         assert cells["−/0/+"].replace("\N{WORD JOINER}", "") == signs
-        assert cells["all told"].replace("\N{NO-BREAK SPACE}", " ") == each.summary.verdict
+        assert cells["verdict"].replace("\N{NO-BREAK SPACE}", " ") == each.summary.verdict
     assert [row[0] for row in found.rows] == [
         *("XGBoost, default", "XGBoost, tuned"),
         *("MLP, default", "MLP, tuned"),
@@ -71,7 +71,7 @@ def test_every_figure_of_the_paper_is_there_for_every_method(analysis):
             assert f"{method}: {what} relative to log loss + TS" in titles
         assert f"{method}: best steps by metric" in titles
     assert "Refinement against log loss, by the size of the data set" in titles
-    assert "Every training, by the learning rate" in titles
+    assert "Every training run, by the learning rate" in titles
 
 
 def test_failures_and_what_was_run_are_told(analysis):
@@ -100,25 +100,26 @@ def with_last_steps(analysis, metric, number):
 @pytest.mark.parametrize("metric", ["log_loss", "refinement"])
 def test_trainings_that_end_at_their_best_are_counted_and_told_if_they_are_many(analysis, metric):
     made = page(with_last_steps(analysis, metric, 9))
-    rows = {row[0]: row[1:] for row in table(made, "Trainings whose best step is the last").rows}
+    rows = {
+        row[0]: row[1:] for row in table(made, "Training runs whose best step is the last").rows
+    }
     assert rows["XGBoost, default"] == [21, 12, *((9, 0) if metric == "log_loss" else (0, 9))]
     assert rows["XGBoost, tuned"][0] == 21
     said = made.points[-1]
-    assert said.startswith(
-        "Perhaps too short: the best step by refinement (by log loss) is the last"
-    )
-    counts = "0 (9)" if metric == "log_loss" else "9 (0)"
-    assert f"in {counts} of 21 trainings of XGBoost, default" in said
-    assert said.endswith("Train longer: a new run with a larger --max-steps.")
+    assert said.startswith("Perhaps too short: in many training runs the best step is the last.")
+    refined, lost = (0, 9) if metric == "log_loss" else (9, 0)
+    counts = f"by refinement in {refined} of 21 runs, by log loss in {lost}"
+    assert f"XGBoost, default: {counts}" in said
+    assert said.endswith("Train longer: start a new run with a larger --max-steps.")
     for few in (0, 2):  # of 21
         points = page(with_last_steps(analysis, metric, few)).points
-        assert not any("trainings of XGBoost, default" in point for point in points)
+        assert not any("XGBoost, default: by refinement in" in point for point in points)
 
 
 def test_trainings_as_long_as_their_method_allows_cannot_be_longer():
     ends = Ends("xgboost", "default", 20, 1000, 12, 9, could_be_longer=False)
     assert describe_cut_short([ends]).endswith(
-        "of XGBoost, default. Longer trainings might do better."
+        "runs, by log loss in 12. Longer runs might do better."
     )
 
 
@@ -139,7 +140,7 @@ def test_tuned_is_said_to_be_without_the_default_where_it_is_first_shown(analysi
     first = next(block for block in made.sections[0].blocks)
     drawn = blocks(made, Figure)[0]
     for text in (first.note, drawn.caption, table(made, "What was run").note):
-        assert "random configurations, among which the default parameters are not" in text
+        assert "random configurations, which do not include the default parameters" in text
     made_run(tmp_path / "run", made_plan(1, splits=1))
     plain = page(Analysis(read_results(tmp_path / "run", auto=False)))
     assert "Tuned" not in plain.sections[0].blocks[0].note + blocks(plain, Figure)[0].caption
@@ -205,12 +206,11 @@ def with_verdicts(analysis, *verdicts):
 
 def test_the_first_sentence_names_a_few_comparisons_with_their_verdicts(analysis):
     said = lead(with_verdicts(analysis, "lower", "within noise"))
-    assert "XGBoost, default by −1.43 % (better); XGBoost, tuned by +0.17 % (within noise)" in said
+    assert "XGBoost, default by −1.43% (better); XGBoost, tuned by +0.17% (within noise)" in said
     said = lead(with_verdicts(analysis, "few", "higher"))
-    assert "XGBoost, default by −1.50 % (too few data sets); XGBoost, tuned by +1.43 % (wo" in said
-    assert said.endswith("too few data sets to tell, it takes at least 6.")
-    said = lead(with_verdicts(analysis, "few", "few"))
-    assert said.endswith("by −1.50 %. Too few data sets to tell: it takes at least 6.")
+    assert "XGBoost, default by −1.50% (too few data sets); XGBoost, tuned by +1.43% (wo" in said
+    said = lead(with_verdicts(analysis, "few"))
+    assert said.endswith("Too few data sets to tell: at least 6 are needed.")
     said = lead(with_verdicts(analysis, "within noise"))
     assert said.endswith("Over all sets the difference is within noise.")
     said = lead(with_verdicts(analysis, "higher"))
@@ -221,17 +221,16 @@ def test_the_first_sentence_names_a_few_comparisons_with_their_verdicts(analysis
 def test_the_first_sentence_counts_many_comparisons_and_says_what_they_are(analysis):
     every = ("lower", "within noise", "few", "higher")
     said = lead(with_verdicts(analysis, *every, *every))
-    assert "lowered the test log loss in 2 of 8 cases and raised it in 2; 4 are undecided" in said
-    assert "(XGBoost, MLP, LightGBM and CatBoost, each default and tuned)." in said
-    assert said.endswith(". 2 have too few data sets to tell: it takes at least 6.")
-    said = lead(with_verdicts(analysis, *["within noise"] * 5))
+    assert "lowered the test log loss in 2 of 8 cases and raised it in 2; 4 undecided" in said
     assert (
-        "changed the test log loss in none of 5 cases (XGBoost, default; XGBoost, tuned; MLP"
-        in said
+        "undecided (2 with too few data sets: at least 6 are needed). Cases: XGBoost, def" in said
     )
-    assert said.endswith("LightGBM, default).")
+    assert said.endswith("CatBoost, default; CatBoost, tuned.")
+    said = lead(with_verdicts(analysis, *["within noise"] * 5))
+    assert "lowered the test log loss in 0 of 5 cases and raised it in 0; 5 undecided. Cas" in said
+    assert said.endswith("LightGBM, default.")
     said = lead(with_verdicts(analysis, *["few"] * 5))
-    assert said.endswith("default). Too few data sets to tell: it takes at least 6.")
+    assert "5 undecided (5 with too few data sets: at least 6 are needed)." in said
 
 
 def test_noise_is_what_hides_a_difference_over_sets_only(analysis, written):
@@ -246,7 +245,7 @@ def test_a_test_by_ranks_does_not_speak_of_most_sets(analysis):
     made.__dict__["headlines"] = [
         replace(of, sets=[of.sets[0]._replace(relative=v) for v in values])
     ]
-    assert lead(made).endswith("test finds refinement better, but the mean is within noise.")
+    assert lead(made).endswith("better over the sets that differ, but the mean is within noise.")
     assert "Most sets" not in lead(made)  # 30 of 50 are equal
 
 
@@ -254,7 +253,7 @@ def test_a_test_by_ranks_does_not_speak_of_most_sets(analysis):
 def test_few_splits_are_told_to_say_little(splits, tmp_path):
     made_run(tmp_path / "run", made_plan(1, splits=splits))
     made = page(Analysis(read_results(tmp_path / "run", auto=False)))
-    said = "Sets with one or two splits are tested by their test rows"
+    said = "Sets with one or two splits are tested on their test rows"
     assert made.sections[0].text[-1].startswith(said) == (splits < 3)
 
 
@@ -275,13 +274,13 @@ def test_rises_are_in_percent_as_in_the_tables(analysis):
 def test_a_sentence_says_what_chance_alone_would_do(analysis):
     said = sentence(analysis.headlines[0])
     assert said.startswith("XGBoost, default: ")
-    assert "chance alone: about 0.2 each way" in said  # 2.5 % of 7 sets
+    assert "(expected by chance: 0.2 won, 0.2 lost)" in said  # 2.5 % of 7 sets
 
 
 def test_a_single_training_makes_a_page_that_claims_nothing(tmp_path):
     made_run(tmp_path / "run", made_plan(1, ("logistic",), splits=1))
     made = page(Analysis(read_results(tmp_path / "run", auto=False)))
-    assert "Too few data sets to tell: it takes at least 6." in made.lead
+    assert "Too few data sets to tell: at least 6 are needed." in made.lead
     assert len(blocks(made, Figure)) == 7  # no learning rate
 
 

@@ -11,15 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_run import made_plan, made_run, made_unit
-from refinecal.experiments._tables import write_table
-from refinecal.experiments.tabular.tables import write_tables
 from scipy import stats
 from sklearn.metrics import log_loss, roc_auc_score
 from strategies import examples
 
 import refinecal as rc
+from refinecal.experiments.reporting import write_table, write_tables
 from refinecal.experiments.tabular.analysis import Analysis
-from refinecal.experiments.tabular.differences import compare, relative, summarise
+from refinecal.experiments.tabular.differences import compare, relative, summarize
 from refinecal.experiments.tabular.judging import AUTO, CALIBRATIONS, Row, judge
 from refinecal.experiments.tabular.plan import Key
 from refinecal.experiments.tabular.regimes import of_trainings
@@ -263,13 +262,13 @@ differences = st.lists(st.floats(-100, 100), min_size=1, max_size=30)
 @examples(20)  # each resamples twice, and ranks twice
 @given(differences)
 def test_a_summary_agrees_with_numpy_and_scipy(values):
-    found = summarise(values)
+    found = summarize(values)
     assert found.sets == len(values) == found.lower + found.equal + found.higher
     assert found.mean == pytest.approx(np.mean(values), abs=1e-9)
     assert found.median == pytest.approx(np.median(values))
     assert all(low <= high for low, high in pairwise(found.quantiles))
     assert found.low - 1e-9 <= found.mean <= found.high + 1e-9
-    opposite = summarise([-value for value in values])
+    opposite = summarize([-value for value in values])
     assert (found.lower, found.p) == (opposite.higher, pytest.approx(opposite.p, abs=1e-12))
     some = [value for value in values if value]
     assert found.p == (stats.wilcoxon(some).pvalue if some else 1)
@@ -278,14 +277,14 @@ def test_a_summary_agrees_with_numpy_and_scipy(values):
 @pytest.mark.parametrize("n", [8, 40])
 def test_the_interval_is_about_as_wide_as_student_s_for_normal_values(n):
     values = np.random.default_rng(1).normal(0.3, 1, size=n)
-    found = summarise(values)
+    found = summarize(values)
     error = values.std(ddof=1) / math.sqrt(n)
     assert found.high - found.low == pytest.approx(2 * error * stats.t.ppf(0.975, n - 1), rel=0.08)
 
 
 def test_intervals_of_few_skewed_sets_cover_their_mean_about_as_often_as_they_say():
     rng = np.random.default_rng(0)
-    found = [summarise(rng.exponential(size=10) - 1) for _ in range(300)]
+    found = [summarize(rng.exponential(size=10) - 1) for _ in range(300)]
     covered = np.mean([each.low <= 0 <= each.high for each in found])
     assert covered > 0.87  # plain percentiles: about 0.85
 
@@ -312,11 +311,11 @@ def test_intervals_of_few_skewed_sets_cover_their_mean_about_as_often_as_they_sa
     ],
 )
 def test_verdicts(values, verdict):
-    assert summarise(values).verdict == verdict
+    assert summarize(values).verdict == verdict
 
 
 def test_nothing_finite_makes_an_empty_summary():
-    found = summarise([math.nan])
+    found = summarize([math.nan])
     assert (found.sets, found.verdict, found.wins) == (0, "too few sets", None)
 
 
@@ -371,7 +370,7 @@ def run(tmp_path_factory):
 def test_tables_are_the_same_bytes_however_they_are_made(run, tmp_path):
     for name, processes in (("one", 1), ("two", 2)):
         (tmp_path / name).mkdir()
-        write_tables(Analysis(read_results(run, processes=processes)), tmp_path / name)
+        write_tables(Analysis(read_results(run, processes=processes)).tables(), tmp_path / name)
     assert files(tmp_path / "one") == files(tmp_path / "two")
 
 
@@ -453,7 +452,7 @@ def test_failures_are_told(tmp_path):
 def test_a_run_without_results_is_refused_with_the_cure(tmp_path):
     plan = made_plan(1, splits=1)
     made_run(tmp_path / "run", plan, without=plan.units())
-    with pytest.raises(ValueError, match="holds no finished training: run refinecal experiment"):
+    with pytest.raises(ValueError, match="has no finished training run: run refinecal experiment"):
         read_results(tmp_path / "run")
     with pytest.raises(ValueError, match="is not a folder"):
         read_results(tmp_path / "nowhere")
@@ -465,7 +464,7 @@ def test_a_damaged_file_is_named(tmp_path):
     path = folder.unit_path(plan.units()[0])
     whole = path.read_bytes()
     path.write_bytes(whole[:-100])
-    with pytest.raises(ValueError, match=r"set 00.* is damaged: resume the run, which trains this"):
+    with pytest.raises(ValueError, match=r"set 00.* is damaged: resume the run, which computes it"):
         read_results(tmp_path / "run")
     assert folder.remove_damaged(UnitResult.is_whole) == plan.units()  # as resuming does
     path.write_bytes(whole)
@@ -480,7 +479,7 @@ def test_a_damaged_file_is_named(tmp_path):
 
 def test_the_interval_of_one_set_is_left_empty(tmp_path):
     made_run(tmp_path / "run", made_plan(1, splits=1))
-    write_tables(Analysis(read_results(tmp_path / "run", auto=False)), tmp_path)
+    write_tables(Analysis(read_results(tmp_path / "run", auto=False)).tables(), tmp_path)
     for name in ("summary", "questions", "regimes"):
         with (tmp_path / f"{name}.csv").open(encoding="utf-8") as file:
             rows = list(csv.DictReader(file))

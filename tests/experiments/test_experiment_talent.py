@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from made_sets import ALL, frame_of, stored
 from strategies import examples
 
-from refinecal.experiments.tabular._object_arrays import read_array
-from refinecal.experiments.tabular.sets import Source, describe, talent_sets
+from refinecal.experiments._pickled_arrays import read_array
+from refinecal.experiments.tabular.sets import Source, describe, find_talent
 
 
 def talent(folder: Path, frame: pd.DataFrame, dtype=str, task="multiclass", items="NCy") -> Path:
@@ -46,7 +46,7 @@ def test_talent_is_the_same_set(tmp_path, dtype):
     frame.loc[::7, "x"] = np.nan
     table = stored(tmp_path, frame).load(**ALL)
     talent(tmp_path / "sets" / "made", frame, dtype)
-    (source,) = talent_sets(tmp_path / "sets")
+    ((source,), _) = find_talent(tmp_path / "sets")
     found = source.load(**ALL)
     np.testing.assert_array_equal(found.X.to_numpy(), table.X.to_numpy())
     np.testing.assert_array_equal(found.y, table.y)
@@ -58,7 +58,7 @@ def test_talent_is_the_same_set(tmp_path, dtype):
 def test_codes_of_talent_are_categories(tmp_path):
     frame = frame_of(60)
     folder = talent(tmp_path / "made", frame.assign(colour=frame["whole"]), int)
-    found = talent_sets(folder)[0].load(**ALL)
+    found = find_talent(folder)[0][0].load(**ALL)
     assert found.X["C_0"].cat.categories.tolist() == list(range(frame["whole"].nunique()))
     np.testing.assert_array_equal(found.X["N_1"], frame["whole"])
 
@@ -67,14 +67,14 @@ def test_missing_categories_of_talent(tmp_path):
     frame = frame_of(60)
     frame["colour"] = frame["colour"].astype(object).where(np.arange(60) % 3 > 0, None)
     frame.loc[3, "colour"] = np.nan
-    found = talent_sets(talent(tmp_path / "made", frame, object))[0].load(**ALL)
+    found = find_talent(talent(tmp_path / "made", frame, object))[0][0].load(**ALL)
     assert set(found.X["C_0"][::3]) == {2}
     assert not set(found.X["C_0"][1::3]) & {2}
 
 
 @pytest.mark.parametrize(("items", "kinds"), [("Ny", (2, 0)), ("Cy", (0, 1))])
 def test_numbers_or_categories_of_talent_may_be_absent(tmp_path, items, kinds):
-    found = talent_sets(talent(tmp_path / "made", frame_of(60), items=items))[0].load(**ALL)
+    found = find_talent(talent(tmp_path / "made", frame_of(60), items=items))[0][0].load(**ALL)
     row = describe(found)
     assert (row["numeric"], row["categorical"]) == kinds
 
@@ -82,19 +82,19 @@ def test_numbers_or_categories_of_talent_may_be_absent(tmp_path, items, kinds):
 def test_regression_of_talent_is_left_out(tmp_path):
     talent(tmp_path / "a", frame_of(), task="binclass")
     regression = talent(tmp_path / "b", frame_of(), task="regression")
-    assert [source.name for source in talent_sets(tmp_path)] == ["a"]
+    assert [source.name for source in find_talent(tmp_path)[0]] == ["a"]
     with pytest.raises(ValueError, match="only regression"):
-        talent_sets(regression)
+        find_talent(regression)
     with pytest.raises(ValueError, match="regression task"):
         Source("b", "talent", str(regression)).load()
 
 
 def test_digests_of_talent_see_every_file(tmp_path):
     folder = talent(tmp_path / "made", frame_of())
-    source = talent_sets(folder)[0]
+    source = find_talent(folder)[0][0]
     np.save(folder / "C_val.npy", np.load(folder / "C_val.npy")[::-1])
-    assert talent_sets(folder)[0].digest != source.digest
-    with pytest.raises(ValueError, match="was changed"):
+    assert find_talent(folder)[0][0].digest != source.digest
+    with pytest.raises(ValueError, match="has changed"):
         source.load(**ALL)
 
 
@@ -122,12 +122,11 @@ def test_one_damaged_set_does_not_stop_the_others(tmp_path):
         talent(tmp_path / name, frame_of(30))
     (tmp_path / "bad" / "info.json").write_text("{")
     change(tmp_path / "worse", task_type="ranking")
-    with pytest.warns(RuntimeWarning, match="left out: .*") as heard:
-        assert [source.name for source in talent_sets(tmp_path)] == ["good"]
-    said = sorted(str(each.message) for each in heard)
-    assert "bad" in said[0]
-    assert "is not JSON" in said[0]
-    assert "task_type is 'ranking'" in said[1]
+    found, left_out = find_talent(tmp_path)
+    assert [source.name for source in found] == ["good"]
+    assert set(left_out) == {"bad", "worse"}
+    assert "is not JSON" in left_out["bad"]
+    assert "task_type is 'ranking'" in left_out["worse"]
 
 
 def change(folder, **info):
@@ -172,14 +171,14 @@ def test_a_part_of_talent_that_is_absent(tmp_path):
 
 def test_folders_that_are_not_of_talent(tmp_path):
     with pytest.raises(ValueError, match="layout of TALENT"):
-        talent_sets(tmp_path)
+        find_talent(tmp_path)
     with pytest.raises(FileNotFoundError, match="does not exist"):
-        talent_sets(tmp_path / "nowhere")
+        find_talent(tmp_path / "nowhere")
     folder = talent(tmp_path / "made", frame_of())
     with pytest.raises(ValueError, match="is a file"):
-        talent_sets(folder / "info.json")
+        find_talent(folder / "info.json")
     with pytest.raises(ValueError, match="Did you mean 'made'"):
-        talent_sets(tmp_path, only=["mad"])
+        find_talent(tmp_path, only=["mad"])
 
 
 # ---- arrays of objects -----------------------------------------------------------------------------------

@@ -11,16 +11,15 @@ from command_runs import run_command
 from made_run import made_plan as made_tabular_plan
 from made_run import made_run as made_tabular_run
 from made_vision import CALIBRATED, REFINED, RISK, made_plan, made_run, made_unit
-from refinecal.cli._vision_report import show, to_dict
-from refinecal.experiments.vision.words import format_mean, lead, sentence
 
 from refinecal.cli._console import Console
-from refinecal.cli.experiment_report import report
+from refinecal.cli.experiment_report import images_to_dict, report, show_images
 from refinecal.experiments.store import RunFolder
 from refinecal.experiments.vision.analysis import Analysis, Procedure
 from refinecal.experiments.vision.intervals import compare_paired
 from refinecal.experiments.vision.report import cards, is_report, page, write_report
 from refinecal.experiments.vision.results import read_results
+from refinecal.experiments.vision.sentences import format_mean, lead, sentence
 from refinecal.report import Figure, Page, Section, Table, Written, render
 
 pytestmark = pytest.mark.usefixtures("blank_figures")
@@ -96,7 +95,7 @@ def test_the_table_of_appendix_e_stands_beside_the_published(analysis):
     assert refinement[2].strong
     assert not here[0][2].strong
     assert [plain(cell.text) for cell in paper[3][2:]] == [
-        *("0.154 ± 0.005", "0.074 ± 0.003", "95.1 % ± 0.2", "0.007 ± 0.002", "0.008 ± 0.001"),
+        *("0.154 ± 0.002", "0.074 ± 0.001", "95.1% ± 0.1", "0.007 ± 0.001", "0.008 ± 0.000"),
     ]
     assert [cell.strong for cell in paper[3][2:]] == [True, False, True, False, True]
 
@@ -120,10 +119,10 @@ def test_the_best_is_the_same_on_the_page_for_programs_and_on_the_terminal(tmp_p
         *(("AUROC", "0.020 ± 0.000"), ("ECE", "0.001 ± 0.000"), ("smooth ECE", "0.001 ± 0.000")),
     ]
     assert not any(cell.strong for row in others.rows for cell in row[2:])
-    means = [each for each in to_dict(analysis)["means"] if each["score"] == "ece"]
+    means = [each for each in images_to_dict(analysis)["means"] if each["score"] == "ece"]
     assert [each["metric"] for each in means if each["best"]] == ["log_loss"]
     assert len(means) == 7
-    show(Console(), analysis)
+    show_images(Console(), analysis)
     starred = [line for line in capsys.readouterr().out.splitlines() if "0.010 ± 0.000*" in line]
     assert ["log loss" in line for line in starred] == [True]
 
@@ -133,8 +132,8 @@ def test_what_the_paper_has_not_has_no_column_for_it(analysis):
     found = table(made, f"{OTHER}: test scores after")
     assert "from" not in found.columns
     titles = [each.title for each in blocks(made, Table)]
-    assert f"{NAME}: here less the paper" in titles
-    assert f"{OTHER}: here less the paper" not in titles
+    assert f"{NAME}: here less the paper, ± s.e." in titles
+    assert f"{OTHER}: here less the paper, ± s.e." not in titles
     text = " ".join(paragraph for section in made.sections for paragraph in section.text)
     assert f"{NAME} was not trained by the paper's protocol (epochs 60 instead of 300" in text
 
@@ -183,9 +182,8 @@ def method(made):
 
 
 def test_precision_and_the_share_of_validation_images_are_those_of_the_run(analysis, tmp_path):
-    assert "validation images (10% of the training images, drawn by the seed)" in method(
-        page(analysis)
-    )
+    said = "validation images (10% of the training images, drawn by the seed)"
+    assert said in method(page(analysis))
     assert "ended early" not in method(page(analysis))
     made_run(tmp_path / "run", made_plan(seeds=2, precision="bfloat16", validation=0.25))
     other = Analysis(read_results(tmp_path / "run"))
@@ -205,10 +203,9 @@ def test_what_ended_before_its_last_epoch_is_told(tmp_path):
     made_unit(keys[0], plan, "no better for 5 epochs", ended=50).save(folder.unit_path(keys[0]))
     made_unit(keys[1], plan, "the training loss of epoch 60 is nan").save(folder.unit_path(keys[1]))
     made = page(Analysis(read_results(folder.path)))
-    assert "last epoch, but for 1, ended by the patience of a monitor; epochs are" in method(made)
-    assert "Trainings that ended early, because a loss was no number, are not compared" in method(
-        made
-    )
+    said = "last epoch (except for 1, ended by the patience of a monitor); epochs are"
+    assert said in method(made)
+    assert "Training runs that ended early with a loss of NaN are listed below" in method(made)
     about = {row[0]: row[1:] for row in table(made, "What was run").rows}
     assert about["ended before the last epoch"][0] == "1"
     assert made.cards[0].note == "1 ended early"
@@ -237,20 +234,21 @@ def test_epochs_and_times_are_as_they_are(tmp_path):
     assert "log loss 25.5" in next(
         each.alt for each in blocks(made, Figure) if each.title == "Epochs that each metric chose"
     )
-    (row,) = table(made, "What trainings took here").rows
+    (row,) = table(made, "Cost of the training runs here").rows
     assert plain(row[1].text) == "4.6 s"
 
 
 def test_sentences(analysis, tmp_path):
-    assert "in 2 of 2 comparisons, and raised it in none" in lead(analysis)
+    assert "in 2 of 2 comparisons and raised it in 0; 0 equal, 0 undecided." in lead(analysis)
     said = sentence(analysis, ("cifar10", "resnet18"))
-    assert said.startswith(f"{NAME}, over 3 runs: −0.0248 ± 0.0056 in test log loss")
+    assert said.startswith(f"{NAME}, over 3 runs: −0.0248 in test log loss (−9")
+    assert ", 95% interval −0.0303 to −0.0192)" in said
     assert said.endswith(
         "lower in 3, equal in 0, higher in 0. Refinement chose better, beyond what seeds change."
     )
     made_run(tmp_path / "one", made_plan(seeds=1))
     single = Analysis(read_results(tmp_path / "one"))
-    assert lead(single).endswith("by 9.0 %. One run cannot tell what another seed would change.")
+    assert lead(single).endswith("by −9.0%. One run cannot tell what another seed would change.")
 
 
 def test_what_does_not_differ_is_equal_and_what_is_small_has_digits(analysis):
@@ -258,17 +256,17 @@ def test_what_does_not_differ_is_equal_and_what_is_small_has_digits(analysis):
     first, second = found
     same, apart = compare_paired([1.0] * 3, [1.0] * 3), found[first]
     for headlines, said in (
-        ({first: same, second: same}, "left the test log loss as it was in all 2 comparisons."),
-        ({first: same, second: apart}, "in 1 of 2 comparisons, and raised it in none; 1 is equal."),
+        ({first: same, second: same}, "in 0 of 2 comparisons and raised it in 0; 2 equal, 0 und"),
+        ({first: same, second: apart}, "in 1 of 2 comparisons and raised it in 0; 1 equal, 0 und"),
         (
             {first: same, second: compare_paired([1.0, 2.0], [2.0, 1.0])},
-            "in none of 2 comparisons, and raised it in none; 1 is undecided and 1 is equal.",
+            "in 0 of 2 comparisons and raised it in 0; 1 equal, 1 undecided.",
         ),
         (
             {first: apart._replace(mean=-7e-5, half=1e-5)},
-            "after temperature scaling by 0.03 %. Refinement",
+            "of log loss changed it by −0.03%. Refinement chose better",
         ),
-        ({first: apart._replace(mean=1e-9, half=0.0)}, "as it was (to 0.0001 %). Refinement chose"),
+        ({first: apart._replace(mean=1e-9, half=0.0)}, "changed it by 0.0000%. Refinement chose"),
     ):
         other = Analysis(analysis.results)
         other.__dict__["headlines"] = headlines
@@ -286,17 +284,17 @@ def test_infinite_temperatures_are_told(tmp_path, capsys):
         unit.save(folder.unit_path(key))
     analysis = Analysis(read_results(folder.path))
     said = (
-        f"n 1 of 3 trainings of {NAME} the best temperature is infinite at the epoch that log loss, ECE and "
-        "smooth ECE chose: after TS all classes are equally likely there"
+        f"n 1 of 3 training runs of {NAME} the best temperature is infinite at the epoch that log loss, ECE "
+        "and smooth ECE chose: after TS all classes are equally likely there"
     )
     assert any(said in plain(each) for each in page(analysis).points)
-    show(Console(), analysis)
+    show_images(Console(), analysis)
     assert f"note: i{said}" in " ".join(capsys.readouterr().err.split())
 
 
 def test_if_all_are_equally_good_none_is_marked(short, capsys):
     analysis = Analysis(read_results(short))
-    show(Console(), analysis)
+    show_images(Console(), analysis)
     out = capsys.readouterr().out
     assert out.count("*") == 1  # where it is explained
     found = table(page(analysis), f"{OTHER}: test scores after")
@@ -314,7 +312,9 @@ def test_one_run_has_a_page_without_intervals(tmp_path):
 def test_both_chose_the_same(short):
     analysis = Analysis(read_results(short))
     assert analysis.headlines["fashion-mnist", "resnet18"].verdict == "equal"
-    assert "left the test log loss after temperature scaling as it was" in lead(analysis)
+    assert "after temperature scaling: stopping by refinement instead of log loss left it" in lead(
+        analysis
+    )
 
 
 @pytest.mark.browser
@@ -329,7 +329,7 @@ def test_the_page_looks_right_in_a_browser(run, told):
             if width >= 1000:  # nothing is behind an edge
                 assert opened.evaluate(HIDDEN) == []
             bold = opened.locator("td strong").all_inner_texts()
-            assert any(plain(text).startswith("0.154 ± 0.005") for text in bold)
+            assert any(plain(text).startswith("0.154 ± 0.002") for text in bold)
             assert "<b>too large</b>" in opened.inner_text("main")
             opened.close()
         browser.close()
@@ -358,12 +358,12 @@ def test_written_cells_are_bold_escaped_and_sorted_by_their_number():
 
 def test_the_command_shows_tables_and_names_files(run, told):
     out, err = told
-    assert "5 trainings on 2 data sets" in out
+    assert "5 training runs on 2 data sets" in out
     assert "failed: resnet18 on fashion-mnist, seed 2: MemoryError" in err
     lines = [line.strip() for line in out.splitlines()]
     line = next(line for line in lines[lines.index(NAME) :] if line.startswith("refinement "))
-    assert "0.228 ± 0.004*" in line
-    assert "−0.0248 ± 0.0056" in out
+    assert "0.228 ± 0.001*" in line
+    assert "−0.0248 ± 0.0013" in out
     assert f"Report:  {run}/report/report.html" in out
     assert (run / "report" / "means.csv").is_file()
 
@@ -399,7 +399,7 @@ def _check_pictures(folder):
 def test_programs_get_the_published_numbers(analysis):
     (one,) = [
         each
-        for each in to_dict(analysis)["means"]
+        for each in images_to_dict(analysis)["means"]
         if (each["dataset"], each["metric"], each["score"]) == ("cifar10", "refinement", "log_loss")
     ]
     assert one["published"] == {"mean": 0.154, "half": 0.005}
@@ -409,7 +409,7 @@ def test_programs_get_the_published_numbers(analysis):
 @pytest.mark.parametrize("columns", [60, 80, 140])
 def test_what_is_shown_fits(analysis, columns, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", str(columns))
-    show(Console(), analysis)
+    show_images(Console(), analysis)
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= columns
     assert ("Left out for want of room" in out) == (columns < 140)
@@ -428,7 +428,7 @@ def test_the_command_refuses_what_it_cannot_do(run, tmp_path, monkeypatch):
         ([run, "--min-rows", 5], "--min-rows is for runs on tables"),
         ([run, "--no-auto"], "--no-auto is for runs on tables"),
         ([run, "--processes", 2], "--processes is for runs on tables"),
-        ([run, "tables"], "of the vision experiment and tables of the tabular one"),
+        ([run, "tables"], "of the vision experiment and tables of the tabular experiment"),
         (["tables", run], "tables is a run of the tabular experiment"),
     ):
         _, err = run_command(app, "report", *arguments, code=1)
@@ -442,8 +442,8 @@ def test_a_report_goes_to_no_place_that_holds_anything_else(short, tmp_path, mon
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "means.csv").write_text("a,b\n")
     for out, said in (
-        ("mine", "holds files, but no report of an experiment on images"),
-        ("of-tables", "holds files, but no report of an experiment on images"),
+        ("mine", "holds files, but not a report of an experiment on images"),
+        ("of-tables", "holds files, but not a report of an experiment on images"),
         (short / "units", "is a folder of the run"),
         (short / "checkpoints", "is a folder of the run"),
         (short / "plan.json", "is a file: name a folder"),
@@ -462,7 +462,7 @@ def test_help_tells_of_both_kinds_of_runs():
     out = " ".join(out.replace("│", " ").split())
     assert "on tables, if they share --seed, --max-steps and --max-rows" in out
     assert "on images, if each network has one recipe and the same images" in out
-    assert "Of tables: splits that are judged at the same time" in out
+    assert "Tables: splits computed at the same time" in out
 
 
 @pytest.mark.slow
@@ -471,13 +471,12 @@ def test_what_several_runs_hold_is_told(short, tmp_path):
     out, err = run_command(
         app, "report", short, tmp_path / "more", "-o", tmp_path / "both", columns=300
     )
-    said = (
-        f"2 trainings are in {short} and in {tmp_path / 'more'}: taken from {short}, with the same"
-    )
+    more = tmp_path / "more"
+    said = f"2 of the training runs are in both {short} and {more}: taken from {short}; all equal"
     assert said in " ".join(err.split())
-    assert "3 trainings on 1 data set" in out
+    assert "3 training runs on 1 data set" in out
     html = (tmp_path / "both" / "report.html").read_text("utf-8")
-    assert "Of several runs: 2 trainings are in" in html
+    assert "Of several runs: 2 of the training runs are in" in html
     given = ("--json", "-o", tmp_path / "both")
     found = json.loads(run_command(app, "report", short, tmp_path / "more", *given)[0])
     assert found["repeated"] == [
@@ -500,7 +499,7 @@ def test_runs_on_other_images_have_no_report_together(tmp_path, monkeypatch):
 
 def test_several_runs_need_a_folder_for_their_report(run, short):
     _, err = run_command(app, "report", run, short, code=2)
-    assert "the report of several runs belongs to none of them: name a folder" in err
+    assert "the report of several runs needs a separate folder: name one" in err
 
 
 def test_of_a_damaged_result_the_cure_is_named(tmp_path):
@@ -508,4 +507,4 @@ def test_of_a_damaged_result_the_cure_is_named(tmp_path):
     path = folder.unit_path(folder.plan.units()[0])
     path.write_bytes(path.read_bytes()[:-30])
     _, err = run_command(app, "report", folder.path, code=1)
-    assert "is damaged: resume the run, which trains this one again" in " ".join(err.split())
+    assert "is damaged: resume the run, which computes it again" in " ".join(err.split())

@@ -23,9 +23,8 @@ from refinecal.experiments.vision.images import read_images
 from refinecal.experiments.vision.networks import new_network
 from refinecal.experiments.vision.plan import VisionPlan
 from refinecal.experiments.vision.training import split, train
-from refinecal.experiments.vision.under_way import checkpoint_of
 from refinecal.experiments.vision.unit import VisionUnit
-from refinecal.experiments.vision.work import fingerprint
+from refinecal.experiments.vision.work import checkpoint_of, fingerprint
 
 SCRIPT = """
 import json, os, sys, numpy, torch
@@ -180,7 +179,7 @@ def test_files_that_were_being_written_are_removed(tmp_path):
 def test_a_checkpoint_of_another_training_is_refused(tmp_path, changed, words):
     recipe = replace(SMALL, epochs=1)
     train(recipe, pictures(), device="cpu", checkpoint=tmp_path)
-    with pytest.raises(ValueError, match=f"another training.*{words}.*delete it to begin again"):
+    with pytest.raises(ValueError, match=f"another training.*{words}.*delete it to start over"):
         train(replace(recipe, **changed), pictures(), device="cpu", checkpoint=tmp_path)
 
 
@@ -197,7 +196,7 @@ def test_a_checkpoint_of_other_images_or_another_seed_is_refused(tmp_path):
 )
 def test_a_damaged_checkpoint_is_refused(tmp_path, content):
     (tmp_path / NAME).write_bytes(content)
-    with pytest.raises(ValueError, match="damaged.*delete it to begin again"):
+    with pytest.raises(ValueError, match="damaged.*delete it to start over"):
         train(SMALL, pictures(), device="cpu", checkpoint=tmp_path)
 
 
@@ -256,7 +255,7 @@ def test_a_checkpoint_needs_a_folder(tmp_path):
 def test_a_checkpoint_needs_a_place(tmp_path, monkeypatch, place):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(OSError, match=rf"checkpoint is {place}, where no folder can be made \("):
+    with pytest.raises(OSError, match=rf"checkpoint is {place}, where no folder can be created \("):
         train(SMALL, pictures(), device="cpu", checkpoint=place)
 
 

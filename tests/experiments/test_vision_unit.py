@@ -16,9 +16,8 @@ from refinecal.experiments._worker import limit_threads
 from refinecal.experiments.store import RunFolder
 from refinecal.experiments.vision.images import read_images
 from refinecal.experiments.vision.plan import Key, VisionPlan
-from refinecal.experiments.vision.under_way import checkpoint_of, read_progress
 from refinecal.experiments.vision.unit import VisionUnit
-from refinecal.experiments.vision.work import Work, fingerprint
+from refinecal.experiments.vision.work import Work, checkpoint_of, fingerprint, read_progress
 
 METRICS = ("log_loss", "accuracy", "refinement")
 
@@ -156,13 +155,13 @@ def test_real_trainings_say_how_they_ended(lr, patience, diverged):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"n_val": 5}, "y_val is not of 5 images"),
-        ({"y_test": np.zeros(2, int)}, "y_test is not of 6 images"),
+        ({"n_val": 5}, "y_val does not have 5 images"),
+        ({"y_test": np.zeros(2, int)}, "y_test does not have 6 images"),
         ({"best": {"brier": 6}}, r"a best epoch is not in 1\.\.5"),
         ({"best": {"brier": 0}}, r"a best epoch is not in 1\.\.5"),
-        ({"val_logits": {}}, "different epochs"),
+        ({"val_logits": {}}, "logits of a best epoch are missing"),
         ({"val_logits": {}, "test_logits": {}}, "logits of a best epoch are missing"),
-        ({"history": {"a": np.zeros(5), "b": np.zeros(4)}}, "history 'b' is not of 5 epochs"),
+        ({"history": {"a": np.zeros(5), "b": np.zeros(4)}}, "history 'b' does not have 5 epochs"),
     ],
 )
 def test_what_does_not_fit_together_is_not_written(change, said, tmp_path):
@@ -308,7 +307,7 @@ def _before(stop):
 
 def test_other_images_than_planned_are_refused(images, tmp_path):
     folder = begin(images, tmp_path / "run")
-    plan = folder.plan.at(str(write_images(tmp_path / "other", seed=1)))
+    plan = replace(folder.plan, folder=str(write_images(tmp_path / "other", seed=1)))
     (key,) = folder.missing()
     with pytest.raises(ValueError, match="not those with which the run was begun"):
         Work(plan, folder.path, ("cpu",))(key, folder.unit_path(key))

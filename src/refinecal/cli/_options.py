@@ -65,11 +65,6 @@ def number(name: str, help: str, **more: Any) -> Any:
     return typer.Option(name, help=help, **({"metavar": "N", "rich_help_panel": MODEL} | more))
 
 
-def run_option(name: str, help: str, metavar: str = "N", **more: Any) -> Any:
-    """Return an option on the execution of an experiment, a number by default."""
-    return number(name, help, metavar=metavar, rich_help_panel=RUNNING, **more)
-
-
 def file(*names: str, help: str, **more: Any) -> Any:
     """Return an option that is a file or folder."""
     look = {"metavar": "PATH", "rich_help_panel": OUTPUT}

@@ -1,15 +1,14 @@
-"""Which data sets an experiment has, and how its plan goes with that of the run which it resumes."""
+"""The data sets and the plan of an experiment: of a new run, or of one that resumes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from refinecal._core.format import number
 from refinecal.cli._console import Console, count, show_path
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from refinecal.experiments.tabular.sets import Source
     from refinecal.experiments.vision.plan import VisionPlan
 
+FoundSets = tuple[list["Source"], dict[str, str]]  # and by name why others are left out
 TARGET = "target"
 LACKING = {"missing_numbers": "missing numbers", "unlabelled": "missing labels"}
 MOST_DROPPED = 3  # data sets of which rows are said to be dropped
@@ -37,13 +37,6 @@ def split_names(option: str, text: str | None) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(names))
 
 
-class FoundSets(NamedTuple):
-    """The data sets that are named, and by name why others of their folder are left out."""
-
-    sources: list[Source]
-    left_out: dict[str, str]
-
-
 def find_data_sets(
     data: Path | None,
     talent: Path | None,
@@ -51,26 +44,24 @@ def find_data_sets(
     target: str,
     only: tuple[str, ...] | None,
 ) -> FoundSets | None:
-    """Return the data sets that are named; ``None`` if none are."""
+    """Return the data sets that are named, and by name why others are left out; ``None`` if none are."""
     from refinecal.experiments.tabular import sets as known
 
     if data is not None:
-        return FoundSets(*known.tables_of(data, target, only))
+        return known.find_tables(data, target, only)
     if talent is not None:
-        return FoundSets(*known.talent_in(talent, only))
+        return known.find_talent(talent, only)
     if openml is not None:
-        return FoundSets(_select_sources(known.openml_sets(openml), only), {})
+        return _select_sources(known.openml_sets(openml), only), {}
     return None
 
 
 def open_existing_run(out: Path, kind: str) -> RunFolder:
-    """Return the run of an experiment in a folder, which no other process may be at."""
+    """Return the run of an experiment in a folder; raise if another process is running it."""
     from refinecal.experiments.store import PLAN, RunFolder
 
     if not (out / PLAN).is_file():
-        raise ValueError(
-            f"{show_path(out)} holds no run to resume: leave out --resume to begin one"
-        )
+        raise ValueError(f"{show_path(out)} has no run to resume: omit --resume to begin one")
     folder = RunFolder(out)
     folder.check_kind(kind)
     folder.check_idle()
@@ -125,47 +116,49 @@ def open_run(
 
 
 def check_begin(out: Path, is_named: bool, dask: str | None) -> None:
-    """Refuse to begin a run without tables, in a folder that is in use, or on a cluster that is not there."""
+    """Raise if a run cannot begin: without tables, in a folder in use, or without a cluster."""
     from refinecal.experiments.running import check_cluster
     from refinecal.experiments.store import RunFolder
 
     if not is_named:
-        raise ValueError("there are no tables: name them with --data, --talent or --openml")
+        raise ValueError("no tables are given: name them with --data, --talent or --openml")
     RunFolder.check_new(out)
     if dask is not None:
         check_cluster(dask)
 
 
 def grow(console: Console, folder: RunFolder, plan: Plan | VisionPlan) -> None:
-    """Let a run have another plan, and say so if that is a larger one."""
+    """Give a run another plan, and tell if it is larger."""
     before = len(folder.plan.units())
     folder.grow(plan)
     if len(plan.units()) > before:
-        console.tell(f"{show_path(folder.path)} had {count(before, 'training')}, and gets more")
+        console.tell(
+            f"{show_path(folder.path)} had {count(before, 'training run')}; more are added"
+        )
 
 
 def remove_damaged(console: Console, folder: RunFolder, is_whole: Callable[[Path], bool]) -> None:
-    """Let results that are cut off be trained again, and say so."""
+    """Remove truncated results, so that they are computed again, and say so."""
     damaged = folder.remove_damaged(is_whole)
     if damaged:
         which = f"{damaged[0]}" + ", …" * (len(damaged) > 1)
-        console.note(f"{count(len(damaged), 'result')} cut off, to be trained again: {which}")
+        console.note(f"{count(len(damaged), 'truncated result')} will be computed again: {which}")
 
 
 def _make_plan(
     console: Console, named: FoundSets, given: dict[str, Any], base: Plan | None = None
 ) -> tuple[Plan, dict[str, str]]:
-    """Return a plan of the sets that can be used, for the rest like the base; say why others cannot."""
+    """Return a plan of the usable sets, for the rest like the base; note why others are left out."""
     from refinecal.experiments.tabular.plan import Plan
     from refinecal.experiments.tabular.sets import survey
 
-    sources = named.sources
+    sources, unfit = named
     found = tuple(each.to_dict() for each in sources)
     plan = replace(base or Plan(found, ("xgboost",)), sources=found, **given)
     check_methods(plan.methods)
     new = [each for each in sources if base is None or not base.has(each.to_dict())]
     rows, refused = survey(new, plan.min_rows, plan.max_rows)
-    left_out = named.left_out | refused
+    left_out = unfit | refused
     for name, why in left_out.items():
         console.note(f"{name} left out: {why}")
     _note_dropped_rows(console, rows)
@@ -176,22 +169,22 @@ def _make_plan(
 
 
 def _note_dropped_rows(console: Console, rows: list[dict[str, Any]]) -> None:
-    """Say of which sets rows are left out that lack something."""
+    """Note which sets have rows that are dropped."""
     short = [each for each in rows if any(each[what] for what in LACKING)]
     most = len(short) if console.verbose else MOST_DROPPED
     for each in short[:most]:
         n = sum(each[what] for what in LACKING)
-        dropped = number(n)
+        dropped = f"{n:,}"
         total = count(each["rows"] + each["subsampled"] + n, "row")
         why = ", ".join(words for what, words in LACKING.items() if each[what])
         console.note(f"{each['set']}: {dropped} of {total} dropped ({why})")
     if len(short) > most:
         others = count(len(short) - most, "other data set")
-        console.note(f"rows of {others} are dropped too; -v names all")
+        console.note(f"rows of {others} are dropped, too; -v names all")
 
 
 def check_methods(names: tuple[str, ...]) -> None:
-    """Refuse methods that are not known, or whose packages are not there."""
+    """Raise for unknown methods, and for methods whose packages are not installed."""
     from refinecal.experiments.tabular.methods import get_method
 
     for name in names:

@@ -1,4 +1,4 @@
-"""What the experiments say of a run: what it is, how far, how to go on, and how it ended."""
+"""What the experiments report of a run: its size and progress, and how to resume it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from refinecal.cli._console import FILE_RULES, Console, clean, count, show_path, use_option_names
+from refinecal.cli._options import MODEL
 
 if TYPE_CHECKING:
     from refinecal.experiments.running import State
@@ -20,18 +21,31 @@ if TYPE_CHECKING:
 
 SOME_FAILED = 3  # the exit code
 LINE = 60.0  # seconds
-LONGEST = 1_000  # characters of a reason, which are rarely so many
+LONGEST = 1_000  # characters of a reason
+
+
+def option(
+    name: str,
+    help: str,
+    default: str | None = None,
+    metavar: str = "N",
+    panel: str = MODEL,
+    **more: Any,
+) -> Any:
+    """Return an option of an experiment; ``default`` is shown, since ``None`` means not given."""
+    shown = {} if default is None else {"show_default": default}
+    return typer.Option(name, help=help, metavar=metavar, rich_help_panel=panel, **shown, **more)
 
 
 class RunProgress:
-    """Called with the state of a run whenever something has happened."""
+    """Called with the state of a run after each change."""
 
     def __init__(self, console: Console) -> None:
         from rich import progress as bars
 
         self._console = console
         self._bar = bars.Progress(
-            bars.TextColumn("trainings"),
+            bars.TextColumn("training runs"),
             bars.BarColumn(bar_width=20),
             bars.TextColumn("{task.fields[about]}"),
             bars.TimeElapsedColumn(),
@@ -51,7 +65,7 @@ class RunProgress:
         self._bar.stop()
 
     def __call__(self, state: State) -> None:
-        """Show how far it is."""
+        """Show the progress."""
         if state.failed > self._failed:
             self._failed = state.failed
             self._console.note(f"failed: {reason(state.last_failure)}")
@@ -59,10 +73,10 @@ class RunProgress:
         self._bar.update(self._task, completed=done, total=total, about=said)
         if self._bar.disable and not self._console.quiet and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + LINE
-            self._console.err.print(f"trainings {said}", markup=False)
+            self._console.err.print(f"training runs {said}", markup=False)
 
     def progress(self, state: State) -> tuple[float, float, str]:
-        """Return what is done, of how much, and the same in words."""
+        """Return how much is done, of how much, and the same in words."""
         return state.finished + state.failed, state.total, describe_progress(state)
 
 
@@ -91,29 +105,29 @@ def describe_progress(state: State) -> str:
 def announce(
     console: Console, folder: RunFolder, parts: Sequence[str], todo: int, each: str = ""
 ) -> None:
-    """Say what a run consists of, how much of it is to do, and what is installed otherwise than before."""
+    """Show the size of a run, how much of it is to do, and which packages have changed."""
     total = len(folder.plan.units())
     rest = "" if todo == total else f", {todo} to do"
-    console.tell(f"{' × '.join(parts)} = {count(total, 'training')}{each}{rest}", "bold")
+    console.tell(f"{' × '.join(parts)} = {count(total, 'training run')}{each}{rest}", "bold")
     for line in folder.changed_versions():
         console.note(line)
 
 
 def check_retry(retry_failed: bool, resume: bool) -> None:
-    """Complain of something to try again in a run that is new."""
+    """Raise if there is nothing to retry, in a new run."""
     if retry_failed and not resume:
-        raise typer.BadParameter("goes with --resume", param_hint="--retry-failed")
+        raise typer.BadParameter("needs --resume", param_hint="--retry-failed")
 
 
 @contextmanager
 def suggest_resume(
     experiment: str, out: Path, kept: str, option: str, value: str | None
 ) -> Iterator[None]:
-    """Say what is kept and how to go on, if the run is interrupted."""
+    """Tell how to resume, if the run is interrupted."""
     try:
         yield
     except KeyboardInterrupt:
         words = ["refinecal", "experiment", experiment, "--out", show_path(out), "--resume"]
         if value is not None:
             words += [option, value]
-        raise KeyboardInterrupt(f"{kept} kept; go on with: {shlex.join(words)}") from None
+        raise KeyboardInterrupt(f"{kept} kept; resume with: {shlex.join(words)}") from None

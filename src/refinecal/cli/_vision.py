@@ -1,4 +1,4 @@
-"""What ``refinecal experiment vision`` is to train, where, and how far it is."""
+"""What ``refinecal experiment vision`` trains, where, and its progress."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOOKED_AT = 20  # seeds, whose images are looked at before anything is trained
 def parse_names(
     option: str, text: str | None, known: tuple[str, ...], guess: bool = True
 ) -> tuple[str, ...] | None:
-    """Return the names of a list, each of which has to be known; ``None`` if there is no list.
+    """Return the names of a list, which must be known; ``None`` if there is no list.
 
     >>> parse_names("--model", "small, resnet18", ("resnet18", "small"))
     ('small', 'resnet18')
@@ -42,7 +42,7 @@ def parse_names(
             near = get_close_matches(name.lower(), known, 1) if guess else []
             meant = f" Did you mean {near[0]!r}?" if near else ""
             raise typer.BadParameter(
-                f"{name!r} is none of {', '.join(known)}.{meant}", param_hint=option
+                f"{name!r} is not one of {', '.join(known)}.{meant}", param_hint=option
             )
     return found
 
@@ -50,7 +50,7 @@ def parse_names(
 def parse_name(
     option: str, text: str | None, known: tuple[str, ...], guess: bool = True
 ) -> str | None:
-    """Return a name, which has to be known; ``None`` if there is none. Else ``guess`` which was meant."""
+    """Return a name, which must be known; ``None`` if there is none."""
     if text is not None and text not in known:
         parse_names(option, text, known, guess)
         raise typer.BadParameter(f"{text!r} is not one of {', '.join(known)}", param_hint=option)
@@ -58,7 +58,7 @@ def parse_name(
 
 
 def parse_devices(text: str | None) -> tuple[str, ...]:
-    """Return the devices of a list, each of which torch has to have; by default a GPU if there is one."""
+    """Return the devices of a list, which torch must have; by default a GPU if there is one."""
     from refinecal._core.errors import needs_extra
 
     with needs_extra("vision", package="torch"):
@@ -83,7 +83,7 @@ def parse_devices(text: str | None) -> tuple[str, ...]:
 
 
 def parse_augmentation(text: str | None) -> dict[str, Any]:
-    """Return the fields of a plan for what to do to the training images; none if nothing is said.
+    """Return the fields of a plan for the augmentation of training images; none if it is not given.
 
     >>> parse_augmentation("crop,flip")
     {'crop': 4, 'flip': True, 'cutout': 0}
@@ -95,7 +95,7 @@ def parse_augmentation(text: str | None) -> dict[str, Any]:
         return {}
     if NOTHING in found and len(found) > 1:
         raise typer.BadParameter(
-            f"{NOTHING!r} stands alone: name what to do, of {', '.join(AUGMENTATION)}, or {NOTHING}",
+            f"{NOTHING!r} excludes the others: name some of {', '.join(AUGMENTATION)}, or {NOTHING}",
             param_hint="--augment",
         )
     return NO_AUGMENTATION | {name: AUGMENTATION[name] for name in found if name != NOTHING}
@@ -115,7 +115,7 @@ def open_run(
     download: bool = False,
     check: bool = True,
 ) -> RunFolder:
-    """Return the folder of a new run, or of one that goes on: with the same plan, or with a larger one."""
+    """Return the folder of a new run, or of one that resumes: with the same plan, or with a larger one."""
     from refinecal.cli._planning import grow, open_existing_run
     from refinecal.experiments.store import RunFolder
     from refinecal.experiments.vision._devices import choose_precision
@@ -124,13 +124,13 @@ def open_run(
     folder = open_existing_run(out, "vision") if resume else None
     if folder is None:
         if data is None:
-            raise ValueError("there are no images: name their folder with --data")
+            raise ValueError("no images are given: name their folder with --data")
         RunFolder.check_new(out)
         default: dict[str, Any] = {"datasets": ("cifar10",), "n_threads": threads}
         with _name_options():
             plan = VisionPlan(**(default | given))
             precision = choose_precision(plan.precision, *devices)
-            plan = replace(plan, precision=precision)  # the same wherever the run goes on
+            plan = replace(plan, precision=precision)  # the same wherever the run resumes
         plan = _locate_images(console, plan, data, plan.datasets, download, check)
         with _name_out_option(out):
             return RunFolder.create(out, plan)
@@ -148,7 +148,7 @@ def open_run(
 
 @contextmanager
 def _name_options() -> Iterator[None]:
-    """Let errors name the options of the command, not the fields of a plan."""
+    """Name the options of the command in errors, not the fields of a plan."""
     from refinecal.experiments.vision.plan import OPTIONS
 
     try:
@@ -167,8 +167,8 @@ def _name_out_option(out: Path) -> Iterator[None]:
         if error.strerror is None:  # it speaks for itself
             raise
         raise OSError(
-            f"--out is {show_path(out)}, where no folder can be made ({error.strerror}): name one in a place "
-            "that can be written to"
+            f"--out is {show_path(out)}, where no folder can be created ({error.strerror}): name one in a "
+            "writable place"
         ) from error
 
 
@@ -180,7 +180,7 @@ def _locate_images(
     download: bool,
     check: bool,
 ) -> VisionPlan:
-    """Return the plan with its images in a folder; those of some sets are read once, to see what they are."""
+    """Return the plan with its images in a folder; those of some sets are read once, to identify them."""
     from refinecal.experiments.vision.work import fingerprint
 
     content = dict(plan.content)
@@ -204,7 +204,7 @@ def _read_images(console: Console, data: Path, name: str, download: bool, check:
 
 
 def _check_limit(plan: VisionPlan, images: ImageSet) -> None:
-    """Refuse a number of images that leaves nothing to learn from, or nothing to choose epochs by."""
+    """Raise if there are too few images to train on, or to choose epochs by."""
     limit, n = plan.limit_train, len(images.train_y)
     if limit is not None and limit > n:
         raise ValueError(f"--limit is {limit}, but {images.name} has {n} training images")
@@ -233,16 +233,16 @@ def _check_classes(plan: VisionPlan, images: ImageSet, which: str) -> None:
 
 
 class EpochProgress(RunProgress):
-    """Shows how many epochs are done: a training has hundreds, and may take hours."""
+    """Shows how many epochs are done: a training run has hundreds, and may take hours."""
 
     def __init__(self, console: Console, folder: RunFolder) -> None:
         super().__init__(console)
         self._folder = folder
 
     def progress(self, state: State) -> tuple[float, float, str]:
-        """Return epochs that are done, of how many, and what is under way in words."""
+        """Return how many epochs are done, of how many, and the same in words."""
         from refinecal.experiments.rates import duration, seconds_left
-        from refinecal.experiments.vision.under_way import read_progress
+        from refinecal.experiments.vision.work import read_progress
 
         epochs, under_way = self._folder.plan.epochs, read_progress(self._folder, state.left)
         width = max(min(state.width, len(state.left)), 1)

@@ -1,4 +1,4 @@
-"""``refinecal experiment``: the paper's experiments on your own tables and images, or on its."""
+"""``refinecal experiment``: the paper's experiments, on your data or on the paper's."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from refinecal.cli.experiment_vision import vision
 
 experiment_app = typer.Typer(
     name="experiment",
-    help="Does stopping by refinement pay? The paper's experiments, on your tables and machines.",
+    help="The paper's experiments on stopping by refinement, on your tables or images.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -140,7 +140,7 @@ def report_folder(
     """Return where the report goes: never into a folder of a run, nor among files of another kind."""
     if out is None and len(runs) > 1:
         raise typer.BadParameter(
-            "the report of several runs needs a folder of its own: name one, such as -o together",
+            "the report of several runs needs a separate folder: name one, such as -o together",
             param_hint="--out",
         )
     folder = runs[0] / REPORT if out is None else out

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,19 +16,14 @@ from refinecal.cli._options import Json, Quiet, Verbose
 from refinecal.cli._running import reason
 
 if TYPE_CHECKING:
-    from refinecal.experiments.rates import TrainingProgress
     from refinecal.experiments.store import RunFolder
 
 MOST = 10  # reasons and warnings that are listed
 MOST_LEFT_OUT = 3  # data sets
 NOT_FOUND = "FileNotFoundError"
-COUNTED = {"tabular": "method", "vision": "model"}  # the first column
+COUNTED = {"tabular": ("method",), "vision": ("model", "dataset")}  # training runs counted together
 FAILED = {"tabular": ("method", "set"), "vision": ("model", "dataset")}  # what names a failure
 DATA = {"tabular": "tables", "vision": "images"}
-GROUPS: dict[str, Callable[[Any], tuple[str, ...]]] = {  # of trainings that are counted together
-    "tabular": lambda key: (key.method,),
-    "vision": lambda key: (key.model, key.dataset),
-}
 
 
 @command("refinecal experiment status run")
@@ -38,7 +33,7 @@ def status(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Show how far a run is; it may be running."""
+    """Show the progress of a run, even while it is running."""
     from refinecal.experiments.store import RunFolder
 
     console = Console(as_json, quiet, verbose)
@@ -48,32 +43,37 @@ def status(
 
 
 def summary(folder: RunFolder) -> dict[str, Any]:
-    """Return how far a run is, for programs."""
+    """Return the progress of a run, for programs."""
     from refinecal.experiments.rates import seconds_left
+    from refinecal.experiments.vision.work import read_progress
 
     failed, (damaged, unreadable) = folder.failed(), _find_damaged(folder)
     there = [key for key in folder.finished() if key not in damaged]
-    early = _find_diverged(folder, there)
+    early = _find_diverged(folder, there) if folder.kind == "vision" else {}
     finished = [key for key in there if key not in early]
-    missing = [*folder.missing(), *damaged]  # a resumed run trains these again
+    missing = [*folder.missing(), *damaged]  # a resumed run computes these again
+    under_way = read_progress(folder, missing) if folder.kind == "vision" else {}
     rates, begun = folder.rates(), folder.sessions()
     width = begun[-1].get("width", 1) if begun else 1
-    group, under_way = GROUPS[folder.kind], _read_progress(folder, missing)
+
+    def group(key: Any) -> tuple[str, ...]:
+        return tuple(getattr(key, name) for name in COUNTED[folder.kind])
+
     methods = []
     for name in dict.fromkeys(map(group, folder.plan.units())):
         left = [key for key in missing if group(key) == name]
+        states = {"finished": finished, "failed": failed, "ended_early": early}
         methods.append(
             {
                 "method": " on ".join(name),
-                "finished": sum(group(key) == name for key in finished),
-                "failed": sum(group(key) == name for key in failed),
-                "ended_early": sum(group(key) == name for key in early),
+                **{what: sum(group(key) == name for key in keys) for what, keys in states.items()},
                 "missing": len(left),
                 "mean_seconds": rates.mean(name),
                 "seconds_left": seconds_left(left, rates, under_way, width),
             }
         )
     waiting: list[Any] = [each["seconds_left"] for each in methods if each["missing"]]
+    lost = [key for key, each in failed.items() if each.get("kind") == NOT_FOUND]
     return {
         "run": folder.path,
         "kind": folder.kind,
@@ -97,14 +97,16 @@ def summary(folder: RunFolder) -> dict[str, Any]:
             for key, each in failed.items()
         ],
         "endings": [{**key._asdict(), "message": said} for key, said in early.items()],
-        "not_found": _find_missing_sets(folder, failed),
+        "not_found": {key.dataset: "images" for key in lost}
+        if folder.kind == "vision"
+        else {key.set: folder.plan.source(key.set).get("kind") for key in lost},
         "left_out": folder.left_out(),
         "warnings": dict(folder.warnings().most_common()),
     }
 
 
 def _find_damaged(folder: RunFolder) -> tuple[list[Any], list[str]]:
-    """Return the trainings whose results are damaged, and what is said of results that cannot be read."""
+    """Return the training runs whose results are damaged, and errors of results that cannot be read."""
     from refinecal.experiments._unit_files import is_whole
 
     damaged, unreadable = [], []
@@ -118,60 +120,22 @@ def _find_damaged(folder: RunFolder) -> tuple[list[Any], list[str]]:
 
 
 def _find_diverged(folder: RunFolder, keys: list[Any]) -> dict[Any, str]:
-    """Return the trainings that came to no numbers, with why; only those on images can be told."""
-    if folder.kind != "vision":
-        return {}
+    """Return the training runs on images that ended with NaN, and why."""
     from refinecal.experiments.vision.unit import VisionUnit
 
     found = dict.fromkeys(keys, "")
     for key in keys:
-        with suppress(ValueError, OSError):  # damaged within, which the report tells
+        with suppress(ValueError, OSError):  # damaged inside, which the report shows
             found[key] = VisionUnit.read_divergence(folder.unit_path(key))
     return {key: said for key, said in found.items() if said}
 
 
-def _find_missing_sets(folder: RunFolder, failed: dict[Any, Any]) -> dict[str, str]:
-    """Return the data sets that are no longer where they were, with where they come from."""
-    missed = [key for key, each in failed.items() if each.get("kind") == NOT_FOUND]
-    if folder.kind == "vision":
-        return {key.dataset: "images" for key in missed}
-    return {key.set: folder.plan.source(key.set).get("kind") for key in missed}
-
-
-def _read_progress(folder: RunFolder, missing: list[Any]) -> dict[Any, TrainingProgress]:
-    """Return how far trainings are that can go on in the middle."""
-    if folder.kind != "vision":
-        return {}
-    from refinecal.experiments.vision.under_way import read_progress
-
-    return read_progress(folder, missing)
-
-
 def show_status(console: Console, found: dict[str, Any]) -> None:
     """Show a summary to people."""
-    from refinecal.experiments.rates import duration
-
     console.tell(_headline(found), "bold")
     unfinished = found["missing"] or found["failed"] or found["ended_early"]
     if unfinished or len(found["methods"]) > 1 or console.verbose:
-        early = ("ended_early",) if found["ended_early"] else ()
-        counts = ("finished", "failed", *early, "missing")
-        names = [name.replace("_", " ") for name in (*counts[:-1], "left")]
-        console.table(
-            [COUNTED[found["kind"]], *names, "each", "time left"],
-            [
-                [
-                    each["method"],
-                    *(str(each[name]) for name in counts),
-                    *(
-                        "" if each[name] is None or not number else duration(each[name])
-                        for name, number in (("mean_seconds", 1), ("seconds_left", each["missing"]))
-                    ),
-                ]
-                for each in found["methods"]
-            ],
-            spare=("each",),
-        )
+        _show_methods(console, found)
     for each in found["under_way"]:
         console.tell(
             f"{each['model']} on {each['dataset']}, seed {each['seed']}: "
@@ -179,63 +143,67 @@ def show_status(console: Console, found: dict[str, Any]) -> None:
         )
     for said in found["unreadable"][:MOST]:
         console.tell(f"A result cannot be read: {said}")
-    show_failures(console, found)
+    if found["failures"]:
+        said = [f"{each['kind']}: {each['message']}" for each in found["failures"]]
+        _show_alike(console, found["kind"], "failed", found["failures"], said)
+        console.tell(f"Tracebacks: {show_path(Path(found['run']) / 'failures')}")
     if found["endings"]:
-        about = [(each, each["message"]) for each in found["endings"]]
-        _show_alike(console, found["kind"], "ended early", about)
-        they = "It" if len(about) == 1 else "They"
-        console.tell(f"{they} would end so again: begin a new run with a smaller --lr")
-    _show_left_out(console, found["left_out"])
+        said = [each["message"] for each in found["endings"]]
+        _show_alike(console, found["kind"], "ended early", found["endings"], said)
+        console.tell("The same would happen again: begin a new run with a smaller --lr")
+    reasons = list(found["left_out"].items())
+    most = len(reasons) if console.verbose else MOST_LEFT_OUT
+    for name, why in reasons[:most]:
+        console.tell(f"Left out: {name}: {reason(why)}")
+    if len(reasons) > most:
+        console.tell(f"… and {count(len(reasons) - most, 'other data set')} left out; -v shows all")
     if console.verbose:
         for text, n in list(found["warnings"].items())[:MOST]:
-            console.tell(f"Warned in {count(n, 'training')}: {reason(text)}")
+            console.tell(f"Warning in {count(n, 'training run')}: {reason(text)}")
     for line in _next_step(found):
         console.say(line)
 
 
-def show_failures(console: Console, found: dict[str, Any]) -> None:
-    """Show why trainings failed: equal reasons once, the most frequent first."""
-    if found["failures"]:
-        about = [(each, f"{each['kind']}: {each['message']}") for each in found["failures"]]
-        _show_alike(console, found["kind"], "failed", about)
-        console.tell(f"Tracebacks: {show_path(Path(found['run']) / 'failures')}")
+def _show_methods(console: Console, found: dict[str, Any]) -> None:
+    from refinecal.experiments.rates import duration
+
+    early = ("ended_early",) if found["ended_early"] else ()
+    counts = ("finished", "failed", *early, "missing")
+    names = [name.replace("_", " ") for name in (*counts[:-1], "left")]
+    rows = []
+    for each in found["methods"]:
+        times = (each["mean_seconds"], each["seconds_left"] if each["missing"] else None)
+        cells = ("" if seconds is None else duration(seconds) for seconds in times)
+        rows.append([each["method"], *(str(each[name]) for name in counts), *cells])
+    first = COUNTED[found["kind"]][0]
+    console.table([first, *names, "each", "time left"], rows, spare=("each",))
 
 
 def _show_alike(
-    console: Console, kind: str, what: str, reasons: list[tuple[dict[str, Any], str]]
+    console: Console, kind: str, what: str, keys: Sequence[dict[str, Any]], reasons: Sequence[str]
 ) -> None:
     """Show equal reasons once, the most frequent first."""
     alike = defaultdict(list)
-    for each, said in reasons:
-        first, on = (each[name] for name in FAILED[kind])
-        alike[reason(said)].append(f"{first} on {on}")
+    for each, said in zip(keys, reasons, strict=True):
+        alike[reason(said)].append(" on ".join(each[name] for name in FAILED[kind]))
     ordered = sorted(alike.items(), key=lambda item: -len(item[1]))
     for said, which in ordered[:MOST]:
-        names = ", ".join(list(Counter(which))[:3]) + ", …" * (len(set(which)) > 3)
-        console.tell(f"{count(len(which), 'training')} {what} ({names}): {said}")
+        different = list(dict.fromkeys(which))
+        names = ", ".join(different[:3]) + ", …" * (len(different) > 3)
+        console.tell(f"{count(len(which), 'training run')} {what} ({names}): {said}")
     if len(ordered) > MOST:
         console.tell(f"… and for {count(len(ordered) - MOST, 'other reason')}")
-
-
-def _show_left_out(console: Console, reasons: dict[str, str]) -> None:
-    most = len(reasons) if console.verbose else MOST_LEFT_OUT
-    for name, why in list(reasons.items())[:most]:
-        console.tell(f"Left out: {name}: {reason(why)}")
-    if len(reasons) > most:
-        console.tell(f"… and {count(len(reasons) - most, 'other data set')} left out; -v shows all")
 
 
 def _headline(found: dict[str, Any]) -> str:
     from refinecal.experiments.rates import duration
 
-    planned = count(found["planned"], "training")
+    planned = count(found["planned"], "training run")
     said = f"{show_path(Path(found['run']))}: {found['finished']} of {planned} finished"
     if found["failed"]:
         said += f", {found['failed']} failed"
     if found["ended_early"]:
-        one = found["ended_early"] == 1
-        why = "its loss was not a number" if one else "their losses were not numbers"
-        said += f", {found['ended_early']} ended early ({why})"
+        said += f", {found['ended_early']} ended early (loss not finite)"
     if not found["missing"]:
         return said
     said += f", {found['missing']} left"
@@ -253,13 +221,13 @@ def _next_step(found: dict[str, Any]) -> list[str]:
     again = f"refinecal experiment {found['kind']} --out {run} --resume"
     lines = []
     if found["missing"] and not found["running"]:
-        lines.append(f"Go on:   {again}")
+        lines.append(f"Resume:  {again}")
     if found["failed"] and not found["running"]:
-        lines.append(f"Again:   {again} --retry-failed")
+        lines.append(f"Retry:   {again} --retry-failed")
     if found["not_found"] and not found["running"]:
         option = "--talent" if "talent" in found["not_found"].values() else "--data"
         lines[-1:] = [
-            f"Again, with the folder in which the {DATA[found['kind']]} are now:",
+            f"Retry, with the folder in which the {DATA[found['kind']]} are now:",
             f"{again} {option} NEWFOLDER --retry-failed",
         ]
     if found["finished"]:

@@ -1,10 +1,10 @@
-"""``refinecal experiment tabular``: train on many tables, and remember the best step by every metric."""
+"""``refinecal experiment tabular``: train on many tables, and keep the best step by every metric."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,8 +18,6 @@ from refinecal.cli._options import (
     RunOut,
     Verbose,
     flag,
-    number,
-    run_option,
 )
 from refinecal.cli._planning import (
     check_begin,
@@ -30,15 +28,18 @@ from refinecal.cli._planning import (
     split_names,
     target_of,
 )
-from refinecal.cli._running import SOME_FAILED, RunProgress, announce, check_retry, suggest_resume
+from refinecal.cli._running import (
+    SOME_FAILED,
+    RunProgress,
+    announce,
+    check_retry,
+    option,
+    suggest_resume,
+)
 from refinecal.cli.experiment_status import show_status, summary
 
 if TYPE_CHECKING:
     from refinecal.experiments.store import RunFolder
-
-
-def _source(name: str, help: str, metavar: str, **more: Any) -> Any:
-    return typer.Option(name, metavar=metavar, help=help, rich_help_panel=TABLE, **more)
 
 
 @command("refinecal experiment tabular --data tables --methods xgboost,mlp --configs 10 --out run")
@@ -46,92 +47,67 @@ def tabular(
     out: RunOut,
     data: Annotated[
         Path | None,
-        _source("--data", "A folder of Parquet, CSV or Feather tables; or one table.", "PATH"),
+        option(
+            "--data", "A folder of Parquet, CSV or Feather tables; or one.", None, "PATH", TABLE
+        ),
     ] = None,
     talent: Annotated[
-        Path | None, _source("--talent", "A folder in the layout of TALENT instead.", "PATH")
+        Path | None, option("--talent", "A folder in the layout of TALENT.", None, "PATH", TABLE)
     ] = None,
     openml: Annotated[
-        str | None, _source("--openml", "A suite, or numbers of data sets, of OpenML.", "IDS")
+        str | None, option("--openml", "A suite, or data set ids, of OpenML.", None, "IDS", TABLE)
     ] = None,
     target: Annotated[
-        str | None,
-        _source(
-            "--target",
-            "The column of each table that holds the label.",
-            "COL",
-            show_default="target; of a run, its own",
-        ),
+        str | None, option("--target", "The label column of each table.", "target", "COL", TABLE)
     ] = None,
     sets: Annotated[
-        str | None, _source("--sets", "Only these data sets, by their names.", "A,B,…")
+        str | None, option("--sets", "Only these data sets.", None, "A,B,…", TABLE)
     ] = None,
     min_rows: Annotated[
-        int | None,
-        number(
-            "--min-rows",
-            "Leave smaller sets out.",
-            min=1,
-            rich_help_panel=TABLE,
-            show_default="1000",
-        ),
+        int | None, option("--min-rows", "Leave out smaller sets.", "1000", panel=TABLE, min=1)
     ] = None,
     max_rows: Annotated[
         int | None,
-        number(
-            "--max-rows",
-            "Rows drawn of larger sets.",
-            min=1,
-            rich_help_panel=TABLE,
-            show_default="100000",
-        ),
+        option("--max-rows", "Rows drawn from larger sets.", "100000", panel=TABLE, min=1),
     ] = None,
     methods: Annotated[
         str | None,
-        number(
+        option(
             "--methods",
-            "What is trained: xgboost, mlp, realmlp, lightgbm, catboost, hist-gb, logistic.",
-            metavar="A,B,…",
-            show_default="xgboost",
+            "Models: xgboost, mlp, realmlp, lightgbm, catboost, hist-gb, logistic.",
+            "xgboost",
+            "A,B,…",
         ),
     ] = None,
     splits: Annotated[
-        int | None, number("--splits", "Random splits of each set.", min=1, show_default="5")
+        int | None, option("--splits", "Random splits of each set.", "5", min=1)
     ] = None,
     configs: Annotated[
         int | None,
-        number(
-            "--configs",
-            "Random configurations besides the default parameters; the paper has 30.",
-            min=0,
-            show_default="0",
-        ),
+        option("--configs", "Random configurations, in addition to the defaults.", "0", min=0),
     ] = None,
     max_steps: Annotated[
         int | None,
-        number(
-            "--max-steps", "Steps (rounds, epochs, strengths), if fewer than the paper's.", min=1
-        ),
+        option("--max-steps", "Steps (rounds, epochs), if fewer than the paper's.", min=1),
     ] = None,
     seed: Annotated[
-        int | None,
-        number("--seed", "The same seed gives the same result.", min=0, show_default="0"),
+        int | None, option("--seed", "The same seed gives the same result.", "0", min=0)
     ] = None,
     processes: Annotated[
         int | None,
-        run_option("--processes", "Trainings at the same time.", min=1, show_default="all cores"),
+        option("--processes", "Training runs at a time.", "all cores", panel=RUNNING, min=1),
     ] = None,
     threads: Annotated[
-        int | None, run_option("--threads", "Threads of each training.", min=1, show_default="1")
+        int | None, option("--threads", "Threads of each training run.", "1", panel=RUNNING, min=1)
     ] = None,
     dask: Annotated[
-        str | None, run_option("--dask", "Train on the cluster of this scheduler.", "ADDRESS")
+        str | None, option("--dask", "Use this Dask cluster.", None, "ADDRESS", RUNNING)
     ] = None,
     resume: Annotated[
         bool,
         flag(
             "--resume",
-            help="Go on with the run in --out; with more splits, say, it gets larger.",
+            help="Resume the run in --out; options such as more splits enlarge it.",
             rich_help_panel=RUNNING,
         ),
     ] = False,
@@ -142,12 +118,12 @@ def tabular(
 ) -> None:
     """Train to the last step, and keep the best step by each metric: to compare them on tables.
 
-    Each training is one file, so that nothing but the trainings under way is lost if the run is stopped.
-    The exit code is 3 if some trainings failed.
+    Each training run is one file, so only runs in progress are lost if the command is stopped. The exit code
+    is 3 if some training runs failed.
     """
     from refinecal.experiments.running import run
+    from refinecal.experiments.tabular.protocol import Work
     from refinecal.experiments.tabular.unit import UnitResult
-    from refinecal.experiments.tabular.work import Work
 
     console = Console(as_json, quiet, verbose)
     given = {
@@ -173,19 +149,11 @@ def tabular(
         keys = [*folder.missing(), *(folder.failed() if retry_failed else ())]
         _announce(console, folder, len(keys))
         with (
-            suggest_resume("tabular", out, "what is finished is", "--dask", dask),
+            suggest_resume("tabular", out, "finished training runs are", "--dask", dask),
             RunProgress(console) as watch,
         ):
-            n_threads = folder.plan.n_threads
-            run(
-                keys,
-                Work(folder.plan),
-                folder,
-                processes=processes,
-                dask=dask,
-                n_threads=n_threads,
-                progress=watch,
-            )
+            width = {"processes": processes, "n_threads": folder.plan.n_threads}
+            run(keys, Work(folder.plan), folder, dask=dask, progress=watch, **width)
     about = summary(folder)
     show_status(console, about)
     console.result(about)
@@ -209,7 +177,7 @@ def _check_usage(
         raise typer.BadParameter("name one of --data, --talent and --openml")
     if dask is not None and processes is not None:
         raise typer.BadParameter(
-            "the cluster has as many processes as it has: leave --processes out",
+            "the cluster decides the number of processes: omit --processes",
             param_hint="--dask",
         )
     check_retry(retry_failed, resume)
@@ -231,8 +199,8 @@ def _announce(console: Console, folder: RunFolder, todo: int) -> None:
     announce(console, folder, parts, todo)
     if todo and len(plan.sources) < FEW_SETS:
         console.note(
-            f"differences over data sets cannot be tested with fewer than {FEW_SETS}, only within each"
+            f"differences over data sets need at least {FEW_SETS} of them to be tested; here only within each"
         )
     if todo and not console.err.is_terminal:
         run = shlex.quote(show_path(folder.path))
-        console.note(f"see how far it is with: refinecal experiment status {run}")
+        console.note(f"progress: refinecal experiment status {run}")

@@ -1,11 +1,11 @@
-"""``refinecal experiment vision``: train networks on images, and remember the best epoch by every metric."""
+"""``refinecal experiment vision``: train networks on images, and keep the best epoch by every metric."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,13 +17,10 @@ from refinecal.cli._options import (
     RetryFailed,
     RunOut,
     Verbose,
-    file,
     flag,
-    number,
-    run_option,
 )
 from refinecal.cli._planning import remove_damaged
-from refinecal.cli._running import SOME_FAILED, RunProgress, announce, check_retry, suggest_resume
+from refinecal.cli._running import SOME_FAILED, announce, check_retry, option, suggest_resume
 from refinecal.cli._vision import (
     EpochProgress,
     open_run,
@@ -37,7 +34,7 @@ from refinecal.cli.experiment_status import show_status, summary
 if TYPE_CHECKING:
     from refinecal.experiments.store import RunFolder
 
-IMAGES = "The images"  # a panel of the help
+IMAGES = "Images"  # a panel of the help
 
 
 @command(
@@ -47,116 +44,73 @@ IMAGES = "The images"  # a panel of the help
 def vision(
     out: RunOut,
     data: Annotated[
-        Path | None,
-        file("--data", help="The folder of the images, as published.", rich_help_panel=IMAGES),
+        Path | None, option("--data", "The folder of the published images.", None, "PATH", IMAGES)
     ] = None,
     dataset: Annotated[
         str | None,
-        number(
-            "--dataset",
-            "Which images: cifar10, cifar100, svhn, fashion-mnist.",
-            metavar="A,B,…",
-            rich_help_panel=IMAGES,
-            show_default="cifar10",
-        ),
+        option("--dataset", "cifar10, cifar100, svhn, fashion-mnist.", "cifar10", "A,B,…", IMAGES),
     ] = None,
     limit: Annotated[
         int | None,
-        number(
-            "--limit",
-            "Only so many training images, for a quick look; all test images are still predicted after "
-            "each epoch.",
-            min=2,
-            rich_help_panel=IMAGES,
-        ),
+        option("--limit", "Training images to use; all test images are used.", panel=IMAGES, min=2),
     ] = None,
     download: Annotated[
-        bool,
-        flag("--download", help="Get what is not in --data.", rich_help_panel=IMAGES),
+        bool, flag("--download", help="Download what is not in --data.", rich_help_panel=IMAGES)
     ] = False,
     no_check: Annotated[
         bool,
-        flag(
-            "--no-check",
-            help="Take files that are not the published ones, by their checksums.",
-            rich_help_panel=IMAGES,
-        ),
+        flag("--no-check", help="Accept files with other checksums.", rich_help_panel=IMAGES),
     ] = False,
     model: Annotated[
         str | None,
-        number(
-            "--model",
-            "Which networks: resnet18, wrn28-10; for CPUs: medium, small.",
-            metavar="A,B,…",
-            show_default="resnet18",
-        ),
+        option("--model", "resnet18, wrn28-10; for CPUs: medium, small.", "resnet18", "A,B,…"),
     ] = None,
     epochs: Annotated[
-        int | None, number("--epochs", "Of each training.", min=1, show_default="300")
+        int | None, option("--epochs", "Epochs of each training run.", "300", min=1)
     ] = None,
     seeds: Annotated[
-        int | None,
-        number("--seeds", "Trainings of each network, from 0.", min=1, show_default="10"),
+        int | None, option("--seeds", "Training runs of each network.", "10", min=1)
     ] = None,
     schedule: Annotated[
         str | None,
-        number(
-            "--schedule",
-            "Of the learning rate: step is the tables', cosine that of figure 1.",
-            metavar="step|cosine",
-            show_default="step",
-        ),
+        option("--schedule", "Of the learning rate; cosine as in figure 1.", "step", "step|cosine"),
     ] = None,
-    lr: Annotated[
-        float | None,
-        number("--lr", "Learning rate at first, above 0.", metavar="X", show_default="0.1"),
-    ] = None,
+    lr: Annotated[float | None, option("--lr", "Initial learning rate.", "0.1", "X")] = None,
     weight_decay: Annotated[
-        float | None,
-        number("--weight-decay", "Of SGD.", metavar="X", min=0, show_default="0.0001"),
+        float | None, option("--weight-decay", "Weight decay of SGD.", "0.0001", "X", min=0)
     ] = None,
-    batch: Annotated[
-        int | None, number("--batch", "Images in one step.", min=1, show_default="128")
-    ] = None,
+    batch: Annotated[int | None, option("--batch", "Images in one step.", "128", min=1)] = None,
     augment: Annotated[
         str | None,
-        number(
-            "--augment",
-            "What to do to training images: crop, flip, cutout; or none.",
-            metavar="A,B,…",
-            show_default="crop,flip,cutout",
-        ),
+        option("--augment", "crop, flip, cutout; or none.", "crop,flip,cutout", "A,B,…"),
     ] = None,
     precision: Annotated[
         str | None,
-        number(
-            "--precision",
-            "Of training: float32, bfloat16, or auto, the faster one.",
-            metavar="NAME",
-            show_default="auto",
-        ),
+        option("--precision", "float32, bfloat16, or auto, the faster one.", "auto", "NAME"),
     ] = None,
     device: Annotated[
         str | None,
-        run_option(
+        option(
             "--device",
-            "Of several, such as cuda:0,cuda:1, each does one training at a time.",
+            "Devices, such as cuda:0,cuda:1: each for one training run at a time.",
+            "a GPU, or cpu",
             "A,B,…",
-            show_default="a GPU, or cpu",
+            RUNNING,
         ),
     ] = None,
     threads: Annotated[
         int | None,
-        run_option(
+        option(
             "--threads",
-            "Of each training.",
+            "Threads of each training run.",
+            "all cores, or OMP_NUM_THREADS, shared by the devices",
+            panel=RUNNING,
             min=1,
-            show_default="all cores, or OMP_NUM_THREADS, shared by the devices",
         ),
     ] = None,
     resume: Annotated[
         bool,
-        flag("--resume", help="Go on with the run in --out.", rich_help_panel=RUNNING),
+        flag("--resume", help="Resume the run in --out.", rich_help_panel=RUNNING),
     ] = False,
     retry_failed: RetryFailed = False,
     as_json: Json = False,
@@ -165,15 +119,16 @@ def vision(
 ) -> None:
     """Train networks on images, and keep the best epoch by each metric: to compare them.
 
-    The defaults are those of the paper's tables; its figure 1 has --schedule
-    cosine --weight-decay 0. A run that is stopped can go on from the last epoch
-    of each training. The exit code is 3 if some trainings failed, or ended since
-    their loss was not a number.
+    The defaults are those of the paper's tables; its figure 1 has --schedule cosine --weight-decay 0. A
+    stopped run can resume from the last epoch of each training run. The exit code is 3 if some training runs
+    failed, or ended with a loss of NaN.
     """
+    from refinecal.experiments.running import run
     from refinecal.experiments.vision.plan import DATASETS, MODELS
     from refinecal.experiments.vision.recipe import PRECISIONS, SCHEDULES
     from refinecal.experiments.vision.together import Ranks, is_distributed
     from refinecal.experiments.vision.unit import VisionUnit
+    from refinecal.experiments.vision.work import Work
 
     console = Console(as_json, quiet, verbose)
     check_retry(retry_failed, resume)
@@ -210,14 +165,15 @@ def vision(
         keys = [*folder.missing(), *(folder.failed() if retry_failed else ())]
         where = ", ".join(devices) if ranks is None else f"{ranks.size} processes together"
         _announce(console, folder, len(keys), where)
-        kept = "all epochs that are finished are"
         with (
-            suggest_resume("vision", out, kept, "--device", device),
+            suggest_resume("vision", out, "finished epochs are", "--device", device),
             _remove_checkpoints(folder),
             EpochProgress(console, folder) as watch,
         ):
             if ranks is None:
-                _run(folder, keys, devices, watch)
+                work = Work(folder.plan, folder.path.resolve(), devices)
+                width = {"processes": len(devices), "n_threads": folder.plan.n_threads}
+                run(keys, work, folder, progress=watch, **width)
             else:
                 ranks.run(keys, folder, watch)
     if ranks is not None and not ranks.is_first:
@@ -230,7 +186,7 @@ def vision(
 
 
 def _threads(devices: int, ranks: int = 1) -> int:
-    """Return how many threads a training can have: OMP_NUM_THREADS says how many are for one process."""
+    """Return the threads of a training run; OMP_NUM_THREADS limits those of one process."""
     import joblib  # type: ignore[import-untyped]
     import torch
 
@@ -239,24 +195,6 @@ def _threads(devices: int, ranks: int = 1) -> int:
 
 
 # ---- while it runs -----------------------------------------------------------------------------------------
-
-
-def _run(
-    folder: RunFolder, keys: Sequence[Any], devices: tuple[str, ...], watch: RunProgress
-) -> None:
-    """Train in one process for each device."""
-    from refinecal.experiments.running import run
-    from refinecal.experiments.vision.work import Work
-
-    work = Work(folder.plan, folder.path.resolve(), devices)
-    run(
-        keys,
-        work,
-        folder,
-        processes=len(devices),
-        n_threads=folder.plan.n_threads,
-        progress=watch,
-    )
 
 
 def _announce(console: Console, folder: RunFolder, todo: int, where: str) -> None:
@@ -272,8 +210,8 @@ def _announce(console: Console, folder: RunFolder, todo: int, where: str) -> Non
 
 @contextmanager
 def _remove_checkpoints(folder: RunFolder) -> Iterator[None]:
-    """Leave no checkpoint of a training that is finished, however the run ends."""
-    from refinecal.experiments.vision.under_way import tidy
+    """Remove the checkpoints of finished training runs, however the run ends."""
+    from refinecal.experiments.vision.work import tidy
 
     try:
         yield

@@ -1,4 +1,8 @@
-"""Where units are computed: processes of this machine, or the workers of a Dask cluster."""
+"""Where units are computed: processes of this machine, or the workers of a Dask cluster.
+
+Either pool has ``room()`` for some units, takes them by ``take(key, path)``, yields those that ended by
+``collect(timeout)``, and ends everything at once by ``close()``. ``width`` is how many it computes at a time.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,13 @@ import warnings
 from collections.abc import Hashable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from refinecal._core.errors import needs_extra
 from refinecal.experiments._worker import THREADS, Function, Outcome, attempt, begin
-from refinecal.experiments.store import Failure, failure_of, versions
+from refinecal.experiments.store import failure_of, versions
 
 KILLED = "killed"
 CONNECT = 30.0  # seconds for the scheduler of a cluster to answer
@@ -25,47 +28,20 @@ CLOSE = 2.0  # seconds to leave one that did not
 # Units that a cluster has beyond what it can do at once: to grow, and never to wait for us
 AHEAD = 64
 
-
-@dataclass(frozen=True, slots=True)
-class WorkerDeath:
-    """The end of a unit whose worker died: nothing else is known."""
-
-    failure: Failure
-
-
-class Pool(Protocol):
-    """Takes units and gives back what came of them."""
-
-    def room(self) -> int:
-        """Return how many units can be taken now."""
-
-    def take(self, key: Hashable, path: Path) -> None:
-        """Begin a unit."""
-
-    def collect(self, timeout: float) -> Iterator[tuple[Any, Outcome | WorkerDeath]]:
-        """Yield units that ended, if any did within the time."""
-
-    def close(self) -> None:
-        """End everything at once, units that are being computed too."""
-
-    @property
-    def width(self) -> int:
-        """How many units are computed at the same time."""
+Ended = Iterator[tuple[Any, Outcome]]
 
 
 class LocalPool:
-    """Processes of this machine, each with an executor of its own.
+    """Processes of this machine, each with its own executor.
 
     If a process dies, loky's executor fails with everything that was given to it. With one process in each,
-    that is the unit which was in it, and no other.
+    that is only the unit which was in it.
     """
 
     def __init__(self, function: Function, processes: int, n_threads: int, log: Path) -> None:
         log.write_bytes(b"")
         self._function, self._n_threads, self._log = function, n_threads, log
-        self._idle: list[Any] = [
-            None
-        ] * processes  # executors; None is one that is still to be made
+        self._idle: list[Any] = [None] * processes  # executors; None is one that is yet to be made
         self._busy: dict[Future[Outcome], tuple[Any, Any]] = {}  # to key, executor
         self.width = processes
 
@@ -88,7 +64,7 @@ class LocalPool:
             future = executor.submit(*work)
         self._busy[future] = key, executor
 
-    def collect(self, timeout: float) -> Iterator[tuple[Any, Outcome | WorkerDeath]]:
+    def collect(self, timeout: float) -> Ended:
         """Yield units that ended, if any did within the time."""
         done, _ = wait(self._busy, timeout, FIRST_COMPLETED)
         for future in done:
@@ -100,7 +76,7 @@ class LocalPool:
             else:
                 self._idle.insert(0, None)
                 executor.shutdown(wait=False, kill_workers=True)
-                yield key, WorkerDeath(_describe_death(error))
+                yield key, _describe_death(error)
 
     def close(self) -> None:
         """Kill all processes."""
@@ -120,6 +96,17 @@ class LocalPool:
         )
 
 
+def _describe_death(error: BaseException) -> Outcome:
+    """Return what is known about a process that died, by the exit code in loky's message."""
+    names = (each.name for each in signal.Signals)
+    how = next((name for name in names if f"{name}(" in str(error)), "")
+    about = f"its process was killed by {how}" if how else "its process died"
+    if how == "SIGKILL":
+        about += ", by hand or by the system when memory ran out"
+    failure = {"kind": KILLED, "message": about, "traceback": str(error)}
+    return Outcome(None, failure, died=True)
+
+
 class DaskPool:
     """The workers of a Dask cluster: each unit is a task, whose result is the content of its file.
 
@@ -134,32 +121,40 @@ class DaskPool:
         self._killed: type[Exception] = import_module("distributed").KilledWorker
         self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._keys: dict[str, tuple[Any, Any]] = {}  # by name of the task: key, future
-        for doubt in self._doubts(address):
-            warnings.warn(doubt, stacklevel=2)
+        self._warn(address)
 
-    def _doubts(self, address: str) -> Iterator[str]:
-        """Yield what may be wrong with the workers."""
-        threads = self._threads()
+    def _warn(self, address: str) -> None:
+        """Warn if there are no workers, or if they differ from what is expected."""
+        threads, here = self._threads(), versions()
         if not threads:
-            yield (
-                f"the cluster at {address} has no workers: trainings wait until there are some, started with "
-                f"'dask worker {address} --nthreads 1 --nworkers N'"
+            warnings.warn(
+                f"the cluster at {address} has no workers: training runs wait for them; start some with "
+                f"'dask worker {address} --nthreads 1 --nworkers N'",
+                stacklevel=3,
             )
         several = sorted(name for name, n in threads.items() if n > 1)
         if several:
-            yield (
-                f"workers of the cluster have several threads ({', '.join(several[:3])}), but a "
-                "worker does one training at a time: start them with 'dask worker --nthreads 1 --nworkers N'"
+            warnings.warn(
+                f"workers of the cluster have several threads ({', '.join(several[:3])}), but a worker "
+                "computes one run at a time: start them with 'dask worker --nthreads 1 --nworkers N'",
+                stacklevel=3,
             )
-        others = _other_versions(self._client.run(versions, on_error="return"))
+        others = {
+            f"{name} {there.get(name, 'absent')} instead of {here.get(name, 'absent')}"
+            for there in self._client.run(versions, on_error="return").values()
+            if isinstance(there, dict)
+            for name in {*there, *here}
+            if there.get(name) != here.get(name)
+        }
         if others:
-            yield (
-                f"workers of the cluster have other packages ({', '.join(others)}), so that results may "
-                "differ from those of this machine: install the same on all"
+            warnings.warn(
+                f"workers of the cluster have other packages ({', '.join(sorted(others))}), so results may "
+                "differ from those of this machine: install the same on all",
+                stacklevel=3,
             )
 
     def _threads(self) -> dict[str, int]:
-        """Return how many threads each worker has; raise if the scheduler does not answer any more."""
+        """Return how many threads each worker has; raise if the scheduler no longer answers."""
         try:
             return dict(self._client.nthreads())
         except OSError as error:
@@ -171,7 +166,7 @@ class DaskPool:
         return max(len(self._threads()), 1)
 
     def room(self) -> int:
-        """Return how many units the cluster should still have."""
+        """Return how many more units the cluster should have."""
         return self.width * 2 + AHEAD - len(self._keys)
 
     def take(self, key: Any, path: Path) -> None:
@@ -183,7 +178,7 @@ class DaskPool:
         self._keys[name] = key, future
         future.add_done_callback(self._done.put)
 
-    def collect(self, timeout: float) -> Iterator[tuple[Any, Outcome | WorkerDeath]]:
+    def collect(self, timeout: float) -> Ended:
         """Yield units that ended, if any did within the time."""
         with suppress(queue.Empty):
             yield self._result(self._done.get(timeout=timeout))
@@ -197,13 +192,14 @@ class DaskPool:
         self._keys = {}
         self._client.close()
 
-    def _result(self, future: Any) -> tuple[Any, Outcome | WorkerDeath]:
+    def _result(self, future: Any) -> tuple[Any, Outcome]:
         key, _ = self._keys.pop(future.key)
         try:
             return key, future.result()
         except self._killed as error:
-            about = "its workers died, one after the other: perhaps for want of memory"
-            return key, WorkerDeath({**failure_of(error), "kind": KILLED, "message": about})
+            about = "its workers died, one after the other: perhaps memory ran out"
+            failure = {**failure_of(error), "kind": KILLED, "message": about}
+            return key, Outcome(None, failure, died=True)
         except Exception as error:
             if future.cancelled():
                 raise _connection_error(error) from error
@@ -233,31 +229,6 @@ def connect(address: str) -> Any:
 
 def _connection_error(error: BaseException) -> ConnectionError:
     return ConnectionError(
-        f"the connection to the Dask scheduler was lost ({error}): resume when it is back; what is finished "
-        "is kept"
+        f"the connection to the Dask scheduler was lost ({error}): resume when it is back; finished training "
+        "runs are kept"
     )
-
-
-def _other_versions(found: dict[str, Any]) -> list[str]:
-    """Say which packages workers have in other versions; a worker that could not tell will say more."""
-    here = versions()
-    return sorted(
-        {
-            f"{name} {there.get(name, 'absent')} instead of {here.get(name, 'absent')}"
-            for there in found.values()
-            if isinstance(there, dict)
-            for name in {*there, *here}
-            if there.get(name) != here.get(name)
-        }
-    )
-
-
-def _describe_death(error: BaseException) -> Failure:
-    """Return what is known about a process that died, by the exit code in loky's message."""
-    how = next(
-        (name for name in (each.name for each in signal.Signals) if f"{name}(" in str(error)), ""
-    )
-    about = f"its process was killed by {how}" if how else "its process died"
-    if how == "SIGKILL":
-        about += ": by hand, or by the system, for want of memory"
-    return {"kind": KILLED, "message": about, "traceback": str(error)}

@@ -1,6 +1,6 @@
-"""Section 7 of the paper as an experiment: how much to regularise logistic regression on Gaussian data.
+"""Section 7 of the paper as an experiment: how much to regularize logistic regression on Gaussian data.
 
-What is chosen and measured here has validation and test rows, as in practice; beside it is what
+Strengths are chosen on validation rows and evaluated on test rows, as in practice, next to what
 :mod:`refinecal.theory` predicts.
 """
 
@@ -29,43 +29,24 @@ NAMES = ("risk", "calibration", "refinement")
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One draw of the data: the decomposition at every strength, and three test losses.
+    """One draw of the data: the decomposition at every strength, and three test losses."""
 
-    Attributes
-    ----------
-    steps : list of Decomposition
-        On validation rows, one for each strength.
-    losses : tuple of float
-        On test rows: chosen by loss; the same, calibrated; chosen by refinement, calibrated.
-    """
-
-    steps: list[Decomposition]
+    steps: list[Decomposition]  # on validation rows, one for each strength
+    # on test rows: chosen by loss; the same, calibrated; chosen by refinement, calibrated
     losses: tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """Several draws, averaged.
+    """Several draws, averaged."""
 
-    Attributes
-    ----------
-    lams : ndarray
-        Strengths of the regularisation.
-    curves : dict of ndarray
-        Mean risk, calibration and refinement at each, on validation rows.
-    losses : ndarray of shape (draws, 3)
-        Test losses, as in :class:`Draw`.
-    theory : Solution
-        The curves that theory predicts, at more strengths.
-    best : Minimisers
-        The strengths that theory recommends, and what it says is gained.
-    """
-
-    lams: NDArray[np.float64]
-    curves: dict[str, NDArray[np.float64]]
-    losses: NDArray[np.float64]
-    theory: Solution
-    best: Minimisers
+    lams: NDArray[np.float64]  # regularization strengths
+    curves: dict[
+        str, NDArray[np.float64]
+    ]  # mean risk, calibration and refinement, on validation rows
+    losses: NDArray[np.float64]  # (draws, 3) test losses, as in Draw
+    theory: Solution  # the curves that theory predicts, at more strengths
+    best: Minimisers  # the strengths that theory recommends, and the gain that it predicts
 
     @property
     def gain(self) -> float:
@@ -94,7 +75,7 @@ class Experiment:
 
     @property
     def chance(self) -> float:
-        """How probable so large a deviation is if theory is right, by Student's law; NaN for one draw."""
+        """How probable a deviation this large is if theory is right, by Student's law; NaN for one draw."""
         from scipy.special import stdtr
 
         return float(2 * stdtr(max(len(self.losses) - 1, 1), -abs(self.deviation)))
@@ -108,26 +89,10 @@ def run_draw(
     spectrum: Spectrum | None = None,
     lams: NDArray[np.float64] = LAMBDAS,
 ) -> Draw:
-    """Fit logistic regression at every strength; choose by loss, and by refinement.
+    """Fit logistic regression at every regularization strength; choose by loss, and by refinement.
 
-    Parameters
-    ----------
-    seed : int
-        Of the data.
-    n : int, default 500
-        Training rows.
-    ratio : float, default 1
-        Features for each training row.
-    bayes_error : float, default 0.1
-        Error rate of the best classifier.
-    spectrum : Spectrum, optional
-        Law of the eigenvalues; ``BetaSpectrum(5, 1)`` if left out.
-    lams : ndarray
-        Strengths of the regularisation.
-
-    Returns
-    -------
-    Draw
+    There are ``n`` training rows with ``ratio * n`` features; ``bayes_error`` is the error rate of the best
+    classifier, and ``spectrum`` the law of the eigenvalues, by default ``BetaSpectrum(5, 1)``.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -206,7 +171,7 @@ def draw_curves(found: Experiment, canvas: Canvas) -> None:
     top = 1.5 * found.curves["risk"].min() + 0.15
     ax.set_ylim(-0.02 * top, top)
     ax.set_yticks([tick for tick in ax.get_yticks() if 0 <= tick <= top])
-    ax.set_xlabel("regularisation strength λ", fontsize=sizes(ax)[0])
+    ax.set_xlabel("regularization strength λ", fontsize=sizes(ax)[0])
     ax.set_ylabel("log loss", fontsize=sizes(ax)[0])
     plain: Any = {"color": PALETTE["before"]}
     handles += [

@@ -1,25 +1,14 @@
-"""How long trainings take, and so how long those that are left will take."""
+"""How long training runs take, and so how long the remaining ones will take."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-__all__ = ["Rates", "TrainingProgress", "duration", "seconds_left"]
-
-
-class Timed(Protocol):
-    """A training that knows which others are like it."""
-
-    @property
-    def alike(self) -> Sequence[Hashable]:
-        """Return groups of trainings, those that are most like this one first."""
+from typing import Any
 
 
 class Rates:
-    """Mean times of trainings that are alike.
+    """Mean times of training runs that are alike.
 
     >>> from refinecal.experiments.tabular.plan import Key
     >>> rates = Rates()
@@ -32,35 +21,34 @@ class Rates:
     def __init__(self) -> None:
         self._sums: dict[Hashable, tuple[int, float]] = {}
 
-    def add(self, key: Timed, seconds: float) -> None:
-        """Take note of a training."""
+    def add(self, key: Any, seconds: float) -> None:
+        """Count a training run, in each of the groups that ``key.alike`` names."""
         for group in key.alike:
             n, total = self._sums.get(group, (0, 0.0))
             self._sums[group] = n + 1, total + seconds
 
     def mean(self, group: Hashable) -> float | None:
-        """Return the mean time of a group; ``None`` if there is nothing in it."""
+        """Return the mean time of a group; ``None`` if it is empty."""
         n, total = self._sums.get(group, (0, 0.0))
         return total / n if n else None
 
-    def expect(self, key: Timed) -> float | None:
-        """Return how long a training will take, by those most like it; ``None`` if there are none."""
+    def expect(self, key: Any) -> float | None:
+        """Return how long a training run will take, by those most like it; ``None`` if there are none."""
         return self._expect(key.alike)
 
-    def left(self, keys: Iterable[Timed]) -> tuple[float, int]:
-        """Return the sum over trainings, and how many of them nothing is known about."""
-        return self.left_of(Counter(tuple(key.alike) for key in keys))
+    def left(self, waiting: Mapping[Any, int]) -> float | None:
+        """Return the time of training runs, counted by their ``alike``; ``None`` if all are unknown.
 
-    def left_of(self, waiting: Mapping[Sequence[Hashable], int]) -> tuple[float, int]:
-        """Return the same of trainings that are counted by their groups."""
-        seconds, unknown = 0.0, 0
-        for groups, n in waiting.items():
-            expected = self._expect(groups)
-            if expected is None:
-                unknown += n
-            else:
-                seconds += n * expected
-        return seconds, unknown
+        Unknown ones are taken to be as long as the others on average. Counting keeps this fast for many runs.
+        """
+        total = sum(waiting.values())
+        known = [
+            (n, each) for groups, n in waiting.items() if (each := self._expect(groups)) is not None
+        ]
+        n_known = sum(n for n, _ in known)
+        if total and not n_known:
+            return None
+        return sum(n * seconds for n, seconds in known) / max(n_known, 1) * total
 
     def _expect(self, groups: Sequence[Hashable]) -> float | None:
         return next((self.mean(group) for group in groups if group in self._sums), None)
@@ -68,7 +56,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class TrainingProgress:
-    """How far a training is that can go on in the middle."""
+    """How far a training run is that can resume in the middle."""
 
     epoch: int  # that is finished
     epochs: int  # there are
@@ -78,7 +66,7 @@ class TrainingProgress:
 def seconds_left(
     keys: Collection[Any], rates: Rates, begun: Mapping[Any, TrainingProgress], width: int
 ) -> float | None:
-    """Return how long trainings will take, ``width`` at a time; ``None`` if nothing is known about any.
+    """Return how long training runs will take, ``width`` at a time; ``None`` if all are unknown.
 
     >>> from refinecal.experiments.vision.plan import Key
     >>> keys = [Key("cifar10", "small", seed) for seed in range(3)]

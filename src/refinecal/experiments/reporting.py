@@ -1,4 +1,4 @@
-"""What the reports of both experiments share: their files, the cells of their tables, numbers in sentences."""
+"""What the reports of both experiments share: files, cells of tables, numbers in sentences."""
 
 from __future__ import annotations
 
@@ -57,10 +57,11 @@ def is_page(path: Path, title: str) -> bool:
     return all(mark in beginning for mark in marks)
 
 
-def write_tables(tables: CsvTables, folder: Path) -> None:
-    """Write every table into a folder, as CSV files."""
+def write_tables(tables: CsvTables, folder: Path) -> list[Path]:
+    """Write every table into a folder, as CSV files; return the files."""
     for name, (columns, rows) in tables.items():
         write_table(folder / f"{name}.csv", columns, rows)
+    return [folder / f"{name}.csv" for name in tables]
 
 
 def write_table(path: str | os.PathLike[str], columns: Sequence[str], rows: Iterable[Any]) -> None:

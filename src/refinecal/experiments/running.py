@@ -1,4 +1,4 @@
-"""Units of work computed by many processes: each is a file in the end, or a failure with its reason."""
+"""Training runs computed by many processes: each ends as a file, or as a failure with its reason."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from refinecal._core.files import atomic_write
-from refinecal.experiments._pools import DaskPool, LocalPool, Pool, WorkerDeath, connect
+from refinecal.experiments._pools import DaskPool, LocalPool, connect
 from refinecal.experiments._worker import NO_ROOM, Function, Outcome
 from refinecal.experiments.rates import Rates
 from refinecal.experiments.store import RunFolder, versions
 
-__all__ = ["State", "check_cluster", "run"]
-
-LOOK = 0.5  # seconds after which progress is told, if nothing happens
+LOOK = 0.5  # seconds between reports of progress, if nothing happens
 TRIES = 2  # of a unit whose process dies
 
 Progress = Callable[["State"], None]
@@ -42,18 +40,15 @@ class State:
         self._waiting = Counter(key.alike for key in self.left)
 
     def end(self, key: Any) -> None:
-        """Take note that a unit is no longer to be done."""
+        """Count a unit as done."""
         self.left.remove(key)
         self._waiting[key.alike] -= 1
 
     @property
     def seconds_left(self) -> float | None:
         """Return how long it will take, by the units that are done; ``None`` if none is."""
-        seconds, unknown = self.rates.left_of(self._waiting)
-        if unknown == len(self.left) and self.left:
-            return None
-        known = len(self.left) - unknown
-        return seconds / max(known, 1) * len(self.left) / self.width
+        left = self.rates.left(self._waiting)
+        return None if left is None else left / self.width
 
 
 def run(
@@ -68,16 +63,16 @@ def run(
 ) -> State:
     """Compute units that are not yet in the folder; return how it went.
 
-    A unit that raises an error, or whose process dies twice, is recorded as a failure, and the others go on.
-    Which process computes a unit, when, and after which others, has no influence on its result.
+    A unit that raises an error, or whose process dies twice, is recorded as a failure, and the others
+    continue. The result of a unit does not depend on the process, the time or the order.
 
     Parameters
     ----------
     keys : iterable
         The units, each with a ``name`` and with ``alike``, such as :meth:`RunFolder.missing` returns.
     function : callable
-        Called in a worker with a key and a path; computes the unit and writes it to the path, whole or not at
-        all. It is pickled, by cloudpickle.
+        Called in a worker with a key and a path; computes the unit and writes it to the path, complete or not
+        at all. It is pickled, by cloudpickle.
     folder : RunFolder
         Takes the results.
     processes : int, optional
@@ -100,10 +95,12 @@ def run(
         state = State(len(todo), left=set(todo), rates=folder.rates())
         if not todo:
             return state
-        pool: Pool
+        pool: LocalPool | DaskPool
         if dask is None:
-            processes = min(processes or _cores(n_threads), len(todo))
-            pool = LocalPool(function, processes, n_threads, folder.log)
+            import joblib  # type: ignore[import-untyped]
+
+            processes = processes or max(int(joblib.cpu_count()) // n_threads, 1)
+            pool = LocalPool(function, min(processes, len(todo)), n_threads, folder.log)
         else:
             pool = DaskPool(function, dask, n_threads)
         state.width = pool.width
@@ -129,24 +126,17 @@ def check_cluster(address: str) -> None:
 
 def _no_room(folder: RunFolder, said: str) -> OSError:
     return OSError(
-        f"results for {folder.path} cannot be written ({said}): make room, then resume; what is finished is "
-        "kept"
+        f"results for {folder.path} cannot be written ({said}): free some space, then resume; finished "
+        "training runs are kept"
     )
 
 
 @contextmanager
 def _silence_loky() -> Iterator[None]:
-    """Be silent about processes that end by themselves and are replaced, since they grew by 300 MB."""
+    """Ignore the warning about processes that loky replaces because they grew by 300 MB."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
         yield
-
-
-def _cores(n_threads: int) -> int:
-    import joblib  # type: ignore[import-untyped]
-
-    cores: int = joblib.cpu_count()
-    return max(cores // n_threads, 1)
 
 
 @dataclass(slots=True)
@@ -154,7 +144,7 @@ class _Run:
     """Gives units to a pool until all have ended."""
 
     folder: RunFolder
-    pool: Pool
+    pool: LocalPool | DaskPool
     todo: deque[Any]
     state: State
     progress: Progress | None
@@ -178,24 +168,21 @@ class _Run:
         if self.progress is not None:
             self.progress(self.state)
 
-    def _end(self, key: Any, outcome: Outcome | WorkerDeath) -> None:
-        if isinstance(outcome, WorkerDeath):
-            self._end_of_worker(key, outcome)
-        elif outcome.failure is None:
+    def _end(self, key: Any, outcome: Outcome) -> None:
+        if outcome.failure is None:
             self._finish(key, outcome)
         elif outcome.stop:
             raise _no_room(self.folder, outcome.failure["message"])
-        else:
+        elif not outcome.died:
             self._fail(key, outcome.failure, outcome.seconds)
-
-    def _end_of_worker(self, key: Any, death: WorkerDeath) -> None:
-        self.deaths[key] += 1
-        if self.folder.unit_path(key).exists():  # it died after the last step
-            self._done(key)
-        elif self.deaths[key] >= TRIES:
-            self._fail(key, {**death.failure, "attempts": self.deaths[key]}, None)
         else:
-            self.todo.append(key)
+            self.deaths[key] += 1
+            if self.folder.unit_path(key).exists():  # it died after the last step
+                self._done(key)
+            elif self.deaths[key] >= TRIES:
+                self._fail(key, {**outcome.failure, "attempts": self.deaths[key]}, None)
+            else:
+                self.todo.append(key)
 
     def _finish(self, key: Any, outcome: Outcome) -> None:
         path = self.folder.unit_path(key)
@@ -205,6 +192,7 @@ class _Run:
         if not path.exists():
             self._fail(key, {"kind": "no result", "message": "it wrote no file"}, outcome.seconds)
             return
+        assert outcome.seconds is not None
         self.state.rates.add(key, outcome.seconds)
         self._done(key)
         about = {"warnings": list(outcome.warnings)} if outcome.warnings else {}

@@ -10,8 +10,8 @@ from refinecal._core.format import list_names
 from refinecal.tabular.names import nearest
 
 READ_AT_ONCE = 1 << 20  # bytes
-PROSE = ".txt"  # in a folder most likely a readme; a table if it is named itself
-MOST_NAMES = 5  # columns that are told of
+PROSE = ".txt"  # in a folder most likely a readme; a table if it is named
+MOST_NAMES = 5  # columns that a message names
 
 
 def tables_in(folder: Path) -> dict[str, Path]:
@@ -35,7 +35,7 @@ def tables_in(folder: Path) -> dict[str, Path]:
             name = name[: -len(Path(name).suffix)]
         if name in found:
             raise ValueError(
-                f"{found[name]} and {path.name} would both be called {name!r}: rename or remove one of them"
+                f"{found[name]} and {path.name} would both be named {name!r}: rename or remove one of them"
             )
         found[name] = path
     if not found:
@@ -65,7 +65,7 @@ def select_sets(paths: dict[str, Path], only: Iterable[str], folder: Path) -> di
 
 
 def explain_unfit(path: Path, target: str) -> str:
-    """Say why a file is no data set; nothing if it is one."""
+    """Return why a file is not a data set; nothing if it is one."""
     from refinecal.tabular.files import open_table
 
     try:
@@ -80,7 +80,7 @@ def explain_unfit(path: Path, target: str) -> str:
 
 
 def digest_of(kind: str, path: str) -> str:
-    """Return a text that is another one if the content is; OpenML never changes what has a number."""
+    """Return a digest of the content; OpenML never changes a data set with a number."""
     if kind == "openml":
         return f"openml {path}"
     place = Path(path)

@@ -47,7 +47,7 @@ def names_of(ids: list[int]) -> dict[int, str]:
             found |= {int(each["did"]): str(each["name"]) for each in answer["data"]["dataset"]}
         except (KeyError, TypeError, ValueError):
             raise ValueError(
-                f"OpenML's answer for the data sets {part} is no list of them"
+                f"OpenML's answer for the data sets {part} is not a list of them"
             ) from None
     absent = [number for number in ids if number not in found]
     if absent:
@@ -79,8 +79,8 @@ def _reason(error: BaseException) -> str:
 def read_openml(number: int) -> pa.Table:
     """Return a data set, its own target last and called "target"; categories are those that OpenML declares.
 
-    scikit-learn keeps what it fetched in its data folder (the environment variable SCIKIT_LEARN_DATA). Beside
-    it, what was read from there is kept as Parquet: a thousand trainings need not read text a thousand times.
+    scikit-learn keeps its downloads in its data folder (the environment variable SCIKIT_LEARN_DATA). A copy
+    as Parquet is kept next to it, so that a thousand training runs need not parse text a thousand times.
     """
     from pyarrow import parquet
     from sklearn.datasets import get_data_home

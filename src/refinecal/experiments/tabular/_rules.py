@@ -19,25 +19,16 @@ ROWS_SEED = 0  # of the draw of rows; the paper's code draws the same ones
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dataset:
-    """A data set as models want it, after the rules.
+    """A data set ready for models, after the rules.
 
-    Attributes
-    ----------
-    name : str
-    X : DataFrame
-        Numbers as float64, none missing; categories as pandas' categories of whole numbers, none missing.
-    y : ndarray of int64
-        Labels as places in ``classes``, each of which occurs.
-    classes : list of str
-    dropped : dict
-        What the rules left out: how many rows were ``unlabelled``, had ``missing_numbers`` or were left out
-        by chance (``subsampled``); which ``columns`` and why; ``classes`` of which no row is left; and of
-        which columns only the most frequent ``categories`` are told apart.
+    ``dropped`` has what the rules left out: how many rows were ``unlabelled``, had ``missing_numbers`` or
+    were not drawn (``subsampled``); which ``columns`` and why; ``classes`` without rows; and columns of which
+    only the most frequent ``categories`` are kept apart.
     """
 
     name: str
-    X: pd.DataFrame
-    y: NDArray[np.int64]
+    X: pd.DataFrame  # float64 numbers and categories of integers, none missing
+    y: NDArray[np.int64]  # labels as places in classes, each of which occurs
     classes: list[str]
     dropped: dict[str, Any]
 
@@ -104,7 +95,7 @@ def _too_few(
 
 
 def _with_missing_categories(X: pd.DataFrame) -> pd.DataFrame:
-    """Give a missing category a number of its own, the next after those of the others."""
+    """Give missing categories a separate number, the next after those of the others."""
     import pandas as pd
 
     for name in X.select_dtypes("category").columns[X.select_dtypes("category").isna().any()]:

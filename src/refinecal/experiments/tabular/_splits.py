@@ -1,4 +1,4 @@
-"""Training, validation and test rows: 64, 16 and 20 %, as in the paper."""
+"""Training, validation and test rows: 64%, 16% and 20%, as in the paper."""
 
 from __future__ import annotations
 
@@ -13,28 +13,12 @@ TEST, VALIDATION = 0.20, 0.16  # parts of the rows
 
 
 def split(y: ArrayLike, number: int, seed: int = 0) -> tuple[Indices, Indices, Indices]:
-    """Return the rows to train on, to validate on and to test on: 64, 16 and 20 %, drawn at random.
+    """Return the rows of split ``number`` to train, validate and test on: 64%, 16% and 20%, drawn at random.
 
     The same labels, number and seed give the same rows, for every method. Each class has a training row, if
-    there are as many training rows as classes: where the draw left one out, one of its rows changes places
-    with a training row of a class that has others.
+    there are as many training rows as classes: where the draw left one out, one of its rows is exchanged with
+    a training row of a class that has others.
 
-    Parameters
-    ----------
-    y : array of int
-        The labels, as codes.
-    number : int
-        Which split: 0, 1, ...
-    seed : int, default 0
-        Of the experiment.
-
-    Returns
-    -------
-    train, val, test : ndarray of int64
-        Places of rows, in random order.
-
-    Examples
-    --------
     >>> train, val, test = split([0, 1] * 50, number=0)
     >>> len(train), len(val), len(test)
     (64, 16, 20)
@@ -42,7 +26,7 @@ def split(y: ArrayLike, number: int, seed: int = 0) -> tuple[Indices, Indices, I
     labels = np.asarray(y)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise TypeError(
-            f"y has shape {labels.shape} and type {labels.dtype}: it must be labels, as whole numbers"
+            f"y has shape {labels.shape} and type {labels.dtype}: it must be integer labels"
         )
     if min(number, seed) < 0:
         raise ValueError(f"number is {number} and seed {seed}: neither may be negative")

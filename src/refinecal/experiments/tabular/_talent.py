@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import needs_extra
-from refinecal.experiments.tabular._object_arrays import read_array
+from refinecal.experiments._pickled_arrays import read_array
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa

@@ -231,11 +231,13 @@ class Analysis:
             if runs and STEP_WORDS.get(method) != "strength":
                 steps = max(each.steps for each in runs)
                 own = METHODS[method].max_steps if method in METHODS else steps
-                last = (
+                by_loss, by_refinement = (
                     sum(getattr(each, name) == each.steps for each in runs)
                     for name in ("step_log_loss", "step_refinement")
                 )
-                found.append(Ends(method, mode, len(runs), steps, *last, steps < own))
+                found.append(
+                    Ends(method, mode, len(runs), steps, by_loss, by_refinement, steps < own)
+                )
         return found
 
     def extent(self, method: str, mode: str) -> tuple[int, int, int]:

@@ -218,15 +218,22 @@ def summarize(relative: Any, verdicts: Sequence[int | None] = ()) -> Summary:
     values = np.asarray(relative, np.float64)
     values = values[np.isfinite(values)]
     known = len(verdicts) > 0 and None not in verdicts
-    outcomes = (list(verdicts).count(each) if known else None for each in (-1, 0, 1))
-    signs = (int((np.sign(values) == each).sum()) for each in (-1, 0, 1))
+    wins, ties, losses = (list(verdicts).count(each) if known else None for each in (-1, 0, 1))
+    lower, equal, higher = (int((np.sign(values) == each).sum()) for each in (-1, 0, 1))
+    signs = (lower, equal, higher)
     if not values.size:
         nan = math.nan
         return Summary(0, nan, nan, nan, (nan,) * len(QUANTILES), *signs, None, None, None, nan, 0)
     quantiles = tuple(np.quantile(values, QUANTILES).tolist())
     mean = float(values.mean())
     return Summary(
-        len(values), mean, *_interval(values), quantiles, *signs, *outcomes, *_test_ranks(values)
+        len(values),
+        mean,
+        *_interval(values),
+        quantiles,
+        *signs,
+        *(wins, ties, losses),
+        *_test_ranks(values),
     )
 
 

@@ -128,8 +128,8 @@ def by_size(analysis: Analysis) -> Figure:
     return _dependence(
         panels,
         "Refinement against log loss, by the size of the data set",
-        f"One dot per data set, means over splits; {DOTS} Faint where the log loss is under {VERY_LOW}, where "
-        "relative differences mean little. Validation rows are 16% of the rows.",
+        f"One dot per data set, means over splits; {DOTS} Faint where the log loss is under {VERY_LOW}, "
+        "where relative differences mean little. Validation rows are 16% of the rows.",
     )
 
 

@@ -121,8 +121,10 @@ def judge(units: Iterable[UnitResult], auto: bool = True) -> Judgements:
                 chosen[metric] = _Choice.of(unit, metric)
         if {REFERENCE[0], OURS[0]} <= set(unit.best):
             trainings.append(_training(unit))
-        seconds = (unit.seconds.get(name, math.nan) for name in Timing._fields[4:7])
-        timings.append(Timing(*unit.key, *map(float, seconds), unit.peak_memory))
+        training, tracking, predicting = (
+            float(unit.seconds.get(name, math.nan)) for name in Timing._fields[4:7]
+        )
+        timings.append(Timing(*unit.key, training, tracking, predicting, unit.peak_memory))
     rows = [row for mode, chosen in modes.items() for row in _rows(mode, chosen, auto)]
     return Judgements(rows, trainings, timings)
 

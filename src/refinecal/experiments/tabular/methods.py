@@ -11,28 +11,15 @@ from refinecal._core.errors import fail_choice
 from refinecal.training.spaces import draw
 from refinecal.training.table_model import TableModel, get_model
 
-__all__ = ["METHODS", "Method", "get_method"]
-
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A way to train on a table; its framework is imported when :attr:`model` is asked for.
-
-    Attributes
-    ----------
-    name : str
-    max_steps : int
-        The number of steps of every training run: rounds, epochs, or penalties.
-    step_name : str
-        What a step is.
-    from_paper : bool
-        Whether the paper has it too, with this number of steps and this search space.
-    """
+    """A way to train on a table; its framework is imported when :attr:`model` is read."""
 
     name: str
-    max_steps: int
+    max_steps: int  # of every training run: rounds, epochs, or penalties
     step_name: str = "round"
-    from_paper: bool = False
+    from_paper: bool = False  # whether the paper has it too, with these steps and this search space
 
     @property
     def model(self) -> type[TableModel]:

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+import json
 import time
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal.experiments._memory import forget_peak, peak_memory
+from refinecal.experiments._worker import forget_peak, peak_memory
 from refinecal.experiments.tabular.methods import get_method
-from refinecal.experiments.tabular.plan import METRIC_NAMES, Key, Plan
-from refinecal.experiments.tabular.sets import split
+from refinecal.experiments.tabular.plan import Key, Plan
+from refinecal.experiments.tabular.sets import Dataset, Source, split
 from refinecal.experiments.tabular.unit import UnitResult
 from refinecal.training.rows import Rows
 from refinecal.training.trainer import TrainingRun
 
-if TYPE_CHECKING:
-    from refinecal.experiments.tabular.sets import Dataset
+KEPT = 2  # data sets that a worker keeps: its next run often uses the previous one
 
-__all__ = ["METRICS", "UnitResult", "run_unit"]
 
-METRICS = METRIC_NAMES
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Computes any unit of a plan; what :func:`refinecal.experiments.running.run` sends to workers."""
+
+    plan: Plan
+
+    def __call__(self, key: Key, path: Path) -> None:
+        """Train, and write the result to a file."""
+        plan = self.plan
+        source = json.dumps(plan.source(key.set), sort_keys=True)
+        run_unit(key, plan, _load(source, plan.min_rows, plan.max_rows)).save(path)
+
+
+@lru_cache(KEPT)
+def _load(source: str, min_rows: int, max_rows: int) -> Dataset:
+    return Source(**json.loads(source)).load(min_rows, max_rows)
 
 
 def run_unit(key: Key, plan: Plan, dataset: Dataset) -> UnitResult:
@@ -30,23 +46,10 @@ def run_unit(key: Key, plan: Plan, dataset: Dataset) -> UnitResult:
     All steps are trained, unless predictions stop being finite numbers. The split is the same for every
     method. The same key, plan and data give the same result, except for times and memory.
 
-    Parameters
-    ----------
-    key : Key
-        One of ``plan.units()``.
-    plan : Plan
-        What its seeds, steps and threads are.
-    dataset : Dataset
-        The data set of the key, as ``Source.load`` returns it.
-
-    Returns
-    -------
-    UnitResult
-
     Raises
     ------
     ValueError
-        If the training rows have one class only, or predictions were never numbers.
+        If the training rows have only one class, or predictions were always NaN or infinite.
 
     References
     ----------

@@ -308,7 +308,7 @@ def stopping_section(analysis: Analysis) -> Section:
         for method, mode in analysis.pairs
         for metric, steps in analysis.steps(method, mode).items()
     ]
-    columns = ["method", "metric", *_counts("sets", "25%", "median", "75%", "last")]
+    columns: Columns = ["method", "metric", *_counts("sets", "25%", "median", "75%", "last")]
     note = "Of each set, the median over splits."
     blocks: Blocks = [figures.stopping(analysis, method) for method in analysis.methods]
     blocks.append(Table("Best steps: quartiles over data sets", columns, rows, note))

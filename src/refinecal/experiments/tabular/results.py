@@ -50,12 +50,13 @@ class Results(RunResults):
             for plan in self.plans
             if known & set(plan.sets)
         ]
-        kept: list[Any] = [
-            [each for each in some if each.set in known]
-            for some in (self.rows, self.trainings, self.timings)
-        ]
-        failed = {key: said for key, said in self.failed.items() if key.set in known}
-        return Results(plans, *kept, failed)
+        return Results(
+            plans,
+            [each for each in self.rows if each.set in known],
+            [each for each in self.trainings if each.set in known],
+            [each for each in self.timings if each.set in known],
+            {key: said for key, said in self.failed.items() if key.set in known},
+        )
 
 
 def merge_results(results: Sequence[Results]) -> Results:

@@ -1,23 +1,21 @@
 """Data sets of the tabular experiment: where they are, what is kept of them, and how they are split.
 
 The rules are those of the paper's appendix F, and the same for every set: rows with a missing number are left
-out, a missing category is a category of its own, sets of fewer than 1 000 rows are refused, and of more than
-100 000 rows that many are drawn at random, not by class, with a fixed seed. Besides, rows without a label are
-left out, as are columns that :class:`refinecal.tabular.schema.Schema` does not use, such as constant ones.
+out, a missing category is a separate category, sets of fewer than 1,000 rows are refused, and of more than
+100,000 rows that many are drawn at random with a fixed seed, not stratified. Rows without a label are left
+out, too, and columns that :class:`refinecal.tabular.schema.Schema` does not use, such as constant ones.
 """
 
 from __future__ import annotations  # so that help() shows types by name
 
 import platform
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from refinecal._core.errors import warn
-from refinecal._core.format import list_names
 from refinecal.experiments.tabular._finding import (
     check_folder,
     digest_of,
@@ -35,11 +33,11 @@ __all__ = [
     "Dataset",
     "Source",
     "describe",
-    "find_sets",
+    "find_tables",
+    "find_talent",
     "openml_sets",
     "split",
     "survey",
-    "talent_sets",
 ]
 
 Kind = Literal["table", "talent", "openml"]
@@ -49,64 +47,40 @@ MIN_ROWS, MAX_ROWS = 1_000, 100_000  # appendix F
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a data set is; nothing is read before :meth:`load`.
-
-    Attributes
-    ----------
-    name : str
-    kind : {"table", "talent", "openml"}
-    path : str
-        The file, the folder, or OpenML's number.
-    target : str
-        The column to predict, of a table.
-    digest : str
-        Another one for another content, so that a run does not go on with files that were changed.
-    """
+    """Where a data set is; nothing is read before :meth:`load`."""
 
     name: str
     kind: Kind
-    path: str
-    target: str = "target"
-    digest: str = ""
+    path: str  # the file, the folder, or OpenML's number
+    target: str = "target"  # the column to predict, of a table
+    digest: str = ""  # of the content, so that a run does not resume with changed files
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
             raise ValueError(
-                f"kind is {self.kind!r}, but must be one of {', '.join(get_args(Kind))}"
+                f"kind is {self.kind!r}: it must be one of {', '.join(get_args(Kind))}"
             )
 
     def load(self, min_rows: int = MIN_ROWS, max_rows: int = MAX_ROWS) -> Dataset:
         """Read the set and apply the rules.
 
-        Parameters
-        ----------
-        min_rows : int, default 1000
-            A set with fewer complete rows is refused.
-        max_rows : int, default 100000
-            Of more complete rows, so many are drawn at random.
-
-        Returns
-        -------
-        Dataset
+        A set with fewer complete rows than ``min_rows`` is refused; of a set with more than ``max_rows``,
+        that many are drawn at random.
 
         Raises
         ------
         ValueError
-            If the set is refused, cannot be read, or has another content than when it was found.
+            If the set is refused, cannot be read, or has changed since it was found.
         """
-        if min(min_rows, max_rows) < 1:
-            raise ValueError(
-                f"min_rows is {min_rows} and max_rows {max_rows}: both must be 1 or more"
-            )
         if self.kind != "openml" and not Path(self.path).exists():
             raise FileNotFoundError(
-                f"{self.path} is not there on {platform.node()}: the data set {self.name!r} must be at the "
-                "same place on every machine that trains. If it moved, go on with --resume "
+                f"{self.path} does not exist on {platform.node()}: the data set {self.name!r} must have the "
+                "same path on every machine that trains. If it moved, continue with --resume "
                 f"{'--talent' if self.kind == 'talent' else '--data'} NEWFOLDER --retry-failed"
             )
         if self.digest and self.digest != digest_of(self.kind, self.path):
             raise ValueError(
-                f"{self.path} was changed since the data set {self.name!r} was found: put the old file back, "
+                f"{self.path} has changed since the data set {self.name!r} was found: restore the old file, "
                 "or begin a new run"
             )
         table, target, lists = self._read()
@@ -131,46 +105,28 @@ class Source:
         """Return everything as texts, for JSON."""
         return asdict(self)
 
-    @classmethod
-    def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """Return the source that :meth:`to_dict` stored."""
-        known = {field.name for field in fields(cls)}
-        if not {"name", "kind", "path"} <= set(state) <= known:
-            raise ValueError(
-                f"a data set is stored with {', '.join(sorted(known))}, not {list_names(sorted(state))}"
-            )
-        return cls(**state)
-
 
 # ---- where sets are --------------------------------------------------------------------------------------
 
 
-def find_sets(
+Found = tuple[list[Source], dict[str, str]]  # data sets, and by name why others were left out
+
+
+def find_tables(
     folder: str | Path, target: str = "target", only: Iterable[str] | None = None
-) -> list[Source]:
-    """Return the tables of a folder that have the target among their columns, by name.
+) -> Found:
+    """Return the tables of a folder that have the target among their columns, and why others do not fit.
 
     Parameters
     ----------
     folder : str or Path
-        A folder with Parquet, CSV, TSV or Feather files; or one such file. Tables without the target, and
-        files that cannot be read, are left out with a warning.
+        A folder with Parquet, CSV, TSV or Feather files; or one such file.
     target : str, default "target"
         The column to predict.
     only : iterable of str, optional
-        The names of the sets to take, which are those of their files without the ending.
-
-    Returns
-    -------
-    list of Source
+        Names of the sets to use: those of their files without the ending.
     """
-    return _warn_left_out(tables_of(Path(folder), target, only))
-
-
-def tables_of(
-    folder: Path, target: str, only: Iterable[str] | None
-) -> tuple[list[Source], dict[str, str]]:
-    """Return what :func:`find_sets` does, and by name why other tables were left out."""
+    folder = Path(folder)
     paths = tables_in(folder)
     if only is not None:
         paths = select_sets(paths, only, folder)
@@ -188,36 +144,20 @@ def tables_of(
     return found, left_out
 
 
-def _warn_left_out(found: tuple[list[Source], dict[str, str]]) -> list[Source]:
-    sources, left_out = found
-    for why in left_out.values():
-        warn(f"left out: {why}")
-    return sources
-
-
-def talent_sets(folder: str | Path, only: Iterable[str] | None = None) -> list[Source]:
-    """Return the classification sets of a folder in the layout of the TALENT benchmark, by name.
+def find_talent(folder: str | Path, only: Iterable[str] | None = None) -> Found:
+    """Return the classification sets of a folder in the layout of TALENT, and why others cannot be read.
 
     Parameters
     ----------
     folder : str or Path
-        A folder with one folder for each set, in which are ``y_*.npy``, ``N_*.npy`` or ``C_*.npy`` or both,
-        in the parts train, val and test, and ``info.json``; or one such folder. Regression sets are left out,
-        as are, with a warning, those whose ``info.json`` cannot be read.
+        A folder with one folder for each set, with ``y_*.npy``, ``N_*.npy`` or ``C_*.npy`` or both, in the
+        parts train, val and test, and ``info.json``; or one such folder. Regression sets are left out.
     only : iterable of str, optional
-        The names of the sets to take, which are those of their folders.
-
-    Returns
-    -------
-    list of Source
+        Names of the sets to use: those of their folders.
     """
-    return _warn_left_out(talent_in(Path(folder), only))
-
-
-def talent_in(folder: Path, only: Iterable[str] | None) -> tuple[list[Source], dict[str, str]]:
-    """Return what :func:`talent_sets` does, and by name why other sets were left out."""
     from refinecal.experiments.tabular._talent import read_info
 
+    folder = Path(folder)
     check_folder(folder)
     inside = [folder] if (folder / "info.json").exists() else sorted(folder.iterdir())
     paths = {path.absolute().name: path for path in inside if (path / "info.json").exists()}
@@ -244,27 +184,11 @@ def talent_in(folder: Path, only: Iterable[str] | None) -> tuple[list[Source], d
 
 
 def openml_sets(which: str | int | Sequence[int]) -> list[Source]:
-    """Return data sets of OpenML, each with its own default target.
+    """Return data sets of OpenML, each with its own default target, named such as "credit-g-31".
 
-    Parameters
-    ----------
-    which : str, int or sequence of int
-        Numbers of data sets: 31, [31, 1461] or "31,1461"; or a suite of them: by its name, "OpenML-CC18", or
-        by its number as in its address, "s/99".
-
-    Returns
-    -------
-    list of Source
-        Called by their names and numbers, such as "credit-g-31".
-
-    Raises
-    ------
-    ConnectionError
-        If OpenML is not reached.
-
-    Notes
-    -----
-    A network is needed here, and for the first :meth:`Source.load` of each set.
+    ``which`` has numbers of data sets: 31, [31, 1461] or "31,1461"; or a suite: by its name, "OpenML-CC18",
+    or by its number as in its address, "s/99". This needs a network, and so does the first
+    :meth:`Source.load` of each set; a ``ConnectionError`` says that OpenML was not reached.
     """
     from refinecal.experiments.tabular import _openml
 
@@ -298,17 +222,7 @@ def _numbers(which: str | int | Sequence[int]) -> list[int] | None:
 
 
 def describe(dataset: Dataset) -> dict[str, Any]:
-    """Return one row about a set: its size, its columns, its classes, and what was left out.
-
-    Parameters
-    ----------
-    dataset : Dataset
-
-    Returns
-    -------
-    dict
-        ``minority`` is the part of the rows that the rarest class has.
-    """
+    """Return the size of a set, its columns, its classes, the share of the rarest, and what was dropped."""
     categorical = len(dataset.X.select_dtypes("category").columns)
     return {
         "set": dataset.name,
@@ -325,20 +239,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
 def survey(
     sources: Iterable[Source], min_rows: int = MIN_ROWS, max_rows: int = MAX_ROWS
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Load every set once; return what :func:`describe` says of those of use, and why the others are not.
-
-    Parameters
-    ----------
-    sources : iterable of Source
-    min_rows, max_rows : int
-        As for :meth:`Source.load`.
-
-    Returns
-    -------
-    rows : list of dict
-    refused : dict
-        The reasons by the names of the sets.
-    """
+    """Load every set once; return what :func:`describe` returns for usable sets, and why others are not."""
     rows, refused = [], {}
     for source in sources:
         try:

@@ -1,8 +1,8 @@
 """The nine metrics of the paper's experiment, followed from step to step at little cost.
 
-All of them come from a few reads of the validation logits: the temperature is sought where the last step's
-was; derivatives by row give the temperatures without each fold, and without each row; one sort serves AUROC
-and isotonic regression. Where a short cut does not hold, the package's own functions are called.
+All of them come from a few reads of the validation logits: the search for the temperature starts at the last
+step's; derivatives by row give the temperatures without each fold, and without each row; one sort serves
+AUROC and isotonic regression. Where a shortcut does not hold, the package's general functions are called.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ from refinecal.stopping import RefinementMonitor
 from refinecal.temperature.fit import KernelReader, fit_sample
 from refinecal.temperature.search import MAX_BETA
 
-__all__ = ["Tracker", "warm_up"]
-
 Floats = NDArray[np.float64]
 LOG = get_loss("log")
 BRIER = get_loss("brier")
@@ -44,7 +42,7 @@ ROUNDING = 1e-9  # steps whose values differ by less, relatively, are equal
 
 
 class Tracker(RefinementMonitor):
-    """A monitor that never stops a training, and knows the best step by each metric.
+    """A monitor that never stops training, and knows the best step by each metric.
 
     ``refinement``, ``brier_refinement`` and ``refinement_isotonic`` are fitted and measured on the same rows;
     ``refinement_cv5`` out of fold with Laplace smoothing, in the same random folds at every step, and
@@ -54,8 +52,8 @@ class Tracker(RefinementMonitor):
     Parameters
     ----------
     labels : ndarray of int64
-        Of the validation rows, as columns of the logits; rows with a negative one, of a class that training
-        has not seen, are left out.
+        Of the validation rows, as columns of the logits; rows with a negative one, of a class without
+        training rows, are left out.
     n_classes : int
         Columns of the logits; two may be one column of log-odds.
     names : iterable of str
@@ -81,7 +79,7 @@ class Tracker(RefinementMonitor):
         rows = np.flatnonzero(labels >= 0)
         if not len(rows):
             raise ValueError(
-                "no validation row has a class that training has seen: use more rows, or another split"
+                "no validation row has a class of the training rows: use more rows, or another split"
             )
         order, self._starts = _fold_order(len(rows))
         self.folds = list(pairwise(self._starts.tolist()))
@@ -104,7 +102,7 @@ class Tracker(RefinementMonitor):
         step: int | None = None,
         sample_weight: Any = None,
     ) -> bool:
-        """Take one step's validation logits; return whether they are the best so far by the first metric."""
+        """Record the validation logits of a step; return whether the first metric is the best so far."""
         if logits is None or sample_weight is not None:
             raise TypeError("a tracker takes logits=, and rows that count once each")
         began = time.perf_counter()
@@ -217,10 +215,9 @@ class Tracker(RefinementMonitor):
     def _fit_without(self, sample: Sample, fold: tuple[int, int], beta: float) -> float:
         kept = np.ones(sample.n, dtype=bool)
         kept[slice(*fold)] = False
-        is_told = (
-            _is_inside(beta) and self._parts[1, kept].any()
-        )  # if all are flat, any beta will do
-        return fit_sample(sample.take(kept), beta if is_told else 1.0).beta
+        # if all are flat, any beta will do
+        is_known = _is_inside(beta) and self._parts[1, kept].any()
+        return fit_sample(sample.take(kept), beta if is_known else 1.0).beta
 
     def _left_out(self, sample: Callable[[], Sample], beta: float, refinement: float) -> float:
         """Return the mean loss of each row under the beta of all others, approximately."""
@@ -240,7 +237,7 @@ class Tracker(RefinementMonitor):
 
 @cache
 def warm_up(two_classes: bool) -> None:
-    """Load the compiled loops, which takes half a second, before anyone looks at the clock."""
+    """Load the compiled loops, which takes half a second, before anything is timed."""
     labels = np.arange(60) % 3
     logits = np.random.default_rng(0).normal(size=(60, 3)) + np.eye(3)[labels]
     if two_classes:
@@ -263,7 +260,7 @@ def _never_called(*args: Any) -> NoReturn:
 
 
 def _no_calibrator() -> None:
-    """Find no calibrator: it is fitted later, to the logits that were stored."""
+    """Return no calibrator: it is fitted later, to the stored logits."""
 
 
 def _fold_order(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -1,10 +1,10 @@
-"""What one training leaves behind: one file, in which nothing is ever run when it is opened."""
+"""The result of one training run: one file, which runs no code when it is opened."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,62 +13,34 @@ from numpy.typing import NDArray
 from refinecal.experiments._unit_files import Arrays, is_whole, open_unit, write_unit
 from refinecal.experiments.tabular.plan import Key
 
-__all__ = ["UnitResult"]
-
 COUNTS = ("n_classes", "n_train", "n_val", "n_test", "peak_memory")
 LABELS = ("y_val", "y_test", "classes_known")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnitResult:
-    """One training to its last step: the best step by each metric, and what was predicted there.
+    """One training run to its last step: the best step by each metric, and its predictions."""
 
-    Attributes
-    ----------
-    key : Key
-        Which data set, split, method and configuration.
-    n_classes, n_train, n_val, n_test : int
-        Classes of the data set, and rows of each part.
-    params : dict
-        What was trained with; empty for the method's default parameters.
-    y_val, y_test : ndarray of int64
-        Labels as codes 0..n_classes-1.
-    classes_known : ndarray of int64
-        The codes of the classes among the training rows, in increasing order: the columns of the logits.
-    best : dict
-        For each metric the best step, counted from 1; without the metrics that were never a number.
-    value : dict
-        For each metric its value on the validation rows at that step.
-    val_logits, test_logits : dict
-        By step: ``(n,)`` float32 log-odds of the second of two known classes, else ``(n, k)``.
-    history : dict
-        For each metric its value at every step, NaN where it was not a number. ``refinement_isotonic`` is
-        there for two classes only.
-    seconds : dict
-        Of ``training``, ``tracking`` and ``predicting``.
-    peak_memory : int
-        The most memory, in bytes, that the process had used by then.
-    """
-
-    key: Key
-    n_classes: int
-    n_train: int
+    key: Key  # data set, split, method and configuration
+    n_classes: int  # of the data set
+    n_train: int  # rows of each part
     n_val: int
     n_test: int
-    params: dict[str, Any]
-    y_val: NDArray[np.int64]
+    params: dict[str, Any]  # of the model; empty for the method's default parameters
+    y_val: NDArray[np.int64]  # labels as codes 0..n_classes-1
     y_test: NDArray[np.int64]
-    classes_known: NDArray[np.int64]
-    best: dict[str, int]
-    value: dict[str, float]
+    classes_known: NDArray[np.int64]  # codes of the classes of the training rows: columns of logits
+    best: dict[str, int]  # by metric, the best step, from 1; without metrics that were always NaN
+    value: dict[str, float]  # by metric, its value on the validation rows at that step
+    # by step: (n,) float32 log-odds of the second of two known classes, otherwise (n, k)
     val_logits: dict[int, NDArray[np.float32]]
     test_logits: dict[int, NDArray[np.float32]]
-    history: dict[str, NDArray[np.float64]]
-    seconds: dict[str, float]
-    peak_memory: int
+    history: dict[str, NDArray[np.float64]]  # by metric, its value at every step, or NaN
+    seconds: dict[str, float]  # of training, tracking and predicting
+    peak_memory: int  # bytes that the process had used by then, at most
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one ``.npz`` file, whole or not at all; equal results make equal bytes."""
+        """Write one ``.npz`` file, complete or not at all; equal results make equal bytes."""
         names, steps = list(self.history), sorted(self.val_logits)
         header = {
             "key": list(self.key),
@@ -89,13 +61,7 @@ class UnitResult:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote.
-
-        Raises
-        ------
-        ValueError
-            If the file is anything else, or damaged.
-        """
+        """Read what :meth:`save` wrote; raise a ``ValueError`` for any other or damaged file."""
         with open_unit(path) as (header, arrays):
             found = cls(**_fields(header, arrays))
             found._check()
@@ -104,37 +70,29 @@ class UnitResult:
     is_whole = staticmethod(is_whole)
 
     def _check(self) -> None:
-        """Complain of contents that do not fit together."""
-        shapes = {"y_val": self.n_val, "y_test": self.n_test}
-        for name, n in shapes.items():
-            if getattr(self, name).shape != (n,):
-                raise ValueError(f"{name} is not of {n} rows")
+        """Raise if the contents do not fit together."""
         k = len(self.classes_known)
-        for name, logits, n in (
-            ("val", self.val_logits, self.n_val),
-            ("test", self.test_logits, self.n_test),
-        ):
+        for name, n in (("val", self.n_val), ("test", self.n_test)):
+            labels, logits = getattr(self, f"y_{name}"), getattr(self, f"{name}_logits")
+            if labels.shape != (n,):
+                raise ValueError(f"y_{name} does not have {n} rows")
             if not set(self.best.values()) <= set(logits):
                 raise ValueError(f"{name}_logits of a best step are missing")
             if any(each.shape != ((n,) if k == 2 else (n, k)) for each in logits.values()):
-                raise ValueError(f"{name}_logits are not of {n} rows and {k} classes")
+                raise ValueError(f"{name}_logits do not have {n} rows and {k} classes")
 
 
 def _fields(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
     best = {name: int(step) for name, step in header["best"].items()}
-    values = dict(zip(best, arrays["values"].tolist(), strict=True))
-    history = dict(zip(header["metrics"], arrays["history"], strict=True))
-    found = {
+    return {
         "key": Key(*header["key"]),
         **{name: int(header[name]) for name in COUNTS},
         "params": header["params"],
         **{name: arrays[name].astype(np.int64, casting="safe") for name in LABELS},
         "best": best,
-        "value": values,
+        "value": dict(zip(best, arrays["values"].tolist(), strict=True)),
         "val_logits": {step: arrays[f"val_{step}"] for step in header["steps"]},
         "test_logits": {step: arrays[f"test_{step}"] for step in header["steps"]},
-        "history": history,
+        "history": dict(zip(header["metrics"], arrays["history"], strict=True)),
         "seconds": header["seconds"],
     }
-    assert set(found) == {field.name for field in fields(UnitResult)}
-    return found

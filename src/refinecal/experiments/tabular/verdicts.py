@@ -127,8 +127,8 @@ def describe_cut_short(ends: Sequence[Ends]) -> str:
     if not many:
         return ""
     named = "; ".join(
-        f"{method_word(each.method, each.mode)}: by refinement in {each.refinement} of {each.trainings} runs, "
-        f"by log loss in {each.log_loss}"
+        f"{method_word(each.method, each.mode)}: by refinement in {each.refinement} of {each.trainings} "
+        f"runs, by log loss in {each.log_loss}"
         for each in many
     )
     said = f"Perhaps too short: in many training runs the best step is the last. {named}."

@@ -20,14 +20,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal.experiments._pickle_reader import ARRAY, PickledCall, PickleReader, UnsupportedPickle
+from refinecal.experiments._pickled_arrays import (
+    UnsupportedPickle,
+    read_bytes_array,
+    read_pickle,
+)
 from refinecal.experiments.vision._official import FILES, UNPACKED, Official
 
 Part = tuple[NDArray[np.uint8], NDArray[np.int64]]  # (n, channels, height, width) and (n,)
 
 SHAPE = (3, 32, 32)  # of CIFAR and SVHN
 PIXELS = 3 * 32 * 32
-ALLOW = "If you know what it is and want it, read it with check=False"
+ALLOW = "To read it anyway, pass check=False"
 
 
 # ---- checks ----------------------------------------------------------------------------------------------
@@ -40,7 +44,7 @@ def compute_md5(path: Path) -> str:
 
 
 def check_file(path: Path, official: Official) -> None:
-    """Refuse a file that is not the official one, byte for byte."""
+    """Refuse a file that is not exactly the official one."""
     size = path.stat().st_size
     if size < official.size:
         wrong = f"it has {size} of {official.size} bytes, so its download broke off"
@@ -54,19 +58,9 @@ def check_file(path: Path, official: Official) -> None:
     )
 
 
-def check_content(raw: bytes, name: str, path: Path) -> None:
-    """Refuse unpacked content that is not that of the official file of this name."""
-    found = hashlib.md5(raw, usedforsecurity=False).hexdigest()
-    if found != UNPACKED.get(name):
-        raise ValueError(
-            f"{path} does not hold what the official {name} does: its MD5 sum is {found}, not "
-            f"{UNPACKED.get(name, 'a known one')}. Remove it, and get it again. {ALLOW}."
-        )
-
-
 @contextmanager
 def reading(where: Path | str) -> Iterator[None]:
-    """Turn whatever is wrong with the content of a file into one clear error."""
+    """Turn everything that is wrong with the content of a file into one clear error."""
     try:
         yield
     except (FileNotFoundError, PermissionError, MemoryError):
@@ -89,26 +83,12 @@ def from_records(raw: bytes, n_labels: int = 1) -> Part:
 def from_pickle(raw: bytes, labels: str = "labels") -> Part:
     """Return images and labels of CIFAR's Python form, a pickle that is read but not loaded."""
     try:
-        batch = PickleReader().read(io.BytesIO(raw))
+        batch = read_pickle(raw)
     except UnsupportedPickle as error:
         raise ValueError(f"its pickle holds {error}; pickles are never loaded") from None
-    match batch:
-        case {
-            "data": PickledCall(
-                name=name,
-                state=(
-                    _,
-                    shape,
-                    PickledCall(name="numpy dtype", args=("u1", *_)),
-                    is_fortran,
-                    stored,
-                ),
-            )
-        } if ARRAY.fullmatch(name):
-            pixels = stored.encode("latin-1") if isinstance(stored, str) else stored
-        case _:
-            raise ValueError("it has no 'data' that is an array of bytes; pickles are never loaded")
-    images = np.frombuffer(pixels, np.uint8).reshape(shape, order="F" if is_fortran else "C")
+    images = read_bytes_array(batch.get("data")) if isinstance(batch, dict) else None
+    if images is None:
+        raise ValueError("it has no 'data' that is an array of bytes; pickles are never loaded")
     values = batch.get(labels)
     if not isinstance(values, list) or not all(type(each) is int for each in values):
         raise ValueError(f"it has no {labels!r} that are a list of whole numbers")
@@ -197,8 +177,12 @@ class Form:
             with reading(path):
                 raw = path.read_bytes()
                 raw = gzip.decompress(raw) if path.suffix == ".gz" else raw
-            if check and name not in FILES:
-                check_content(raw, name, path)
+            found = hashlib.md5(raw, usedforsecurity=False).hexdigest()
+            if check and name not in FILES and found != UNPACKED.get(name):
+                raise ValueError(
+                    f"{path} does not hold what the official {name} does: its MD5 sum is {found}, not "
+                    f"{UNPACKED.get(name, 'a known one')}. Remove it, and get it again. {ALLOW}."
+                )
             yield name, str(path), raw
 
     def _members(self, folder: Path, check: bool) -> Iterator[tuple[str, str, bytes]]:
@@ -233,10 +217,8 @@ def _cifar(archive: str, folder: str, decode: Callable[[bytes], Part], *names: s
 
 BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
 BINARY = tuple(f"{name}.bin" for name in BATCHES)
-FINE_RECORDS, FINE_PICKLE = (
-    partial(from_records, n_labels=2),
-    partial(from_pickle, labels="fine_labels"),
-)
+FINE_RECORDS = partial(from_records, n_labels=2)
+FINE_PICKLE = partial(from_pickle, labels="fine_labels")
 CIFAR10 = (
     _cifar("cifar-10-binary", "cifar-10-batches-bin", from_records, *BINARY),
     _cifar("cifar-10-python", "cifar-10-batches-py", from_pickle, *BATCHES),

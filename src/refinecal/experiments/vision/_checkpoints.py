@@ -1,7 +1,7 @@
-"""The state of a training in one file, from which it goes on as if it had never stopped.
+"""The state of a training run in one file, from which it resumes as if it had never stopped.
 
-Weights, momentum and logits are tensors; all else is JSON beside them. Random numbers need no place: those of
-an epoch follow from the seed and its number.
+Weights, momentum and logits are tensors; all else is JSON in their metadata. The random numbers of an epoch
+follow from the seed and its number, so they are not stored.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from refinecal._core.files import atomic_write
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Checkpoint", "CheckpointFile"]
-
 FORMAT = 2  # of the file
 NAME = "training.safetensors"
 ABOUT, SUM = "refinecal", "crc32"  # the entries of the file's metadata that are ours
@@ -37,43 +35,23 @@ Tensors = dict[str, "torch.Tensor"]
 
 @dataclass(slots=True)
 class Checkpoint:
-    """A training after some epoch.
+    """A training run after some epoch."""
 
-    Attributes
-    ----------
-    epoch : int
-        How many epochs were trained.
-    task : dict
-        What is trained, and how; a training of anything else must not go on from here.
-    metrics : dict
-        What ``EpochMetrics.state`` returned.
-    seconds : dict
-        Time spent so far.
-    net, momentum : dict
-        The state of the network, and of the optimiser by name of parameter.
-    val, test : dict
-        Logits by epoch, of the best epochs so far.
-    """
-
-    epoch: int
-    task: dict[str, Any]
-    metrics: dict[str, Any]
-    seconds: dict[str, float]
+    epoch: int  # how many were trained
+    task: dict[str, Any]  # what is trained, and how; nothing else may resume from here
+    metrics: dict[str, Any]  # what EpochMetrics.state returned
+    seconds: dict[str, float]  # so far
     peak_memory: int = 0
-    net: Tensors = field(default_factory=dict)
-    momentum: Tensors = field(default_factory=dict)
-    val: dict[int, NDArray[np.float32]] = field(default_factory=dict)
+    net: Tensors = field(default_factory=dict)  # the state of the network,
+    momentum: Tensors = field(default_factory=dict)  # and of the optimizer by name of parameter
+    val: dict[int, NDArray[np.float32]] = field(
+        default_factory=dict
+    )  # logits by epoch, of the best
     test: dict[int, NDArray[np.float32]] = field(default_factory=dict)
 
 
 class CheckpointFile:
-    """The file of one training in a folder of its own.
-
-    Parameters
-    ----------
-    folder : path
-        Made if it is not there.
-    """
+    """The checkpoint of one training run, in its own folder, which is created if need be."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.path = Path(folder) / NAME
@@ -84,20 +62,20 @@ class CheckpointFile:
         """Make the folder; remove what was being written when an earlier process was killed."""
         if self.path.parent.exists() and not self.path.parent.is_dir():
             raise ValueError(
-                f"checkpoint is {self.path.parent}, which is a file: pass a folder for this training alone"
+                f"checkpoint is {self.path.parent}, which is a file: pass a folder for this run alone"
             )
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OSError(
-                f"checkpoint is {self.path.parent}, where no folder can be made ({error.strerror}): pass one "
-                "in a place that can be written to"
+                f"checkpoint is {self.path.parent}, where no folder can be created ({error.strerror}): pass "
+                "one in a writable place"
             ) from error
         for part in self.path.parent.glob(f".{self.path.stem}.*.part{self.path.suffix}"):
             part.unlink(missing_ok=True)
 
     def save(self, state: Checkpoint) -> None:
-        """Put a state in the place of the last one, whole or not at all."""
+        """Replace the last state, completely or not at all."""
         from safetensors import SafetensorError
         from safetensors.torch import save_file
 
@@ -121,13 +99,7 @@ class CheckpointFile:
                 raise OSError(number, os.strerror(number), str(self.path)) from error
 
     def load(self, task: Mapping[str, Any]) -> Checkpoint | None:
-        """Return the last state of this very training; ``None`` if there is none.
-
-        Raises
-        ------
-        ValueError
-            If the file is damaged, or of another training.
-        """
+        """Return the last state of this training run, if any; raise if it is damaged or of another run."""
         if not self.path.exists():
             return None
         found = self._read()
@@ -138,15 +110,15 @@ class CheckpointFile:
         ]
         if differences:
             raise ValueError(
-                f"{self.path} is of another training ({'; '.join(differences)}): train as before to go on "
-                "from it, or delete it to begin again"
+                f"{self.path} is of another training run ({'; '.join(differences)}): train as before to "
+                "resume it, or delete it to start over"
             )
         return found
 
     def _read(self) -> Checkpoint:
         from safetensors import safe_open
 
-        with self.path.open("rb"):  # for safetensors, what cannot be read is not there
+        with self.path.open("rb"):  # safetensors reports an unreadable file as missing
             pass
         try:
             with safe_open(self.path, framework="pt") as file:
@@ -162,8 +134,8 @@ class CheckpointFile:
             raise
         except Exception as error:
             raise ValueError(
-                f"{self.path} is no checkpoint of a training, or it is damaged ({type(error).__name__}: "
-                f"{error}): delete it to begin again"
+                f"{self.path} is not a checkpoint of a training run, or it is damaged "
+                f"({type(error).__name__}: {error}): delete it to start over"
             ) from error
 
 

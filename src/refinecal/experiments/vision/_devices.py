@@ -1,4 +1,4 @@
-"""Where a training runs: on one device, or on one of several processes that train together."""
+"""Where a training run runs: on one device, or on one of several processes that train together."""
 
 from __future__ import annotations
 
@@ -8,25 +8,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from refinecal._core.errors import needs_extra
-from refinecal.experiments import _memory
+from refinecal.experiments import _worker
 
 with needs_extra("vision", package="torch"):
     import torch
     from torch import Tensor, nn
 
-__all__ = [
-    "Devices",
-    "DistributedDevices",
-    "choose_precision",
-    "disable_tf32",
-    "isolate_torch",
-    "new_devices",
-    "peak_memory",
-]
-
 
 def new_devices(device: str | torch.device | None = None) -> Devices:
-    """Return the devices of this training: several if ``accelerate launch`` or ``torchrun`` started it."""
+    """Return the devices of this process: several if ``accelerate launch`` or ``torchrun`` started it."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         return DistributedDevices(device)
     return Devices(_choose(device))
@@ -39,30 +29,23 @@ def _choose(device: str | torch.device | None) -> torch.device:
         chosen = torch.device(device)
     except (RuntimeError, TypeError) as error:
         raise ValueError(
-            f"device is {device!r}, which torch does not know: pass 'cpu' or 'cuda:1', say, or leave it out"
+            f"device is {device!r}, which torch does not know: pass 'cpu' or 'cuda:1', say, or omit it"
         ) from error
     if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device is {device}, but torch sees no GPU: pass 'cpu', or leave it out")
+        raise ValueError(f"device is {device}, but torch sees no GPU: pass 'cpu', or omit it")
     try:
         torch.zeros(1, device=chosen).item()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ValueError(
-            f"device is {device}, on which torch cannot compute here: pass another, or leave it out"
+            f"device is {device}, on which torch cannot compute here: pass another, or omit it"
         ) from error
     return chosen
 
 
 class Devices:
-    """One process with one device.
+    """One process with one device."""
 
-    Attributes
-    ----------
-    device : torch.device
-    rank, size : int
-        Which of how many processes this is.
-    """
-
-    rank = 0
+    rank = 0  # which of how many processes this is
     size = 1
 
     def __init__(self, device: torch.device) -> None:
@@ -77,7 +60,7 @@ class Devices:
         return net
 
     def synchronize(self, net: nn.Module) -> None:
-        """Let the network be the same everywhere, before it is looked at."""
+        """Make the network the same in all processes, before it predicts."""
 
     def total(self, value: Tensor) -> float:
         """Return the sum over all processes."""
@@ -107,7 +90,7 @@ class DistributedDevices(Devices):
         self.rank, self.size = self._accelerator.process_index, self._accelerator.num_processes
 
     def prepare(self, net: nn.Module) -> nn.Module:
-        """Let batch normalisation see the whole batch, which torch can do on GPUs only."""
+        """Let batch normalization see the whole batch, which torch can do on GPUs only."""
         if self.device.type != "cuda":
             return net
         together: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(net)  # type: ignore[no-untyped-call]
@@ -187,7 +170,7 @@ def peak_memory(device: torch.device) -> int:
     """Return the most memory of the device so far, in bytes; of the process, on a CPU."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
-    return _memory.peak_memory()
+    return _worker.peak_memory()
 
 
 def forget_peak(device: torch.device) -> None:
@@ -195,4 +178,4 @@ def forget_peak(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
-        _memory.forget_peak()
+        _worker.forget_peak()

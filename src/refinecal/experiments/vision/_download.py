@@ -1,13 +1,12 @@
-"""The official files of an image set from the network: resumed where a download broke off, and checked.
+"""Download of the official files of an image set, which resumes where it broke off.
 
-A file has its name only once it is complete and its MD5 sum is right. Until then it is ``.<name>.part``,
-which the next attempt resumes, in this process or in a later one.
+A file gets its name only when it is complete and its MD5 sum is right. Until then it is ``.<name>.part``,
+which the next attempt resumes.
 """
 
 from __future__ import annotations
 
 import os
-import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,16 +26,14 @@ Progress = Callable[[str, int, int], None]
 LOCK = ".download.lock"
 TIMEOUT = 60.0  # seconds without an answer
 WAITS = (1.0, 5.0, 20.0)  # seconds before each further attempt
+TRY_LATER = {408, 425, 429, 500, 502, 503, 504}  # codes of HTTP
 PIECE = 1 << 18  # bytes
 PARTIAL = 206  # HTTP: here is the rest
-TRY_LATER = {408, 425, 429, 500, 502, 503, 504}
-BROKEN = (URLError, HTTPException, ConnectionError, TimeoutError, ssl.SSLError)
+BROKEN = (URLError, HTTPException, ConnectionError, TimeoutError)
 
 
-def download(
-    name: str, folder: str | os.PathLike[str], progress: Progress | bool = False
-) -> list[Path]:
-    """Get the official files of an image set into a subfolder of its name; those already there are kept.
+def download(name: str, folder: str | os.PathLike[str], progress: bool = False) -> list[Path]:
+    """Download the official files of an image set into a subfolder of its name; existing files are kept.
 
     If some of them are in the folder itself, the others are put next to them.
 
@@ -44,26 +41,28 @@ def download(
     ----------
     name : {"cifar10", "cifar100", "svhn", "fashion-mnist"}
     folder : path
-        Of all sets; made if need be. :func:`read_images` reads from there.
-    progress : bool or callable, default False
-        Whether to show a bar; or a function of a file's name, the bytes received, and the bytes in total.
-
-    Returns
-    -------
-    list of Path
+        Of all sets; created if need be. :func:`read_images` reads from there.
+    progress : bool, default False
+        Whether to show a bar for each file, on stderr.
 
     Raises
     ------
     ConnectionError
-        If the address does not answer, or breaks off. What was received is kept for the next try.
+        If the address does not answer, or breaks off. What was received is kept for the next attempt.
     ValueError
-        If what comes is not the official file, or a file of its name is there that is not.
+        If the download is not the official file, or a different file of its name exists.
     """
     if name not in DOWNLOADS:
         raise ValueError(f"name is {name!r}: there are {', '.join(DOWNLOADS)}.")
     files = [FILES[each] for each in DOWNLOADS[name]]
     places = (Path(folder) / name, Path(folder))
-    place = max(places, key=lambda place: sum(_is_there(place, each) for each in files))
+    # by name and size: MNIST's files have the names of Fashion-MNIST's
+    sizes = [
+        [path.stat().st_size if (path := place / each.name).is_file() else None for each in files]
+        for place in places
+    ]
+    counts = [sum(s == each.size for s, each in zip(some, files, strict=True)) for some in sizes]
+    place = places[counts.index(max(counts))]
     missing = [each for each in files if not (place / each.name).exists()]
     for each in set(files) - set(missing):
         check_file(place / each.name, each)
@@ -74,12 +73,6 @@ def download(
             for each in missing:
                 _fetch(each, place, tell)
     return [place / each.name for each in files]
-
-
-def _is_there(place: Path, official: Official) -> bool:
-    """Tell whether a file is in a folder, by its name and size: MNIST's have the names of Fashion-MNIST's."""
-    path = place / official.name
-    return path.is_file() and path.stat().st_size == official.size
 
 
 def _fetch(official: Official, folder: Path, tell: Progress) -> None:
@@ -103,8 +96,7 @@ def _receive(official: Official, part: Path, tell: Progress) -> None:
     try:
         with part.open("ab") as file:
             for wait in (*WAITS, None):
-                why = "it broke off"
-                is_final = wait is None
+                why, is_final = "it broke off", wait is None
                 try:
                     _append(official, file, tell)
                 except BROKEN as error:
@@ -149,10 +141,10 @@ def _append(official: Official, file: BinaryIO, tell: Progress) -> None:
 
 
 @contextmanager
-def _progress_bars(progress: Progress | bool) -> Iterator[Progress]:
-    """Give a function that shows a bar for each file, on stderr, unless the user has one or wants none."""
-    if callable(progress) or not progress:
-        yield progress or (lambda name, done, total: None)
+def _progress_bars(is_shown: bool) -> Iterator[Progress]:
+    """Give a function that shows a bar for each file, on stderr, or nothing."""
+    if not is_shown:
+        yield lambda name, done, total: None
         return
     with needs_extra("cli", package="rich"):
         from rich import progress as bars

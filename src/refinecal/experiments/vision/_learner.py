@@ -1,6 +1,6 @@
 """A network that learns: one epoch at a time, from images that stay on the device.
 
-Everything random in an epoch follows from the seed and the number of the epoch, whatever was before it.
+Everything random in an epoch follows from the seed and the number of the epoch alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from refinecal._core.errors import needs_extra
 from refinecal.experiments.vision._devices import Devices, disable_tf32
-from refinecal.experiments.vision.augment import Augmentation, Normalisation
+from refinecal.experiments.vision.augment import Augmentation, Normalization
 from refinecal.experiments.vision.networks import new_network
 from refinecal.experiments.vision.recipe import Recipe
 
@@ -22,28 +22,15 @@ with needs_extra("vision", package="torch"):
     from torch import Tensor
     from torch.nn.functional import cross_entropy
 
-__all__ = ["Learner"]
-
 CHUNK = 500  # images that are predicted together
 ORDER, AUGMENTATION, DROPOUT = range(3)  # what random numbers are for
 
 
 class Learner:
-    """A network with its optimiser, and the images that it learns from.
+    """A network with its optimizer, and the images that it learns from.
 
-    Parameters
-    ----------
-    recipe : Recipe
-        With a precision of "float32" or "bfloat16".
-    x, y : ndarray
-        All training images ``(n, c, h, w)`` of uint8, and their labels.
-    rows : ndarray of int64
-        Which of them to learn from; they also give the mean and the scale of the pixels.
-    n_classes : int
-    seed : int
-        Of the first weights and of everything random.
-    devices : Devices
-        The devices.
+    It learns from some ``rows`` of the training images ``x`` and labels ``y``, which also give the mean and
+    the scale of the pixels. The precision of the recipe is "float32" or "bfloat16".
     """
 
     def __init__(
@@ -67,7 +54,7 @@ class Learner:
         self.x, self.y = self.to_device(x), self.to_device(y)
         self.rows = torch.from_numpy(rows)
         layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
-        self._normalise = Normalisation.of(self.x[self.rows.to(device)])
+        self._normalize = Normalization.of(self.x[self.rows.to(device)])
         self._augment = Augmentation(recipe.crop, recipe.flip, recipe.cutout)
         net = new_network(recipe.model, n_classes, x.shape[1], seed)
         self.net = devices.prepare(net.to(device, memory_format=layout))  # type: ignore[call-overload]
@@ -125,7 +112,7 @@ class Learner:
         return self.rows[order].to(self.x.device)
 
     def _batches(self, epoch: int) -> list[Tensor]:
-        """Return the rows of each step; what is too little for a step goes with the one before.
+        """Return the rows of each step; a rest that is too small is added to the last one.
 
         Each process has to have two images: batch normalisation cannot learn from one value.
         """
@@ -143,7 +130,7 @@ class Learner:
         return _mix_seed(self.seed, epoch, purpose, self.devices.rank)
 
     def _input(self, images: Tensor) -> Tensor:
-        return self._normalise(images, self.recipe.channels_last)
+        return self._normalize(images, self.recipe.channels_last)
 
     # ---- predicting --------------------------------------------------------------------------------------
 
@@ -165,7 +152,7 @@ class Learner:
     # ---- resuming ----------------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Return the state of the network, and the optimiser's momentum by name of parameter."""
+        """Return the state of the network, and the optimizer's momentum by name of parameter."""
         momentum = {
             name: self.optimizer.state[parameter].get("momentum_buffer")
             for name, parameter in self.net.named_parameters()
@@ -174,7 +161,7 @@ class Learner:
         return dict(self.net.state_dict()), known
 
     def load(self, net: Mapping[str, Tensor], momentum: Mapping[str, Tensor]) -> None:
-        """Go on from what :meth:`state` returned."""
+        """Restore what :meth:`state` returned."""
         self.net.load_state_dict(net)
         parameters = dict(self.net.named_parameters())
         for name, value in momentum.items():

@@ -13,8 +13,6 @@ from refinecal.calibrators.temperature import TemperatureScaling
 from refinecal.metrics import Metric, accuracy, auroc, brier_score, ece, log_loss, smooth_ece
 from refinecal.stopping import RefinementMonitor
 
-__all__ = ["STOPPING", "EpochMetrics", "new_monitor", "warm_up"]
-
 SCORES: dict[str, Callable[..., float]] = {
     "log_loss": log_loss,
     "brier": brier_score,
@@ -36,7 +34,7 @@ Labels = NDArray[np.int64]
 
 
 def new_monitor(patience: int | None = None) -> RefinementMonitor:
-    """Return what follows the validation images: refinement decides, the other metrics are recorded.
+    """Return a monitor of the validation images: refinement decides, the other metrics are recorded.
 
     >>> [metric.name for metric in new_monitor().metrics]
     ['refinement', 'log_loss', 'brier', 'accuracy', 'auroc', 'ece', 'smooth_ece']
@@ -50,19 +48,7 @@ class EpochMetrics:
     Temperature scaling is fitted to the validation images, with its Laplace smoothing, and applied to both
     parts. Calibration, refinement and beta of a part are those of its own images.
 
-    Parameters
-    ----------
-    y_val, y_test : ndarray of int64
-        Labels.
-    monitor : RefinementMonitor
-        Follows the validation images; its metrics choose the epochs.
-
-    Attributes
-    ----------
-    val_logits, test_logits : dict
-        By epoch, of the epochs that are the best by some metric so far.
-    stopped : str
-        Why training must not go on; empty as long as it may.
+    The metrics of ``monitor``, which follows the validation images, choose the epochs.
     """
 
     def __init__(self, y_val: Labels, y_test: Labels, monitor: RefinementMonitor) -> None:
@@ -70,16 +56,16 @@ class EpochMetrics:
         self._values: list[dict[str, float]] = []
         self.monitor = _check_monitor(monitor)
         self._on_test = new_monitor()
-        self.val_logits: dict[int, Logits] = {}
+        self.val_logits: dict[int, Logits] = {}  # of the epochs that are the best by some metric
         self.test_logits: dict[int, Logits] = {}
-        self.stopped = ""
+        self.stopped = ""  # why training must end
 
     def update(self, epoch: int, train_loss: float, val: Logits, test: Logits) -> None:
-        """Take the logits after an epoch."""
+        """Record the logits after an epoch."""
         values = {"train.log_loss": train_loss}
         self._values.append(values)
         if not (np.isfinite(val).all() and np.isfinite(test).all()):
-            self.stopped = f"the predictions after epoch {epoch} are not finite numbers"
+            self.stopped = f"the predictions after epoch {epoch} are not finite"
             return
         scaling = TemperatureScaling().fit_logits(val, self._labels["val"])
         for part, logits, monitor in (("val", val, self.monitor), ("test", test, self._on_test)):
@@ -97,11 +83,11 @@ class EpochMetrics:
 
     @property
     def diverged(self) -> bool:
-        """Whether training came to no numbers, in its last epoch: patience ends it otherwise."""
+        """Whether the last epoch ended with NaN or infinity, not by patience."""
         return bool(self.stopped) and "val.log_loss" not in self.last
 
     def record_divergence(self, epoch: int, train_loss: float) -> None:
-        """Take the news that training has diverged: there is nothing to measure."""
+        """Record that training has diverged: there is nothing to measure."""
         self._values.append({"train.log_loss": train_loss})
         self.stopped = f"the training loss of epoch {epoch} is {train_loss}"
 
@@ -148,7 +134,7 @@ class EpochMetrics:
     def load(
         self, state: Mapping[str, Any], val: dict[int, Logits], test: dict[int, Logits]
     ) -> None:
-        """Go on from what :meth:`state` returned, and the logits of that moment."""
+        """Restore what :meth:`state` returned, and the logits of that moment."""
         self._values = [dict(values) for values in state["values"]]
         self.monitor.load_state_dict(state["monitor"])
         self._on_test.load_state_dict(state["on_test"])
@@ -158,7 +144,7 @@ class EpochMetrics:
 
 @cache
 def warm_up() -> None:
-    """Load the compiled loops, which takes half a second, before anyone looks at the clock."""
+    """Load the compiled loops, which takes half a second, before anything is timed."""
     labels = np.arange(60) % 3
     logits = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
     metrics = EpochMetrics(labels, labels, new_monitor())

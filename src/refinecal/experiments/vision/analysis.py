@@ -306,7 +306,8 @@ def best_of(means: dict[str, Mean], score: str) -> set[str]:
 def departures(trainings: Sequence[Training]) -> list[str]:
     """Return in words what differs from the paper's protocol: in any recipe, the images, the runs."""
     said = [
-        f"{name.replace('_', ' ')} {' and '.join(dict.fromkeys(map(_word, found)))} instead of {_word(wanted)}"
+        f"{name.replace('_', ' ')} {' and '.join(dict.fromkeys(map(_word, found)))} instead of "
+        f"{_word(wanted)}"
         for name, wanted in PROTOCOL.items()
         for found in [[each.recipe[name] for each in trainings if name in each.recipe]]
         if any(value != wanted for value in found)
@@ -369,8 +370,15 @@ def _cost(group: Group, trainings: list[Training]) -> Cost:
         speed = images / parts["training"]
         shares = {name: float(np.median(part / total)) for name, part in parts.items()}
     return Cost(
-        *(*group, len(trainings), trainings[0].parameters, trainings[0].flops),
-        *(float(np.median(total)) / 60, *shares.values(), float(np.median(speed))),
+        *group,
+        len(trainings),
+        trainings[0].parameters,
+        trainings[0].flops,
+        float(np.median(total)) / 60,
+        shares["training"],
+        shares["evaluating"],
+        shares["metrics"],
+        float(np.median(speed)),
         float(np.median(speed * flops)) / 1e9,
         max(each.peak_memory for each in trainings),
     )

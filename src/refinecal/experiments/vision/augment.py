@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from refinecal._core.errors import needs_extra
 
@@ -17,8 +17,6 @@ with needs_extra("vision", package="torch"):
     import torch
     from torch import Tensor
     from torch.nn.functional import pad
-
-__all__ = ["Augmentation", "Draws", "Normalisation"]
 
 LEVELS = 256  # of a pixel in eight bits
 
@@ -28,7 +26,7 @@ class Draws(NamedTuple):
 
     corners: Tensor  # (2, n): row and column of the crop's upper left corner in the padded image
     flipped: Tensor  # (n,) of 0 and 1
-    centres: Tensor  # (2, n): row and column of the hole's centre
+    centers: Tensor  # (2, n): row and column of the hole's center
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +35,9 @@ class Augmentation:
 
     As in the paper's recipe, and in this order: ``crop`` zeros are put on every side of the image, and a
     window of the image's own size is taken from it, all ``(2 crop + 1)²`` places being equally likely; left
-    and right are exchanged with probability 1/2; a square of side ``cutout``, whose centre is equally likely
+    and right are exchanged with probability 1/2; a square of side ``cutout``, whose center is equally likely
     to be any pixel, is set to zero as far as it lies inside the image. Zero is black if, as in the recipe,
-    :class:`Normalisation` comes later.
+    :class:`Normalization` comes later.
 
     Parameters
     ----------
@@ -70,19 +68,8 @@ class Augmentation:
     flip: bool = True
     cutout: int = 16
 
-    def __post_init__(self) -> None:
-        for name in ("crop", "cutout"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise TypeError(f"{name} is {value!r}: it must be a whole number of pixels")
-            if value < 0:
-                raise ValueError(f"{name} is {value}: it must be at least 0, which means none")
-        if not isinstance(self.flip, bool):
-            raise TypeError(f"flip is {self.flip!r}: it must be True or False")
-
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """Return a changed copy of the images, of the same shape and type."""
-        _check_images(images)
         return self.apply(images, self.draw(images, generator))
 
     def draw(self, images: Tensor, generator: torch.Generator) -> Draws:
@@ -91,12 +78,6 @@ class Augmentation:
         They are drawn where the generator is: one on the CPU gives every device the same. The numbers of one
         step are the same whichever others are switched off.
         """
-        if not isinstance(generator, torch.Generator):
-            found = type(generator).__name__
-            raise TypeError(
-                f"generator is of type {found}: pass torch.Generator().manual_seed(seed), and keep it for "
-                "the next batch"
-            )
         n, _, h, w = images.shape
         places = 2 * self.crop + 1
         drawn = torch.stack(
@@ -119,8 +100,8 @@ class Augmentation:
             images = both.index_select(0, draws.flipped * n + _count(n, images.device))
         if self.cutout:
             canvas = _canvas(self.cutout, h, w, images.dtype, images.device)
-            # its middle, at (h, w), comes to where the centre of the hole shall be
-            corners = torch.stack([h - draws.centres[0], w - draws.centres[1]])
+            # its middle, at (h, w), comes to where the center of the hole shall be
+            corners = torch.stack([h - draws.centers[0], w - draws.centers[1]])
             kept = _windows(canvas, corners, h, w)
             images = images.mul_(kept) if self.crop or self.flip else images * kept
         return images
@@ -164,7 +145,7 @@ def _canvas(side: int, h: int, w: int, dtype: torch.dtype, device: torch.device)
 
 
 @dataclass(frozen=True, slots=True)
-class Normalisation:
+class Normalization:
     """Bring each channel of the training images to mean 0 and standard deviation 1.
 
     Parameters
@@ -175,9 +156,9 @@ class Normalisation:
     Examples
     --------
     >>> images = torch.tensor([0, 0, 255, 255], dtype=torch.uint8).view(1, 1, 2, 2)
-    >>> scale = Normalisation.of(images)
+    >>> scale = Normalization.of(images)
     >>> scale
-    Normalisation(mean=(127.5,), std=(127.5,))
+    Normalization(mean=(127.5,), std=(127.5,))
     >>> scale(images).flatten().tolist()
     [-1.0, -1.0, 1.0, 1.0]
     """
@@ -185,28 +166,12 @@ class Normalisation:
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
-    def __post_init__(self) -> None:
-        if not 0 < len(self.mean) == len(self.std):
-            raise ValueError(
-                f"mean has {len(self.mean)} numbers and std {len(self.std)}: give one for each channel"
-            )
-        if not all(value > 0 for value in self.std):
-            raise ValueError(
-                f"std is {self.std}: each must be above 0; give 1 to a channel that never changes"
-            )
-
     @classmethod
     def of(cls, images: Tensor) -> Self:
         """Return the scale of these images, from exact counts: their order plays no part.
 
-        A channel that never changes is only centred.
+        A channel that never changes is only centerd.
         """
-        _check_images(images)
-        if images.dtype != torch.uint8 or not images.numel():
-            raise ValueError(
-                f"images are {len(images)} of {images.dtype}: means are taken of at least one image of "
-                "torch.uint8, before anything is done to it"
-            )
         level = torch.arange(LEVELS, dtype=torch.float64, device="cpu")
         moments = []
         for channel in images.unbind(1):
@@ -218,11 +183,6 @@ class Normalisation:
 
     def __call__(self, images: Tensor, channels_last: bool = False) -> Tensor:
         """Return the images as float32; ``channels_last`` is about the order in memory."""
-        _check_images(images)
-        if images.shape[1] != len(self.mean):
-            raise ValueError(
-                f"images have {images.shape[1]} channels, but mean and std are of {len(self.mean)}"
-            )
         factor, shift = _affine(self.mean, self.std, images.device)
         scaled = images.to(torch.float32, memory_format=torch.contiguous_format, copy=True)
         scaled.mul_(factor).add_(shift)
@@ -239,17 +199,3 @@ def _affine(
     factor = 1 / numbers[1]
     both = torch.stack([factor, -numbers[0] * factor]).float().to(device).view(2, -1, 1, 1)
     return both[0], both[1]
-
-
-def _check_images(images: Any) -> None:
-    if not isinstance(images, Tensor):
-        raise TypeError(
-            f"images are of type {type(images).__name__}: pass a tensor; torch.from_numpy(array) makes one"
-        )
-    if images.ndim != 4:
-        raise ValueError(
-            f"images have shape {tuple(images.shape)}: it must be (n, channels, height, width); "
-            "of one image, pass image[None]"
-        )
-    if images.dtype != torch.uint8 and not images.is_floating_point():
-        raise TypeError(f"images are of {images.dtype}: it must be torch.uint8 or a floating type")

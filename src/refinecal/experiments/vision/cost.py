@@ -45,8 +45,8 @@ def hours(flops: float, tflops: float = PEAKS["A100"], utilisation: float = UTIL
     """
     if not (tflops > 0 and 0 < utilisation <= 1):
         raise ValueError(
-            f"tflops is {tflops} and utilisation is {utilisation}: the peak of a GPU must be above 0, such as "
-            "312 of an A100, and the part of it that is reached above 0 and at most 1"
+            f"tflops is {tflops} and utilisation is {utilisation}: the peak of a GPU must be above 0, such "
+            "as 312 of an A100, and the part of it that is reached above 0 and at most 1"
         )
     return flops / (tflops * 1e12 * utilisation) / 3600
 

@@ -22,30 +22,19 @@ from refinecal.experiments.vision._official import CLASSES, DOWNLOADS
 __all__ = ["DATASETS", "ImageSet", "available", "download", "read_images", "validation_split"]
 
 DATASETS = tuple(FORMS)
-"""Names of the sets."""
 PLACES = {"fashion-mnist": "FashionMNIST/raw"}  # where torchvision puts them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImageSet:
-    """Images and their labels, for training and for testing.
-
-    Attributes
-    ----------
-    name : str
-    train_x, test_x : ndarray of uint8, shape (n, channels, height, width)
-    train_y, test_y : ndarray of int64, shape (n,)
-        Labels, from 0.
-    classes : tuple of str
-        What the labels stand for.
-    """
+    """Images and their labels, for training and for testing."""
 
     name: str
-    train_x: NDArray[np.uint8]
-    train_y: NDArray[np.int64]
+    train_x: NDArray[np.uint8]  # (n, channels, height, width)
+    train_y: NDArray[np.int64]  # (n,) labels, from 0
     test_x: NDArray[np.uint8]
     test_y: NDArray[np.int64]
-    classes: tuple[str, ...]
+    classes: tuple[str, ...]  # names of the labels
 
     def __post_init__(self) -> None:
         _check_part("train", self.train_x, self.train_y, len(self.classes))
@@ -68,7 +57,7 @@ class ImageSet:
         return channels, height, width
 
     def digest(self) -> str:
-        """Return a text that is another one for other images or labels, in whatever files they were."""
+        """Return a digest of images and labels, which does not depend on the form of their files."""
         digest = blake2b(digest_size=16)
         for array in (self.train_x, self.train_y, self.test_x, self.test_y):
             digest.update(repr(array.shape).encode())
@@ -114,13 +103,8 @@ def read_images(folder: str | os.PathLike[str], name: str, check: bool = True) -
         Holds the official files of one set or of several; archives need not be unpacked.
     name : {"cifar10", "cifar100", "svhn", "fashion-mnist"}
     check : bool, default True
-        Whether to refuse files that are not the official ones, by their MD5 sums; of unpacked files and of
-        Fashion-MNIST's, by the sums of the content. Without it, an unpacked CIFAR-10 may lack training
-        batches other than the first.
-
-    Returns
-    -------
-    ImageSet
+        Whether to refuse files that are not the official ones, by their MD5 sums. Without it, an unpacked
+        CIFAR-10 may lack training batches other than the first.
 
     Raises
     ------
@@ -179,25 +163,10 @@ def _find(folder: Path, name: str) -> tuple[Path, Form]:
 def validation_split(
     y: ArrayLike, share: float = 0.1, seed: int = 0
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return which training images to train on, and which to validate on: 90 and 10 %, drawn at random.
+    """Return which training images to train on, and which to validate on: 90% and 10%, drawn at random.
 
-    As in the paper, the draw does not go by class, and is another one for each seed.
+    As in the paper, the draw is not stratified, and differs for each seed.
 
-    Parameters
-    ----------
-    y : array of int
-        Labels of the training images.
-    share : float, default 0.1
-        Part of the images that is for validation.
-    seed : int, default 0
-
-    Returns
-    -------
-    train, val : ndarray of int64
-        Places of images, in random order; each is in one of the two.
-
-    Examples
-    --------
     >>> train, val = validation_split([0, 1] * 50)
     >>> len(train), len(val)
     (90, 10)
@@ -205,7 +174,7 @@ def validation_split(
     labels = np.asarray(y)
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise TypeError(
-            f"y has shape {labels.shape} and type {labels.dtype}: it must be labels, as whole numbers"
+            f"y has shape {labels.shape} and type {labels.dtype}: it must be labels, as integers"
         )
     if not 0 < share < 1:
         raise ValueError(f"share is {share}, but must lie between 0 and 1, such as 0.1")

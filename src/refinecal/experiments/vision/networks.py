@@ -6,11 +6,9 @@ All take images of any height and width and return logits ``(n, n_classes)``. A 
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain, pairwise
-from typing import Any
 
 from refinecal._core.errors import fail_choice, needs_extra
 
@@ -55,7 +53,7 @@ class _Block(nn.Module):
 class _WideBlock(nn.Module):
     """Batch norm and ReLU come before each convolution, dropout between them (Zagoruyko & Komodakis, 2016).
 
-    Where the number of channels changes, x is normalised before it takes the shortcut.
+    Where the number of channels changes, x is normalized before it takes the shortcut.
     """
 
     def __init__(self, inputs: int, outputs: int, stride: int, dropout: float) -> None:
@@ -123,7 +121,6 @@ def resnet18(n_classes: int = 10, channels: int = 3) -> nn.Sequential:
     ----------
     K. He, X. Zhang, S. Ren and J. Sun, "Deep residual learning for image recognition", CVPR 2016.
     """
-    _check_sizes(n_classes=n_classes, channels=channels)
     stem = [_conv(channels, 64), nn.BatchNorm2d(64), nn.ReLU(inplace=True)]
     stages = _stages([64, 64, 128, 256, 512], 2, _Block)
     return nn.Sequential(*stem, stages, *_head(512, n_classes))
@@ -142,7 +139,7 @@ def wide_resnet(
     depth : int
         6 b + 4, for b blocks in each of the three stages.
     width : int
-        The stages have 16, 32 and 64 times so many channels.
+        The stages have 16, 32 and 64 times this many channels.
     dropout : float
         The share of values that are set to zero between the convolutions of a block, in training.
 
@@ -150,7 +147,6 @@ def wide_resnet(
     ----------
     S. Zagoruyko and N. Komodakis, "Wide residual networks", BMVC 2016.
     """
-    _check_sizes(n_classes=n_classes, channels=channels, depth=depth, width=width)
     if depth < 10 or depth % 6 != 4:
         raise ValueError(
             f"depth is {depth}: it must be 6 b + 4 for some b >= 1: 10, 16, 22, 28 ..."
@@ -179,7 +175,6 @@ def small_resnet(
     blocks : int
         In each of the three stages.
     """
-    _check_sizes(n_classes=n_classes, channels=channels, width=width, blocks=blocks)
     stem = [_conv(channels, width, stride=2), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
     stages = _stages([width, width, 2 * width, 4 * width], blocks, _Block)
     return _he_normal(nn.Sequential(*stem, stages, *_head(4 * width, n_classes)))
@@ -205,8 +200,13 @@ def new_network(name: str, n_classes: int, channels: int, seed: int) -> nn.Seque
     if name not in NETWORKS:
         *others, last = NETWORKS
         fail_choice("name", name, others, repr(last))
-    if not isinstance(seed, numbers.Integral) or isinstance(seed, bool) or seed < 0:
-        raise ValueError(f"seed is {seed!r}: it must be a whole number, at least 0")
+    for what, value, least in (
+        ("n_classes", n_classes, 1),
+        ("channels", channels, 1),
+        ("seed", seed, 0),
+    ):
+        if value < least:
+            raise ValueError(f"{what} is {value}: it must be at least {least}")
     with torch.device("cpu"), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(int(seed))  # torch.manual_seed would seed GPUs as well
         return NETWORKS[name](n_classes, channels)
@@ -221,13 +221,12 @@ def n_parameters(net: nn.Module) -> int:
 
 
 def flops(net: nn.Module, shape: Sequence[int]) -> int:
-    """Return the floating point operations of one image's way forward through a network.
+    """Return the floating point operations of one forward pass of one image.
 
-    Counted by :mod:`torch.utils.flop_counter` while shapes alone pass through the network: those of
-    convolutions and matrix products, in which a multiplication and an addition are two operations, as in the
-    peak of a GPU. Batch norm, ReLU, additions and pooling are not counted: they wait for memory, and are
-    below 1 % of the operations of the paper's networks. A step of training, forward and back, takes three
-    times as many, but for the gradient by the image, which nobody needs.
+    Counted by :mod:`torch.utils.flop_counter` on shapes alone: those of convolutions and matrix products, in
+    which a multiplication and an addition are two operations, as in the peak of a GPU. Batch norm, ReLU,
+    additions and pooling are not counted: they are below 1% of the operations of the paper's networks. A
+    training step, forward and backward, takes about three times as many.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 5, kernel_size=3, padding=1), nn.Flatten(), nn.Linear(320, 10))
     >>> flops(net, (3, 8, 8)) == 2 * (8 * 8 * 5 * 3 * 9 + 320 * 10)
@@ -252,9 +251,3 @@ def flops(net: nn.Module, shape: Sequence[int]) -> int:
         for module, mode in modes:
             module.training = mode
     return int(counter.get_total_flops())
-
-
-def _check_sizes(**sizes: Any) -> None:
-    for name, value in sizes.items():
-        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name} is {value!r}: it must be a whole number, at least 1")

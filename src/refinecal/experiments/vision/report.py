@@ -199,8 +199,8 @@ def tables_section(analysis: Analysis) -> Section:
     text = [
         "Test scores after temperature scaling, of the epoch that each metric chose on the validation "
         "images: mean over runs ± standard error. The paper prints 95% intervals, from which its standard "
-        "errors are computed. Bold is the best of the paper's four metrics, with the decimals that are shown, "
-        "unless all here are equal. ECE has 15 bins.",
+        "errors are computed. Bold is the best of the paper's four metrics, with the decimals shown, unless "
+        "all here are equal. ECE has 15 bins.",
     ]
     blocks: Blocks = []
     for group in analysis.groups:
@@ -214,7 +214,7 @@ def tables_section(analysis: Analysis) -> Section:
                 if said
                 else f"{group_word(group)} was trained by the paper's protocol."
             )
-    return Section("The tables of appendix E", text, blocks + _other_tables(analysis))
+    return Section("The tables of appendix E", text, [*blocks, *_other_tables(analysis)])
 
 
 def _scores_table(analysis: Analysis, group: Group, scaled: bool = True) -> Table:
@@ -289,7 +289,7 @@ def _against_table(analysis: Analysis, group: Group) -> Table:
         if name in analysis.metrics(group)
     ]
     note = (
-        "Mean here less mean in the paper, ± standard error of the difference; accuracy in percentage points. "
+        "Mean here less mean in the paper, ± standard error; accuracy in percentage points. "
         "The published numbers are rounded, which alone may change these by 0.0005, or 0.05 points."
     )
     columns: Columns = ["stopping metric", *(METRIC_WORDS[each] for each in TABLE)]
@@ -390,7 +390,9 @@ def _estimate_table() -> Table:
     ]
     rows.append(["all", "", *(sum(row[place] for row in rows) for place in range(2, len(rows[0])))])
     columns: Columns = [
-        *("model", "data set", *_counts("runs")),
+        "model",
+        "data set",
+        *_counts("runs"),
         Column("10¹⁸ FLOP", digits=2, help="Of all runs."),
         *(Column(f"{name}, h", digits=1) for name in cost.PEAKS),
     ]

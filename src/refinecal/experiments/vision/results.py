@@ -1,4 +1,4 @@
-"""From the folder of a run to its training runs: every metric at every epoch, and the epoch that it chooses."""
+"""From the folder of a run to its training runs: every metric at every epoch, and the epochs chosen."""
 
 from __future__ import annotations
 

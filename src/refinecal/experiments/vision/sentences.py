@@ -90,8 +90,8 @@ def sentence(analysis: Analysis, group: Group) -> str:
     interval = f", 95% interval {format_interval(found)}" if found.runs > 1 else ""
     return (
         f"{group_word(group)}, over {count(found.runs, 'run')}: {signed(found.mean, GAP_DECIMALS)} in test "
-        f"log loss ({percent(analysis.relative_headline(group))}{interval}), lower in {found.lower}, equal in "
-        f"{found.equal}, higher in {found.higher}. {VERDICTS[found.verdict]}"
+        f"log loss ({percent(analysis.relative_headline(group))}{interval}), lower in {found.lower}, "
+        f"equal in {found.equal}, higher in {found.higher}. {VERDICTS[found.verdict]}"
     )
 
 
@@ -113,8 +113,9 @@ def lead(analysis: Analysis) -> str:
     )
     lower, higher, equal = (verdicts[name] for name in ("lower", "higher", "equal"))
     return (
-        f"{START} lowered the test log loss, beyond what seeds change, in {lower} of {len(found)} comparisons "
-        f"and raised it in {higher}; {equal} equal, {len(found) - lower - higher - equal} undecided."
+        f"{START} lowered the test log loss, beyond what seeds change, in {lower} of {len(found)} "
+        f"comparisons and raised it in {higher}; {equal} equal, "
+        f"{len(found) - lower - higher - equal} undecided."
     )
 
 

@@ -1,4 +1,4 @@
-"""One training at a time on several devices together, in processes that ``accelerate launch`` started."""
+"""One training run at a time on several devices together, in processes of ``accelerate launch``."""
 
 from __future__ import annotations
 
@@ -16,14 +16,11 @@ from refinecal.experiments._worker import limit_threads
 from refinecal.experiments.running import State
 from refinecal.experiments.store import Failure, RunFolder, failure_of, versions
 from refinecal.experiments.vision.plan import Key
-from refinecal.experiments.vision.under_way import ProgressWriter, checkpoint_of
 from refinecal.experiments.vision.unit import VisionUnit
-from refinecal.experiments.vision.work import read
-
-__all__ = ["Ranks", "is_distributed"]
+from refinecal.experiments.vision.work import ProgressWriter, checkpoint_of, read
 
 Progress = Callable[[State], None]
-PATIENCE = timedelta(minutes=5)  # for a process that has not told yet how its training went,
+PATIENCE = timedelta(minutes=5)  # for a process that has not reported the end of its run,
 BEGINNING = timedelta(hours=6)  # and for the first one, which may have to download images
 
 
@@ -33,13 +30,7 @@ def is_distributed() -> bool:
 
 
 class Ranks:
-    """The processes: the first of them does what is to be done once.
-
-    Parameters
-    ----------
-    device : str
-        ``"cpu"``, or anything else for GPUs.
-    """
+    """The processes: the first of them does what must be done once. A device other than "cpu" is for GPUs."""
 
     def __init__(self, device: str) -> None:
         with needs_extra("vision", package="accelerate"):
@@ -50,7 +41,7 @@ class Ranks:
         self.is_first: bool = self._state.is_main_process
         self.size: int = self._state.num_processes
         self._group: Any = None
-        if self.size > 1:  # with connections of its own, on which no training can be stuck
+        if self.size > 1:  # with separate connections, on which no training run can be stuck
             from torch import distributed
 
             self._group = distributed.new_group(backend="gloo", timeout=BEGINNING)
@@ -72,9 +63,9 @@ class Ranks:
         return folder or RunFolder(path)
 
     def run(self, keys: Sequence[Key], folder: RunFolder, progress: Progress) -> None:
-        """Train units one after another; the first process writes what comes of them.
+        """Train units one after another; the first process writes their results.
 
-        An error in any process is a failure of that training, and all go on with the next one.
+        An error in any process is a failure of that training run, and all continue with the next one.
         """
         self._state.wait_for_everyone()  # until all know what is to be done
         state = State(len(keys), left=set(keys), rates=folder.rates())
@@ -91,7 +82,7 @@ class Ranks:
                 self._finish(key, folder, state, progress)
 
     def _finish(self, key: Key, folder: RunFolder, state: State, progress: Progress) -> None:
-        """Train in the first process, and write what came of it."""
+        """Train in the first process, and record the result."""
         begin = time.perf_counter()
         told = _EpochReporter(ProgressWriter(checkpoint_of(folder.path, key)), state, progress)
         stopped, failure = self._attempt(key, folder, told)
@@ -113,7 +104,7 @@ class Ranks:
     def _attempt(
         self, key: Key, folder: RunFolder, told: _EpochReporter | None
     ) -> tuple[str, Failure | None]:
-        """Do this process's part of a training; return why it ended early, and what went wrong anywhere."""
+        """Do this process's part of a run; return why it ended early, and the failure of any process."""
         stopped, failure = "", None
         try:
             stopped = self._train_and_save(key, folder, told)
@@ -145,8 +136,8 @@ class Ranks:
         except RuntimeError as error:
             own = "" if failure is None else f"; here: {failure['kind']}: {failure['message']}"
             raise ConnectionError(
-                f"a process that trains with this one has died or does not answer ({error}{own}). All epochs "
-                "that are finished are kept: start the same again, with --resume"
+                f"a process that trains with this one has died or does not answer ({error}{own}). Finished "
+                "epochs are kept: run the same command again, with --resume"
             ) from error
         return next((each for each in told if each is not None), None)
 
@@ -168,7 +159,7 @@ class Ranks:
 
 @dataclass(slots=True)
 class _EpochReporter:
-    """Tells of every epoch to the folder, and to whoever watches."""
+    """Reports every epoch to the folder and to the progress bar."""
 
     teller: ProgressWriter
     state: State

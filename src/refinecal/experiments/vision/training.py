@@ -1,9 +1,8 @@
-"""One training of the paper's protocol on images: every epoch, and after each of them every metric."""
+"""One training run of the paper's protocol on images: every epoch, and after each of them every metric."""
 
 from __future__ import annotations
 
 import math
-import numbers
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ from refinecal.experiments.vision._devices import (
     peak_memory,
 )
 from refinecal.experiments.vision._learner import Learner
-from refinecal.experiments.vision._metrics import STOPPING, EpochMetrics, new_monitor, warm_up
+from refinecal.experiments.vision._metrics import EpochMetrics, new_monitor, warm_up
 from refinecal.experiments.vision.images import validation_split
 from refinecal.experiments.vision.networks import flops, n_parameters
 from refinecal.experiments.vision.plan import Key
@@ -38,9 +37,7 @@ if TYPE_CHECKING:
 
     from refinecal.experiments.vision.images import ImageSet
 
-__all__ = ["STOPPING", "train"]
-
-LIMIT = 1  # beside the seed: what the random numbers are for
+LIMIT = 1  # next to the seed: what the random numbers are for
 Progress = Callable[[int, int], None]
 Rows = NDArray[np.int64]
 
@@ -58,13 +55,13 @@ def train(
 ) -> VisionUnit:
     """Train one network on images; return every metric at every epoch, and the best epoch by each.
 
-    After each epoch, counted from 1, the network predicts the validation and test images. Metrics are taken
-    of the predictions as they are, and after temperature scaling that is fitted to the validation images. All
-    epochs are trained, unless the loss stops being a number: then ``stopped`` says so, and what was best
-    before stays.
+    After each epoch, counted from 1, the network predicts the validation and test images. Metrics are
+    computed on the predictions as they are, and after temperature scaling fitted to the validation images.
+    All epochs are trained, unless the loss becomes NaN or infinite: then ``stopped`` says so, and the best
+    epochs before that stay.
 
     The same recipe, images and seed give the same result on the same device with the same number of threads,
-    however often the training was killed and resumed.
+    no matter how often the training run was killed and resumed.
 
     Parameters
     ----------
@@ -79,19 +76,15 @@ def train(
         Such as ``"cpu"`` or ``"cuda:1"``; by default a GPU if there is one. Processes that ``accelerate
         launch`` started share each batch, and the images to predict; all return the same.
     checkpoint : path, optional
-        A folder for this training alone, which all its processes can read. If it holds the state of this
-        training, that goes on from there.
+        A folder for this training run alone, which all its processes can read. If it holds the state of this
+        run, training resumes from there.
     every : int, default 1
-        After how many epochs to write the state.
+        Number of epochs between checkpoints.
     monitor : RefinementMonitor, optional
-        Follows the validation images; if it has a patience, that ends the training early. It has to follow
+        Follows the validation images; if it has a patience, that ends training early. It must follow
         :data:`STOPPING`.
     progress : callable, optional
         Called after each epoch with its number, and with how many there are.
-
-    Returns
-    -------
-    VisionUnit
 
     Examples
     --------
@@ -107,7 +100,10 @@ def train(
     ----------
     Section 5 and appendix E of the paper.
     """
-    _check(recipe, images, seed, every)
+    if recipe.dataset != images.name:
+        raise ValueError(
+            f"recipe.dataset is {recipe.dataset!r}, but images are {images.name!r}: read those of the recipe"
+        )
     devices = new_devices(device)
     recipe = replace(recipe, precision=choose_precision(recipe.precision, devices.device))
     with isolate_torch(devices.device):
@@ -162,7 +158,7 @@ class _Training:
     def run(
         self, folder: str | os.PathLike[str] | None, every: int, progress: Progress | None
     ) -> VisionUnit:
-        """Go on to the end; from the checkpoint, if there is one."""
+        """Train to the end; from the checkpoint, if there is one."""
         file = None if folder is None else CheckpointFile(folder)
         if file is not None:
             self._resume(file)
@@ -216,7 +212,7 @@ class _Training:
 
     @cached_property
     def _task(self) -> dict[str, Any]:
-        """Return what has to be the same for a training to go on with the same result."""
+        """Return what must be the same for a training run to resume with the same result."""
         return self.recipe.to_dict() | {
             "seed": self.seed,
             "images": self.images.digest(),
@@ -249,13 +245,3 @@ class _Training:
             flops=flops(self.learner.net, images.shape),
             stopped=metrics.stopped if metrics.diverged or not self.at_end else "",
         )
-
-
-def _check(recipe: Recipe, images: ImageSet, seed: Any, every: Any) -> None:
-    if recipe.dataset != images.name:
-        raise ValueError(
-            f"recipe.dataset is {recipe.dataset!r}, but images are {images.name!r}: read those of the recipe"
-        )
-    for name, value, least in (("seed", seed, 0), ("every", every, 1)):
-        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{name} is {value!r}: it must be a whole number of at least {least}")

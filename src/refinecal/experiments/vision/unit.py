@@ -1,10 +1,10 @@
-"""What one training on images leaves behind: one file, in which nothing is ever run when it is opened."""
+"""The result of one training run on images: one file, which runs no code when it is opened."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +21,7 @@ LABELS = ("y_val", "y_test")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VisionUnit:
-    """One training to its last epoch: every metric at every epoch, and the logits at the best ones.
+    """One training run to its last epoch: every metric at every epoch, and the logits at the best ones.
 
     Attributes
     ----------
@@ -34,21 +34,21 @@ class VisionUnit:
     y_val, y_test : ndarray of int64
         Labels as codes 0..k-1.
     history : dict
-        By name, ``"<part>.<metric>"``, a value for each epoch, NaN where it was not a number. The parts are
-        ``train``, ``val`` and ``test``; ``_ts`` at the end is after temperature scaling.
+        By name, ``"<part>.<metric>"``, a value for each epoch, or NaN. The parts are ``train``, ``val`` and
+        ``test``; names that end in ``_ts`` are after temperature scaling.
     best : dict
-        For each stopping metric the best epoch, counted from 1; without those that were never a number.
+        For each stopping metric the best epoch, counted from 1; without those that were always NaN.
     val_logits, test_logits : dict
         By epoch, for the best epochs: ``(n, k)`` float32.
     seconds : dict
         Of ``training``, ``evaluating`` and ``metrics``.
     peak_memory : int
-        The most memory of the device, in bytes; of the process, on a CPU.
+        Peak memory of the device, in bytes; of the process, on a CPU.
     parameters, flops : int
-        Of the network: numbers that it learns, and floating point operations of one image forward.
+        Of the network: learned parameters, and floating point operations of one image forward.
     stopped : str
-        Why it ended before its last epoch, if it did: such as a loss that was not a number, or the patience
-        of a monitor. :attr:`diverged` tells which.
+        Why it ended before its last epoch, if it did: a loss of NaN, or the patience of a monitor.
+        :attr:`diverged` tells which.
     """
 
     key: Key
@@ -75,10 +75,7 @@ class VisionUnit:
 
     @property
     def diverged(self) -> bool:
-        """Whether it ended since it came to no numbers: then its last epoch has no validation loss.
-
-        A training that a monitor ended by its patience did not.
-        """
+        """Whether it ended with NaN, so that its last epoch has no validation loss; not by patience."""
         return _has_diverged(self.stopped, self.history)
 
     def at(self, name: str, metric: str) -> float:
@@ -87,7 +84,7 @@ class VisionUnit:
         return float("nan") if epoch is None else float(self.history[name][epoch - 1])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one ``.npz`` file, whole or not at all; equal results make equal bytes."""
+        """Write one ``.npz`` file, complete or not at all; equal results make equal bytes."""
         self._check()
         names, epochs = list(self.history), sorted(self.val_logits)
         header = {
@@ -109,13 +106,7 @@ class VisionUnit:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote.
-
-        Raises
-        ------
-        ValueError
-            If the file is anything else, or damaged.
-        """
+        """Read what :meth:`save` wrote; raise a ``ValueError`` for any other or damaged file."""
         with open_unit(path) as (header, arrays):
             found = cls(**_fields(header, arrays))
             found._check()
@@ -123,7 +114,7 @@ class VisionUnit:
 
     @staticmethod
     def read_divergence(path: str | os.PathLike[str]) -> str:
-        """Return why a training diverged, by a look at its file; nothing if it did not."""
+        """Return why the training run in a file diverged; nothing if it did not."""
         with open_unit(path) as (header, arrays):
             stopped: str = header["stopped"]
             histories = dict(zip(header["history"], arrays["history"], strict=True))
@@ -132,16 +123,25 @@ class VisionUnit:
     is_whole = staticmethod(is_whole)
 
     def _check(self) -> None:
-        """Complain of contents that do not fit together."""
-        for name, n in (("y_val", self.n_val), ("y_test", self.n_test)):
-            if getattr(self, name).shape != (n,):
-                raise ValueError(f"{name} is not of {n} images")
+        """Raise if the contents do not fit together."""
         for name, values in self.history.items():
             if values.shape != (self.epochs,):
-                raise ValueError(f"history {name!r} is not of {self.epochs} epochs")
+                raise ValueError(f"history {name!r} does not have {self.epochs} epochs")
         if not all(1 <= epoch <= self.epochs for epoch in self.best.values()):
             raise ValueError(f"a best epoch is not in 1..{self.epochs}")
-        _check_logits(self)
+        if set(self.val_logits) != set(self.test_logits) or not (
+            set(self.best.values()) <= set(self.val_logits)
+        ):
+            raise ValueError("logits of a best epoch are missing")
+        widths = {
+            each.shape[1:] for each in (*self.val_logits.values(), *self.test_logits.values())
+        }
+        for name, n in (("val", self.n_val), ("test", self.n_test)):
+            labels, logits = getattr(self, f"y_{name}"), getattr(self, f"{name}_logits")
+            if labels.shape != (n,):
+                raise ValueError(f"y_{name} does not have {n} images")
+            if len(widths) > 1 or any(each.ndim != 2 or len(each) != n for each in logits.values()):
+                raise ValueError(f"{name}_logits do not have {n} images and the same classes")
 
 
 def _has_diverged(stopped: str, history: Mapping[str, NDArray[np.float64]]) -> bool:
@@ -149,23 +149,8 @@ def _has_diverged(stopped: str, history: Mapping[str, NDArray[np.float64]]) -> b
     return bool(stopped) and not (loss.size and np.isfinite(loss[-1]))
 
 
-def _check_logits(unit: VisionUnit) -> None:
-    if set(unit.val_logits) != set(unit.test_logits):
-        raise ValueError("val_logits and test_logits are of different epochs")
-    if not set(unit.best.values()) <= set(unit.val_logits):
-        raise ValueError("logits of a best epoch are missing")
-    widths = set()
-    for part, n in ((unit.val_logits, unit.n_val), (unit.test_logits, unit.n_test)):
-        for logits in part.values():
-            if logits.ndim != 2 or len(logits) != n:
-                raise ValueError(f"logits of shape {logits.shape} are not of {n} images")
-            widths.add(logits.shape[1])
-    if len(widths) > 1:
-        raise ValueError("logits are of different numbers of classes")
-
-
 def _fields(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    found = {
+    return {
         "key": Key(*header["key"]),
         "recipe": header["recipe"],
         **{name: int(header[name]) for name in COUNTS},
@@ -177,5 +162,3 @@ def _fields(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> di
         "seconds": header["seconds"],
         "stopped": header["stopped"],
     }
-    assert set(found) == {field.name for field in fields(VisionUnit)}
-    return found
