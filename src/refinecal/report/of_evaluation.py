@@ -47,7 +47,8 @@ RELIABILITY = (
 
 def terms_section(named: Mapping[str, Evaluation], one: bool = False, terminal: int = 0) -> Section:
     """Return the terms of the losses of some predictions; ``one`` draws the first alone."""
-    title, table = "Where the loss comes from", _terms_table(named, terminal)
+    title = "Where the loss comes from"
+    table = _terms_table(named, CALIBRATOR + BRIER if one else BRIER, terminal)
     first = next(iter(named.values()))
     drawn = {"": first.log} if one else {name: each.log for name, each in named.items()}
     if not all(math.isfinite(each.log.risk) for each in named.values()):
@@ -70,7 +71,7 @@ def terms_section(named: Mapping[str, Evaluation], one: bool = False, terminal: 
     return Section(title, (), (figure, table))
 
 
-def _terms_table(named: Mapping[str, Evaluation], terminal: int) -> Table:
+def _terms_table(named: Mapping[str, Evaluation], note: str, terminal: int) -> Table:
     """Return one row for each loss of each evaluation."""
     order = dict(zip(MEANINGS, (0, 6, 5, 3, 4), strict=True))  # in which terms may be hidden
     columns = [Column(t, digits=5, help=text, spare=order[t]) for t, text in MEANINGS.items()]
@@ -80,7 +81,6 @@ def _terms_table(named: Mapping[str, Evaluation], terminal: int) -> Table:
         log, brier = ([getattr(part, term) for term in MEANINGS] for part in (each.log, each.brier))
         rows.append([f"{start}log loss", *log, _beta(each)])
         rows.append([f"{start}Brier score", *brier, None])
-    note = BRIER if len(named) == 1 else CALIBRATOR + BRIER
     return Table("Terms", ["loss", *columns, BETA], rows, note, terminal)
 
 
