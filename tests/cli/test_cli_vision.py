@@ -349,7 +349,10 @@ def test_runs_of_the_other_experiment_are_refused():
         ),
         ((*FEW, "--lr", "inf"), "--lr is inf: it must be above 0 and finite"),
         ((*FEW, "--seeds", 10**12), "--seeds is 1000000000000: it must be at most 100000"),
-        ((*FEW, "--batch", 10**20), "--batch is 100000000000000000000: it must be at most"),
+        (
+            (*FEW, "--batch", 10**20),
+            "--batch is 100000000000000000000: it must be at least 1 and at most",
+        ),
         ((*FEW, "--limit", 2), "--limit is 2, of which 0 would be for validation: take more"),
         ((*FEW, "--limit", 5), "--limit is 5, of which 0 would be for validation: take more"),
         ((*FEW, "--limit", 6), "with seed 0 the validation images (1) are all of one class"),
