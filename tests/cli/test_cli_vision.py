@@ -384,7 +384,7 @@ def test_what_cannot_be_run(given, said):
             ("--augment", "crops"),
             "'crops' is not one of crop, flip, cutout, none. Did you mean 'crop'?",
         ),
-        (("--augment", "none,crop"), "'none' stands alone"),
+        (("--augment", "none,crop"), "'none' excludes the others"),
         (("--device", "cuda:77"), "torch has no device 'cuda:77' here: there"),
         (("--device", "abacus"), "torch has no device 'abacus'"),
         (("--device", " "), "name at least one"),
@@ -404,7 +404,7 @@ def test_a_place_where_no_run_can_be(out):
     _, err = run("vision", *QUICK, "--out", out, code=1)
     said = " ".join(err.split())
     assert f"--out is {out}, where no folder can be created (" in said
-    assert "name one in a place that can be written to" in said
+    assert "name one in a writable place" in said
 
 
 def test_losses_that_are_not_numbers_count_as_no_success():
