@@ -69,18 +69,18 @@ def tables(run):
 
 def test_a_run_and_its_status():
     out, err = run("tabular", *SMALL, "--methods", "xgboost,logistic", "--out", "run", *ALONE)
-    assert "2 data sets × 2 splits × 2 methods × 1 configuration = 8 trainings" in out
-    assert "run: 8 of 8 trainings finished" in out
+    assert "2 data sets × 2 splits × 2 methods × 1 configuration = 8 training runs" in out
+    assert "run: 8 of 8 training runs finished" in out
     assert "refinecal experiment report run" in out
     assert err == (
-        "note: differences over data sets cannot be tested with fewer than 6, only within each "
-        "note: see how far it is with: refinecal experiment status run"
+        "note: differences over data sets need at least 6 of them to be tested; here only within each "
+        "note: progress: refinecal experiment status run"
     )
     folder = RunFolder("run")
     assert len(folder.finished()) == 8
     assert (folder.plan.splits, folder.plan.min_rows, folder.plan.max_steps) == (2, 100, 5)
     again, _ = run("status", "run")
-    assert "run: 8 of 8 trainings finished" in again
+    assert "run: 8 of 8 training runs finished" in again
     assert "--resume" not in again
 
 
@@ -138,7 +138,7 @@ def test_three_kills_then_the_same_tables_as_without():
             kill(process)
     out, _ = run("status", "killed")
     assert "left" in out
-    assert "Go on:   refinecal experiment tabular --out killed --resume" in out
+    assert "Resume:  refinecal experiment tabular --out killed --resume" in out
     run("tabular", "--out", "killed", "--resume", "--processes", 2)
     assert len(RunFolder("killed").sessions()) == 4
     assert tables("killed") == tables("whole")
@@ -152,7 +152,7 @@ def test_an_interrupt_says_how_to_go_on():
         out, err = interrupt(process)
     assert process.returncode == 130
     assert err.splitlines()[-1:] == [
-        "interrupted; what is finished is kept; go on with: "
+        "interrupted; finished training runs are kept; resume with: "
         "refinecal experiment tabular --out run --resume"
     ]
     assert "Traceback" not in out
@@ -170,14 +170,14 @@ def test_what_failed_is_told_and_tried_again_on_demand():
     pq.write_table(made(2, n=299), "tables/two.parquet")
     out, err = run("tabular", "--out", "run", "--resume", *ALONE, code=3)
     assert "failed: xgboost on two, split 0, default parameters: ValueError" in err
-    assert "run: 1 of 2 trainings finished, 1 failed" in out
-    assert "1 training failed (xgboost on two): ValueError" in " ".join(out.split())
+    assert "run: 1 of 2 training runs finished, 1 failed" in out
+    assert "1 training run failed (xgboost on two): ValueError" in " ".join(out.split())
     assert "--resume --retry-failed" in out
     out, err = run("tabular", "--out", "run", "--resume", *ALONE, code=3)
     assert "0 to do" in out
     Path("tables/two.parquet").write_bytes(good)
     out, _ = run("tabular", "--out", "run", "--resume", "--retry-failed", *ALONE)
-    assert "run: 2 of 2 trainings finished" in out
+    assert "run: 2 of 2 training runs finished" in out
 
 
 def test_sets_that_cannot_be_used_are_left_out_with_a_reason():
@@ -276,8 +276,8 @@ def test_a_run_grows_to_what_a_larger_one_would_have_been():
     old = {path.name: path.read_bytes() for path in Path("run/units").iterdir()}
     more = ("--methods", "logistic,xgboost", "--splits", 2, "--configs", 2)
     out, _ = run("tabular", "--data", "tables", *more, "--out", "run", "--resume", *ALONE)
-    assert "run had 1 training, and gets more" in out
-    assert "= 24 trainings, 23 to do" in out
+    assert "run had 1 training run; more are added" in out
+    assert "= 24 training runs, 23 to do" in out
     run("tabular", *SMALL, *more, "--out", "whole", *ALONE)
     assert Path("run/plan.json").read_bytes() == Path("whole/plan.json").read_bytes()
     assert tables("run") == tables("whole")
@@ -337,11 +337,11 @@ def test_a_result_that_is_cut_off_is_trained_again():
     found = json.loads(run("status", "run", "--json")[0])
     assert [found[name] for name in ("finished", "missing", "damaged")] == [3, 1, 1]
     out, _ = run("status", "run")
-    assert "run: 3 of 4 trainings finished, 1 left (1 result damaged)" in out
-    assert "Go on:   refinecal experiment tabular --out run --resume" in out
+    assert "run: 3 of 4 training runs finished, 1 left (1 result damaged)" in out
+    assert "Resume:  refinecal experiment tabular --out run --resume" in out
     out, err = run("tabular", "--out", "run", "--resume", *ALONE)
-    assert f"1 result cut off, to be trained again: {key}" in err
-    assert "run: 4 of 4 trainings finished" in out
+    assert f"1 truncated result will be computed again: {key}" in err
+    assert "run: 4 of 4 training runs finished" in out
     assert tables("run") == expected
 
 
@@ -355,7 +355,7 @@ def test_tables_that_moved_are_named_anew():
         "at the same place on every machine that trains"
         in RunFolder("run").failed().popitem()[1]["message"]
     )
-    cure = "If it moved, go on with --resume --data NEWFOLDER --retry-failed"
+    cure = "If it moved, continue with --resume --data NEWFOLDER --retry-failed"
     assert cure in err
     out, _ = run("status", "run")
     assert cure in " ".join(out.split())
@@ -368,8 +368,8 @@ def test_tables_that_moved_are_named_anew():
     ("given", "said"),
     [
         ((), "name them with --data, --talent or --openml"),
-        (("--resume",), "run holds no run to resume: leave out --resume to begin one"),
-        ((*SMALL, "--resume"), "run holds no run to resume: leave out --resume to begin one"),
+        (("--resume",), "run has no run to resume: omit --resume to begin one"),
+        ((*SMALL, "--resume"), "run has no run to resume: omit --resume to begin one"),
         (("--data", "nowhere"), "nowhere"),
         ((*SMALL, "--methods", "xgbost"), "'xgboost'"),
         ((*SMALL, "--sets", "tow"), "tow"),
@@ -385,8 +385,8 @@ def test_what_cannot_be_run(given, said):
     ("given", "said"),
     [
         (("--data", "tables", "--openml", "31"), "name one of --data, --talent and --openml"),
-        ((*SMALL, "--dask", "tcp://127.0.0.1:1", "--processes", 2), "leave --processes out"),
-        ((*SMALL, "--retry-failed"), "goes with --resume"),
+        ((*SMALL, "--dask", "tcp://127.0.0.1:1", "--processes", 2), "omit --processes"),
+        ((*SMALL, "--retry-failed"), "needs --resume"),
         ((*SMALL, "--methods", " , "), "name at least one"),
         ((*SMALL, "--splits", 0), "--splits"),
     ],
@@ -422,7 +422,7 @@ def test_status_tells_the_time_left_by_method():
         sum(each["seconds_left"] for each in found["methods"])
     )
     out, _ = run("status", "run")
-    assert "4 of 8 trainings finished, 4 left: about" in out
+    assert "4 of 8 training runs finished, 4 left: about" in out
     assert "with 1 process" in out
 
 
@@ -455,7 +455,7 @@ def test_a_bar_on_a_terminal():
         watch(state_of(3, 1))
         watch._bar.refresh()
     said = ESCAPES.sub("", written.getvalue())
-    assert "trainings" in said
+    assert "training runs" in said
     assert "4/8  1 failed  2 min left" in said
 
 
@@ -479,7 +479,7 @@ def test_a_line_a_minute_elsewhere(monkeypatch):
             watch(state_of(finished, 0))
     lines = written.getvalue().splitlines()
     assert 2 <= len(lines) <= 4
-    assert all(line.startswith("trainings ") and " left" in line for line in lines)
+    assert all(line.startswith("training runs ") and " left" in line for line in lines)
 
 
 def test_help_shows_an_example():
@@ -490,4 +490,4 @@ def test_help_shows_an_example():
 
 def test_help_says_what_steps_are():
     out, _ = run("tabular", "--help")
-    assert "Steps (rounds, epochs, strengths), if fewer" in out
+    assert "Steps (rounds, epochs), if fewer" in out

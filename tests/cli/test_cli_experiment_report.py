@@ -33,10 +33,10 @@ def _at_home(run, monkeypatch):
 
 def test_the_summary_fits_and_names_the_files(run):
     out, err = run_command(app, "report", run, "--no-auto")
-    assert "12 trainings on 3 data sets" in out
+    assert "12 training runs on 3 data sets" in out
     assert "XGBoost  default" in out
     assert "too few sets" in out
-    assert "among which the default parameters are not" in " ".join(out.split())
+    assert "which do not include the default parameters" in " ".join(out.split())
     assert err == ""
     assert (run / "report" / "report.html").is_file()
     assert (run / "report" / "results.csv").read_text().startswith("set,split,method,mode,metric,")
@@ -80,10 +80,10 @@ def test_unfinished_runs_are_reported_as_far_as_they_are(tmp_path, monkeypatch):
     for key in failed:
         folder.record_failure(key, {"kind": "ValueError", "message": f"wrong {key.set}\nmore"})
     out, err = run_command(app, "report", tmp_path / "run", "--no-auto")
-    assert "1 training on 1 data set" in out
-    assert "1 training of the plan not yet run" in err
+    assert "1 training run on 1 data set" in out
+    assert "1 training run of the plan not yet run" in err
     assert "failed: xgboost on set 00, split 0, default parameters: ValueError: wrong set 00" in err
-    assert "1 more failed (-v names them)" in err
+    assert "1 more failed or ended early (-v names them)" in err
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ def test_several_runs_are_one_report(tmp_path, monkeypatch):
     made_run(tmp_path / "b", made_plan(2, ("mlp",), splits=1))
     both = [tmp_path / "a", tmp_path / "b"]
     _, err = run_command(app, "report", *both, "--no-auto", code=2)
-    assert "the report of several runs belongs to none of them: name a folder" in err
+    assert "the report of several runs needs a separate folder" in err
     assert not (tmp_path / "a" / "report").exists()
     out, _ = run_command(app, "report", *both, "--no-auto", "-o", tmp_path / "both")
-    assert "4 trainings on 2 data sets" in out
+    assert "4 training runs on 2 data sets" in out
     assert "MLP      default" in out
     assert (tmp_path / "both" / "report.html").is_file()
 
@@ -132,7 +132,7 @@ def test_files_that_are_no_report_are_never_written_among(run, tmp_path):
     mine = tmp_path / "results.csv"
     mine.write_text("a,b\n")
     _, err = run_command(app, "report", run, "--no-auto", "-o", tmp_path, code=1)
-    assert "holds files, but no report of an experiment" in err
+    assert "holds files, but not a report of an experiment" in err
     assert "name a new folder with -o" in err
     assert [path.name for path in tmp_path.iterdir()] == ["results.csv"]
     assert mine.read_text() == "a,b\n"
@@ -149,7 +149,7 @@ def test_a_folder_that_cannot_be_written_is_refused_at_once(run, tmp_path, monke
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path and access(path, mode))
     _, err = run_command(app, "report", run, "-o", tmp_path / "a" / "b", code=1)
-    assert f"{tmp_path.name} may not be written to. Name another folder with -o" in err
+    assert f"{tmp_path.name} is not writable. Name another folder with -o" in err
     assert not (tmp_path / "a").exists()
 
 
@@ -159,11 +159,9 @@ def test_short_trainings_are_told(tmp_path, monkeypatch):
     monkeypatch.setattr(making, "STEPS", 2)
     made_run(tmp_path / "run", made_plan(2, splits=1))
     _, err = run_command(app, "report", "run", "--no-auto")
-    assert (
-        "note: perhaps too short: the best step by refinement (by log loss) is the last in 2 ("
-        in err
-    )
-    assert "of 2 trainings of XGBoost, default. Train longer: a new run" in err
+    assert "note: perhaps too short: in many training runs the best step is the last." in err
+    assert "XGBoost, default: by refinement in 2 of 2 runs, by log loss in " in err
+    assert "Train longer: start a new run with a larger --max-steps." in err
 
 
 @pytest.mark.slow
@@ -179,7 +177,7 @@ def test_the_help_says_what_runs_share_and_where_the_report_goes():
     out, _ = run_command(app, "report", "--help", columns=200)
     assert "{RUN}..." in out
     assert "if they share --seed, --max-steps and --max-rows" in out
-    assert "of several runs it has to be named" in out
+    assert "required for several runs" in out
 
 
 def test_the_help_names_every_exit_code():

@@ -99,19 +99,19 @@ def test_interrupted_and_made_larger_a_run_comes_to_what_one_planned_so_would_ha
         wait_for((checkpoint_of(Path("run"), key) / "progress.json").exists, process)
         out, err = interrupt(process)
     assert process.returncode == 130, (out, err)
-    assert "1 data set × 1 network × 1 seed = 1 training of 12 epochs" in out
+    assert "1 data set × 1 network × 1 seed = 1 training run of 12 epochs" in out
     assert "On cpu, in float32, with 1 thread each" in out
     assert err.splitlines() == [
-        "interrupted; all epochs that are finished are kept; go on with: "
+        "interrupted; finished epochs are kept; resume with: "
         "refinecal experiment vision --out run --resume --device cpu"
     ]
     assert not list(Path("run").rglob(".*"))
     _check_status_of_what_is_under_way()
     sets = "svhn,fashion-mnist"  # the new one is looked for where the other one is
     out, err = run("vision", *GO_ON, "--dataset", sets, "--no-check")
-    assert "run had 1 training, and gets more" in out
+    assert "run had 1 training run; more are added" in out
     assert RunFolder("run").plan == whole.plan
-    assert "run: 2 of 2 trainings finished" in out
+    assert "run: 2 of 2 training runs finished" in out
     assert "refinecal experiment report run" in out
     assert err == ""
     assert not Path("run/checkpoints").exists()
@@ -122,10 +122,10 @@ def test_interrupted_and_made_larger_a_run_comes_to_what_one_planned_so_would_ha
 
 def _check_status_of_what_is_under_way():
     out, _ = run("status", "run")
-    assert "run: 0 of 1 training finished, 1 left: about" in out  # by the epochs that it had
+    assert "run: 0 of 1 training run finished, 1 left: about" in out  # by the epochs that it had
     assert "small on fashion-mnist, seed 0: " in out
     assert "of 12 epochs" in out
-    assert "Go on:   refinecal experiment vision --out run --resume" in out
+    assert "Resume:  refinecal experiment vision --out run --resume" in out
 
 
 def _check_status_of_what_is_finished():
@@ -170,10 +170,10 @@ def test_what_failed_is_told_and_tried_again_on_demand():
     folder.unit_path(key).write_bytes(b"PK cut off")
     write_images("images", seed=1)
     out, err = run("vision", *GO_ON, code=3)
-    assert f"1 result cut off, to be trained again: {key}" in err
+    assert f"1 truncated result will be computed again: {key}" in err
     assert "failed: small on fashion-mnist, seed 0: ValueError: the images of fashion-mnist" in err
-    assert "run: 0 of 1 training finished, 1 failed" in out
-    assert "1 training failed (small on fashion-mnist): ValueError" in " ".join(out.split())
+    assert "run: 0 of 1 training run finished, 1 failed" in out
+    assert "1 training run failed (small on fashion-mnist): ValueError" in " ".join(out.split())
     assert "refinecal experiment vision --out run --resume --retry-failed" in out
     assert "0 to do" in run("vision", *GO_ON, code=3)[0]
     out, err = run("vision", *GO_ON, "--retry-failed", code=3)  # it still is not what it was
@@ -187,7 +187,9 @@ def test_damaged_results_count_as_missing():
     folder.unit_path(first).write_bytes(b"PK cut off")
     found = json.loads(run("status", "run", "--json")[0])
     assert (found["finished"], found["missing"], found["damaged"]) == (0, 2, 1)
-    assert "run: 0 of 2 trainings finished, 2 left (1 result damaged)" in run("status", "run")[0]
+    assert (
+        "run: 0 of 2 training runs finished, 2 left (1 result damaged)" in run("status", "run")[0]
+    )
 
 
 def test_of_images_that_are_gone_the_cure_is_named():
@@ -196,7 +198,7 @@ def test_of_images_that_are_gone_the_cure_is_named():
     folder.record_failure(*folder.missing(), {"kind": "FileNotFoundError", "message": why})
     out, _ = run("status", "run")
     assert "or get them" in " ".join(out.split())  # the whole reason
-    assert "Again, with the folder in which the images are now:" in out
+    assert "Retry, with the folder in which the images are now:" in out
     assert "vision --out run --resume --data NEWFOLDER --retry-failed" in " ".join(out.split())
 
 
@@ -215,7 +217,7 @@ def test_images_that_moved_are_named_anew():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("--seeds", 1), "--seeds: 2, now 1; seeds cannot become fewer"),
+        (("--seeds", 1), "--seeds: 2, now 1"),
         (("--epochs", 9), "--epochs: 2, now 9"),
         (("--augment", "crop,flip"), "--augment (cutout): 16, now 0"),
         (("--model", "resnet18"), "--model: small, now resnet18"),
@@ -324,9 +326,9 @@ def test_runs_of_the_other_experiment_are_refused():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ((), "there are no images: name their folder with --data"),
-        (("--resume",), "run holds no run to resume: leave out --resume to begin one"),
-        ((*FEW, "--resume"), "run holds no run to resume: leave out --resume to begin one"),
+        ((), "no images are given: name their folder with --data"),
+        (("--resume",), "run has no run to resume: omit --resume to begin one"),
+        ((*FEW, "--resume"), "run has no run to resume: omit --resume to begin one"),
         (
             ("--data", "nowhere"),
             "nowhere does not exist: name the folder that holds the images, or get them with --download",
@@ -337,17 +339,20 @@ def test_runs_of_the_other_experiment_are_refused():
             "there, or into images/cifar10, or get them with --download",
         ),
         ((*FEW[:2], *FEW[3:]), "MD5"),
-        ((*FEW[:2], *FEW[3:]), "If you know what it is and want it, pass --no-check"),
+        ((*FEW[:2], *FEW[3:]), "If you trust it, pass --no-check"),
         ((*FEW, "--limit", 121), "--limit is 121, but fashion-mnist has 120 training images"),
         ((*FEW, "--lr", 0), "--lr is 0.0: it must be above 0"),
         ((*FEW, "--lr", "nan"), "--lr is nan: it must be above 0"),
         (
             (*FEW, "--weight-decay", "inf"),
-            "--weight-decay is inf: it must be at least 0, and finite",
+            "--weight-decay is inf: it must be at least 0 and finite",
         ),
-        ((*FEW, "--lr", "inf"), "--lr is inf: it must be above 0, and finite"),
+        ((*FEW, "--lr", "inf"), "--lr is inf: it must be above 0 and finite"),
         ((*FEW, "--seeds", 10**12), "--seeds is 1000000000000: it must be at most 100000"),
-        ((*FEW, "--batch", 10**20), "--batch is 100000000000000000000: it must be at most"),
+        (
+            (*FEW, "--batch", 10**20),
+            "--batch is 100000000000000000000: it must be at least 1 and at most",
+        ),
         ((*FEW, "--limit", 2), "--limit is 2, of which 0 would be for validation: take more"),
         ((*FEW, "--limit", 5), "--limit is 5, of which 0 would be for validation: take more"),
         ((*FEW, "--limit", 6), "with seed 0 the validation images (1) are all of one class"),
@@ -367,21 +372,24 @@ def test_what_cannot_be_run(given, said):
         (("--model", ","), "name at least one"),
         (
             ("--schedule", "cosin"),
-            "--schedule: 'cosin' is none of step, cosine. Did you mean 'cosine'?",
+            "--schedule: 'cosin' is not one of step, cosine. Did you mean 'cosine'?",
         ),
         (("--schedule", "step,cosine"), "'step,cosine' is not one of step, cosine"),
-        (("--precision", "float16"), "--precision: 'float16' is none of auto, float32, bfloat16"),
+        (
+            ("--precision", "float16"),
+            "--precision: 'float16' is not one of auto, float32, bfloat16",
+        ),
         (("--device", "meta"), "torch has no device 'meta' here"),
         (
             ("--augment", "crops"),
-            "'crops' is none of crop, flip, cutout, none. Did you mean 'crop'?",
+            "'crops' is not one of crop, flip, cutout, none. Did you mean 'crop'?",
         ),
-        (("--augment", "none,crop"), "'none' stands alone"),
+        (("--augment", "none,crop"), "'none' excludes the others"),
         (("--device", "cuda:77"), "torch has no device 'cuda:77' here: there"),
         (("--device", "abacus"), "torch has no device 'abacus'"),
         (("--device", " "), "name at least one"),
         (("--epochs", 0), "--epochs"),
-        (("--retry-failed",), "goes with --resume"),
+        (("--retry-failed",), "needs --resume"),
     ],
 )
 def test_wrong_usage(given, said):
@@ -395,8 +403,8 @@ def test_wrong_usage(given, said):
 def test_a_place_where_no_run_can_be(out):
     _, err = run("vision", *QUICK, "--out", out, code=1)
     said = " ".join(err.split())
-    assert f"--out is {out}, where no folder can be made (" in said
-    assert "name one in a place that can be written to" in said
+    assert f"--out is {out}, where no folder can be created (" in said
+    assert "name one in a writable place" in said
 
 
 def test_losses_that_are_not_numbers_count_as_no_success():

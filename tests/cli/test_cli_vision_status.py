@@ -44,9 +44,9 @@ def test_what_diverged_is_counted_apart(folder):
 
 def test_what_diverged_is_told_with_its_cure(folder):
     out = " ".join(run("status", "run", columns=100)[0].split())
-    assert "run: 2 of 3 trainings finished, 1 ended early (its loss was not a number)" in out
-    assert f"1 training ended early (resnet18 on cifar10): {WHY}" in out
-    assert "It would end so again: begin a new run with a smaller --lr" in out
+    assert "run: 2 of 3 training runs finished, 1 ended early (loss not finite)" in out
+    assert f"1 training run ended early (resnet18 on cifar10): {WHY}" in out
+    assert "The same would happen again: begin a new run with a smaller --lr" in out
     assert "--retry-failed" not in out  # which would change nothing
     assert "Report: refinecal experiment report run" in out
 
@@ -56,11 +56,11 @@ def test_a_run_in_which_all_diverged_says_the_same_wherever_one_looks(tmp_path, 
     plan = made_plan(seeds=2, epochs=5)
     made_run("run", plan, stopped=dict.fromkeys(plan.units(), WHY))
     out = " ".join(run("status", "run", columns=100)[0].split())
-    assert "run: 0 of 2 trainings finished, 2 ended early (their losses were not numbers)" in out
-    assert "2 trainings ended early (resnet18 on cifar10)" in out
+    assert "run: 0 of 2 training runs finished, 2 ended early (loss not finite)" in out
+    assert "2 training runs ended early (resnet18 on cifar10)" in out
     assert "refinecal experiment report" not in out
     _, err = run("report", "run", code=1)
-    said = f"run holds nothing to compare, since all 2 trainings ended early ({WHY}): begin a new run with"
+    said = f"run has nothing to compare: all training runs (2) ended early ({WHY}). Begin a new run with"
     assert f"{said} a smaller --lr" in " ".join(err.split())
 
 
@@ -77,7 +77,7 @@ def test_nothing_is_said_of_it_where_nothing_diverged(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made_run("run", made_plan(seeds=2, epochs=5))
     out, _ = run("status", "run", "-v")
-    assert "run: 2 of 2 trainings finished" in out
+    assert "run: 2 of 2 training runs finished" in out
     assert "early" not in out
 
 
@@ -91,7 +91,7 @@ def test_a_real_run_that_diverges_ends_with_the_code_of_failures(tmp_path, monke
         "vision", *few, *quick, "--precision", "float32", "--lr", 1e30, "--out", "run", code=3
     )
     said = " ".join(out.split())
-    assert "run: 0 of 1 training finished, 1 ended early (its loss was not a number)" in said
+    assert "run: 0 of 1 training run finished, 1 ended early (loss not finite)" in said
     assert "begin a new run with a smaller --lr" in said
     _, err = run("report", "run", code=1)
-    assert "since the only training ended early" in " ".join(err.split())
+    assert "all training runs (1) ended early" in " ".join(err.split())

@@ -160,7 +160,7 @@ def test_workers_with_several_threads_are_told_of(tmp_path, plan, function):
         distributed.LocalCluster(
             n_workers=1, threads_per_worker=3, dashboard_address=None, silence_logs=50
         ) as cluster,
-        pytest.warns(UserWarning, match="one training at a time: start them with"),
+        pytest.warns(UserWarning, match="one run at a time: start them with"),
     ):
         assert run(keys, function, folder, dask=cluster.scheduler_address).finished == 8
 
@@ -192,7 +192,7 @@ def test_a_scheduler_without_workers_and_then_none(tmp_path, plan):
     folder = RunFolder.create(tmp_path / "run", plan)
     with (
         scheduler() as (process, address),
-        pytest.warns(UserWarning, match="has no workers: trainings wait.*'dask worker tcp:"),
+        pytest.warns(UserWarning, match="has no workers: training runs wait.*'dask worker tcp:"),
         pytest.raises(ConnectionError, match="scheduler was lost .*: resume when it is back"),
     ):
         run(folder.missing(), write, folder, dask=address, progress=lambda _: process.kill())

@@ -33,7 +33,7 @@ def option(
     **more: Any,
 ) -> Any:
     """Return an option of an experiment; ``default`` is shown, since ``None`` means not given."""
-    shown = {} if default is None else {"show_default": default}
+    shown: dict[str, Any] = {} if default is None else {"show_default": default}
     return typer.Option(name, help=help, metavar=metavar, rich_help_panel=panel, **shown, **more)
 
 

@@ -31,7 +31,7 @@ Part = tuple[NDArray[np.uint8], NDArray[np.int64]]  # (n, channels, height, widt
 
 SHAPE = (3, 32, 32)  # of CIFAR and SVHN
 PIXELS = 3 * 32 * 32
-ALLOW = "To read it anyway, pass check=False"
+ALLOW = "If you trust it, read it with check=False"
 
 
 # ---- checks ----------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from refinecal.experiments.vision.recipe import Recipe, Settings
 
 DATASETS = ("cifar10", "cifar100", "svhn", "fashion-mnist")
 MODELS = ("resnet18", "wrn28-10", "medium", "small")
+MOST_SEEDS = 100_000
 OPTIONS = {  # of the command, by the fields that they set
     "datasets": "--dataset",
     "models": "--model",
@@ -89,6 +90,8 @@ class VisionPlan(BasePlan, Settings):
                 if value not in known:
                     raise ValueError(f"{name} has {value!r}: it must be one of {', '.join(known)}")
         self._check_least({"seeds": 1, "n_threads": 1})
+        if self.seeds > MOST_SEEDS:
+            raise ValueError(f"seeds is {self.seeds}: it must be at most {MOST_SEEDS}")
         Settings.__post_init__(self)
         object.__setattr__(self, "folder", str(self.folder))
         images = {name: self.content[name] for name in self.datasets if name in self.content}
