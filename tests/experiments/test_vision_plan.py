@@ -236,8 +236,8 @@ def test_a_run_grows_and_does_not_shrink(tmp_path):
     with pytest.raises(
         ValueError,
         match=r"(?s)another plan:\s+--dataset: svhn, fashion-mnist, cifar10, now cifar10, svhn\s+--seeds: "
-        r"20, now 2\s+A run can get more data sets, models and seeds, if all that "
-        r"it has are named too",
+        r"20, now 2\s+A run can get more data sets, models and seeds, as long as "
+        r"the command names all that it has",
     ):
         folder.grow(small())
     assert RunFolder(folder.path).plan == larger

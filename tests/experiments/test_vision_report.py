@@ -412,7 +412,7 @@ def test_what_is_shown_fits(analysis, columns, monkeypatch, capsys):
     show_images(Console(), analysis)
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= columns
-    assert ("Left out for want of room" in out) == (columns < 140)
+    assert ("Hidden (terminal too narrow)" in out) == (columns < 140)
     lines = [line.strip() for line in out.splitlines()]
     assert (lines.count(NAME), lines.count(OTHER)) == (1, 1)  # each once, above its rows
     scores = lines[lines.index(NAME) + 2]

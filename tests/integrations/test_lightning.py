@@ -387,7 +387,10 @@ def test_the_log_serves_loggers_and_other_callbacks(tmp_path):
 def test_averaged_weights_are_those_that_are_kept():
     stopping, average = RefinementStopping(), EMAWeightAveraging(decay=0.5)
     net, _ = train([stopping, average], 10)
-    assert np.array_equal(predict(net), net.staged[stopping.best_epoch])
+    # Batches of another size are summed in another order: equal but for the last bits.
+    gaps = [np.abs(predict(net) - staged).max() for staged in net.staged]
+    assert gaps[stopping.best_epoch] < 1e-6
+    assert min(gap for epoch, gap in enumerate(gaps) if epoch != stopping.best_epoch) > 1e-3
     with pytest.raises(ValueError, match="EMAWeightAveraging comes before .* put it after"):
         train([EMAWeightAveraging(), RefinementStopping()], 1)
 

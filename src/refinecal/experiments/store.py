@@ -122,7 +122,7 @@ class RunFolder(files.RunFolder):
             if said:
                 raise ValueError(
                     f"{self.path} was started with another plan:\n  {said}\nA run can get more "
-                    f"{plan.MORE}, if those that it has are all named. Resume without these options, which "
+                    f"{plan.MORE}, as long as the command names all that it has. Resume without these options, which "
                     f"takes the plan of the run{_suggest_names(self.plan, plan)}, or name another folder"
                 )
             self.write_plan(_as_bytes(plan))
