@@ -98,14 +98,14 @@ def test_numbers_spread_evenly():
 @given(st.permutations(range(12)))
 def test_the_order_of_rows_does_not_matter(order):
     first = rows(12)
-    second = first.take(np.array(order)).in_order(False)
-    assert np.array_equal(first.in_order(False).X, second.X)
-    assert np.array_equal(first.in_order(False).y, second.y)
+    second = first.take(np.array(order)).in_order()
+    assert np.array_equal(first.in_order().X, second.X)
+    assert np.array_equal(first.in_order().y, second.y)
 
 
 def test_rows_are_not_sorted_by_label():
     """Models that learn row by row would see one class after the other."""
-    labels = rows(200, 2).in_order(False).y
+    labels = rows(200, 2).in_order().y
     assert 60 < np.count_nonzero(np.diff(labels)) < 140
 
 
@@ -113,8 +113,7 @@ def test_rows_are_not_sorted_by_label():
 def test_whole_weights_are_repetitions(weights):
     given_rows = rows(12, weights=np.array(weights, dtype=float))
     repeated = given_rows.take(np.repeat(np.arange(12), weights))
-    assert given_rows.repeats()
-    found = given_rows.in_order(True)
+    found = given_rows.in_order()
     assert found.weights is None
     assert as_set(found) == as_set(repeated)
 
@@ -122,15 +121,14 @@ def test_whole_weights_are_repetitions(weights):
 @pytest.mark.parametrize("weights", [np.full(12, 0.5), np.full(12, 100.0)], ids=["halves", "many"])
 def test_other_weights_stay_weights(weights):
     given_rows = rows(12, weights=weights)
-    assert not given_rows.repeats()
-    found = given_rows.in_order(False)
+    found = given_rows.in_order()
     assert found.n == 12
     assert found.total == weights.sum()
 
 
 def test_rows_of_weight_zero_are_gone():
     weights = np.array([0.0, 0.5] * 6)
-    found = rows(12, weights=weights).in_order(False)
+    found = rows(12, weights=weights).in_order()
     assert as_set(found) == as_set(rows(12).take(np.arange(1, 12, 2)))
 
 

@@ -30,7 +30,7 @@ from refinecal.training.predictions import (
     show_label,
     smooth_zeros,
 )
-from refinecal.training.rows import AUTO_FOLDS, Parts, Rows, concat_rows, is_small, parts
+from refinecal.training.rows import AUTO_FOLDS, FEW, Parts, Rows, concat_rows, parts
 from refinecal.training.trainer import (
     TrainingRun,
     check_known,
@@ -228,14 +228,14 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         pairs: Sequence[tuple[Rows, Rows]]
         if X_val is None:
-            n_more = AUTO_FOLDS if is_small(rows.n, len(classes)) else 2
+            n_more = AUTO_FOLDS if rows.n * len(classes) < FEW else 2
             n_more = 0 if self.refit or self._is_frozen() else n_more
             pairs = parts(rows, self.n_folds, self.validation_fraction, seed, n_more)
-            everything = rows.in_order(rows.repeats()) if self.refit else rows
+            everything = rows.in_order() if self.refit else rows
         else:
             val = _check_rows(X_val, y_val, sample_weight_val, None, "_val")
             check_known(val.y, classes)
-            pairs = [(rows.in_order(rows.repeats()), val.in_order(val.repeats()))]
+            pairs = [(rows.in_order(), val.in_order())]
             everything = concat_rows(*pairs[0]) if self.refit else rows
         self._fit_folds(pairs, everything, classes, seed)
         return self

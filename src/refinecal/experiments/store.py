@@ -122,8 +122,9 @@ class RunFolder(files.RunFolder):
             if said:
                 raise ValueError(
                     f"{self.path} was started with another plan:\n  {said}\nA run can get more "
-                    f"{plan.MORE}, as long as the command names all that it has. Resume without these options, which "
-                    f"takes the plan of the run{_suggest_names(self.plan, plan)}, or name another folder"
+                    f"{plan.MORE}, as long as the command names all that it has. Resume without "
+                    "these options, which takes the plan of the run"
+                    f"{_suggest_names(self.plan, plan)}, or name another folder"
                 )
             self.write_plan(_as_bytes(plan))
             self.plan = plan

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from refinecal._core.errors import warn
 from refinecal.tabular.leakage import Leak, find_leaks
 from refinecal.tabular.names import shorten
-from refinecal.training.rows import AUTO_FOLDS, Parts, Rows, hold_out, is_small, parts
+from refinecal.training.rows import AUTO_FOLDS, FEW, Parts, Rows, hold_out, parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,7 +112,7 @@ def prepare(
         test, rows = rows.take(places), rows.take(kept)
         _warn_if_seen(rows, test, REPEATED)
         refit = options.refit
-    small = is_small(whole.n, len(schema.classes))
+    small = whole.n * len(schema.classes) < FEW
 
     def cut(rows: Rows, seed: int, n_more: int) -> Parts:
         return parts(rows, options.folds, options.validation_fraction, seed, n_more)

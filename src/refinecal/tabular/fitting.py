@@ -4,7 +4,7 @@ from __future__ import annotations  # so that help() shows types by name
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,24 +32,20 @@ FEW_ROWS = 50  # too few to measure how far models disagree, or how a loss chang
 TRACKED = (USUAL, "brier", "accuracy", "auroc")
 
 
-class Progress(Protocol):
-    """Shows how far a fit is; is called by several threads if several models are trained at once."""
+class Progress:
+    """Follows a fit; this one shows nothing. Several threads call it if several models train at once."""
 
     def start(self, run: int, total: int, max_steps: int) -> None:
-        """A training run starts; ``run`` counts from 1."""
+        """Start a training run; ``run`` counts from 1."""
         return
 
-    def step(self, run: int, number: int, record: Mapping[str, float] | None) -> None:
-        """A step of it is done; its record, if validation rows were looked at already."""
+    def step(self, run: int, number: int, record: Mapping[str, float]) -> None:
+        """Finish a step of it, with what the monitor recorded."""
         return
 
     def finish(self, run: int) -> None:
-        """All its steps are done."""
+        """Finish the run."""
         return
-
-
-class NullProgress(Progress):
-    """Shows nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +135,7 @@ class Fit:
 
 def plan(data: Data, options: Options) -> dict[str, Any]:
     """Return what must be unchanged for an unfinished fit to be resumed."""
-    version = {"refinecal": refinecal.__version__}
-    return {"data": data.key, **version, **asdict(options)}
+    return {"data": data.key, "refinecal": refinecal.__version__, **asdict(options)}
 
 
 def fit(data: Data, options: Options, folder: FitFolder, progress: Progress | None = None) -> Fit:
@@ -148,16 +143,10 @@ def fit(data: Data, options: Options, folder: FitFolder, progress: Progress | No
 
     The folder keeps training runs until all are done; ``progress`` is called at every step.
     """
-    candidates = draw_candidates(options)
-    folds = _TableFolds(
-        range(data.k),
-        options.calibrator,
-        data,
-        options,
-        candidates,
-        folder,
-        progress or NullProgress(),
-    )
+    candidates, kind = draw_candidates(options), get_model(options.model)
+    max_steps = kind.default_steps if options.max_steps is None else options.max_steps
+    about = (data, options, kind, max_steps, candidates, folder, progress or Progress())
+    folds = _TableFolds(range(data.k), options.calibrator, *about)
     metrics = [get_metric(name) for name in (CHOSEN_BY, *TRACKED)]
     best = folds.search(data.pairs, len(candidates), metrics, len(data.pairs))
     if data.test is None:  # no rows to compare metrics on
@@ -171,7 +160,7 @@ def fit(data: Data, options: Options, folder: FitFolder, progress: Progress | No
         ensemble = folds.combine(delivered, CHOSEN_BY, data.everything.n_first)
         if len(units) > 1:  # if the new models do not show how far they disagree
             ensemble = folds.sharpen(ensemble, chosen.ensemble, units, CHOSEN_BY)
-    found = (units, outcomes, folds.history, _max_steps(options), delivered, ensemble)
+    found = (units, outcomes, folds.history, max_steps, delivered, ensemble)
     return Fit(options, data, candidates, *found)
 
 
@@ -182,17 +171,14 @@ def draw_candidates(options: Options) -> list[dict[str, Any]]:
     return [default] + [draw(options.model, rng) for _ in range(options.tune - 1)]
 
 
-def _max_steps(options: Options) -> int:
-    default = get_model(options.model).default_steps
-    return default if options.max_steps is None else options.max_steps
-
-
 @dataclass(slots=True)
 class _TableFolds(CrossFit):
     """Trains the models of a table, several at once, or loads them from an unfinished run."""
 
     data: Data
     options: Options
+    kind: type[TableModel]
+    max_steps: int
     candidates: list[dict[str, Any]]
     folder: FitFolder
     progress: Progress
@@ -208,37 +194,34 @@ class _TableFolds(CrossFit):
         """
         found: dict[str, Selection] = {}
         seen: dict[tuple[int, ...], Selection] = {}
+        k, test, n_first = self.data.k, self.data.test, self.data.pairs.n_first
         for name, (value, units) in best.items():
-            same = (units[0].candidate or 0, *(unit.choices[name].step for unit in units))
+            number, steps = units[0].candidate or 0, [each.choices[name].step for each in units]
+            if (number, *steps) in seen:
+                found[name] = replace(seen[number, *steps], metric=name, value=value)
+                continue
             calibrator = None
             if name not in (CHOSEN_BY, USUAL):
                 ours = found[CHOSEN_BY].ensemble.calibrator
                 if isinstance(ours, AutoCalibrator):
                     calibrator = AutoCalibrator(weights=ours.weights_.tolist())
-            if same not in seen:
-                seen[same] = self._select(name, value, units, calibrator)
-            found[name] = replace(seen[same], metric=name, value=value)
+            ensemble = self.combine(units, name, n_first, calibrator)
+            ensemble = self.sharpen(ensemble, ensemble, units, name)
+            choice = Selection(name, number, steps, value, ensemble)
+            if test is not None:
+                logits = [unit.test_logits(name, k) for unit in units]
+                probs = [np.exp(log_softmax(each)) for each in logits]
+                single = {
+                    loss: np.mean(
+                        [row_losses(test.y, p, loss=loss, classes=range(k)) for p in probs], axis=0
+                    )
+                    for loss in ("log", "brier")
+                }
+                means = {"before": average(probs, ensemble.known)}
+                means["after"] = ensemble.predict_proba(logits)
+                choice = replace(choice, single=single, **means)
+            found[name] = seen[number, *steps] = choice
         return found
-
-    def _select(
-        self, name: str, value: float, units: list[FoldModel], calibrator: Any
-    ) -> Selection:
-        ensemble = self.combine(units, name, self.data.pairs.n_first, calibrator)
-        ensemble = self.sharpen(ensemble, ensemble, units, name)
-        steps, k, test = [unit.choices[name].step for unit in units], self.data.k, self.data.test
-        selection = Selection(name, units[0].candidate or 0, steps, value, ensemble)
-        if test is None:
-            return selection
-        logits = [unit.test_logits(name, k) for unit in units]
-        probs = [np.exp(log_softmax(each)) for each in logits]
-        single = {
-            loss: np.mean(
-                [row_losses(test.y, each, loss=loss, classes=range(k)) for each in probs], axis=0
-            )
-            for loss in ("log", "brier")
-        }
-        before, after = average(probs, ensemble.known), ensemble.predict_proba(logits)
-        return replace(selection, single=single, before=before, after=after)
 
     def sharpen(
         self, ensemble: Ensemble, judged: Ensemble, units: list[FoldModel], metric: str
@@ -268,72 +251,77 @@ class _TableFolds(CrossFit):
 
     def _share_cores(self, parts: Any) -> tuple[int, int | None]:
         """Return how many models to train at once, and how many threads each gets (None: the default)."""
-        kind, numbers = get_model(self.options.model), parts.rows.X.size
-        cores = check_threads(self.options.n_threads)
+        numbers, n_threads = parts.rows.X.size, self.options.n_threads
+        cores, is_small = check_threads(n_threads), numbers < FEW_NUMBERS
         n_workers = min(cores, len(parts), max(1, MOST_NUMBERS // max(1, numbers)))
-        if not kind.frees_the_interpreter or n_workers == 1:
-            few = self.options.n_threads is None and numbers < FEW_NUMBERS
-            return 1, 1 if few else self.options.n_threads
-        return n_workers, 1 if numbers < FEW_NUMBERS else cores // n_workers
+        if not self.kind.frees_the_interpreter or n_workers == 1:
+            return 1, 1 if is_small and n_threads is None else n_threads
+        return n_workers, 1 if is_small else cores // n_workers
 
     def train(self, parts: Any, candidate: int | None, fold: int) -> FoldModel:
         """Return a training run, loaded if it was finished before."""
         if self.cancel.is_set():
             raise Cancelled
-        n_candidates, everything = len(self.candidates), self.data.everything
-        number = n_candidates if candidate is None else candidate
-        run = number * len(self.data.pairs) + fold + 1
-        total = n_candidates * len(self.data.pairs) + (0 if everything is None else len(everything))
-        self.progress.start(run, total, _max_steps(self.options))
+        n_candidates, n_folds = len(self.candidates), len(self.data.pairs)
+        everything = self.data.everything
+        number = (n_candidates if candidate is None else candidate) * n_folds + fold + 1
+        total = n_candidates * n_folds + (0 if everything is None else len(everything))
+        self.progress.start(number, total, self.max_steps)
         try:
             found = self.folder.load(candidate, fold)
-            return self._train(parts, candidate, fold, run) if found is None else found
+            if found is None:
+                run = self._new_run(parts, candidate, fold, number)
+                found = self._keep(self.kind.train(run), run, candidate, fold)
+            return found
         finally:
-            self.progress.finish(run)
+            self.progress.finish(number)
 
-    def _train(self, parts: Any, candidate: int | None, fold: int, run: int) -> FoldModel:
-        """Train one model; store it at the step of smallest refinement error."""
-        kind, options, (rows, val) = get_model(self.options.model), self.options, parts[fold]
-        known = np.unique(rows.y)
-        is_final = candidate is None
+    def _new_run(self, parts: Any, candidate: int | None, fold: int, number: int) -> TrainingRun:
+        """Return what one model is trained on, with a monitor."""
+        options, (rows, val) = self.options, parts[fold]
+        known, patience = np.unique(rows.y), options.patience
         monitor = RefinementMonitor(
             CHOSEN_BY,
-            also=(USUAL,) if is_final else TRACKED,
-            patience=kind.default_patience if options.patience is None else options.patience,
+            also=(USUAL,) if candidate is None else TRACKED,
+            patience=self.kind.default_patience if patience is None else patience,
             stop_on=(CHOSEN_BY, USUAL),
         )
 
         def report(step: int) -> None:
             if self.cancel.is_set():
                 raise Cancelled
-            seen = monitor.history and monitor.last_step == step
-            self.progress.step(run, step, monitor.history[-1] if seen else None)
+            self.progress.step(number, step, monitor.history[-1])
 
-        training_run = TrainingRun(
+        return TrainingRun(
             replace(rows, y=np.searchsorted(known, rows.y)),
             replace(val, y=np.searchsorted(known, val.y)),
-            np.arange(len(known)),
+            known,
             monitor,
-            _max_steps(options),
+            self.max_steps,
             self.params if candidate is None else self.candidates[candidate],
             options.seed + fold,
             self._share_cores(parts)[1],
             report,
         )
-        model = kind.train(training_run)
-        if monitor.best is None:
+
+    def _keep(
+        self, model: TableModel, run: TrainingRun, candidate: int | None, fold: int
+    ) -> FoldModel:
+        """Store a model at its step of smallest refinement error, with its predictions."""
+        bests, val, test = run.monitor.bests, run.val, self.data.test
+        if CHOSEN_BY not in bests:
             raise ValueError(
-                f"{options.model} predicted no finite numbers: lower its learning rate, or try "
+                f"{self.options.model} predicted no finite numbers: lower its learning rate, or try "
                 "another --model"
             )
         folder = self.folder.new(f"{UNDER_WAY}-{fold}")
-        model.save(folder, monitor.best.step)
-        steps, test = {best.step for best in monitor.bests.values()}, self.data.test
+        model.save(folder, bests[CHOSEN_BY].step)
+        steps = {best.step for best in bests.values()}
         logits = model.logits_at(val.X, steps)
-        on_test = {} if test is None or is_final else model.logits_at(test.X, steps)
+        on_test = {} if test is None or candidate is None else model.logits_at(test.X, steps)
         choices = {
             name: BestStep(best.step, best.value, logits[best.step], on_test.get(best.step))
-            for name, best in monitor.bests.items()
+            for name, best in bests.items()
         }
-        about = (candidate, fold, known, monitor.history, choices, folder)
-        return self.folder.keep(FoldModel(*about, val.y, val.weights, val.places))
+        about = (candidate, fold, run.classes, run.monitor.history, choices, folder)
+        return self.folder.keep(FoldModel(*about, run.classes[val.y], val.weights, val.places))

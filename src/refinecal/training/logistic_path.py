@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -58,12 +59,15 @@ class LogisticModel(TableModel):
         encoding = Encoding.learn(run.rows.X, _scaling(run.params))
         rows = encoding.numbers(run.val.X), encoding.positions(run.val.X)
         path: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
-        with threadpool_limits(run.n_threads), warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # _solutions logs it
+
+        def steps() -> Iterator[NDArray[Any]]:
             for solution in _solutions(run, encoding):
                 path.append(solution)
-                if not run.show(_predict(*rows, *solution)):
-                    break
+                yield _predict(*rows, *solution)
+
+        with threadpool_limits(run.n_threads), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # _solutions logs it
+            run.follow(steps())
         return cls(encoding, path)
 
     def _logits(self, X: pd.DataFrame, step: int) -> NDArray[Any]:

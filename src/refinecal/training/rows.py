@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 AUTO_FOLDS = 5
-FEW = 20_000  # rows times classes: below, folds are repeated
+FEW = 20_000  # rows times classes: below, there is time for twice as many models
 MOST_REPEATED = 4  # whole weights are repeated literally up to this many times the rows
 
 Indices = NDArray[np.int64]
@@ -65,27 +65,24 @@ class Rows:
         """Return the same rows with keys and places."""
         return replace(self, keys=hash_rows(self.X), places=np.arange(self.n))
 
-    def in_order(self, repeat: bool, rows: Indices | None = None) -> Rows:
-        """Return the rows that count, all or some, by content; weights as repetitions if ``repeat``."""
+    def in_order(self, rows: Indices | None = None) -> Rows:
+        """Return the rows that count, all or some, by content.
+
+        Whole weights are taken as repetitions, unless there would be far more rows.
+        """
         assert self.keys is not None, "keyed first"
         rows = np.arange(self.n) if rows is None else rows
-        kept = self
-        if self.weights is not None:
-            rows = rows[self.weights[rows] > 0]
-            if repeat:
-                rows = np.repeat(rows, self.weights[rows].astype(np.int64))
+        kept, weights = self, self.weights
+        if weights is not None:
+            rows = rows[weights[rows] > 0]
+            is_whole = bool((weights == np.round(weights)).all())
+            if is_whole and self.total <= MOST_REPEATED * self.n_used:
+                rows = np.repeat(rows, weights[rows].astype(np.int64))
                 kept = replace(self, weights=None)
         order: list[NDArray[Any]] = [_codes(self.y)[rows], self.keys[rows]]
         if kept.weights is not None:
             order.insert(0, kept.weights[rows])
         return kept.take(rows[np.lexsort(order)])
-
-    def repeats(self) -> bool:
-        """Tell whether the weights are whole numbers that can be taken as repetitions."""
-        if self.weights is None:
-            return False
-        whole = (self.weights == np.round(self.weights)).all()
-        return bool(whole and self.total <= MOST_REPEATED * np.count_nonzero(self.weights))
 
 
 def _codes(y: NDArray[Any]) -> Indices:
@@ -237,8 +234,7 @@ class Parts(Sequence[tuple[Rows, Rows]]):
         return len(self.splits)
 
     def __getitem__(self, number: Any) -> Any:
-        repeat = self.rows.repeats()
-        return tuple(self.rows.in_order(repeat, each) for each in self._split(number))
+        return tuple(self.rows.in_order(each) for each in self._split(number))
 
     def _split(self, number: int) -> Split:
         train, val = self.splits[number]
@@ -296,11 +292,6 @@ def parts(rows: Rows, n_folds: Any, fraction: float, seed: int, n_more: int = 0)
             more = [split for split in others if split[1].tobytes() not in held_out][:n_more]
             return Parts.of(rows, first + more)
     return Parts.of(rows, [hold_out(rows, fraction, seed)])
-
-
-def is_small(n: int, k: int) -> bool:
-    """Tell whether n rows of k classes leave time for twice as many models."""
-    return n * k < FEW
 
 
 # ---- tables ------------------------------------------------------------------------------------------------

@@ -50,7 +50,9 @@ class TrainingRun:
 
     rows: Rows
     val: Rows
-    classes: NDArray[Any]  # of the columns of predictions
+    classes: NDArray[
+        Any
+    ]  # of the columns of predictions; a table's labels are their positions here
     monitor: RefinementMonitor
     max_steps: int
     params: dict[str, Any] = field(default_factory=dict)
@@ -59,21 +61,24 @@ class TrainingRun:
     on_step: Callable[[int], None] | None = None  # for a progress bar
     step: int = 0  # how many were shown
 
-    def show(self, found: Predictions | NDArray[Any]) -> bool:
-        """Show the monitor the next step's validation predictions; return whether to continue."""
-        shown = {"logits": found}
-        if isinstance(found, Predictions):
-            found, _ = smooth_zeros(found, self.val.y, self.classes)
-            shown = found.arguments
-        self.step += 1
-        self.monitor.update(self.val.y, **shown, step=self.step, sample_weight=self.val.weights)
-        if self.on_step is not None:
-            self.on_step(self.step)
-        return not self.monitor.should_stop and self.step < self.max_steps
-
     def follow(self, steps: Iterable[Predictions | NDArray[Any]]) -> bool:
-        """Show step after step; return whether to continue when there are no more."""
-        return all(self.show(found) for found in steps)
+        """Show the monitor validation predictions step by step; return whether it still wants more."""
+        for found in steps:
+            if isinstance(found, Predictions):
+                shown = smooth_zeros(found, self.val.y, self.classes)[0].arguments
+            else:
+                shown = {"logits": found}
+            self.step += 1
+            self.monitor.update(self.val.y, **shown, step=self.step, sample_weight=self.val.weights)
+            if self.on_step is not None:
+                self.on_step(self.step)
+            if self.monitor.should_stop or self.step >= self.max_steps:
+                return False
+        return True
+
+    def show(self, found: Predictions | NDArray[Any]) -> bool:
+        """Show the next step alone, for models that call back after each."""
+        return self.follow([found])
 
     def grow(self, fit_to: Callable[[int], Iterable[Any]], length: int, factor: float) -> None:
         """Train to growing numbers of rounds, and show each new one.
