@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 from strategies import drawn, predictions
 
 from refinecal._core.sample import Sample, readonly
-from refinecal.metrics.ranking import areas_of_logits, areas_of_probs, mean_area
+from refinecal.metrics.tally import areas_of_logits, areas_of_probs, mean_area
 
 SEEDS = st.integers(0, 10_000)
 

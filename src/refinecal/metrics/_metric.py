@@ -33,15 +33,18 @@ from refinecal.temperature.fit import fit_sample
 # ---- one step's predictions --------------------------------------------------------------------------------
 
 
+@dataclass
 class Step:
     """The predictions of one step and their decomposition, from which metrics are computed."""
 
-    def __init__(self, y_true: Any, sample: Sample, parts: Decomposition, start: float) -> None:
-        self.y_true, self.parts, self._given, self._start = y_true, parts, sample, start
+    y_true: Any
+    given: Sample
+    parts: Decomposition
+    start: float  # of the search for beta
 
     @cached_property
     def sample(self) -> Sample:
-        return on_cpu(self._given)
+        return on_cpu(self.given)
 
     @cached_property
     def probs(self) -> NDArray[np.float64]:
@@ -52,7 +55,7 @@ class Step:
         """The best inverse temperature, for any calibrator."""
         if self.parts.beta is not None:
             return self.parts.beta
-        return fit_sample(self.sample, self._start).beta
+        return fit_sample(self.sample, self.start).beta
 
 
 # Named functions, not lambdas, so that monitors can be pickled.

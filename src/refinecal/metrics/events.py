@@ -47,17 +47,13 @@ class Event(NamedTuple):
 def event_of_class(sample: Sample, j: int) -> Event:
     """Return the event that the label is class j."""
     hits = sample.labels == j if sample.soft is None else sample.soft[:, j]
-    scores = np.minimum(sample.probs[:, j], 1)
-    return Event(scores, hits.astype(np.float64), _weights_of(sample))
+    weights = NOTHING if sample.weights is None else sample.weights
+    return Event(np.minimum(sample.probs[:, j], 1), hits.astype(np.float64), weights)
 
 
 def event_of_likeliest(sample: Sample) -> Event:
     """Return the event that the label is the likeliest class."""
-    return Event(*sample.likeliest, _weights_of(sample))
-
-
-def _weights_of(sample: Sample) -> Floats:
-    return NOTHING if sample.weights is None else sample.weights
+    return Event(*sample.likeliest, NOTHING if sample.weights is None else sample.weights)
 
 
 def events(sample: Sample, kind: str = "auto") -> list[Event]:
