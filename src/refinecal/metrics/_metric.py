@@ -3,7 +3,7 @@
 from __future__ import annotations  # so that help() shows types by name
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -170,11 +170,19 @@ class Metric:
         return value - than > by if self.greater_is_better else than - value > by
 
 
-def get_metrics(given: Iterable[Any]) -> list[Metric]:
-    """Return the metrics of these names, functions or ``Metric`` objects, each once."""
+def get_metrics(given: Iterable[Any], reserved: Sequence[str] = ()) -> list[Metric]:
+    """Return the metrics of these names, functions or ``Metric`` objects, each once.
+
+    Custom metrics must not have ``reserved`` names.
+    """
     found: dict[str, Metric] = {}
     for one in given:
         metric = get_metric(one)
+        if metric.name in reserved and not is_built_in(metric):
+            raise ValueError(
+                f"a metric is called {metric.name!r}, a name that the records already use: rename it, as in "
+                "refinecal.metrics.Metric(function, name='other')"
+            )
         if metric.name in found and found[metric.name].function is not metric.function:
             raise ValueError(
                 f"two metrics are called {metric.name!r}: name one of them, as in "

@@ -180,7 +180,7 @@ def auroc(
     1.0
     """
     if average not in AVERAGES:
-        fail_choice("average", average, list(AVERAGES[:-1]), repr(AVERAGES[-1]))
+        fail_choice("average", average, AVERAGES)
     sample = read(y_true, probs, **inputs)
     areas = areas_of(sample, check_threads(None))
     if average == "weighted" and sample.k > 2:

@@ -59,7 +59,7 @@ def event_of_likeliest(sample: Sample) -> Event:
 def events(sample: Sample, kind: str = "auto") -> list[Event]:
     """Return the events of a kind of calibration error: one, or one per class."""
     if kind not in KINDS:
-        fail_choice("kind", kind, list(KINDS[:-1]), repr(KINDS[-1]))
+        fail_choice("kind", kind, KINDS)
     if kind == "binary" and sample.k != 2:
         raise ValueError(
             f"kind is 'binary', but there are {sample.k} classes: use 'top-label' or 'class-wise'"

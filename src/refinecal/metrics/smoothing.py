@@ -217,18 +217,3 @@ def smooth_ece(
 def smooth_ece_of(event: Event) -> float:
     """Return the smooth calibration error of one checked event."""
     return fixed_point(Masses(*event, shift=1.0, total=event.total))
-
-
-def smooth_curve(event: Event, bandwidth: float) -> tuple[Floats, Floats, Floats]:
-    """Return nodes from 0 to 1, the smoothed density of probabilities there, and the smoothed frequency.
-
-    This is the smooth reliability diagram; use the smooth calibration error as its bandwidth. The frequency
-    is NaN where no probability is within many bandwidths.
-    """
-    scores, hits, weights = event
-    bandwidth, ones = max(bandwidth, FINEST / CELLS[0]), np.ones(len(scores))
-    each = (Masses(scores, values, weights, total=event.total) for values in (ones, hits))
-    density, happened = (Smoothed(masses, CELLS[0]).at(bandwidth)[0] for masses in each)
-    empty = density < 1e-9 * density.max()
-    frequency = np.where(empty, np.nan, happened / np.where(empty, 1, density))
-    return np.linspace(0, 1, len(density)), density, np.clip(frequency, 0, 1)

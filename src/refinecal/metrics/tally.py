@@ -88,7 +88,8 @@ def areas_of(sample: Sample, threads: int, found: Tally | None = None) -> Floats
         return areas_of_logits(sample, threads)
     found = tally(sample, threads) if found is None else found
     weights = found.weights if found.weights.size else None
-    return areas_of_probs(found.columns, found.rest, found.labels, weights, threads)
+    rows_of = Sample(found.labels, found.columns.T, weights)
+    return compute_areas(found.columns, found.rest, 0.0, rows_of, threads)
 
 
 def mean_area(areas: Floats) -> float:
@@ -99,18 +100,8 @@ def mean_area(areas: Floats) -> float:
     return float(known.mean()) if known.size else math.nan
 
 
-def areas_of_probs(
-    columns: Floats, rest: Floats, labels: Integers, weights: Floats | None = None, threads: int = 1
-) -> Floats:
-    """Return the area of each class; NaN for a class without rows, or with all rows.
-
-    ``columns`` are probabilities (k, n), ``rest`` is one minus the largest of each row; all are read-only.
-    """
-    return _areas(columns, rest, 0.0, Sample(labels, columns.T, weights), threads)
-
-
 def areas_of_logits(sample: Sample, threads: int = 1) -> Floats:
-    """Return the area of each class by its log-odds, as in :func:`areas_of_probs`; labels may be soft."""
+    """Return the area of each class by its log-odds, as in :func:`compute_areas`; labels may be soft."""
     room = -(-sample.n // FEW) * FEW
     odds, rounding = np.empty((sample.k, room)), np.empty(room)
     logits = readonly(np.ascontiguousarray(sample.logits))
@@ -125,11 +116,18 @@ def areas_of_logits(sample: Sample, threads: int = 1) -> Floats:
         sizes = np.abs(odds[1])
         least = sizes[sizes > 0].min(initial=np.inf)
         unit = 1.0 if least == np.inf else 64 * least if least < 1e300 else least
-    return _areas(odds, rounding, unit, sample, threads)
+    return compute_areas(odds, rounding, unit, sample, threads)
 
 
-def _areas(columns: Floats, rest: Floats, unit: float, sample: Sample, threads: int) -> Floats:
-    r"""Return :math:`1 - \sum_{i \in -} w_i (\text{mass of + below i} + \frac12 \text{equal}) / W_+ W_-`."""
+def compute_areas(
+    columns: Floats, rest: Floats, unit: float, sample: Sample, threads: int = 1
+) -> Floats:
+    r"""Return :math:`1 - \sum_{i \in -} w_i (\text{mass of + below i} + \frac12 \text{equal}) / W_+ W_-`.
+
+    That is the area of each class, NaN for a class without rows or with all rows. ``columns`` are scores
+    (k, n); ``rest`` is one minus the largest probability of each row, or with ``unit`` the rounding error of
+    log-odds. Both are read-only.
+    """
     labels, weights, soft = readonly(sample.labels), sample.weights, sample.soft
     farthest = float(rest.max()) if unit else 0.0
     rows, begin = _kernels.ranking.group_rows(labels, sample.k)

@@ -117,7 +117,7 @@ class Tracker(RefinementMonitor):
         else:
             values = self._two(z) if z.ndim == 1 else self._several(z)
             record = {"step": step, "risk": values["log_loss"]} | values
-            better = self._take(record, _no_calibrator, ROUNDING)
+            better = self._take(record, ROUNDING)  # calibrated later, from the stored logits
             self._keep(given, step)
         self.seconds += time.perf_counter() - began
         return better
@@ -257,10 +257,6 @@ def _metric(name: str) -> Metric:
 
 def _never_called(*args: Any) -> NoReturn:
     raise AssertionError("a tracker computes its metrics together")
-
-
-def _no_calibrator() -> None:
-    """Return no calibrator: it is fitted later, to the stored logits."""
 
 
 def _fold_order(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
