@@ -16,7 +16,7 @@ from numba.core.dispatcher import Dispatcher
 from strategies import NumpyReader
 
 import refinecal
-from refinecal._core.sample import NOTHING, Sample
+from refinecal._core.sample import Sample
 from refinecal._kernels import temperature
 from refinecal.temperature.fit import KernelReader, fit_temperature, label_gaps, row_derivatives
 from refinecal.temperature.torch import TorchReader
@@ -37,7 +37,7 @@ def make(n, k, dtype=np.float64, weighted=False, soft=False, seed=0, spread=1.0)
 
 def kernel_sums(sample, beta):
     """Return the sums of weights, losses and a, b, c, d."""
-    return np.array(temperature.read(*KernelReader.of(sample).arrays, beta))
+    return np.array(temperature.read(*KernelReader(sample).arrays, beta))
 
 
 def rounded(beta, dtype):
@@ -203,7 +203,7 @@ def test_rows_add_up(dtype, k):
 def test_each_row_by_itself(dtype, k, soft):
     sample = make(130, k, dtype, soft=soft)
     beta = rounded(0.8, dtype)
-    got = KernelReader.of(sample).rows(beta)
+    got = KernelReader(sample).rows(beta)
     want = [part * beta**m for m, part in enumerate(row_derivatives(sample, beta))]
     largest = beta * np.ptp(sample.logits)
     for m in range(5):
@@ -216,10 +216,10 @@ def test_each_row_by_itself(dtype, k, soft):
 
 def all_readers(sample):
     """Yield every reader of the same data, at one point."""
-    yield KernelReader.of(sample).at(1.0)
+    yield KernelReader(sample).at(1.0)
     yield NumpyReader(sample).at(1.0)
     tensors = Sample(sample.labels, torch.from_numpy(sample.logits), sample.weights, sample.soft)
-    yield TorchReader.of(tensors).at(1.0)
+    yield TorchReader(tensors).at(1.0)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -248,7 +248,7 @@ def test_a_row_of_impossible_classes_shows(dtype, k):
     sample = make(130, k, dtype)
     sample.logits[77] = -np.inf
     with np.errstate(invalid="ignore"):
-        point = KernelReader.of(sample).at(1.0)
+        point = KernelReader(sample).at(1.0)
     assert not math.isfinite(point.loss + point.a)
 
 
@@ -265,8 +265,8 @@ def test_impossible_classes_count_as_absent(dtype, k, weighted):
         tol = 32 * np.finfo(dtype).eps * sizes(sample, beta)
         assert np.all(np.abs(kernel_sums(wider, beta) - want) <= tol)
         assert np.all(np.abs(kernel_sums(shifted, beta) - want) <= tol)
-    want = KernelReader.of(sample).at_zero()
-    np.testing.assert_allclose(KernelReader.of(wider).at_zero(), want, rtol=1e-12, atol=1e-15)
+    want = KernelReader(sample).at_zero()
+    np.testing.assert_allclose(KernelReader(wider).at_zero(), want, rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -313,14 +313,14 @@ def test_slope_and_curvature_at_zero(dtype, k, soft):
     slope = np.average(z.mean(axis=1) - (rows * z).sum(axis=1), weights=sample.weights)
     curvature = np.average(z.var(axis=1), weights=sample.weights)
     tensors = Sample(sample.labels, torch.from_numpy(sample.logits), sample.weights, sample.soft)
-    for reader in (KernelReader.of(sample), NumpyReader(sample), TorchReader.of(tensors)):
+    for reader in (KernelReader(sample), NumpyReader(sample), TorchReader(tensors)):
         tol = 1e-5 if dtype == np.float32 else 1e-12
         np.testing.assert_allclose(reader.at_zero(), [slope, curvature], rtol=tol, atol=tol)
 
 
 def test_no_rows_give_no_sums():
     """A thread may get none."""
-    empty = KernelReader(np.zeros(0, np.int64), np.zeros((0, 3)), NOTHING, NOTHING)
+    empty = KernelReader(Sample(np.zeros(0, np.int64), np.zeros((0, 3))))
     assert temperature.read(*empty.arrays, 1.0) == (0, 0, 0, 0, 0, 0)
 
 

@@ -12,15 +12,12 @@ from scipy.special import ndtr, softmax
 from strategies import drawn
 
 import refinecal as rc
-from refinecal.metrics.events import Event
 from refinecal.metrics.smoothing import (
     CELLS,
     FINEST,
     Masses,
     Smoothed,
     fixed_point,
-    smooth_curve,
-    smooth_ece_of,
 )
 
 smooth_ece = rc.metrics.smooth_ece
@@ -279,26 +276,3 @@ def test_an_unknown_kind_is_refused():
         smooth_ece([0, 1], [0.2, 0.7], kind="top")
     with pytest.raises(ValueError, match="3 classes"):
         smooth_ece([0, 1], np.full((2, 3), 1 / 3), kind="binary")
-
-
-# ---- the diagram -----------------------------------------------------------------------------------------
-
-
-def test_the_smooth_diagram_is_a_ratio_of_smoothed_masses():
-    scores, hits = drawn_scores(60, 3)
-    event = Event(scores, hits, np.empty(0))
-    width = smooth_ece_of(event)
-    nodes, density, frequency = smooth_curve(event, width)
-    expected = Direct(scores, np.full(60, 1 / 60)).density(nodes, width)
-    assert density == pytest.approx(expected, rel=1e-6, abs=1e-9)
-    happened = Direct(scores, hits / 60).density(nodes, width)
-    assert frequency == pytest.approx(happened / expected, rel=1e-5)
-    assert (density[1:] + density[:-1]).sum() / 2 * nodes[1] == pytest.approx(1, abs=1e-4)
-
-
-def test_the_smooth_diagram_has_no_frequency_where_there_is_no_row():
-    event = Event(np.array([0.1, 0.12]), np.array([0.0, 1.0]), np.empty(0))
-    _, _, frequency = smooth_curve(event, 0.01)
-    assert np.isnan(frequency[-1])
-    assert np.nanmin(frequency) >= 0
-    assert np.nanmax(frequency) <= 1

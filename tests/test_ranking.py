@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 from strategies import drawn, predictions
 
 from refinecal._core.sample import Sample, readonly
-from refinecal.metrics.ranking import areas_of_logits, areas_of_probs, mean_area
+from refinecal.metrics.tally import areas_of_logits, compute_areas, mean_area
 
 SEEDS = st.integers(0, 10_000)
 
@@ -19,7 +19,8 @@ SEEDS = st.integers(0, 10_000)
 def of_probs(labels, probs, weights=None):
     rest = np.sort(probs, axis=1)[:, :-1].sum(axis=1)
     columns = np.ascontiguousarray(probs.T)
-    return areas_of_probs(readonly(columns), readonly(rest), readonly(labels), weights)
+    sample = Sample(labels, columns.T, weights)
+    return compute_areas(readonly(columns), readonly(rest), 0.0, sample)
 
 
 def of_logits(labels, logits, weights=None, soft=None):

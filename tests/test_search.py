@@ -301,8 +301,8 @@ def readers_of(sample, monkeypatch):
     monkeypatch.setattr(temperature_fit, "THREAD_ELEMENTS", 0)
     yield "twin", NumpyReader(sample)
     for threads in (1, 2, 3, 16):
-        yield f"kernel, {threads} threads", KernelReader.of(sample, threads)
-    yield "torch", TorchReader.of(sample.replace(logits=torch.from_numpy(sample.logits)))
+        yield f"kernel, {threads} threads", KernelReader(sample, threads)
+    yield "torch", TorchReader(sample.replace(logits=torch.from_numpy(sample.logits)))
 
 
 def any_sample(n, k, dtype, weighted, soft):
@@ -338,8 +338,8 @@ def test_all_readers_find_the_same_at_the_ends(sample):
     sample = Sample(*sample)
     exact = Exact(sample.labels, sample.logits)
     best = exact.loss(exact.beta())
-    tensors = TorchReader.of(sample.replace(logits=torch.from_numpy(sample.logits)))
-    for reader in (NumpyReader(sample), KernelReader.of(sample), tensors):
+    tensors = TorchReader(sample.replace(logits=torch.from_numpy(sample.logits)))
+    for reader in (NumpyReader(sample), KernelReader(sample), tensors):
         found = solve(reader)
         assert found.converged
         assert found.n_reads <= 40
@@ -349,7 +349,7 @@ def test_all_readers_find_the_same_at_the_ends(sample):
 def test_more_threads_than_rows(monkeypatch):
     monkeypatch.setattr(temperature_fit, "THREAD_ELEMENTS", 0)
     sample = any_sample(3, 5, np.float64, False, False)
-    one, many = (KernelReader.of(sample, threads).at(0.7) for threads in (1, 8))
+    one, many = (KernelReader(sample, threads).at(0.7) for threads in (1, 8))
     np.testing.assert_allclose(many, one, rtol=1e-14)
 
 
@@ -360,7 +360,7 @@ def test_more_threads_than_rows(monkeypatch):
 @pytest.mark.parametrize("confidence", [0.3, 1.0, 3.0])
 def test_few_reads_on_ordinary_predictions(k, confidence):
     sample = Sample(*drawn(1000, k, seed=1, confidence=confidence))
-    assert solve(KernelReader.of(sample)).n_reads <= 5
+    assert solve(KernelReader(sample)).n_reads <= 5
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -368,7 +368,7 @@ def test_few_reads_on_ordinary_predictions(k, confidence):
 def test_a_warm_start_saves_reads(dtype, k):
     for seed in range(8):
         labels, logits = drawn(1000, k, seed=seed, confidence=3.0)
-        reader = KernelReader.of(Sample(labels, logits.astype(dtype)))
+        reader = KernelReader(Sample(labels, logits.astype(dtype)))
         cold = solve(reader)
         for change in (0.97, 1.001, 1.03):
             warm = solve(reader, cold.beta * change)
@@ -383,7 +383,7 @@ def test_starting_at_the_answer_takes_one_read(dtype, k):
     """The slope there is rounding noise, of either sign, and the step is too small to move beta."""
     for seed in range(30):
         labels, logits = drawn(200, k, seed=seed, confidence=3.0)
-        reader = KernelReader.of(Sample(labels, logits.astype(dtype)))
+        reader = KernelReader(Sample(labels, logits.astype(dtype)))
         answer = solve(reader).beta
         for _ in range(2):
             again = solve(reader, answer)

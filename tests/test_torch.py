@@ -75,9 +75,9 @@ def test_edges(as_device):
 
 def test_many_chunks_add_up(monkeypatch):
     labels, logits = drawn(n=500, dtype=torch.float64)
-    whole = TorchReader(labels, logits).at(0.7)
+    whole = TorchReader(Sample(labels, logits)).at(0.7)
     monkeypatch.setattr("refinecal.temperature.torch.CHUNK", 64)
-    np.testing.assert_allclose(TorchReader(labels, logits).at(0.7), whole, rtol=1e-12)
+    np.testing.assert_allclose(TorchReader(Sample(labels, logits)).at(0.7), whole, rtol=1e-12)
 
 
 def test_checked_samples_move_to_the_cpu_unchanged(as_device):

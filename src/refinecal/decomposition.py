@@ -3,6 +3,7 @@
 from __future__ import annotations  # so that help() shows types by name
 
 import math
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
@@ -19,6 +20,8 @@ from refinecal.calibrators.registry import UserCalibrator, as_calibrator
 from refinecal.losses import LogLoss, ProperLoss, get_loss
 from refinecal.resampling import folds, leave_one_out, losses_at
 from refinecal.temperature.search import MAX_BETA
+
+TERMS = ("risk", "calibration", "refinement", "sharpness", "uncertainty")
 
 __all__ = ["Decomposition", "calibration_error", "decompose", "refinement_error"]
 
@@ -81,10 +84,8 @@ class Decomposition:
 
     def to_dict(self) -> dict[str, float | int | str | None]:
         """Return every term, and beta, as plain numbers."""
-        terms = ["risk", "calibration", "refinement", "sharpness", "uncertainty"]
-        if self.irreducible is not None:
-            terms += ["irreducible", "grouping", "reducible"]
-        values = {term: float(getattr(self, term)) for term in terms}
+        more = () if self.irreducible is None else ("irreducible", "grouping", "reducible")
+        values = {term: float(getattr(self, term)) for term in TERMS + more}
         return {**values, "beta": self.beta, "loss": self.loss, "n": self.n, "k": self.k}
 
     def __repr__(self) -> str:
@@ -255,8 +256,10 @@ def decompose_sample(
     elif isinstance(cv, str):
         refinement = leave_one_out(on_cpu(sample), fitted.beta_, loss)  # type: ignore[attr-defined]
     else:
-        sample = on_cpu(sample)
-        refinement = _out_of_fold(fitted, sample, loss, folds(sample, cv, groups), threads)
+        sample, losses = on_cpu(sample), np.empty(sample.n)
+        for one, test in fit_folds(fitted, sample, cv, groups, threads):
+            losses[test] = one._losses(sample.take(test), loss)
+        refinement = sample.mean(losses)
     if math.isinf(refinement) and not math.isinf(risk):
         warn("the refinement is infinite: out of fold, the calibrator gives a label probability 0")
     found = fitted.user if isinstance(fitted, UserCalibrator) else fitted
@@ -337,15 +340,13 @@ def check_cv(cv: Any, groups: Any, calibrator: Calibrator) -> None:
         )
 
 
-def _out_of_fold(
-    calibrator: Calibrator, sample: Sample, loss: ProperLoss, pairs: Any, threads: int | None
-) -> float:
+def fit_folds(
+    calibrator: Calibrator, sample: Sample, cv: Any, groups: Any, threads: int | None
+) -> Iterator[tuple[Calibrator, NDArray[np.int64]]]:
+    """Yield a calibrator fitted to the training rows of each fold, and the test rows."""
     calibrator._warn_if_light(sample)
-    values = np.empty(sample.n)
-    for train, test in pairs:
+    for train, test in folds(sample, cv, groups):
         rows = sample.take(train)
         if not rows.total > 0:
             raise ValueError("a fold leaves no row of positive weight to fit on: use fewer folds")
-        fitted = deepcopy(calibrator)._fit_sample(rows, threads)
-        values[test] = fitted._losses(sample.take(test), loss)
-    return sample.mean(values)
+        yield deepcopy(calibrator)._fit_sample(rows, threads), test

@@ -69,11 +69,15 @@ class MatrixLoss(ABC):
 
     def entropy(self, probs: Array) -> Array:
         """Return the smallest expected loss for labels drawn from ``probs``, along the last axis."""
-        return _expect(probs, self.matrix(_log(probs)))
+        with np.errstate(divide="ignore"):
+            logs = np.log(probs)
+        return _expect(probs, self.matrix(logs))
 
     def divergence(self, probs: Array, target: Array) -> Array:
         """Return what predicting ``probs`` costs above ``target`` when labels follow ``target``."""
-        return np.asarray(_expect(target, self.matrix(_log(probs))) - self.entropy(target))
+        with np.errstate(divide="ignore"):
+            logs = np.log(probs)
+        return np.asarray(_expect(target, self.matrix(logs)) - self.entropy(target))
 
 
 class LogLoss(MatrixLoss):
@@ -142,8 +146,3 @@ def _expect(weights: Array, losses: Array) -> Array:
     return np.asarray(
         np.where(weights > 0, weights * np.where(weights > 0, losses, 0), 0).sum(axis=-1)
     )
-
-
-def _log(probs: Array) -> Array:
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(probs))

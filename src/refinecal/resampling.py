@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal import _kernels
-from refinecal._core.arrays import map_threads, to_numpy
+from refinecal._core.arrays import map_rows, to_numpy
 from refinecal._core.errors import warn
-from refinecal._core.sample import Sample, log_softmax, parts, readonly, scale_logits
+from refinecal._core.sample import Sample, log_softmax, readonly, scale_logits
 from refinecal.losses import BrierLoss, LogLoss, ProperLoss
 from refinecal.temperature.fit import KernelReader, fit_sample, label_gaps, row_derivatives
 from refinecal.temperature.search import MAX_BETA
 
 Floats = NDArray[np.float64]
 LARGE_CHANGE = (
-    0.1  # change of beta, relative to itself plus 1 / logit, up to which the model is used
+    0.1  # of beta, relative to itself plus 1 / logit: beyond, the row is left out for real
 )
 SMALL_BETA = 1e-30  # the compiled loops multiply -inf by beta
 COMPILED = (BrierLoss, LogLoss)  # by the loops of _kernels.rows
@@ -36,10 +36,14 @@ def leave_one_out(sample: Sample, beta: float, loss: ProperLoss) -> float:
     rows = sample.n if sample.weights is None else np.count_nonzero(sample.weights)
     if rows == 1 and sample.total <= 1:
         raise ValueError("cv='loo' needs at least two rows")
-    derivatives = _derivatives(sample, beta)
+    reader = KernelReader(sample)
+    if 1e-30 < beta < 1e30:
+        derivatives = [part / beta**m for m, part in enumerate(reader.rows(beta))]
+    else:
+        derivatives = list(row_derivatives(sample, beta))
     betas = _betas_without(sample, beta, derivatives)
     change = betas - beta
-    _, curvature = KernelReader.of(sample).at_zero()
+    _, curvature = reader.at_zero()
     scale = beta + (1 / math.sqrt(curvature) if curvature > 0 else math.inf)
     for row in np.flatnonzero(np.abs(change) > LARGE_CHANGE * scale).tolist():
         weights = np.ones(sample.n) if sample.weights is None else sample.weights.copy()
@@ -59,14 +63,6 @@ def leave_one_out(sample: Sample, beta: float, loss: ProperLoss) -> float:
     far = np.flatnonzero(~near)  # too far for the series
     values[far] = losses_at(sample.take(far), betas[far], loss) if far.size else 0
     return sample.mean(values)
-
-
-def _derivatives(sample: Sample, beta: float) -> Sequence[Floats]:
-    """Return the loss of each row and its first four derivatives in beta."""
-    if not 1e-30 < beta < 1e30:
-        return row_derivatives(sample, beta)
-    found = KernelReader.of(sample).rows(beta)
-    return [part / beta**m for m, part in enumerate(found)]
 
 
 def _betas_without(sample: Sample, beta: float, derivatives: Sequence[Floats]) -> Floats:
@@ -89,24 +85,15 @@ def losses_at(
     sample: Sample, beta: float | Floats, loss: ProperLoss, threads: int | None = 1
 ) -> Floats:
     """Return the loss of each row after scaling its logits by beta (one, or one per row)."""
-    is_plain = sample.soft is None and np.ndim(beta) == 0 and beta > SMALL_BETA
-    if type(loss) in COMPILED and is_plain:
-        return _compiled_losses(sample, float(beta), type(loss) is LogLoss, threads)
+    if type(loss) in COMPILED and sample.soft is None and np.ndim(beta) == 0 and beta > SMALL_BETA:
+        logits, found = readonly(sample.logits.astype(np.float64, copy=False)), np.empty(sample.n)
+        arguments = (logits, readonly(sample.labels), float(beta), type(loss) is LogLoss, found)
+        map_rows(_kernels.rows.row_losses, sample.n, logits.size, threads, *arguments)
+        return found
     betas = np.broadcast_to(np.asarray(beta), sample.n)
     return row_losses(
         sample, loss, lambda logits, rows: log_softmax(scale_logits(logits, betas[rows]))
     )
-
-
-def _compiled_losses(sample: Sample, beta: float, is_log: bool, threads: int | None) -> Floats:
-    found = np.empty(sample.n)
-    logits, labels = readonly(sample.logits.astype(np.float64, copy=False)), readonly(sample.labels)
-
-    def fill(rows: slice) -> None:
-        _kernels.rows.row_losses(logits[rows], labels[rows], beta, is_log, found[rows])
-
-    map_threads(fill, parts(sample.n), logits.size, threads)
-    return found
 
 
 def row_losses(
@@ -172,9 +159,7 @@ def row_keys(sample: Sample) -> list[NDArray[Any]]:
     keys[3] = label_gaps(sample)
     keys = np.where(np.isfinite(keys), keys, 0)
     largest = np.abs(keys).max(axis=1, keepdims=True)
-    keys = np.round(
-        keys / np.where(largest > 0, largest, 1), 10
-    )  # rounding must not decide the order
+    keys = np.round(keys / np.where(largest > 0, largest, 1), 10)  # rounding must not decide
     mark, *symmetric = keys
     weights = [] if sample.weights is None else [sample.weights]
     if sample.soft is None:

@@ -4,10 +4,9 @@ from __future__ import annotations  # so that help() shows types by name
 
 import math
 import numbers
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
@@ -27,9 +26,9 @@ from refinecal._core.sample import Sample, on_cpu
 from refinecal.calibrators import from_dict
 from refinecal.calibrators.base import Calibrator
 from refinecal.calibrators.registry import as_calibrator
-from refinecal.decomposition import check_cv, decompose_sample
+from refinecal.decomposition import TERMS, check_cv, decompose_sample
 from refinecal.losses import ProperLoss, get_loss
-from refinecal.metrics import Metric, Step, get_metrics, is_built_in, value_of
+from refinecal.metrics import Metric, Step, get_metrics, value_of
 from refinecal.temperature.search import MAX_BETA
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Best", "MonitorOptions", "RefinementMonitor"]
 
-TERMS = ("risk", "calibration", "refinement", "sharpness", "uncertainty")
 STATE_VERSION = 1
 NEVER_WRONG = 1e-9  # refinement of perfect predictions with a large beta
 ROUNDING = {4: 2e-7, 8: 1e-14}  # relative error of a mean loss, by bytes per logit
@@ -148,7 +146,7 @@ class RefinementMonitor:
     ) -> None:
         if isinstance(also, str | Metric) or callable(also):
             also = (also,)
-        self.metrics = _check_names(get_metrics([metric, *also]))
+        self.metrics = get_metrics([metric, *also], reserved=("step", *TERMS, "beta"))
         self.patience = check_patience(patience)
         self.min_delta = check_number("min_delta", min_delta)
         self.stop_on = stop_on
@@ -161,8 +159,6 @@ class RefinementMonitor:
         self.cv = list(cv) if isinstance(cv, Iterator) else cv  # used at every step
         self.classes = classes
         self._threads = check_threads(n_threads)
-        self._start = 1.0
-        self._known = KnownLabels()
         self.reset()
 
     # ---- input -------------------------------------------------------------------------------------------
@@ -214,10 +210,9 @@ class RefinementMonitor:
             self.family._copy_unfitted(),
             self.loss,
             self.cv,
-            None,
-            self._threads,
-            self._start,
-            self._known.uncertainty(sample, self.loss.entropy),
+            threads=self._threads,
+            start=self._start,
+            uncertainty=self._known.uncertainty(sample, self.loss.entropy),
         )
         seen = Step(y_val, sample, parts, self._start)
         record: Record = {"step": step}
@@ -227,17 +222,10 @@ class RefinementMonitor:
             record[metric.name] = value_of(metric, seen, sample_weight)
         if parts.beta is not None and 1e-6 < parts.beta < MAX_BETA / 2:
             self._start = parts.beta
-        return self._take(
-            record,
-            cache(lambda: self._calibrator_at(parts.calibrator, sample)),
-            ROUNDING[sample.logits.dtype.itemsize],
-        )
-
-    def _calibrator_at(self, fitted: Any, sample: Sample) -> Any:
-        """Return the fitted calibrator of a step, or one that is fitted later."""
+        rounding = ROUNDING[sample.logits.dtype.itemsize]
         if self.family is self.calibration:
-            return fitted
-        return DeferredCalibrator(self.calibration, sample, self._threads)
+            return self._take(record, rounding, parts.calibrator)
+        return self._take(record, rounding, sample=sample)
 
     def _check_stop_on(self, stop_on: Any) -> list[str]:
         """Return the names of the metrics that must run out of patience."""
@@ -272,32 +260,37 @@ class RefinementMonitor:
         )
         names = [*TERMS, "beta", *(metric.name for metric in self.metrics)]
         self.diverged = True
-        return self._take({"step": step, **dict.fromkeys(names, math.nan)}, lambda: None, 0.0)
+        return self._take({"step": step, **dict.fromkeys(names, math.nan)}, 0.0)
 
-    def _take(self, record: Record, find: Callable[[], Any], rounding: float) -> bool:
-        """Keep a record, and the calibrator for each metric that has improved."""
+    def _take(
+        self, record: Record, rounding: float, fitted: Any = None, sample: Sample | None = None
+    ) -> bool:
+        """Keep a record; for metrics that improved, the calibrator too: ``fitted``, or one of the sample."""
         self.history.append(record)
-        step = int(record["step"])
         improved = []
         for metric in self.metrics:
-            value, best = record[metric.name], self.bests.get(metric.name)
+            name, value = metric.name, record[metric.name]
+            best, mark = self.bests.get(name), self._marks.get(name, math.nan)
             before = math.nan if best is None else best.value
-            surer = metric.name == "refinement" and self._is_surer(record, best)
+            surer = (  # both have refinement 0, and this one a smaller risk
+                name == "refinement"
+                and best is not None
+                and max(value, best.value) <= NEVER_WRONG
+                and best.record["risk"] - record["risk"] > max(self.min_delta, NEVER_WRONG)
+            )
             improved.append(surer or metric.better(value, before, _margin(before, rounding)))
             if improved[-1]:
-                self.bests[metric.name] = Best(step, value, record, find())
-            mark = self._marks.get(metric.name, math.nan)
+                if sample is not None:
+                    fitted, sample = (
+                        DeferredCalibrator(self.calibration, sample, self._threads),
+                        None,
+                    )
+                self.bests[name] = Best(int(record["step"]), value, record, fitted)
             if surer or metric.better(value, mark, max(self.min_delta, _margin(mark, rounding))):
-                self._marks[metric.name], self._waited[metric.name] = value, 0
+                self._marks[name], self._waited[name] = value, 0
             else:
-                self._waited[metric.name] = self._waited.get(metric.name, 0) + 1
+                self._waited[name] = self._waited.get(name, 0) + 1
         return improved[0]
-
-    def _is_surer(self, record: Record, best: Best | None) -> bool:
-        """Return whether this step and the best have refinement 0, and this one a smaller risk."""
-        if best is None or not max(record["refinement"], best.value) <= NEVER_WRONG:
-            return False
-        return best.record["risk"] - record["risk"] > max(self.min_delta, NEVER_WRONG)
 
     def reset(self) -> None:
         """Forget all steps, for a new training run."""
@@ -508,17 +501,6 @@ def check_patience(patience: Any, name: str = "patience") -> int | None:
     if patience is None:
         return None
     return check_whole(name, patience, otherwise=", or None to never stop")
-
-
-def _check_names(metrics: list[Metric]) -> list[Metric]:
-    """Raise for a custom metric whose name is already used in the records."""
-    for metric in metrics:
-        if metric.name in ("step", *TERMS, "beta") and not is_built_in(metric):
-            raise ValueError(
-                f"a metric is called {metric.name!r}, a name that the records already use: rename it, as in "
-                "refinecal.metrics.Metric(function, name='other')"
-            )
-    return metrics
 
 
 def _margin(value: float, rounding: float) -> float:

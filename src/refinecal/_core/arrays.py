@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+PART = 2**15  # rows per task of a thread
 THREAD_ELEMENTS = 2**21  # below, one thread is faster
 LARGE = 2**27  # multiplications, about 10 ms: products that are worth sharing between threads
 
@@ -178,6 +179,20 @@ def map_threads(
         return [function(item) for item in items]
     with ThreadPoolExecutor(n) as pool:
         return list(pool.map(function, items))
+
+
+def map_rows(
+    function: Callable[..., Any], n: int, size: int, threads: int | None, *arguments: Any
+) -> list[Any]:
+    """Return the function of each part of n rows, cut from the arrays among the arguments."""
+    if n <= PART:
+        return [function(*arguments)]
+
+    def call(start: int) -> Any:  # empty arrays stay empty
+        rows = slice(start, start + PART)
+        return function(*(a[rows] if isinstance(a, np.ndarray) else a for a in arguments))
+
+    return map_threads(call, range(0, n, PART), size, threads)
 
 
 class _BlasLimit:

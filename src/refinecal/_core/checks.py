@@ -60,33 +60,33 @@ def check_sample(
             f"pass either probs or logits=, found {found}: probabilities are rows that sum to 1, "
             "logits are log-probabilities up to a constant, such as a network's last layer"
         )
+    name, given = ("logits", logits) if probs is None else ("probs", probs)
+    plain = None
     if probs is None and sample_weight is None and classes is None:
         sample = None if known is None else known.sample(y_true, logits)
-        sample = sample or _check_plain(y_true, logits, y_name, strict, quiet)
         if sample is not None:
             sample.threads = threads
             return sample
-    name = "logits" if probs is None else "probs"
-    given = logits if probs is None else probs
-    if devices and is_on_device(given):
+        plain = plain_sample(y_true, logits)
+    if plain is not None:  # the common case, without delay
+        scores, soft, weights, names, columns = _check_logits(logits), None, None, None, None
+        labels = _check_range(y_true, plain.k, y_name, name)
+    elif devices and is_on_device(given):
         from refinecal._core.devices import check_device_sample
 
         return check_device_sample(y_true, given, name, sample_weight, classes, y_name, quiet)
-    try:
-        scores, tolerance = _check_shape(given, name)
-        sums = None
-        if name == "logits":
-            scores = _check_logits(scores)
-        elif not likeliest or scores.ndim == 1:
-            sums = _check_probs(scores, name, tolerance, for_logits, threads)
-    except ValueError:
-        # Predictions of several labels need not sum to 1.
-        _refuse_multilabel(to_numpy(y_true, y_name), y_name, name, to_numpy(given, name).ndim == 3)
-        raise
-    n, k = scores.shape if scores.ndim == 2 else (len(scores), 2)
-    columns = column_names(given)
-    labels, soft, names = check_labels(y_true, n, k, classes, y_name, name, columns, quiet)
-    weights = check_weights(sample_weight, n, name)
+    else:
+        try:
+            scores, tolerance, sums = _read_scores(given, name, for_logits, threads, likeliest)
+        except ValueError:
+            # Predictions of several labels need not sum to 1.
+            is_list = to_numpy(given, name).ndim == 3
+            _refuse_multilabel(to_numpy(y_true, y_name), y_name, name, is_list)
+            raise
+        n, k = scores.shape if scores.ndim == 2 else (len(scores), 2)
+        columns = column_names(given)
+        labels, soft, names = check_labels(y_true, n, k, classes, y_name, name, columns, quiet)
+        weights = check_weights(sample_weight, n, name)
     if name == "logits":
         doubt_logits(scores, strict)
         if soft is None and names is None and not quiet:
@@ -104,9 +104,6 @@ def check_sample(
     return sample
 
 
-# ---- fast paths ------------------------------------------------------------------------------------------
-
-
 def plain_sample(labels: Any, logits: Any) -> Sample | None:
     """Return arrays that compiled loops can read directly, not checked; else ``None``."""
     if type(logits) is not np.ndarray or type(labels) is not np.ndarray:
@@ -119,18 +116,6 @@ def plain_sample(labels: Any, logits: Any) -> Sample | None:
     if labels.shape != logits.shape[:1] or not labels.size:
         return None
     return Sample(labels.astype(np.int64, copy=False), logits)
-
-
-def _check_plain(labels: Any, logits: Any, y_name: str, strict: bool, quiet: bool) -> Sample | None:
-    """Return plain arrays, checked; ``None`` for other arrays."""
-    sample = plain_sample(labels, logits)
-    if sample is not None:
-        _check_logits(logits)
-        _check_range(labels, sample.k, y_name, "logits")
-        doubt_logits(logits, strict)
-        if not quiet:
-            warn_if_features(sample.labels, logits, y_name)
-    return sample
 
 
 class KnownLabels:
@@ -176,16 +161,23 @@ class KnownLabels:
 
 def check_scores(given: Any, name: str, for_logits: str = "pass logits=") -> Array:
     """Return probabilities, or logits if that is their name, as checked (n, k) logits."""
-    scores, tolerance = _check_shape(given, name)
-    if name == "logits":
-        return _check_logits(scores)
-    _check_probs(scores, name, tolerance, for_logits, None)
-    return log_probs(scores)
+    scores = _read_scores(given, name, for_logits)[0]
+    return scores if name == "logits" else log_probs(scores)
 
 
-def _check_shape(given: Any, name: str) -> tuple[Array, float]:
-    """Return floats (n, k) or (n,), and the tolerance for row sums of probabilities."""
+def _read_scores(
+    given: Any,
+    name: str,
+    for_logits: str,
+    threads: int | None = None,
+    likeliest: bool = False,
+) -> tuple[Array, float, NDArray[np.float64] | None]:
+    """Return logits, or probabilities with the tolerance of their sums and the sums of rows, (n, k) or (n,).
+
+    With ``likeliest``, whoever looks for the likeliest class checks rows of probabilities.
+    """
     half = getattr(getattr(given, "dtype", None), "itemsize", None) == 2
+    tolerance, sums = 1e-2 if half else 1e-3, None
     scores = to_floats(given, name)
     if scores.ndim == 2 and scores.shape[1] == 1:
         scores = scores[:, 0]
@@ -196,20 +188,16 @@ def _check_shape(given: Any, name: str) -> tuple[Array, float]:
         )
     if scores.size == 0:
         raise ValueError(f"{name} is empty (shape {scores.shape}): it needs at least one row")
-    return scores, 1e-2 if half else 1e-3
-
-
-def _check_probs(
-    probs: Array, name: str, tolerance: float, for_logits: str, threads: int | None
-) -> NDArray[np.float64] | None:
-    """Return the row sums of probabilities (n, k), or raise."""
-    if probs.ndim == 1:
-        legal, sums = bool(probs.min() >= 0 and probs.max() <= 1 + MARGIN), None
-    else:
-        legal, sums = sum_rows(probs, tolerance, threads)
+    if name == "logits":
+        return _check_logits(scores), tolerance, None
+    legal = True
+    if scores.ndim == 1:
+        legal = bool(scores.min() >= 0 and scores.max() <= 1 + MARGIN)
+    elif not likeliest:
+        legal, sums = sum_rows(scores, tolerance, threads)
     if not legal:
-        _refuse_probs(probs, name, tolerance, for_logits)
-    return sums
+        _refuse_probs(scores, name, tolerance, for_logits)
+    return scores, tolerance, sums
 
 
 def _refuse_probs(probs: Array, name: str, tolerance: float, for_logits: str) -> None:
@@ -305,10 +293,8 @@ def check_labels(
         labels = in_order(labels, column_names(given), wanted, name)
         hard, soft = _soft_labels(labels, name, scores_name)
         return hard, soft, names
-    if labels.dtype.kind in "OT":
+    if labels.dtype.kind in "OTf":
         labels = _plain(labels, name)
-    if labels.dtype.kind == "f":
-        _refuse_missing(np.isnan(labels), name)
     if names is None and columns is not None and set(np.unique(labels).tolist()) & set(columns):
         names = _check_classes(columns, k, scores_name)
     if names is not None:
@@ -385,19 +371,19 @@ def _check_range(labels: Array, k: int, name: str, scores_name: str) -> NDArray[
 
 
 def _plain(labels: Array, name: str) -> Array:
-    """Return an object array (pandas, mixed lists) as strings or numbers."""
-    values = labels.tolist()
-    _refuse_missing(np.array([is_missing(value) for value in values]), name)
+    """Return labels, none of them missing; those of pandas and mixed lists as strings or numbers."""
+    is_float = labels.dtype.kind == "f"
+    values = [] if is_float else labels.tolist()
+    missing = np.isnan(labels) if is_float else np.array([is_missing(value) for value in values])
+    if missing.any():
+        raise ValueError(f"{name}[{missing.argmax()}] is missing: drop the rows without a label")
+    if is_float:
+        return labels
     kinds = {str if isinstance(v, str) else type(v) for v in values}
     if str in kinds and len(kinds) > 1:
         found = " and ".join(sorted(kind.__name__ for kind in kinds))
         raise TypeError(f"{name} mixes {found}: make all labels the same type")
     return np.asarray(values)
-
-
-def _refuse_missing(missing: NDArray[np.bool_], name: str) -> None:
-    if missing.any():
-        raise ValueError(f"{name}[{missing.argmax()}] is missing: drop the rows without a label")
 
 
 def _check_classes(classes: ArrayLike, k: int, scores_name: str) -> Array:
@@ -537,10 +523,12 @@ def check_weights(given: Any, n: int, scores_name: str) -> NDArray[np.float64] |
 
 def doubt_logits(logits: Array, strict: bool = False) -> None:
     """Warn of logits that look like probabilities; if ``strict``, raise unless nearly uniform."""
-    if strict and look_like_probabilities(logits) and np.ptp(logits) > 0.01:
-        raise ValueError(PROBABILITIES_AS_LOGITS)
-    if not strict and look_like_probabilities(logits):
+    if not look_like_probabilities(logits):
+        return
+    if not strict:
         warn(PROBABILITIES_AS_LOGITS)
+    elif np.ptp(logits) > 0.01:
+        raise ValueError(PROBABILITIES_AS_LOGITS)
 
 
 PROBABILITIES_AS_LOGITS = (

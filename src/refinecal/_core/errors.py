@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import NoReturn
@@ -47,11 +47,13 @@ ELSEWHERE = {  # names in other packages
 }
 
 
-def fail_choice(name: str, value: object, choices: list[str], otherwise: str) -> NoReturn:
-    """Raise for an unknown name, with the known ones and the closest of them."""
+def fail_choice(
+    name: str, value: object, choices: Sequence[str | None], otherwise: str = ""
+) -> NoReturn:
+    """Raise for an unknown name, with the known ones, the closest of them, and what else is allowed."""
     ours = ELSEWHERE.get(str(value).lower(), value)
     near = [one for one in (ours, f"{ours}_loss") if one in choices]
-    near = near or get_close_matches(str(value), choices, 1)
+    near = near or get_close_matches(str(value), [one for one in choices if one], 1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    known = ", ".join(map(repr, choices))
-    raise ValueError(f"{name} is {value!r}: it must be one of {known}, or {otherwise}.{hint}")
+    *known, last = [*map(repr, choices), *([otherwise] if otherwise else [])]
+    raise ValueError(f"{name} is {value!r}: it must be one of {', '.join(known)}, or {last}.{hint}")

@@ -105,8 +105,13 @@ def hold_lock(path: Path, doing: str, remove: bool = False) -> Iterator[None]:
 
     ``doing`` says what the holder does, such as "fitting churn-run"; ``remove`` removes the file at the end.
     """
-    descriptor = _acquire(path)
-    if descriptor is None:
+    for wait in LOOKS:
+        time.sleep(wait)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        if lock(descriptor) and os.fstat(descriptor).st_nlink:  # 0: it was removed just now
+            break
+        os.close(descriptor)
+    else:
         raise in_use(path, doing)
     try:
         since = datetime.now().astimezone().isoformat(" ", "seconds")
@@ -119,16 +124,6 @@ def hold_lock(path: Path, doing: str, remove: bool = False) -> Iterator[None]:
             with suppress(OSError):  # Windows keeps what is open
                 path.unlink()
         os.close(descriptor)
-
-
-def _acquire(path: Path) -> int | None:
-    for wait in LOOKS:
-        time.sleep(wait)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        if lock(descriptor) and os.fstat(descriptor).st_nlink:  # 0: it was removed just now
-            return descriptor
-        os.close(descriptor)
-    return None
 
 
 def is_locked(path: Path) -> bool:

@@ -120,23 +120,6 @@ def shorten_name(name: str, width: int) -> str:
     return name if len(name) <= width else name[: width - 3] + "..."
 
 
-# ---- being replaced by the functions above -----------------------------------------------------------------
-
-
-def four_digits(value: float) -> str:
-    """Return four significant digits.
-
-    >>> four_digits(0.66666), four_digits(0.05)
-    ('0.6667', '0.05000')
-    """
-    return f"{value:#.4g}"
-
-
-def list_some(names: Sequence[object], most: int = 5) -> str:
-    """Return the first of some names, quoted: :func:`list_names` with fewer names."""
-    return list_names(names, most)
-
-
 def tidy_sentence(text: str) -> str:
     """Return a sentence without spaces before percent signs, and with one row in the singular.
 

@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal import _kernels
-from refinecal._core.arrays import Array, is_on_device, is_torch, map_threads
+from refinecal._core.arrays import Array, is_on_device, is_torch, map_rows, map_threads
 
 NOTHING = np.empty(0)
 NOTHING.flags.writeable = False
 CHUNK = 2**20  # elements per pass: bounds the memory of checks and means
-PART = 2**15  # rows per task of a thread
 MARGIN = 1e-6  # float32 softmax may exceed 1 by rounding
 FEW = 2**12  # rows that are copied together, to stay in the cache
 
@@ -41,6 +40,10 @@ class Sample:
         The probabilities that were given: ``(n, k)``, or ``(n,)`` of the second of two classes.
     threads : int or None
         The number of threads for large samples; by default all.
+    n, k : int
+        The number of rows and of classes.
+    on_device : bool
+        Whether the logits are a torch tensor on a device other than the CPU.
     """
 
     def __init__(
@@ -59,6 +62,9 @@ class Sample:
         self.threads = threads
         if logits is not None:
             self.logits = logits
+        shape = (self.logits if given is None else given).shape
+        self.n, self.k = len(labels), int(shape[1]) if len(shape) == 2 else 2
+        self.on_device = type(logits) is not np.ndarray and is_on_device(logits)
 
     def replace(self, **changes: Any) -> Sample:
         """Return a sample with some attributes replaced; new logits replace probabilities."""
@@ -100,32 +106,12 @@ class Sample:
         """Set :attr:`likeliest`; return whether rows are probabilities that sum to 1 within a tolerance."""
         top, right = np.empty((2, self.n))
         soft = np.empty((0, self.k)) if self.soft is None else np.ascontiguousarray(self.soft)
-        arrays = [readonly(array) for array in (self.probs, self.labels, soft)]
-
-        def look(rows: slice) -> bool:
-            here = (array[rows] for array in arrays)  # empty arrays stay empty
-            legal: bool = _kernels.probs.look(*here, tolerance, top[rows], right[rows])
-            return legal
-
-        legal = all(map_threads(look, parts(self.n), self.probs.size, self.threads))
+        arrays = (readonly(array) for array in (self.probs, self.labels, soft))
+        arguments = (*arrays, tolerance, top, right)
+        look, size = _kernels.probs.look, self.probs.size
+        legal = all(map_rows(look, self.n, size, self.threads, *arguments))
         self.likeliest = top, right
         return legal
-
-    @property
-    def on_device(self) -> bool:
-        """Whether the logits are a torch tensor on a device other than the CPU."""
-        if self.given is not None or type(self.logits) is np.ndarray:
-            return False
-        return is_on_device(self.logits)
-
-    @property
-    def n(self) -> int:
-        return len(self.labels)
-
-    @property
-    def k(self) -> int:
-        shape = (self.logits if self.given is None else self.given).shape
-        return int(shape[1]) if len(shape) == 2 else 2
 
     # ---- labels and weights ------------------------------------------------------------------------------
 
@@ -195,15 +181,8 @@ def sum_rows(
 ) -> tuple[bool, NDArray[np.float64]]:
     """Return whether rows are probabilities that sum to 1 within a tolerance, and their sums."""
     rows, sums = readonly(np.ascontiguousarray(probs)), np.empty(len(probs))
-    check_rows = _kernels.probs.check_rows
-    if len(rows) <= PART:
-        return check_rows(rows, tolerance, sums), sums
-
-    def look(part: slice) -> bool:
-        legal: bool = check_rows(rows[part], tolerance, sums[part])
-        return legal
-
-    return all(map_threads(look, parts(len(rows)), rows.size, threads)), sums
+    look = _kernels.probs.check_rows
+    return all(map_rows(look, len(rows), rows.size, threads, rows, tolerance, sums)), sums
 
 
 def log_probs(probs: Array, threads: int | None = None) -> Array:
@@ -213,11 +192,13 @@ def log_probs(probs: Array, threads: int | None = None) -> Array:
             return np.stack([np.log1p(-np.minimum(probs, 1)), np.log(probs)], axis=1)
     logs = np.empty(probs.shape, probs.dtype)
 
-    def fill(rows: slice) -> None:  # copies in the cache, for any memory order
+    def fill(start: int) -> None:  # copies in the cache, for any memory order
+        rows = slice(start, start + FEW)
         with np.errstate(divide="ignore"):
             np.log(np.ascontiguousarray(probs[rows]), out=logs[rows])
 
-    map_threads(fill, parts(len(probs), FEW), probs.size, threads)
+    starts = range(0, len(probs), FEW)
+    map_threads(fill, starts, probs.size, threads)
     return logs
 
 
@@ -225,11 +206,7 @@ def softmax(logits: Array, threads: int | None = None) -> NDArray[np.float64]:
     """Return the softmax of logits, in float64."""
     found = np.empty(logits.shape)
     source = readonly(logits.astype(np.float64, copy=False))
-
-    def fill(rows: slice) -> None:
-        _kernels.probs.softmax_rows(source[rows], found[rows])
-
-    map_threads(fill, parts(len(found)), found.size, threads)
+    map_rows(_kernels.probs.softmax_rows, len(found), found.size, threads, source, found)
     return found
 
 
@@ -261,11 +238,6 @@ def log_odds(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     odds = np.empty(logits.shape)
     _kernels.ranking.log_odds_rows(readonly(np.ascontiguousarray(logits, dtype=np.float64)), odds)
     return odds
-
-
-def parts(n: int, size: int = PART) -> list[slice]:
-    """Split n rows into slices for threads."""
-    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 def row_slices(n: int, k: int) -> Iterator[slice]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from refinecal._core.format import list_names, list_some
+from refinecal._core.format import list_names
 from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._options import (
     TABLE,
@@ -125,7 +125,7 @@ def gain(
 
 def _check_classes(schema: Schema, positive: str | None) -> None:
     """Refuse a target with more than two classes, unless one is compared with the rest."""
-    names = list_some(schema.classes)
+    names = list_names(schema.classes, 5)
     if positive is not None and positive not in schema.classes:
         raise typer.BadParameter(
             f"{positive!r} is not a value of {schema.target!r}, which has {names}",

@@ -21,9 +21,8 @@ from refinecal.evaluation._summary import ClassSummary, Evaluation
 from refinecal.losses import get_loss
 from refinecal.metrics.bins import confidence_parts
 from refinecal.metrics.events import Event
-from refinecal.metrics.ranking import mean_area
 from refinecal.metrics.smoothing import smooth_ece_of
-from refinecal.metrics.tally import Tally, areas_of, tally
+from refinecal.metrics.tally import Tally, areas_of, mean_area, tally
 
 MOST_GROUPS = 1000
 MISSING = "(missing)"

@@ -3,15 +3,15 @@
 from __future__ import annotations  # so that help() shows types by name
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from refinecal._core.files import plain
 from refinecal._core.format import format_beta, format_fixed, shorten_name
-from refinecal.decomposition import Decomposition
+from refinecal.decomposition import TERMS, Decomposition
 
-TERMS = ("risk", "calibration", "refinement", "sharpness", "uncertainty")
 CONFIDENCE = ("overconfidence", "underconfidence")
 NUMBERS = ("beta", "accuracy", "auroc", "ece", *CONFIDENCE, "smooth_ece")
 MOST_LINES = 20  # of classes or groups to print
@@ -55,10 +55,9 @@ class ClassSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON; numbers that are not finite become ``None``."""
-        names = [name for name in self.__dataclass_fields__ if name != "label"]
         label = self.label.item() if hasattr(self.label, "item") else self.label
-        values = {name: getattr(self, name) for name in (*names, "part")}
-        return {"label": label, **{name: plain(value) for name, value in values.items()}}
+        numbers: dict[str, Any] = plain({**asdict(self), "label": None, "part": self.part})
+        return {**numbers, "label": label}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,32 +127,30 @@ class Evaluation:
 
     def __repr__(self) -> str:
         lines = [f"Evaluation of {self.n} rows, {self.k} classes", *_terms(self), *_metrics(self)]
-        lines += _table("class", self.per_class, CLASS_COLUMNS, lambda one: str(one.label))
+        classes = [(str(one.label), one) for one in self.per_class]
+        lines += _table("class", classes, CLASS_COLUMNS)
         if self.groups:
-            pairs = tuple(self.groups.items())
-            lines += _table("group", pairs, GROUP_COLUMNS, lambda pair: pair[0])
+            lines += _table("group", list(self.groups.items()), GROUP_COLUMNS)
         return "\n".join(lines)
 
 
 # ---- as text ---------------------------------------------------------------------------------------------
 
-Columns = dict[str, Callable[[Any], float]]  # heading and number
-
-CLASS_COLUMNS: Columns = {
-    "share": lambda one: one.share,
-    "mean p": lambda one: one.mean_probability,
-    "recall": lambda one: one.recall,
-    "AUROC": lambda one: one.auroc,
-    "ECE": lambda one: one.ece,
-    "log loss": lambda one: one.log_loss,
+CLASS_COLUMNS = {  # attributes by heading
+    "share": "share",
+    "mean p": "mean_probability",
+    "recall": "recall",
+    "AUROC": "auroc",
+    "ECE": "ece",
+    "log loss": "log_loss",
 }
-GROUP_COLUMNS: Columns = {
-    "log loss": lambda pair: pair[1].log.risk,
-    "calibr.": lambda pair: pair[1].log.calibration,
-    "refinem.": lambda pair: pair[1].log.refinement,
-    "accuracy": lambda pair: pair[1].accuracy,
-    "AUROC": lambda pair: pair[1].auroc,
-    "ECE": lambda pair: pair[1].ece,
+GROUP_COLUMNS = {
+    "log loss": "log.risk",
+    "calibr.": "log.calibration",
+    "refinem.": "log.refinement",
+    "accuracy": "accuracy",
+    "AUROC": "auroc",
+    "ECE": "ece",
 }
 
 
@@ -183,19 +180,14 @@ def _metrics(found: Evaluation) -> list[str]:
     return ["  " + ", ".join(f"{name} {value}" for name, value in known.items()), f"  {parts}"]
 
 
-def _table(
-    first: str, rows: Sequence[Any], columns: Columns, name: Callable[[Any], str]
-) -> list[str]:
-    """Return one line per row, at most 80 characters wide."""
+def _table(first: str, rows: Sequence[tuple[str, Any]], columns: Mapping[str, str]) -> list[str]:
+    """Return one line per named row, at most 80 characters wide."""
     lines = [f"  {first:<12}{'rows':>10}" + "".join(f"{title:>9}" for title in columns)]
-    for row in rows[:MOST_LINES]:
-        n = row[1].n if isinstance(row, tuple) else row.n
-        numbers = "".join(f"{_short(number(row)):>9}" for number in columns.values())
-        lines.append(f"  {shorten_name(name(row), 12):<12}{n:>10}{numbers}")
+    for name, row in rows[:MOST_LINES]:
+        values = (attrgetter(path)(row) for path in columns.values())
+        numbers = (f"{value:.4f}" if not abs(value) >= 1000 else f"{value:.2g}" for value in values)
+        cells = "".join(f"{number:>9}" for number in numbers)
+        lines.append(f"  {shorten_name(name, 12):<12}{row.n:>10}{cells}")
     if len(rows) > MOST_LINES:
         lines.append(f"  ... and {len(rows) - MOST_LINES} more")
     return lines
-
-
-def _short(value: float) -> str:
-    return f"{value:.4f}" if not abs(value) >= 1000 else f"{value:.2g}"

@@ -3,7 +3,7 @@
 from __future__ import annotations  # so that help() shows types by name
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -33,15 +33,18 @@ from refinecal.temperature.fit import fit_sample
 # ---- one step's predictions --------------------------------------------------------------------------------
 
 
+@dataclass
 class Step:
     """The predictions of one step and their decomposition, from which metrics are computed."""
 
-    def __init__(self, y_true: Any, sample: Sample, parts: Decomposition, start: float) -> None:
-        self.y_true, self.parts, self._given, self._start = y_true, parts, sample, start
+    y_true: Any
+    given: Sample
+    parts: Decomposition
+    start: float  # of the search for beta
 
     @cached_property
     def sample(self) -> Sample:
-        return on_cpu(self._given)
+        return on_cpu(self.given)
 
     @cached_property
     def probs(self) -> NDArray[np.float64]:
@@ -52,7 +55,7 @@ class Step:
         """The best inverse temperature, for any calibrator."""
         if self.parts.beta is not None:
             return self.parts.beta
-        return fit_sample(self.sample, self._start).beta
+        return fit_sample(self.sample, self.start).beta
 
 
 # Named functions, not lambdas, so that monitors can be pickled.
@@ -167,11 +170,19 @@ class Metric:
         return value - than > by if self.greater_is_better else than - value > by
 
 
-def get_metrics(given: Iterable[Any]) -> list[Metric]:
-    """Return the metrics of these names, functions or ``Metric`` objects, each once."""
+def get_metrics(given: Iterable[Any], reserved: Sequence[str] = ()) -> list[Metric]:
+    """Return the metrics of these names, functions or ``Metric`` objects, each once.
+
+    Custom metrics must not have ``reserved`` names.
+    """
     found: dict[str, Metric] = {}
     for one in given:
         metric = get_metric(one)
+        if metric.name in reserved and not is_built_in(metric):
+            raise ValueError(
+                f"a metric is called {metric.name!r}, a name that the records already use: rename it, as in "
+                "refinecal.metrics.Metric(function, name='other')"
+            )
         if metric.name in found and found[metric.name].function is not metric.function:
             raise ValueError(
                 f"two metrics are called {metric.name!r}: name one of them, as in "

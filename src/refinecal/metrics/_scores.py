@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal import _kernels
-from refinecal._core.arrays import check_threads, map_threads
+from refinecal._core.arrays import check_threads, map_rows
 from refinecal._core.checks import check_keywords
 from refinecal._core.errors import fail_choice
-from refinecal._core.sample import NOTHING, PART, Sample, parts, readonly
+from refinecal._core.sample import NOTHING, Sample, readonly
 from refinecal.losses import get_loss
 from refinecal.metrics.events import Inputs, read
-from refinecal.metrics.ranking import mean_area
-from refinecal.metrics.tally import areas_of
+from refinecal.metrics.tally import areas_of, mean_area
 from refinecal.resampling import losses_at
 from refinecal.temperature.fit import risk_of
 
@@ -181,7 +180,7 @@ def auroc(
     1.0
     """
     if average not in AVERAGES:
-        fail_choice("average", average, list(AVERAGES[:-1]), repr(AVERAGES[-1]))
+        fail_choice("average", average, AVERAGES)
     sample = read(y_true, probs, **inputs)
     areas = areas_of(sample, check_threads(None))
     if average == "weighted" and sample.k > 2:
@@ -199,12 +198,5 @@ def _mean_over_rows(
     soft = np.empty((0, sample.k)) if sample.soft is None else np.ascontiguousarray(sample.soft)
     weights = NOTHING if sample.weights is None else sample.weights
     arrays = [readonly(each) for each in (sample.probs, sample.labels, soft, weights)]
-    arrays.extend(more)
-    if sample.n <= PART:
-        return float(add_up(*arrays)) / sample.total
-
-    def add_part(rows: slice) -> float:
-        return add_up(*(array[rows] for array in arrays))  # empty arrays stay empty
-
-    sums = map_threads(add_part, parts(sample.n), sample.probs.size, sample.threads)
-    return float(sum(sums)) / sample.total
+    arguments = (sample.n, sample.probs.size, sample.threads, *arrays, *more)
+    return float(sum(map_rows(add_up, *arguments))) / sample.total

@@ -241,7 +241,7 @@ def spiegelhalter(
     0.317
     """
     if kind not in ("all", "top-label"):
-        fail_choice("kind", kind, ["all"], "'top-label'")
+        fail_choice("kind", kind, ["all", "top-label"])
     sample = read(y_true, probs, True, **inputs)
     if sample is not y_true:  # else a training step: warned before
         warn_if_light(sample.weights, "the test")
@@ -258,7 +258,7 @@ def spiegelhalter(
 
 def _check_test(y_true: Any, probs: Any, kind: str, **inputs: Unpack[Inputs]) -> Event:
     if kind not in TEST_KINDS:
-        fail_choice("kind", kind, list(TEST_KINDS[:-1]), repr(TEST_KINDS[-1]))
+        fail_choice("kind", kind, TEST_KINDS)
     sample = read(y_true, probs, True, **inputs)
     if sample is not y_true:  # else a training step: warned before
         warn_if_light(sample.weights, "the test")

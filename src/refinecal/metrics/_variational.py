@@ -4,7 +4,6 @@ from __future__ import annotations  # so that help() shows types by name
 
 import math
 import numbers
-from copy import deepcopy
 from typing import Any, Unpack
 
 import numpy as np
@@ -15,9 +14,8 @@ from refinecal._core.checks import check_keywords
 from refinecal._core.errors import fail_choice
 from refinecal._core.sample import Sample, log_odds, log_softmax
 from refinecal.calibrators.registry import as_calibrator
-from refinecal.decomposition import check_cv
+from refinecal.decomposition import check_cv, fit_folds
 from refinecal.metrics.events import Inputs, read
-from refinecal.resampling import folds
 
 Floats = NDArray[np.float64]
 KINDS = ("auto", "all", "binary", "top-label", "class-wise")
@@ -124,7 +122,7 @@ def check_form(p: Any, form: str, kind: str) -> None:
     """Raise for an invalid p, form or kind."""
     for name, value, known in (("form", form, FORMS), ("kind", kind, KINDS)):
         if value not in known:
-            fail_choice(name, value, list(known[:-1]), repr(known[-1]))
+            fail_choice(name, value, known)
     if isinstance(p, bool) or not isinstance(p, numbers.Real) or not float(p) >= 1:
         raise ValueError(f"p is {p!r}: it must be a number of at least 1")
     if math.isinf(p) and form != "norm":
@@ -165,16 +163,13 @@ def _calibrate_out_of_fold(sample: Sample, calibrator: Any, cv: Any, groups: Any
     if isinstance(cv, str):
         raise ValueError(f"cv is {cv!r}: pass a number of folds, such as cv=5, or a splitter")
     check_cv(cv, groups, unfitted)
-    unfitted._warn_if_light(sample)
-    everything = np.arange(sample.n)
-    pairs = [(everything, everything)] if cv is None else folds(sample, cv, groups)
+    if cv is None:
+        unfitted._warn_if_light(sample)
+        fitted = unfitted._fit_sample(sample, threads)
+        return np.exp(fitted._log_proba(sample.logits.astype(np.float64)))
     found = np.empty(sample.logits.shape)
-    for train, test in pairs:
-        rows = sample.take(train)
-        if not rows.total > 0:
-            raise ValueError("a fold leaves no row of positive weight to fit on: use fewer folds")
-        fitted = deepcopy(unfitted)._fit_sample(rows, threads)
-        found[test] = np.exp(fitted._log_proba(sample.logits[test].astype(np.float64)))
+    for one, test in fit_folds(unfitted, sample, cv, groups, threads):
+        found[test] = np.exp(one._log_proba(sample.logits[test].astype(np.float64)))
     return found
 
 

@@ -91,7 +91,7 @@ def ece(
     """
     check_bins(n_bins, strategy)
     if norm not in NORMS:
-        fail_choice("norm", norm, list(NORMS[:-1]), repr(NORMS[-1]))
+        fail_choice("norm", norm, NORMS)
     if debiased and norm != "l2":
         raise ValueError(
             f"debiased is True, but norm is {norm!r}: only squares can be debiased; pass norm='l2'"
@@ -247,7 +247,7 @@ def _both_parts(
     """Return over- and underconfidence."""
     check_bins(n_bins, strategy)
     if kind not in CONFIDENCE_KINDS:
-        fail_choice("kind", kind, list(CONFIDENCE_KINDS[:-1]), repr(CONFIDENCE_KINDS[-1]))
+        fail_choice("kind", kind, CONFIDENCE_KINDS)
     sample = read(y_true, probs, True, **inputs)
     sums = bin_sums(*events(sample, kind)[0], n_bins, strategy)
     return confidence_parts(sums, kind == "binary" or (kind == "auto" and sample.k == 2))

@@ -47,23 +47,19 @@ class Event(NamedTuple):
 def event_of_class(sample: Sample, j: int) -> Event:
     """Return the event that the label is class j."""
     hits = sample.labels == j if sample.soft is None else sample.soft[:, j]
-    scores = np.minimum(sample.probs[:, j], 1)
-    return Event(scores, hits.astype(np.float64), _weights_of(sample))
+    weights = NOTHING if sample.weights is None else sample.weights
+    return Event(np.minimum(sample.probs[:, j], 1), hits.astype(np.float64), weights)
 
 
 def event_of_likeliest(sample: Sample) -> Event:
     """Return the event that the label is the likeliest class."""
-    return Event(*sample.likeliest, _weights_of(sample))
-
-
-def _weights_of(sample: Sample) -> Floats:
-    return NOTHING if sample.weights is None else sample.weights
+    return Event(*sample.likeliest, NOTHING if sample.weights is None else sample.weights)
 
 
 def events(sample: Sample, kind: str = "auto") -> list[Event]:
     """Return the events of a kind of calibration error: one, or one per class."""
     if kind not in KINDS:
-        fail_choice("kind", kind, list(KINDS[:-1]), repr(KINDS[-1]))
+        fail_choice("kind", kind, KINDS)
     if kind == "binary" and sample.k != 2:
         raise ValueError(
             f"kind is 'binary', but there are {sample.k} classes: use 'top-label' or 'class-wise'"

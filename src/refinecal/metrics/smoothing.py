@@ -77,7 +77,17 @@ class Smoothed:
         density, integral = self.at(bandwidth)
         steps = np.diff(integral)
         turns = np.flatnonzero(density[:-1] * density[1:] < 0)
-        return float(np.abs(steps).sum() + _excess_at_turns(density, steps, turns).sum())
+        # Where the density changes sign, its integral is the cubic with the same values and slopes at both
+        # ends: first + 2 b x + 3 a x**2 is the slope, for x from 0 to 1, and its root the turning point.
+        first, last = (density[at] / len(steps) for at in (turns, turns + 1))
+        step = steps[turns]
+        b, a = 3 * step - 2 * first - last, first + last - 2 * step
+        root = np.copysign(np.sqrt(np.maximum(b * b - 3 * a * first, 0)), b)
+        x = -first / (b + root)
+        x = np.where((x >= 0) & (x <= 1), x, -(b + root) / np.where(a == 0, 1, 3 * a))
+        rise = x * (first + x * (b + x * a))
+        excess = np.abs(rise) + np.abs(step - rise) - np.abs(step)
+        return float(np.abs(steps).sum() + excess.sum())
 
 
 # With NumPy's transforms: importing SciPy's takes longer than a million rows.
@@ -113,23 +123,6 @@ def _cosines(moments: Floats) -> Floats:
         sign = -1 if q % 2 == 0 else 1  # from one order to the next, signs are + - - + + -
         found = waves[q] / 2 + sign * found * speeds / (q + 1)
     return found
-
-
-def _excess_at_turns(density: Floats, steps: Floats, turns: NDArray[np.int64]) -> Floats:
-    """Return the size minus the step in intervals where the density changes sign.
-
-    The integral is the cubic with the same values and slopes at both ends; its turning point is the root of
-    a quadratic.
-    """
-    width = 1 / (len(density) - 1)
-    first, last, step = density[turns] * width, density[turns + 1] * width, steps[turns]
-    # The slope of the cubic is first + 2 b x + 3 a x**2, for x from 0 to 1.
-    b, a = 3 * step - 2 * first - last, first + last - 2 * step
-    root = np.sqrt(np.maximum(b * b - 3 * a * first, 0))
-    x = -first / (b + np.copysign(root, b))
-    x = np.where((x >= 0) & (x <= 1), x, -(b + np.copysign(root, b)) / np.where(a == 0, 1, 3 * a))
-    rise = x * (first + x * (b + x * a))
-    return np.asarray(np.abs(rise) + np.abs(step - rise) - np.abs(step))
 
 
 def fixed_point(masses: Masses) -> float:
@@ -224,18 +217,3 @@ def smooth_ece(
 def smooth_ece_of(event: Event) -> float:
     """Return the smooth calibration error of one checked event."""
     return fixed_point(Masses(*event, shift=1.0, total=event.total))
-
-
-def smooth_curve(event: Event, bandwidth: float) -> tuple[Floats, Floats, Floats]:
-    """Return nodes from 0 to 1, the smoothed density of probabilities there, and the smoothed frequency.
-
-    This is the smooth reliability diagram; use the smooth calibration error as its bandwidth. The frequency
-    is NaN where no probability is within many bandwidths.
-    """
-    scores, hits, weights = event
-    bandwidth, ones = max(bandwidth, FINEST / CELLS[0]), np.ones(len(scores))
-    each = (Masses(scores, values, weights, total=event.total) for values in (ones, hits))
-    density, happened = (Smoothed(masses, CELLS[0]).at(bandwidth)[0] for masses in each)
-    empty = density < 1e-9 * density.max()
-    frequency = np.where(empty, np.nan, happened / np.where(empty, 1, density))
-    return np.linspace(0, 1, len(density)), density, np.clip(frequency, 0, 1)

@@ -1,7 +1,8 @@
-"""All sums over predictions that need one read of their probabilities."""
+"""Sums over predictions from one read of their probabilities, and areas under ROC curves."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,14 +10,15 @@ from numpy.typing import NDArray
 
 from refinecal import _kernels
 from refinecal._core.arrays import map_threads
-from refinecal._core.sample import NOTHING, Sample, parts, readonly, softmax
+from refinecal._core.sample import NOTHING, Sample, readonly, softmax
 from refinecal.losses import get_loss
 from refinecal.metrics.bins import N_BINS
-from refinecal.metrics.ranking import areas_of_logits, areas_of_probs
 from refinecal.resampling import losses_at
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 PART = 2**16  # rows per task of a thread
+FEW = 2**12  # rows whose log-odds are computed together: a multiple of a tile of the loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,12 @@ class Tally:
 def tally(sample: Sample, threads: int) -> Tally:
     """Return the sums over a sample."""
     rows_of = sample.expand_soft_labels()
-    columns = _columns(rows_of)
+    probs = rows_of.given
+    if probs is None:
+        probs = softmax(rows_of.logits, rows_of.threads)  # not kept
+    elif probs.ndim == 1:
+        probs = rows_of.probs
+    columns = readonly(np.ascontiguousarray(probs.T, dtype=np.float64))
     labels = readonly(rows_of.labels)
     weights = readonly(NOTHING if rows_of.weights is None else rows_of.weights)
     loops, (k, n) = _kernels.rows, columns.shape
@@ -57,7 +64,8 @@ def tally(sample: Sample, threads: int) -> Tally:
         loops.tally(columns, labels, weights, rows.start, rows.stop, *sums, each)
         return sums
 
-    found = map_threads(add_part, parts(n, PART), columns.size, threads)
+    cuts = [slice(start, min(start + PART, n)) for start in range(0, n, PART)]
+    found = map_threads(add_part, cuts, columns.size, threads)
     bins, hits, events, classes = (np.sum(part, axis=0) for part in zip(*found, strict=True))
     bins = bins.reshape(k, N_BINS, loops.COPIES).sum(axis=2)
     if sample.given is None:  # larger losses than probabilities can represent
@@ -68,12 +76,10 @@ def tally(sample: Sample, threads: int) -> Tally:
     return Tally(columns, labels, weights, bins, hits, events, *classes, *readonly(each))
 
 
-def _columns(sample: Sample) -> Floats:
-    """Return the probabilities with classes first, as the loops read them."""
-    given = sample.probs if sample.given is not None and sample.given.ndim == 1 else sample.given
-    if given is None:
-        given = softmax(sample.logits, sample.threads)  # not cached
-    return readonly(np.ascontiguousarray(given.T, dtype=np.float64))
+# ---- areas under one-vs-rest ROC curves --------------------------------------------------------------------
+
+# Equal probabilities are ties, as in scikit-learn. Log-odds of logits are sums of exponentials, so those that
+# differ only by rounding are ties too.
 
 
 def areas_of(sample: Sample, threads: int, found: Tally | None = None) -> Floats:
@@ -82,4 +88,69 @@ def areas_of(sample: Sample, threads: int, found: Tally | None = None) -> Floats
         return areas_of_logits(sample, threads)
     found = tally(sample, threads) if found is None else found
     weights = found.weights if found.weights.size else None
-    return areas_of_probs(found.columns, found.rest, found.labels, weights, threads)
+    rows_of = Sample(found.labels, found.columns.T, weights)
+    return compute_areas(found.columns, found.rest, 0.0, rows_of, threads)
+
+
+def mean_area(areas: Floats) -> float:
+    """Return the mean over classes with an area; NaN if there is none."""
+    if len(areas) == 2:
+        return float(areas[1])
+    known = areas[~np.isnan(areas)]
+    return float(known.mean()) if known.size else math.nan
+
+
+def areas_of_logits(sample: Sample, threads: int = 1) -> Floats:
+    """Return the area of each class by its log-odds, as in :func:`compute_areas`; labels may be soft."""
+    room = -(-sample.n // FEW) * FEW
+    odds, rounding = np.empty((sample.k, room)), np.empty(room)
+    logits = readonly(np.ascontiguousarray(sample.logits))
+
+    def fill(start: int) -> None:
+        end = min(start + FEW, sample.n)
+        _kernels.ranking.fill_log_odds(logits, start, end, odds, rounding)
+
+    map_threads(fill, range(0, sample.n, FEW), odds.size, threads)
+    odds, rounding, unit = readonly(odds[:, : sample.n]), readonly(rounding[: sample.n]), 1.0
+    if sample.k == 2:  # keys must be finer than the rounding of the smallest log-odds
+        sizes = np.abs(odds[1])
+        least = sizes[sizes > 0].min(initial=np.inf)
+        unit = 1.0 if least == np.inf else 64 * least if least < 1e300 else least
+    return compute_areas(odds, rounding, unit, sample, threads)
+
+
+def compute_areas(
+    columns: Floats, rest: Floats, unit: float, sample: Sample, threads: int = 1
+) -> Floats:
+    r"""Return :math:`1 - \sum_{i \in -} w_i (\text{mass of + below i} + \frac12 \text{equal}) / W_+ W_-`.
+
+    That is the area of each class, NaN for a class without rows or with all rows. ``columns`` are scores
+    (k, n); ``rest`` is one minus the largest probability of each row, or with ``unit`` the rounding error of
+    log-odds. Both are read-only.
+    """
+    labels, weights, soft = readonly(sample.labels), sample.weights, sample.soft
+    farthest = float(rest.max()) if unit else 0.0
+    rows, begin = _kernels.ranking.group_rows(labels, sample.k)
+
+    def area(j: int) -> float:
+        own, share, others, hidden = rows[begin[j] : begin[j + 1]], NOTHING, NOTHING, j
+        if soft is not None:  # a row may belong to several classes
+            mass = np.ones(sample.n) if weights is None else weights
+            share, others = mass * soft[:, j], mass * (1 - soft[:, j])
+            own, hidden = np.flatnonzero(soft[:, j]), -1
+        elif weights is not None:
+            share, others = weights, weights.copy()
+            others[own] = 0.0
+        pairs = float(len(own)) * (sample.n - len(own))
+        if share.size:
+            pairs = float(share[own].sum()) * float(others.sum())
+        if not pairs > 0:
+            return math.nan
+        masses = readonly(own), readonly(share), readonly(others)
+        scores = columns[j], rest, unit, farthest
+        twice = _kernels.ranking.twice_below(*scores, labels, hidden, *masses)
+        return float(1 - twice / (2 * pairs))
+
+    if sample.k == 2:
+        return np.full(2, area(1))  # the other class's score is 1 - p: the same pairs
+    return np.array(map_threads(area, range(sample.k), columns.size, threads))

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from refinecal._core.arrays import column_names, in_order, to_floats
 from refinecal._core.checks import check_sample, check_scores
-from refinecal._core.format import list_some, shorten_name
+from refinecal._core.format import list_names, shorten_name
 from refinecal._core.sample import Sample, log_softmax
 from refinecal.metrics.bins import bin_numbers, bin_sums, check_bins, mean_distance
 from refinecal.metrics.events import event_of_class, event_of_likeliest
@@ -295,13 +295,13 @@ def _check_kind(kind: Any, sample: Sample) -> tuple[str, int | None]:
         if sample.k != 2:
             raise ValueError(
                 f"kind is 'binary', but there are {sample.k} classes: pass 'top-label', or one of the "
-                f"classes {list_some(names, 8)}"
+                f"classes {list_names(names, 8)}"
             )
         return kind, 1
     if kind not in names:
         raise ValueError(
             f"kind is {kind!r}: it must be 'auto', 'binary', 'top-label', or one of the classes "
-            f"{list_some(names, 8)}"
+            f"{list_names(names, 8)}"
         )
     return "class", names.index(kind)
 

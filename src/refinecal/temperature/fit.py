@@ -3,9 +3,9 @@
 from __future__ import annotations  # so that help() shows types by name
 
 import math
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -129,50 +129,55 @@ def fit_temperature(
     if sample_weight is None and classes is None:
         plain = plain_sample(labels, logits)
         if plain is not None:  # nothing to convert: the kernel itself finds errors
-            found = solve(KernelReader.of(plain, threads), start)
-            if SMALL_BETA < found.beta < 0.999 * MAX_BETA and math.isfinite(found.loss):
+            reader = KernelReader(plain, threads)
+            begin, cost = find_start(reader) if start == 1.0 else (start, 0.0)
+            found = search(reader, begin, reader.tolerance, rounding=reader.rounding)
+            inside = SMALL_BETA < found.beta < 0.999 * MAX_BETA
+            if inside and found.converged and math.isfinite(found.loss):
                 if found.beta > 1:  # probabilities taken for logits are never overconfident
                     doubt_logits(logits)
                 warn_if_features(plain.labels, logits, "labels")
-                return _report(found)
+                return TemperatureFit(found.beta, found.loss, found.n_reads + cost, True)
     sample = check_sample(labels, None, logits, sample_weight, classes, "labels", devices=True)
     return fit_sample(sample, start, threads)
 
 
+def fit_sample(sample: Sample, start: float = 1.0, threads: int | None = 1) -> TemperatureFit:
+    """Return the best inverse temperature of checked data."""
+    return fit_with_risk(sample, start, threads, risk=math.nan)[0]
+
+
 def fit_with_risk(
-    sample: Sample, start: float, threads: int | None
+    sample: Sample, start: float, threads: int | None, risk: float | None = None
 ) -> tuple[TemperatureFit, float]:
-    """Return the best inverse temperature of checked data, and the mean log loss before scaling."""
+    """Return the best inverse temperature of checked data, and their mean log loss, unless it is given."""
     sample = sample.drop_weightless()
     reader = reader_of(sample, threads)
-    risk = reader.at(1.0).loss
-    if not math.isfinite(risk):
-        risk = risk_of(sample, threads)
-    return fit_sample(sample, start, threads, reader), risk
-
-
-def fit_sample(
-    sample: Sample, start: float = 1.0, threads: int | None = 1, reader: Reader | None = None
-) -> TemperatureFit:
-    """Return the best inverse temperature of checked data, read by ``reader`` if given."""
-    sample = sample.drop_weightless()
-    found = solve(reader_of(sample, threads) if reader is None else reader, start)
+    risk = risk_of(sample, reader=reader) if risk is None else risk
+    begin, cost = find_start(reader) if start == 1.0 else (start, 0.0)
+    found = search(reader, begin, reader.tolerance, rounding=reader.rounding)
+    found = found._replace(n_reads=found.n_reads + cost)
     lost = math.isnan(found.loss) and found.beta > 0  # a label of probability 0, or overflow
     if lost or 0 < found.beta < SMALL_BETA:
-        sample = on_cpu(sample)
-        sample = sample.replace(logits=sample.logits.astype(np.float64))
-        impossible = np.flatnonzero(np.isneginf(label_gaps(sample)))
-        if impossible.size:
-            _warn_impossible(impossible.size, sample)
-            return TemperatureFit(0.0, math.log(sample.k), found.n_reads, True)
-        found = solve(reader_of(sample, threads), start)
+        n_impossible = np.count_nonzero(np.isneginf(label_gaps(on_cpu(sample))))
+        if n_impossible:
+            _warn_impossible(n_impossible, on_cpu(sample))
+            return TemperatureFit(0.0, math.log(sample.k), found.n_reads, True), risk
+        if sample.on_device or sample.logits.dtype != np.float64:
+            exact = on_cpu(sample).logits.astype(np.float64)
+            return fit_with_risk(sample.replace(logits=exact), start, threads, risk)
     if found.beta == 0:
         found = _flat(on_cpu(sample), found)
     elif found.beta >= 0.999 * MAX_BETA and all(
         (chunk.logits == chunk.logits[:, :1]).all() for _, chunk in on_cpu(sample).chunks()
     ):  # all classes are equally likely in every row
         found = found._replace(beta=1.0)  # any beta gives the same
-    return _report(found)
+    if not found.converged:
+        warn(
+            f"the search for the temperature stopped after {found.n_reads:.0f} reads at "
+            f"beta = {found.beta:.6g} without converging; please report the data"
+        )
+    return TemperatureFit(*found), risk
 
 
 def _warn_impossible(count: int, sample: Sample) -> None:
@@ -188,9 +193,9 @@ def _warn_impossible(count: int, sample: Sample) -> None:
     )
 
 
-def risk_of(sample: Sample, threads: int | None = 1) -> float:
+def risk_of(sample: Sample, threads: int | None = 1, reader: Reader | None = None) -> float:
     """Return the mean log loss, infinite if a label has probability 0."""
-    loss = reader_of(sample, threads).at(1.0).loss
+    loss = (reader or reader_of(sample, threads)).at(1.0).loss
     if math.isfinite(loss):
         return loss
     sample = on_cpu(sample)
@@ -206,15 +211,6 @@ def _flat(sample: Sample, found: Found) -> Found:
     return found._replace(beta=0.0 if possible.min() == sample.k else SMALLEST_BETA, loss=loss)
 
 
-def _report(found: Found) -> TemperatureFit:
-    if not found.converged:
-        warn(
-            f"the search for the temperature stopped after {found.n_reads:.0f} reads at "
-            f"beta = {found.beta:.6g} without converging; please report the data"
-        )
-    return TemperatureFit(*found)
-
-
 # ---- reading the data --------------------------------------------------------------------------------------
 
 
@@ -223,90 +219,60 @@ def reader_of(sample: Sample, threads: int | None = 1) -> Reader:
     if sample.on_device:
         from refinecal.temperature.torch import TorchReader
 
-        return TorchReader.of(sample)
-    return KernelReader.of(sample, threads)
+        return TorchReader(sample)
+    return KernelReader(sample, threads)
 
 
-def solve(reader: Reader, start: float) -> Found:
-    """Search on a growing number of rows, then on all; a start other than 1 skips the subsamples."""
+def find_start(reader: Reader) -> tuple[float, float]:
+    """Return a first guess from searches on a growing number of rows, and what they cost in reads."""
     n, k = reader.shape
-    cost = 0.0
-    if start == 1.0:
-        for rows in START_ROWS:
-            stride = n // min(rows, max(START_ELEMENTS // k, 32))
-            if stride >= 8:
-                guess = search(reader.every(stride), start, LOOSE, START_READS)
-                cost += guess.n_reads / stride
-                if 0 < guess.beta < MAX_BETA / 2 and math.isfinite(guess.loss):
-                    start = guess.beta
-    found = search(reader, start, reader.tolerance, rounding=reader.rounding)
-    return found._replace(n_reads=found.n_reads + cost)
+    start, cost = 1.0, 0.0
+    for rows in START_ROWS:
+        stride = n // min(rows, max(START_ELEMENTS // k, 32))
+        if stride >= 8:
+            guess = search(reader.every(stride), start, LOOSE, START_READS)
+            cost += guess.n_reads / stride
+            if 0 < guess.beta < MAX_BETA / 2 and math.isfinite(guess.loss):
+                start = guess.beta
+    return start, cost
 
 
 class KernelReader:
     """Reads C-contiguous logits with the fused loops, in several threads if there are many."""
 
-    def __init__(
-        self,
-        labels: NDArray[np.int64],
-        logits: NDArray[Any],
-        target: NDArray[np.float64],
-        weights: NDArray[np.float64],
-        threads: int | None = 1,
-    ) -> None:
-        # Read-only views: writable and read-only arrays then share one compiled kernel.
-        self.arrays = (readonly(logits), readonly(labels), readonly(target), readonly(weights))
-        self.kernels = _kernels.temperature
-        self.threads = 1 if logits.size < THREAD_ELEMENTS else check_threads(threads)
-        self.single = logits.dtype == np.float32
-        if self.threads > 1:  # lives as long as the reader: one fit
-            self.pool = ThreadPoolExecutor(self.threads - 1)
-
-    @classmethod
-    def of(cls, sample: Sample, threads: int | None = 1) -> KernelReader:
-        """Return a reader of a checked sample."""
+    def __init__(self, sample: Sample, threads: int | None = 1) -> None:
+        self.sample, self.shape = sample, (sample.n, sample.k)
         target = NOTHING if sample.soft is None else label_gaps(sample)
         weights = NOTHING if sample.weights is None else sample.weights
-        return cls(sample.labels, sample.logits, target, weights, threads)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        n, k = self.arrays[0].shape
-        return n, k
-
-    @property
-    def tolerance(self) -> float:
-        return FINE_32 if self.single else FINE_64
-
-    @property
-    def rounding(self) -> float:
-        return ROUNDING_32 if self.single else ROUNDING_64
+        arrays = (sample.logits, sample.labels, target, weights)
+        self.arrays = tuple(readonly(array) for array in arrays)
+        self.kernels = _kernels.temperature
+        self.threads = 1 if sample.logits.size < THREAD_ELEMENTS else check_threads(threads)
+        self.single = sample.logits.dtype == np.float32
+        self.tolerance = FINE_32 if self.single else FINE_64
+        self.rounding = ROUNDING_32 if self.single else ROUNDING_64
+        if self.threads > 1:  # lives as long as the reader: one fit
+            self.pool = ThreadPoolExecutor(self.threads)
 
     def every(self, stride: int) -> KernelReader:
         """Return a reader of every ``stride``-th row."""
-        logits, labels, target, weights = (np.ascontiguousarray(a[::stride]) for a in self.arrays)
-        return KernelReader(labels, logits, target, weights)
+        return KernelReader(self.sample.take(slice(None, None, stride)))
 
     def at(self, beta: float) -> Point:
         if self.single:  # the kernel rounds beta / ln 2 to float32: report the beta it used
             beta = float(np.float32(beta / LN2)) * LN2
-        weight, loss, a, b, c, d = self._sums(beta)
+        sums = self.kernels.read(*self.arrays, beta) if self.threads == 1 else self._sum_parts(beta)
+        weight, loss, a, b, c, d = sums
         return Point(beta, loss / weight, a / weight, b / weight, c / weight, d / weight)
 
-    def _sums(self, beta: float) -> Sequence[float]:
-        if self.threads == 1:
-            sums: Sequence[float] = self.kernels.read(*self.arrays, beta)
-            return sums
+    def _sum_parts(self, beta: float) -> list[float]:
+        """Return the sums over all rows, of which each thread reads a part."""
         cuts = np.linspace(0, self.shape[0], self.threads + 1).astype(int)
-
-        def read_part(part: int) -> Sequence[float]:
-            rows = slice(cuts[part], cuts[part + 1])
-            sums: Sequence[float] = self.kernels.read(*(a[rows] for a in self.arrays), beta)
-            return sums
-
-        others = [self.pool.submit(read_part, part) for part in range(1, self.threads)]
-        parts = [read_part(0), *(other.result() for other in others)]
-        return [math.fsum(column) for column in zip(*parts, strict=True)]
+        found = [
+            self.pool.submit(self.kernels.read, *(a[start:stop] for a in self.arrays), beta)
+            for start, stop in pairwise(cuts)
+        ]
+        return [math.fsum(sums) for sums in zip(*(each.result() for each in found), strict=True)]
 
     def at_zero(self) -> tuple[float, float]:
         slope, curvature = self.kernels.read_zero(*self.arrays)
@@ -325,35 +291,32 @@ class KernelReader:
 
 def label_gaps(sample: Sample) -> NDArray[np.float64]:
     """Return z_iy - max_j z_ij of each row; for a soft label, its mean under the label's distribution."""
-    parts = [_chunk_gaps(chunk) for _, chunk in sample.chunks()]
-    return np.concatenate(parts)
+    found = np.empty(sample.n)
+    for rows, chunk in sample.chunks():
+        logits = chunk.logits.astype(np.float64)
+        gaps = logits - logits.max(axis=1, keepdims=True)
+        if chunk.soft is None:
+            found[rows] = gaps[np.arange(chunk.n), chunk.labels]
+        else:
+            possible = chunk.soft > 0  # 0 * -inf counts as 0
+            terms = np.where(possible, chunk.soft * np.where(possible, gaps, 0), 0)
+            found[rows] = terms.sum(axis=1)
+    return found
 
 
-def _chunk_gaps(sample: Sample) -> NDArray[np.float64]:
-    logits = sample.logits.astype(np.float64)
-    gaps = logits - logits.max(axis=1, keepdims=True)
-    if sample.soft is None:
-        return np.asarray(gaps[np.arange(sample.n), sample.labels])
-    possible = sample.soft > 0  # 0 * -inf counts as 0
-    return np.asarray(np.where(possible, sample.soft * np.where(possible, gaps, 0), 0).sum(axis=1))
-
-
-def row_derivatives(sample: Sample, beta: float) -> tuple[NDArray[np.float64], ...]:
-    """Return the loss of each row and its first four derivatives in beta (>= 0)."""
-    parts = [_chunk_derivatives(chunk, beta) for _, chunk in sample.chunks()]
-    return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
-
-
-def _chunk_derivatives(sample: Sample, beta: float) -> tuple[NDArray[np.float64], ...]:
-    logits = sample.logits.astype(np.float64)
-    gaps = logits - logits.max(axis=1, keepdims=True)
-    possible = ~np.isneginf(gaps)
-    gaps = np.where(possible, gaps, 0)
-    probs = np.where(possible, np.exp(np.maximum(gaps * beta, -700)), 0)
-    m0 = probs.sum(axis=1, keepdims=True)
-    probs /= m0
-    mean = (probs * gaps).sum(axis=1, keepdims=True)
-    variance, third, fourth = ((probs * (gaps - mean) ** m).sum(axis=1) for m in (2, 3, 4))
-    own = _chunk_gaps(sample)
-    loss = np.log(m0[:, 0]) - (beta * own if beta > 0 else 0)
-    return loss, mean[:, 0] - own, variance, third, fourth - 3 * variance**2
+def row_derivatives(sample: Sample, beta: float) -> NDArray[np.float64]:
+    """Return the loss of each row and its first four derivatives in beta (>= 0), shape (5, n)."""
+    found, own = np.empty((5, sample.n)), label_gaps(sample)
+    for rows, chunk in sample.chunks():
+        logits = chunk.logits.astype(np.float64)
+        gaps = logits - logits.max(axis=1, keepdims=True)
+        possible = ~np.isneginf(gaps)
+        gaps = np.where(possible, gaps, 0)
+        probs = np.where(possible, np.exp(np.maximum(gaps * beta, -700)), 0)
+        m0 = probs.sum(axis=1, keepdims=True)
+        probs /= m0
+        mean = (probs * gaps).sum(axis=1, keepdims=True)
+        variance, third, fourth = ((probs * (gaps - mean) ** m).sum(axis=1) for m in (2, 3, 4))
+        loss = np.log(m0[:, 0]) - (beta * own[rows] if beta > 0 else 0)
+        found[:, rows] = loss, mean[:, 0] - own[rows], variance, third, fourth - 3 * variance**2
+    return found

@@ -35,17 +35,9 @@ class Point(NamedTuple):
 class Reader(Protocol):
     """Reads all the data once for each call of ``at``."""
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of rows and of classes."""
-
-    @property
-    def tolerance(self) -> float:
-        """Relative error of beta that its numbers allow."""
-
-    @property
-    def rounding(self) -> float:
-        """Relative error of one of its numbers."""
+    shape: tuple[int, int]  # rows and classes
+    tolerance: float  # relative error of beta that its numbers allow
+    rounding: float  # relative error of one of its numbers
 
     def every(self, stride: int) -> "Reader":
         """Return a reader of every ``stride``-th row."""

@@ -14,20 +14,17 @@ CHUNK = 2**24  # elements per pass: bounds the temporaries on the device
 class TorchReader:
     """Reads logits where they are, in float32 (float64 if they are)."""
 
-    def __init__(self, labels: Any, logits: Any, target: Any = None, weights: Any = None) -> None:
-        self.labels, self.logits, self.target, self.weights = labels, logits, target, weights
-        self.exact = torch.float32 if logits.device.type == "mps" else torch.float64  # of sums
-
-    @classmethod
-    def of(cls, sample: Sample) -> "TorchReader":
-        """Return a reader of a sample, moved to the device of its logits."""
+    def __init__(self, sample: Sample) -> None:
         logits: Any = sample.logits
-        reader = cls(torch.as_tensor(sample.labels, device=logits.device), logits)
-        if sample.weights is not None:
-            reader.weights = reader._move(sample.weights)
+        self.sample, self.logits, self.shape = sample, logits, (sample.n, sample.k)
+        self.exact = torch.float32 if logits.device.type == "mps" else torch.float64  # of sums
+        double = logits.dtype == torch.float64
+        self.tolerance, self.rounding = (FINE_64, ROUNDING_64) if double else (FINE_32, ROUNDING_32)
+        self.labels = torch.as_tensor(sample.labels, device=logits.device)
+        self.weights = None if sample.weights is None else self._move(sample.weights)
+        self.target = None
         if sample.soft is not None:
-            reader.target = torch.cat([reader._mean_gap(sample.soft, r) for r in reader._chunks()])
-        return reader
+            self.target = torch.cat([self._mean_gap(sample.soft, r) for r in self._chunks()])
 
     def _move(self, array: Any) -> Any:
         return torch.as_tensor(array).to(self.exact).to(self.logits.device)
@@ -47,26 +44,9 @@ class TorchReader:
         step = max(1, CHUNK // k)
         return (slice(i, i + step) for i in range(0, n, step))
 
-    def _own_weights(self, rows: slice, like: Any) -> Any:
-        return torch.ones_like(like) if self.weights is None else self.weights[rows]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        n, k = self.logits.shape
-        return n, k
-
-    @property
-    def tolerance(self) -> float:
-        return FINE_64 if self.logits.dtype == torch.float64 else FINE_32
-
-    @property
-    def rounding(self) -> float:
-        return ROUNDING_64 if self.logits.dtype == torch.float64 else ROUNDING_32
-
     def every(self, stride: int) -> "TorchReader":
         """Return a reader of every ``stride``-th row."""
-        parts = (self.labels, self.logits, self.target, self.weights)
-        return TorchReader(*(None if part is None else part[::stride] for part in parts))
+        return TorchReader(self.sample.take(slice(None, None, stride)))
 
     def at(self, beta: float) -> Point:
         sums = sum(self._sums(beta, rows) for rows in self._chunks())
@@ -93,7 +73,7 @@ class TorchReader:
     def _sum_weighted(self, columns: tuple[Any, ...], rows: slice) -> Any:
         """Return the sum of the weights, and the weighted sum of each column."""
         exact = [column.to(self.exact) for column in columns]
-        weights = self._own_weights(rows, exact[0])
+        weights = torch.ones_like(exact[0]) if self.weights is None else self.weights[rows]
         return torch.stack([weights.sum(), *(weights @ column for column in exact)])
 
     def _at_label(self, gaps: Any, rows: slice) -> Any:

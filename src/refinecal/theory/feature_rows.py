@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.arrays import column_names, is_missing, to_floats, to_numpy
-from refinecal._core.format import list_some
+from refinecal._core.format import list_names
 
 FEWEST_ROWS = 20
 FEWEST_OF_A_CLASS = 5
@@ -109,7 +109,7 @@ def _merge_rest(labels: Labels, classes: Names, positive: Any) -> tuple[Labels, 
     found = [k for k, name in enumerate(classes) if name == positive or str(name) == str(positive)]
     if not found:
         raise ValueError(
-            f"positive is {positive!r}, which is not a label: y has {list_some(classes)}"
+            f"positive is {positive!r}, which is not a label: y has {list_names(classes, 5)}"
         )
     rest = "the rest" if len(classes) != 2 else classes[1 - found[0]]
     return (labels == found[0]).astype(np.int64), (rest, classes[found[0]])
@@ -123,7 +123,7 @@ def _refuse_texts(X: Any) -> None:
     texts = [str(name) for name, kind in kinds if not _is_number(kind)]
     if texts:
         raise TypeError(
-            f"X has columns that are not numbers: {list_some(texts)}. Encode them first, with "
+            f"X has columns that are not numbers: {list_names(texts, 5)}. Encode them first, with "
             "pandas.get_dummies(X) or sklearn.preprocessing.OneHotEncoder."
         )
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from refinecal._core.format import four_digits
 from refinecal.theory._number_checks import check_whole
 from refinecal.theory._sample_covariance import Summary
 from refinecal.theory._strengths import Choices, choose
@@ -362,7 +361,7 @@ def describe_gain(
 
     ``losses`` are those of choosing by refinement and by loss; ``reasons`` are those not to rely on it.
     """
-    ours, usual = map(four_digits, losses)
+    ours, usual = (f"{loss:#.4g}" for loss in losses)
     if ours == usual:
         prediction = (
             f"no difference in four digits{describe_interval(ends, level, ' less')} between choosing C by "
@@ -404,8 +403,8 @@ def describe_interval(ends: Ends, level: float, more: str = "") -> str:
 
 def tabulate_choices(found: GainPrediction) -> list[list[str]]:
     """Return a row for each choice: name, lam, C, interval of C, log loss before and after calibration."""
-    risk = [four_digits(found.loss_by_risk), four_digits(found.loss_by_risk_calibrated)]
-    losses = {"risk": risk, "refinement": ["", four_digits(found.loss_by_refinement)]}
+    risk = [f"{found.loss_by_risk:#.4g}", f"{found.loss_by_risk_calibrated:#.4g}"]
+    losses = {"risk": risk, "refinement": ["", f"{found.loss_by_refinement:#.4g}"]}
     rows = []
     for by, cells in losses.items():
         lam, C = getattr(found, f"lam_{by}"), getattr(found, f"C_{by}")

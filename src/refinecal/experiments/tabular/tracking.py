@@ -24,7 +24,7 @@ from refinecal._core.sample import NOTHING, Sample
 from refinecal.experiments.tabular.plan import METRIC_NAMES
 from refinecal.losses import get_loss
 from refinecal.metrics import BUILT_IN, Metric, get_metric
-from refinecal.metrics.ranking import areas_of_logits, mean_area
+from refinecal.metrics.tally import areas_of_logits, mean_area
 from refinecal.resampling import SMALL_CHANGE, deal_shuffled, leave_one_out, losses_at
 from refinecal.stopping import RefinementMonitor
 from refinecal.temperature.fit import KernelReader, fit_sample
@@ -117,7 +117,7 @@ class Tracker(RefinementMonitor):
         else:
             values = self._two(z) if z.ndim == 1 else self._several(z)
             record = {"step": step, "risk": values["log_loss"]} | values
-            better = self._take(record, _no_calibrator, ROUNDING)
+            better = self._take(record, ROUNDING)  # calibrated later, from the stored logits
             self._keep(given, step)
         self.seconds += time.perf_counter() - began
         return better
@@ -173,7 +173,7 @@ class Tracker(RefinementMonitor):
         risk, brier = float(losses.mean()), float(briers.mean())
         brier_after = float(losses_at(sample, fit.beta, BRIER).mean())
         if _is_inside(fit.beta):
-            self._parts = KernelReader.of(sample).rows(fit.beta)[1:]
+            self._parts = KernelReader(sample).rows(fit.beta)[1:]
         betas = self._betas_without(lambda: sample, fit.beta, NOTHING)
         smoothed = [
             _smoothed_loss(sample.take(slice(begin, end)), without, len(z) - (end - begin))
@@ -257,10 +257,6 @@ def _metric(name: str) -> Metric:
 
 def _never_called(*args: Any) -> NoReturn:
     raise AssertionError("a tracker computes its metrics together")
-
-
-def _no_calibrator() -> None:
-    """Return no calibrator: it is fitted later, to the stored logits."""
 
 
 def _fold_order(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
