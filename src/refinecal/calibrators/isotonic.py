@@ -7,13 +7,11 @@ from numpy.typing import NDArray
 
 from refinecal import _kernels
 from refinecal._core.sample import NOTHING, Sample, readonly
-from refinecal.calibrators import _features
-from refinecal.calibrators._features import check_two_classes, log_rows, shares_of
+from refinecal.calibrators import base
 from refinecal.calibrators._pairs import Curve
-from refinecal.calibrators.base import Calibrator
+from refinecal.calibrators.base import Calibrator, Floats, check_two_classes, log_rows, shares_of
+from refinecal.calibrators.binning import ROUNDING
 
-Floats = NDArray[np.float64]
-ROUNDING = _features.ROUNDING
 LARGEST = 1e300  # stands for an infinite score: what is learned stays finite, for JSON
 
 
@@ -172,4 +170,4 @@ def sum_scores(sample: Sample) -> tuple[Floats, Floats, Floats]:
 
 def log_odds(logits: NDArray[Any]) -> Floats:
     """Return the log-odds of class 1, finite."""
-    return _features.log_odds(logits, LARGEST)
+    return base.log_odds(logits, LARGEST)

@@ -3,7 +3,6 @@
 from __future__ import annotations  # so that help() shows types by name
 
 import re
-from collections.abc import Iterable
 from copy import deepcopy
 from importlib import import_module
 from typing import Any, NoReturn
@@ -26,7 +25,7 @@ _HERE = "refinecal.calibrators"
 # name: (module, class, parameters)
 KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "temperature": (f"{_HERE}.temperature", "TemperatureScaling", {}),
-    "affine": (f"{_HERE}.sigmoid", "AffineScaling", {}),
+    "affine": (f"{_HERE}.scaling", "AffineScaling", {}),
     "quadratic": (f"{_HERE}.sigmoid", "QuadraticScaling", {}),
     "beta": (f"{_HERE}.sigmoid", "BetaCalibration", {}),
     "vector": (f"{_HERE}.scaling", "VectorScaling", {}),
@@ -94,16 +93,13 @@ def make_calibrator(name: str, **params: Any) -> Calibrator:
         raise TypeError(f"name is {name!r}: it must be a string such as 'temperature'")
     ending = name[-4:].replace("_", "-")
     if ending in WRAPPERS and WRAPPERS[ending] in KINDS:  # such as isotonic-ovr
-        return _make(WRAPPERS[ending], {"calibrator": make_calibrator(name[:-4], **params)})
+        params = {"calibrator": make_calibrator(name[:-4], **params)}
+        name = WRAPPERS[ending]
     name = ALIASES.get(name, name)
     if name.replace("_", "-") in KINDS:
         name = name.replace("_", "-")
     if name not in KINDS:
         fail_choice("calibrator", name, list(KINDS), "an object with fit and predict_proba")
-    return _make(name, params)
-
-
-def _make(name: str, params: dict[str, Any]) -> Calibrator:
     module, kind, given = KINDS[name]
     made: Calibrator = getattr(import_module(module), kind)(**(given | params))
     return made
@@ -208,7 +204,7 @@ def _restore(state: Any) -> Calibrator:
     params = {name: _from_plain(value) for name, value in state["params"].items()}
     if not isinstance(params.get("laplace", True), bool):
         _refuse("laplace", "must be true or false")
-    fitted = _make(kinds[state["kind"]], params)
+    fitted = make_calibrator(kinds[state["kind"]], **params)
     for name, value in state["learned"].items():
         is_computed = isinstance(getattr(type(fitted), name, None), property)
         if is_computed or not LEARNED.fullmatch(
@@ -265,15 +261,6 @@ def as_calibrator(calibrator: Any) -> Calibrator:
     if isinstance(calibrator, Calibrator):
         return deepcopy(calibrator)
     return UserCalibrator(deepcopy(calibrator))
-
-
-def check_storable(calibrators: Iterable[Any], subject: str) -> None:
-    """Raise for a calibrator that is not of this package, which JSON cannot hold."""
-    for one in calibrators:
-        if not isinstance(one, str | Calibrator) or isinstance(one, UserCalibrator):
-            raise TypeError(
-                f"{subject} is not of this package: only refinecal's calibrators can be written as JSON"
-            )
 
 
 class UserCalibrator(Calibrator):

@@ -16,20 +16,19 @@ from numpy.typing import NDArray
 from refinecal import _kernels
 from refinecal._core.checks import check_number, check_whole
 from refinecal._core.sample import Sample
-from refinecal.calibrators._features import (
+from refinecal.calibrators._newton import Advice, minimize_newton
+from refinecal.calibrators._pairs import Curve
+from refinecal.calibrators.base import (
+    Calibrator,
+    Floats,
     check_two_classes,
     gap_limit,
     log_odds,
-    merge_ties,
-    rank_rows,
     shares_of,
 )
-from refinecal.calibrators._newton import Advice, minimize_newton
-from refinecal.calibrators._pairs import Curve
-from refinecal.calibrators.base import Calibrator
+from refinecal.calibrators.binning import merge_ties, rank_rows
 from refinecal.resampling import deal_at_random, deal_in_turn
 
-Floats = NDArray[np.float64]
 PENALTIES = 10.0 ** np.arange(1.0, -9, -1)  # from a line to nearly free
 PER_KNOT = 10  # samples per knot beyond the two of a line
 N_FOLDS = 5

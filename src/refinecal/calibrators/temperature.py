@@ -9,16 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.sample import Sample, log_softmax, on_cpu, scale_logits
-from refinecal.calibrators._features import (
-    best_beta,
-    even_weights,
-    finite_gaps,
-    gap_columns,
-    gap_limit,
-)
-from refinecal.calibrators._newton import mixture_weights
+from refinecal.calibrators._newton import even_weights, mixture_weights
 from refinecal.calibrators._pairs import Curve, polynomial
-from refinecal.calibrators.base import Calibrator
+from refinecal.calibrators.base import Calibrator, finite_gaps, gap_columns, gap_limit
 from refinecal.losses import LogLoss, ProperLoss
 from refinecal.resampling import losses_at
 from refinecal.temperature.fit import fit_sample, fit_with_risk
@@ -124,7 +117,7 @@ class TemperatureScaling(Calibrator):
     def _proba(self, logits: NDArray[Any]) -> NDArray[Any]:
         probs = np.exp(scale_logits(logits, self.beta_))
         probs /= probs.sum(axis=1, keepdims=True)
-        return self._smooth_probs(probs)
+        return self._smooth(probs)
 
 
 class EnsembleTemperatureScaling(Calibrator):
@@ -196,6 +189,13 @@ class EnsembleTemperatureScaling(Calibrator):
         mixed += uniform / logits.shape[1]
         with np.errstate(divide="ignore"):
             return np.ascontiguousarray(np.log(mixed, out=mixed).T)
+
+
+def best_beta(sample: Sample, limit: float, threads: int, start: float) -> float:
+    """Return the inverse temperature with the smallest log loss, of logits clipped at the limit."""
+    weights = None if sample.weights is None else even_weights(sample.weights)
+    gaps = finite_gaps(sample.logits, limit)
+    return fit_sample(sample.replace(logits=gaps, weights=weights), start, threads).beta
 
 
 def _find_probs(sample: Sample, parts: list[Array]) -> tuple[Array, Array]:

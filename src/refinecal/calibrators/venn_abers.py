@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from refinecal import _kernels
 from refinecal._core.checks import check_whole
 from refinecal._core.sample import Sample, log_softmax, readonly
-from refinecal.calibrators._features import check_two_classes
 from refinecal.calibrators._pairs import Curve, steps
-from refinecal.calibrators.base import Calibrator
+from refinecal.calibrators.base import Calibrator, check_two_classes
 from refinecal.calibrators.isotonic import ROUNDING, Floats, log_odds, sum_scores
 from refinecal.resampling import folds
 
