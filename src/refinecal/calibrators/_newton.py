@@ -49,6 +49,8 @@ FORCE = 0.01  # share of the squared residual that conjugate gradients may leave
 SMALLEST_SIZE = 1e-12  # squared residual that is as good as none,
 FINEST = 1e-3  # unless it began as small, where the preconditioner may be wrong about it
 FLATTEST = 1e-7  # of the curvature that the preconditioner expects
+TOLERANCE = 1e-10  # of the squared decrement
+MAX_STEPS = 200
 MAX_PRODUCTS = 250  # per step: a truncated step still goes downhill
 
 PRODUCT_PARAMETERS = 300  # parameters up to which products are done in blocks
@@ -189,7 +191,10 @@ def fit_logistic(
         penalty = np.diag(np.minimum(np.broadcast_to(ridge, d) / scale / scale, STRONGEST))
     middle = np.multiply(center, scale)
     basis, rest = np.eye(d), np.zeros(d)
-    if _are_nearly_dependent(features):
+    second = features @ features.T
+    size = np.sqrt(np.diagonal(second))
+    size[size == 0] = 1.0
+    if np.linalg.eigvalsh(second / size[:, None] / size)[0] < NEARLY:  # nearly dependent
         basis = scale_directions(features.T / (2 * n**0.5), penalty)
         middle, given = np.linalg.lstsq(basis, middle)[0], middle
         rest = np.where(basis.any(axis=1), 0.0, given)  # of fixed parameters
@@ -218,14 +223,6 @@ def fit_two(
     columns = [*columns, np.ones(sample.n)]
     found = fit_logistic(sample, columns, advice, ridge=2 * np.array(ridge), offset=offset)
     return found[:-1], found[-1] * np.array([-0.5, 0.5])
-
-
-def _are_nearly_dependent(columns: NDArray[Any]) -> bool:
-    """Return whether some combination of the normalized features is small."""
-    second = columns @ columns.T
-    size = np.sqrt(np.diagonal(second))
-    size[size == 0] = 1.0
-    return bool(np.linalg.eigvalsh(second / size[:, None] / size)[0] < NEARLY)
 
 
 def scale_directions(data: NDArray[Any], penalty: NDArray[Any]) -> NDArray[Any]:
@@ -302,8 +299,8 @@ class SoftmaxMap(ABC):
         """Return the gradient in the parameters of the sum of values times scores."""
 
     @abstractmethod
-    def outer(self, stride: int = 1) -> Floats:
-        """Return the Hessian of the summed losses at the last read, of every ``stride``-th sample."""
+    def outer(self) -> Floats:
+        """Return the Hessian of the sum of losses, after ``read``."""
 
     def read(self, theta: Floats) -> tuple[float]:
         """Return the loss with its penalty, for line searches; leave weighted probabilities in ``probs``."""
@@ -350,7 +347,7 @@ class MatrixMap(SoftmaxMap):
         products = (values[:, part] @ self.features[:, part].T for part in self.blocks)
         return np.asarray(sum(products).ravel(), dtype=np.float64)
 
-    def outer(self, stride: int = 1) -> Floats:
+    def outer(self, stride: int = 1) -> Floats:  # of every ``stride``-th sample
         d = len(self.features)
         hessian = np.zeros((self.k * d, self.k * d))
         blocks = np.zeros((self.k, d * d))
@@ -382,8 +379,7 @@ class VectorMap(SoftmaxMap):
         squares = np.einsum("ji,ji,ji->j", values, self.features, self.features)
         return (squares, *np.split(self.adjoint(values), 2))
 
-    def outer(self, stride: int = 1) -> Floats:
-        assert stride == 1, "the sums over classes below are those of all samples"
+    def outer(self) -> Floats:
         k = self.k
         hessian = np.zeros((2 * k, 2 * k))
         for start in range(0, self.n, OUTER_ROWS):
@@ -474,23 +470,16 @@ def _are_nearly_constant(features: NDArray[Any]) -> bool:
 # ---- many parameters: steps by conjugate gradients ---------------------------------------------------------
 
 
-def minimize_cg(
-    softmax: SoftmaxMap,
-    x0: Floats,
-    precondition: Callable[[], Inverse],
-    *,
-    tolerance: float = 1e-10,
-    max_steps: int = 200,
-) -> Solution:
+def minimize_cg(softmax: SoftmaxMap, x0: Floats, precondition: Callable[[], Inverse]) -> Solution:
     """Return the minimum of a mean log loss by products with its Hessian; ends as ``minimize_newton`` does.
 
     ``precondition()`` returns an approximate inverse Hessian at the last gradient. The search ends with the
-    step after which a squared decrement below ``tolerance / 100`` is expected.
+    step after which a squared decrement below a hundredth of the tolerance is expected.
     """
     x = np.array(x0, dtype=np.float64)
     (value,), decrement, products = softmax.read(x), np.inf, 0
-    for n_steps in range(max_steps):
-        if value <= tolerance / 2:  # a log loss never falls below 0
+    for n_steps in range(MAX_STEPS):
+        if value <= TOLERANCE / 2:  # a log loss never falls below 0
             return Solution(x, value, 2 * value, n_steps, True)
         gradient = softmax.gradient(x)
         fresh = decrement > FRESH * value or products > MANY_PRODUCTS
@@ -502,19 +491,19 @@ def minimize_cg(
             step, products, left = _cg_step(softmax, gradient, inverse)
         last, decrement = decrement, -float(gradient @ step)
         unseen = np.abs(step).max() <= SMALL_STEP * (1 + np.abs(x).max())
-        if decrement <= tolerance < left:  # the rest is too flat to see
+        if decrement <= TOLERANCE < left:  # the rest is too flat to see
             decrement = left
             return Solution(x, value, decrement, n_steps, decrement <= CLOSE)
         # Steps converge quadratically, d = c * last**2 and next c * d**2: stop if that is small.
-        enough = max(tolerance, min(math.cbrt(0.01 * tolerance * last**2), 1e-6))
-        if decrement <= (enough if unseen else tolerance):
+        enough = max(TOLERANCE, min(math.cbrt(0.01 * TOLERANCE * last**2), 1e-6))
+        if decrement <= (enough if unseen else TOLERANCE):
             end = x + step if unseen else x
-            return Solution(end, value - decrement / 2, min(decrement, tolerance), n_steps, True)
+            return Solution(end, value - decrement / 2, min(decrement, TOLERANCE), n_steps, True)
         found = search_line(softmax.read, x, value, step, decrement, 4 * softmax.rounding)
         if found is None:
             return Solution(x, value, decrement, n_steps, decrement <= CLOSE)
         x, (value,) = found
-    return Solution(x, value, decrement, max_steps, decrement <= CLOSE)
+    return Solution(x, value, decrement, MAX_STEPS, decrement <= CLOSE)
 
 
 def _cg_step(softmax: SoftmaxMap, gradient: Floats, inverse: Inverse) -> tuple[Floats, int, float]:

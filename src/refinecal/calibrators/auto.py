@@ -25,9 +25,11 @@ from refinecal.resampling import deal_by_label
 Floats = NDArray[np.float64]
 log = logging.getLogger(__name__)
 
-MOST_CLASSES = 60  # beyond, fitting a matrix six times takes too long
-SEVERAL_CLASSES = ("temperature", "affine-ovr", "structured-matrix")  # for 3 to 60 classes, and:
-WEAK = {"diagonal": 0.1, "off_diagonal": 0.1, "intercept": 0.1}  # a matrix for large data sets
+MOST_CLASSES = 60  # for matrices: beyond, fitting one six times takes too long
+TWO_CLASSES = ("temperature", "affine", "spline", "venn-abers")
+SEVERAL_CLASSES = ("temperature", "affine-ovr", "structured-matrix")
+WEAK = {"diagonal": 0.1, "off_diagonal": 0.1, "intercept": 0.1}  # of a matrix for large data sets
+MANY_CLASSES = ("temperature", "structured-vector")
 MOST_ROWS = 20_000  # for the comparison; the families are then fitted on all rows
 CLEARLY = 3.0  # standard errors by which a family must be worse to be dropped
 WITHIN_NOISE = 1.0  # standard errors within which the simplest family is picked
@@ -181,7 +183,14 @@ class AutoCalibrator(Calibrator):
         self.names_ = list(families)
         self.losses_, self.differences_, self.errors_ = np.zeros((3, m))
         if self.weights is not None:
-            self.weights_ = _check_weights(self.weights, m)
+            found = np.asarray(self.weights, dtype=np.float64)
+            legal = np.isfinite(found) & (found >= 0)
+            if found.shape != (m,) or not legal.all() or not found.sum() > 0:
+                raise ValueError(
+                    f"weights is {self.weights!r}: it must hold {m} numbers of at least 0, one per family, "
+                    "not all 0"
+                )
+            self.weights_ = found / found.sum()
             self.reason_ = f"{self._summary()}: given weights"
         else:
             cv = check_whole("cv", self.cv, 2)
@@ -196,22 +205,20 @@ class AutoCalibrator(Calibrator):
 
     def _families(self, sample: Sample) -> dict[str, Calibrator]:
         """Return the families to compare, in order of their number of parameters."""
+        families: dict[str, Calibrator] = {}
         given = self.candidates
+        if given is None and 2 < sample.k <= MOST_CLASSES:
+            families = {name: make_calibrator(name) for name in SEVERAL_CLASSES}
+            return families | {
+                "weak structured-matrix": make_calibrator("structured-matrix", **WEAK)
+            }
         if given is None:
-            if sample.k == 2:
-                given = ["temperature", "affine", "spline", "venn-abers"]
-            elif sample.k > MOST_CLASSES:
-                given = ["temperature", "structured-vector"]
-            else:
-                families = {name: make_calibrator(name) for name in SEVERAL_CLASSES}
-                weak = make_calibrator("structured-matrix", **WEAK)
-                return families | {"weak structured-matrix": weak}
-        if isinstance(given, str) or not given:
+            given = TWO_CLASSES if sample.k == 2 else MANY_CLASSES
+        if isinstance(given, str) or not len(given):
             raise ValueError(
                 f"candidates is {given!r}: pass several names or calibrators, such as "
                 "['temperature', 'isotonic']"
             )
-        families: dict[str, Calibrator] = {}
         for one in given:
             family = as_calibrator(one)
             if isinstance(family, AutoCalibrator):
@@ -273,15 +280,6 @@ class AutoCalibrator(Calibrator):
         for weight, one in zip(weights, self.calibrators_, strict=True):
             mixed += weight * one._proba(logits)
         return mixed
-
-
-def _check_weights(weights: Any, n: int) -> Floats:
-    found = np.asarray(weights, dtype=np.float64)
-    if found.shape != (n,) or not (np.isfinite(found) & (found >= 0)).all() or not found.sum() > 0:
-        raise ValueError(
-            f"weights is {weights!r}: it must hold {n} numbers of at least 0, one per family, not all 0"
-        )
-    return np.asarray(found / found.sum())
 
 
 def cross_validate(

@@ -101,17 +101,7 @@ class Calibrator(ABC):
         return self._fit_sample(sample)
 
     def predict_proba(self, probs: Any) -> NDArray[Any]:
-        """Return calibrated probabilities.
-
-        Parameters
-        ----------
-        probs : array-like
-            Probabilities as for :meth:`fit`; columns of a DataFrame are matched by name.
-
-        Returns
-        -------
-        ndarray of shape (n, k)
-        """
+        """Return calibrated probabilities ``(n, k)``; columns of a DataFrame are matched by name."""
         return self._proba(self._check(probs, "probs", "use predict_proba_logits"))
 
     def predict_proba_logits(self, logits: Any) -> NDArray[Any]:

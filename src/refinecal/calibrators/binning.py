@@ -131,7 +131,8 @@ class HistogramBinning(_BinCalibrator):
         if self.strategy == "quantile":
             self._learn_quantiles(odds, shares, sample.weights, n_bins)
             return
-        self.edges_ = _uniform_edges(n_bins)
+        inner = np.minimum(np.arange(1, n_bins) / n_bins + BORDER, LARGEST)  # as _kernels.bins does
+        self.edges_ = np.log(inner) - np.log1p(-inner)
         centers = (np.arange(n_bins) + 0.5) / n_bins
         self.shares_ = _bin_means(_bins(odds, self.edges_), shares, sample.weights, centers)
 
@@ -274,12 +275,6 @@ def quantile_edges(scores: Floats, weights: Floats | None, n_bins: int) -> Float
     low, high = np.clip(ranked[cuts - 1], -limit, limit), np.clip(ranked[cuts], -limit, limit)
     middle = low / 2 + high / 2
     return np.asarray(np.where(middle < high, middle, low))  # adjacent floats have no middle
-
-
-def _uniform_edges(n_bins: int) -> Floats:
-    """Return the log-odds between bins of equal width, by the rule of ``_kernels.bins``."""
-    inner = np.minimum(np.arange(1, n_bins) / n_bins + BORDER, LARGEST)
-    return np.asarray(np.log(inner) - np.log1p(-inner))
 
 
 def _bins(scores: Floats, edges: Floats) -> NDArray[Any]:

@@ -175,7 +175,16 @@ class MatrixCalibrator(LinearCalibrator):
         return np.asarray(self.matrix_ @ features)
 
 
-class VectorScaling(DiagonalCalibrator):
+class CenteredCalibrator(LinearCalibrator):
+    """A linear map of finite logits that sum to 0 over the classes."""
+
+    def _features(self, logits: NDArray[Any]) -> Floats:
+        gaps = gap_columns(logits, self.limit_)
+        gaps -= gaps.mean(axis=0)
+        return gaps
+
+
+class VectorScaling(CenteredCalibrator, DiagonalCalibrator):
     r"""Calibrate by a scale and an intercept for each class: ``softmax(w * z + b)``.
 
     The logits z are centered, each row to the sum 0, so that adding a constant to a row changes nothing and
@@ -210,15 +219,13 @@ class VectorScaling(DiagonalCalibrator):
     def __init__(self, laplace: bool = True) -> None:
         self.laplace = laplace
 
-    def _features(self, logits: NDArray[Any]) -> Floats:
-        return _center_columns(logits, self.limit_)
-
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         sample = on_cpu(sample).drop_weightless()
         self.limit_ = gap_limit(sample)
         if sample.k == 2:
-            slope, self.intercepts_ = _fit_affine(sample, self.limit_, 0.0, VECTOR)
-            self.scales_ = np.full(2, slope)
+            odds = log_odds(sample.logits, self.limit_)
+            slope, self.intercepts_ = fit_two(sample, [odds], [0.0, 0.0], VECTOR)
+            self.scales_ = np.repeat(slope, 2)
             return
         features = self._features(sample.logits)
         unit = _unit(sample, self.limit_, features, threads, start)
@@ -245,8 +252,8 @@ class _PenalizedMatrix(MatrixCalibrator):
         self.intercept = intercept
 
     @abstractmethod
-    def _learn_two(self, sample: Sample) -> None:
-        """Learn from two classes, where a diagonal matrix is enough."""
+    def _columns_of_two(self, logits: NDArray[Any]) -> list[Floats]:
+        """Return what a diagonal matrix multiplies, which is enough for two classes."""
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         check_number("off_diagonal", self.off_diagonal)
@@ -254,7 +261,10 @@ class _PenalizedMatrix(MatrixCalibrator):
         sample = on_cpu(sample).drop_weightless()
         self.limit_ = gap_limit(sample)
         if sample.k == 2:
-            self._learn_two(sample)
+            columns = self._columns_of_two(sample.logits)
+            ridge = [0.0] * len(columns) + [self.intercept / sample.total]  # k / n * |b|**2
+            found, self.intercepts_ = fit_two(sample, columns, ridge, self._advice)
+            self.matrix_ = np.diag(np.broadcast_to(found, 2))
             return
         features = self._features(sample.logits)
         unit = _unit(sample, self.limit_, features, threads, start)
@@ -266,7 +276,7 @@ class _PenalizedMatrix(MatrixCalibrator):
         self.matrix_ = _least_off_diagonal(matrix * unit, self._sums_to_zero)
 
 
-class MatrixScaling(_PenalizedMatrix):
+class MatrixScaling(CenteredCalibrator, _PenalizedMatrix):
     r"""Calibrate by a matrix and an intercept: ``softmax(W @ z + b)``.
 
     The logits z are centered, each row to the sum 0. Minimizes the mean log loss plus
@@ -310,12 +320,8 @@ class MatrixScaling(_PenalizedMatrix):
     _sums_to_zero = True
     _advice = Advice("matrix scaling", "raise off_diagonal and intercept")
 
-    def _features(self, logits: NDArray[Any]) -> Floats:
-        return _center_columns(logits, self.limit_)
-
-    def _learn_two(self, sample: Sample) -> None:
-        slope, self.intercepts_ = _fit_affine(sample, self.limit_, self.intercept, self._advice)
-        self.matrix_ = slope * np.eye(2)
+    def _columns_of_two(self, logits: NDArray[Any]) -> list[Floats]:
+        return [log_odds(logits, self.limit_)]
 
 
 class DirichletCalibration(_PenalizedMatrix):
@@ -357,11 +363,9 @@ class DirichletCalibration(_PenalizedMatrix):
         gaps -= np.log(np.exp(gaps).sum(axis=0))
         return gaps
 
-    def _learn_two(self, sample: Sample) -> None:
-        logs = self._features(sample.logits)
-        ridge = [0.0, 0.0, self.intercept / sample.total]
-        found, self.intercepts_ = fit_two(sample, [-logs[0], logs[1]], ridge, self._advice)
-        self.matrix_ = np.diag(found)
+    def _columns_of_two(self, logits: NDArray[Any]) -> list[Floats]:
+        logs = self._features(logits)
+        return [-logs[0], logs[1]]
 
 
 class _Structured(LinearCalibrator):
@@ -508,19 +512,20 @@ class StructuredMatrixScaling(_Structured, MatrixCalibrator):
         on_shift = strength * check_number("intercept", self.intercept)
         sample, logs = self._first_step(sample, threads, start)
         if k == 2:
-            found = _fit_two_by_two(sample, logs, on_diagonal, off_diagonal, on_shift)
-            self.matrix_, self.intercepts_ = found
+            # Only differences D between an entry on the diagonal and the other in its column matter: D is
+            # cheapest as D * off / (on + off) and -D * on / (on + off), at D**2 * on * off / (on + off).
+            both = on_diagonal + off_diagonal
+            share = off_diagonal / both if both > 0 else 0.5  # that the diagonal takes
+            cost = on_diagonal * share if both > 0 else 0.0
+            away, self.intercepts_ = _fit_two_scales(
+                sample, logs, cost, on_shift, STRUCTURED_MATRIX
+            )
+            own, other = share * away, (share - 1) * away
+            self.matrix_ = np.array([[1 + own[0], other[1]], [other[0], 1 + own[1]]])
             return
         penalties = off_diagonal, on_diagonal, on_shift
         matrix, self.intercepts_ = fit_matrix(logs, sample, penalties, 1.0, STRUCTURED_MATRIX)
         self.matrix_ = _least_penalty(matrix, on_diagonal, off_diagonal)
-
-
-def _center_columns(logits: NDArray[Any], limit: float) -> Floats:
-    """Return finite logits (k, n) that sum to 0 over the classes."""
-    gaps = gap_columns(logits, limit)
-    gaps -= gaps.mean(axis=0)
-    return gaps
 
 
 def _unit(sample: Sample, limit: float, features: Floats, threads: int, start: float) -> float:
@@ -530,13 +535,6 @@ def _unit(sample: Sample, limit: float, features: Floats, threads: int, start: f
         return 1.0
     beta = best_beta(sample, limit, threads, start)
     return beta if 0.1 <= beta * largest <= 1e3 else 1 / largest
-
-
-def _fit_affine(sample: Sample, limit: float, shift: float, advice: Advice) -> tuple[float, Floats]:
-    """Return slope and intercepts of two classes; (k / n) |b|**2 is their squared difference over n."""
-    odds = log_odds(sample.logits, limit)
-    slope, intercepts = fit_two(sample, [odds], [0.0, shift / sample.total], advice)
-    return float(slope[0]), intercepts
 
 
 def _least_off_diagonal(matrix: Floats, centered: bool) -> Floats:
@@ -574,19 +572,3 @@ def _fit_two_scales(
     """Return the scales of two classes minus 1, and the intercepts."""
     columns, ridge = [-logs[0], logs[1]], [on_scale, on_scale, on_shift / 2]
     return fit_two(sample, columns, ridge, advice, logs[1] - logs[0])
-
-
-def _fit_two_by_two(
-    sample: Sample, logs: Floats, on_diagonal: float, off_diagonal: float, on_shift: float
-) -> tuple[Floats, Floats]:
-    """Return matrix and intercepts of two classes, where only differences between rows matter.
-
-    A difference D between an entry on the diagonal and the one in its column off it is cheapest as
-    D * off / (on + off) and -D * on / (on + off), which costs D**2 * on * off / (on + off).
-    """
-    both = on_diagonal + off_diagonal
-    share = off_diagonal / both if both > 0 else 0.5  # that the diagonal takes
-    cost = on_diagonal * share if both > 0 else 0.0
-    away, intercepts = _fit_two_scales(sample, logs, cost, on_shift, STRUCTURED_MATRIX)
-    own, other = share * away, (share - 1) * away
-    return np.array([[1 + own[0], other[1]], [other[0], 1 + own[1]]]), intercepts

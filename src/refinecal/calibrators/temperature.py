@@ -36,10 +36,6 @@ class TemperatureScaling(Calibrator):
         The inverse temperature.
     loss_ : float
         Mean log loss of the calibration samples at ``beta_``, before smoothing.
-    n_samples_ : float
-        Number of calibration samples (the sum of their weights).
-    classes_ : ndarray
-        The label of each column.
 
     References
     ----------
@@ -174,8 +170,17 @@ class EnsembleTemperatureScaling(Calibrator):
         self.limit_ = gap_limit(sample)
         self.first_beta_ = best_beta(sample, self.limit_, threads, start)
         tempered = self.first_beta_ * finite_gaps(sample.logits, self.limit_)
-        parts = [log_softmax(tempered), log_softmax(finite_gaps(sample.logits, np.inf))]
-        self.weights_ = mixture_weights(*_find_probs(sample, parts))
+        if sample.soft is None:
+            rows, labels, share = np.arange(sample.n), sample.labels, np.ones(sample.n)
+        else:
+            rows, labels = np.nonzero(sample.soft)
+            share = sample.soft[rows, labels]
+        if sample.weights is not None:
+            share = share * even_weights(sample.weights)[rows]
+        logs = [log_softmax(tempered), log_softmax(finite_gaps(sample.logits, np.inf))]
+        parts = [np.exp(part[rows, labels]) for part in logs]
+        parts.append(np.full(len(rows), 1 / sample.k))
+        self.weights_ = mixture_weights(np.stack(parts), share / share.sum())
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         tempered, given, uniform = self.weights_
@@ -196,18 +201,3 @@ def best_beta(sample: Sample, limit: float, threads: int, start: float) -> float
     weights = None if sample.weights is None else even_weights(sample.weights)
     gaps = finite_gaps(sample.logits, limit)
     return fit_sample(sample.replace(logits=gaps, weights=weights), start, threads).beta
-
-
-def _find_probs(sample: Sample, parts: list[Array]) -> tuple[Array, Array]:
-    """Return the probability of each label in each part and in a uniform one, and its share of the weight."""
-    if sample.soft is None:
-        rows, labels = np.arange(sample.n), sample.labels
-        share = np.ones(sample.n)
-    else:
-        rows, labels = np.nonzero(sample.soft)
-        share = sample.soft[rows, labels]
-    if sample.weights is not None:
-        share = share * even_weights(sample.weights)[rows]
-    uniform = np.full(len(rows), 1 / sample.k)
-    found = [np.exp(part[rows, labels].astype(np.float64)) for part in parts]
-    return np.stack([*found, uniform]), share / share.sum()
