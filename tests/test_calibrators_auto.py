@@ -11,6 +11,7 @@ from scipy.special import expit, log_softmax, softmax
 
 import refinecal as rc
 from refinecal._core.checks import check_sample
+from refinecal._core.sample import Sample
 from refinecal.calibrators import auto as module
 from refinecal.calibrators.auto import cross_validate
 from refinecal.resampling import deal_by_label
@@ -230,10 +231,13 @@ def test_without_blending_the_simplest_within_noise_is_picked():
 
 def test_standard_errors_by_hand():
     losses = np.array([[1.0, 2.0], [3.0, 3.0], [2.0, 5.0]])
-    above, errors = module._compare_losses(losses, np.array([1.0, 1.0, 2.0]))
+    counts, labels = np.array([1.0, 1.0, 2.0]), np.array([0, 1, 1])
+    auto = module.AutoCalibrator(blend=False)
+    auto.names_ = ["simple", "flexible"]
+    auto._weigh((losses, counts), Sample(labels, np.zeros((3, 2)), counts))
     gaps = np.array([1.0, 0.0, 3.0, 3.0])  # the last row twice
-    np.testing.assert_allclose(above, [0, gaps.mean()])
-    np.testing.assert_allclose(errors, [0, gaps.std() / 2])
+    np.testing.assert_allclose(auto.differences_, [0, gaps.mean()])
+    np.testing.assert_allclose(auto.errors_, [0, gaps.std() / 2])
 
 
 # ---- what must not matter --------------------------------------------------------------------------------

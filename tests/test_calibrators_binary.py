@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 import refinecal as rc
 from refinecal._core.sample import Sample
 from refinecal.calibrators import _newton
-from refinecal.calibrators._features import merge_ties
 from refinecal.calibrators._newton import Advice, Solution, fit_logistic, minimize_newton
+from refinecal.calibrators.binning import merge_ties
 
 
 def scores(n=400, seed=0, slope=0.6, shift=0.4):

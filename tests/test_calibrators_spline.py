@@ -12,8 +12,8 @@ from scipy.special import expit
 
 import refinecal as rc
 from refinecal._kernels.splines import read_splines
-from refinecal.calibrators._features import merge_ties
 from refinecal.calibrators._newton import minimize_newton
+from refinecal.calibrators.binning import merge_ties
 from refinecal.calibrators.spline import (
     PENALTIES,
     Rows,

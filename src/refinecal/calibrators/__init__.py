@@ -17,12 +17,12 @@ if TYPE_CHECKING:  # so that editors and type checkers see what __getattr__ impo
         CentredIsotonicCalibration as CentredIsotonicCalibration,
     )
     from refinecal.calibrators.isotonic import IsotonicCalibration as IsotonicCalibration
+    from refinecal.calibrators.scaling import AffineScaling as AffineScaling
     from refinecal.calibrators.scaling import DirichletCalibration as DirichletCalibration
     from refinecal.calibrators.scaling import MatrixScaling as MatrixScaling
     from refinecal.calibrators.scaling import StructuredMatrixScaling as StructuredMatrixScaling
     from refinecal.calibrators.scaling import StructuredVectorScaling as StructuredVectorScaling
     from refinecal.calibrators.scaling import VectorScaling as VectorScaling
-    from refinecal.calibrators.sigmoid import AffineScaling as AffineScaling
     from refinecal.calibrators.sigmoid import BetaCalibration as BetaCalibration
     from refinecal.calibrators.sigmoid import QuadraticScaling as QuadraticScaling
     from refinecal.calibrators.spline import SplineCalibration as SplineCalibration

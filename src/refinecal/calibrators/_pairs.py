@@ -62,14 +62,12 @@ def pack(curves: list[Curve], mix: list[tuple[float, float, float]]) -> Curves:
         if len(one.pieces) != len(own):  # in a damaged file
             raise ValueError("a curve must have one piece more than it has knots")
         own[:, : one.pieces.shape[1]] = one.pieces
+    rest = [(one.pieces.shape[1], one.is_odds, one.limit, one.bend) for one in curves]
     return Curves(
         begin,
         np.concatenate([one.knots for one in curves]),
         pieces,
-        np.array([one.pieces.shape[1] for one in curves]),
-        np.array([one.is_odds for one in curves]),
-        np.array([one.limit for one in curves]),
-        np.array([one.bend for one in curves]),
+        *map(np.array, zip(*rest, strict=True)),
         np.array(mix),
     )
 

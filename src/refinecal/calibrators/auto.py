@@ -17,7 +17,7 @@ from refinecal._core.checks import check_whole
 from refinecal._core.sample import Sample, on_cpu
 from refinecal.calibrators._newton import mixture_weights
 from refinecal.calibrators.base import Calibrator
-from refinecal.calibrators.registry import as_calibrator, check_storable, make_calibrator
+from refinecal.calibrators.registry import as_calibrator, make_calibrator
 from refinecal.calibrators.temperature import TemperatureScaling
 from refinecal.losses import get_loss
 from refinecal.resampling import deal_by_label
@@ -25,8 +25,11 @@ from refinecal.resampling import deal_by_label
 Floats = NDArray[np.float64]
 log = logging.getLogger(__name__)
 
-MOST_CLASSES = 60  # beyond, fitting a matrix six times takes too long
-WEAK = 0.1  # strengths of a second matrix, for large data sets
+MOST_CLASSES = 60  # for matrices: beyond, fitting one six times takes too long
+TWO_CLASSES = ("temperature", "affine", "spline", "venn-abers")
+SEVERAL_CLASSES = ("temperature", "affine-ovr", "structured-matrix")
+WEAK = {"diagonal": 0.1, "off_diagonal": 0.1, "intercept": 0.1}  # of a matrix for large data sets
+MANY_CLASSES = ("temperature", "structured-vector")
 MOST_ROWS = 20_000  # for the comparison; the families are then fitted on all rows
 CLEARLY = 3.0  # standard errors by which a family must be worse to be dropped
 WITHIN_NOISE = 1.0  # standard errors within which the simplest family is picked
@@ -180,7 +183,14 @@ class AutoCalibrator(Calibrator):
         self.names_ = list(families)
         self.losses_, self.differences_, self.errors_ = np.zeros((3, m))
         if self.weights is not None:
-            self.weights_ = _check_weights(self.weights, m)
+            found = np.asarray(self.weights, dtype=np.float64)
+            legal = np.isfinite(found) & (found >= 0)
+            if found.shape != (m,) or not legal.all() or not found.sum() > 0:
+                raise ValueError(
+                    f"weights is {self.weights!r}: it must hold {m} numbers of at least 0, one per family, "
+                    "not all 0"
+                )
+            self.weights_ = found / found.sum()
             self.reason_ = f"{self._summary()}: given weights"
         else:
             cv = check_whole("cv", self.cv, 2)
@@ -194,15 +204,21 @@ class AutoCalibrator(Calibrator):
         log.info("%s", self.reason_)
 
     def _families(self, sample: Sample) -> dict[str, Calibrator]:
-        if self.candidates is None:
-            return _default_families(sample.k)
+        """Return the families to compare, in order of their number of parameters."""
+        families: dict[str, Calibrator] = {}
         given = self.candidates
+        if given is None and 2 < sample.k <= MOST_CLASSES:
+            families = {name: make_calibrator(name) for name in SEVERAL_CLASSES}
+            return families | {
+                "weak structured-matrix": make_calibrator("structured-matrix", **WEAK)
+            }
+        if given is None:
+            given = TWO_CLASSES if sample.k == 2 else MANY_CLASSES
         if isinstance(given, str) or not len(given):
             raise ValueError(
                 f"candidates is {given!r}: pass several names or calibrators, such as "
                 "['temperature', 'isotonic']"
             )
-        families: dict[str, Calibrator] = {}
         for one in given:
             family = as_calibrator(one)
             if isinstance(family, AutoCalibrator):
@@ -219,26 +235,30 @@ class AutoCalibrator(Calibrator):
             self.reason_ = f"{self.names_[0]}: {why}"
             return
         losses, counts = compared
-        self.differences_, self.errors_ = _compare_losses(losses, counts)
-        self.losses_ = counts @ losses / counts.sum()
-        best = self.names_[int(self.losses_.argmin())]
-        if self.blend:
-            near = self.differences_ <= CLEARLY * self.errors_
-            near[0] |= sample.total < TRUST * (sample.k - 1)  # with few rows it may be chance
-            self.weights_ = _blend(np.exp(-losses), counts, near, _prior_weights(len(near), sample))
-            how = "blended" if np.count_nonzero(self.weights_) > 1 else "chosen"
-            self.reason_ = f"{self._summary()}: {how} by {self.cv}-fold cross-validation"
-            if not near.all():
-                worse = [n for n, is_near in zip(self.names_, near, strict=True) if not is_near]
-                self.reason_ += f"; clearly worse than {best}: {', '.join(worse)}"
+        total = counts.sum()
+        gaps = losses - losses[:, [int((counts @ losses / total).argmin())]]
+        self.differences_ = counts @ gaps / total
+        self.errors_ = np.sqrt(counts @ (gaps - self.differences_) ** 2) / total
+        self.losses_ = counts @ losses / total
+        best, how = self.names_[int(self.losses_.argmin())], f"{self.cv}-fold cross-validation"
+        if not self.blend:
+            picked = int(np.flatnonzero(self.differences_ <= WITHIN_NOISE * self.errors_)[0])
+            name, self.weights_ = self.names_[picked], np.eye(len(self.names_))[picked]
+            self.reason_ = f"{name}: smallest loss in {how}"
+            if name != best:
+                self.reason_ = (
+                    f"{name}: simplest within noise of the best in {how}, which is {best}"
+                )
             return
-        near = self.differences_ <= WITHIN_NOISE * self.errors_
-        picked = int(np.flatnonzero(near)[0])
-        name, how = self.names_[picked], f"{self.cv}-fold cross-validation"
-        self.weights_ = np.eye(len(near))[picked]
-        self.reason_ = f"{name}: smallest loss in {how}"
-        if name != best:
-            self.reason_ = f"{name}: simplest within noise of the best in {how}, which is {best}"
+        near = self.differences_ <= CLEARLY * self.errors_
+        few = TRUST * (sample.k - 1)
+        near[0] |= sample.total < few  # with few rows it may be chance
+        self.weights_ = _blend(np.exp(-losses), counts, near, sample.total / (sample.total + few))
+        done = "blended" if len(self.chosen_) > 1 else "chosen"
+        self.reason_ = f"{self._summary()}: {done} by {how}"
+        if not near.all():
+            worse = [name for name, kept in zip(self.names_, near, strict=True) if not kept]
+            self.reason_ += f"; clearly worse than {best}: {', '.join(worse)}"
 
     def _summary(self) -> str:
         if len(self.chosen_) == 1:
@@ -260,35 +280,6 @@ class AutoCalibrator(Calibrator):
         for weight, one in zip(weights, self.calibrators_, strict=True):
             mixed += weight * one._proba(logits)
         return mixed
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything learned; raise for custom calibrators."""
-        held = [*(self.candidates or ()), *getattr(self, "calibrators_", ())]
-        check_storable(held, "candidates holds an object that")
-        return super().to_dict()
-
-
-def _default_families(k: int) -> dict[str, Calibrator]:
-    """Return the families to compare, in order of their number of parameters."""
-    names = ["temperature", "affine-ovr", "structured-matrix"]
-    if k == 2:
-        names = ["temperature", "affine", "spline", "venn-abers"]
-    elif k > MOST_CLASSES:
-        names = ["temperature", "structured-vector"]
-    families = {name: make_calibrator(name) for name in names}
-    if "structured-matrix" in families:
-        weak = {"diagonal": WEAK, "off_diagonal": WEAK, "intercept": WEAK}
-        families["weak structured-matrix"] = make_calibrator("structured-matrix", **weak)
-    return families
-
-
-def _check_weights(weights: Any, n: int) -> Floats:
-    found = np.asarray(weights, dtype=np.float64)
-    if found.shape != (n,) or not (np.isfinite(found) & (found >= 0)).all() or not found.sum() > 0:
-        raise ValueError(
-            f"weights is {weights!r}: it must hold {n} numbers of at least 0, one per family, not all 0"
-        )
-    return np.asarray(found / found.sum())
 
 
 def cross_validate(
@@ -315,28 +306,16 @@ def cross_validate(
     return np.minimum(np.concatenate(losses), LARGEST), np.concatenate(counts)
 
 
-def _compare_losses(losses: Floats, counts: Floats) -> tuple[Floats, Floats]:
-    """Return each family's mean loss minus the smallest, and the standard errors."""
-    total = counts.sum()
-    means = counts @ losses / total
-    gaps = losses - losses[:, [int(means.argmin())]]
-    above = counts @ gaps / total
-    return above, np.sqrt(counts @ (gaps - above) ** 2) / total
+def _blend(probs: Floats, counts: Floats, near: NDArray[np.bool_], share: float) -> Floats:
+    """Return the weights of a blend; very small ones become 0.
 
-
-def _prior_weights(m: int, sample: Sample) -> Floats:
-    """Return the prior weights: equal if there are many rows, else favoring the first."""
-    share = sample.total / (sample.total + TRUST * (sample.k - 1))
-    weights = np.full(m, share / m)
-    weights[0] += 1 - share
-    return weights
-
-
-def _blend(probs: Floats, counts: Floats, near: NDArray[np.bool_], lean: Floats) -> Floats:
-    """Return the weights of a blend; very small ones become 0."""
+    The prior is equal up to this share, worth 1 for many rows; the rest favors the first family.
+    """
     weights = np.zeros(len(near))
+    favor = np.full(len(near), share / len(near))
+    favor[0] += 1 - share
     while True:
-        prior = lean[near] / lean[near].sum() * PRIOR_ROWS
+        prior = favor[near] / favor[near].sum() * PRIOR_ROWS
         parts = np.concatenate([probs[:, near], np.eye(len(prior))]).T  # log w_j is one more row
         shares = np.concatenate([counts, prior])
         weights[near] = mixture_weights(np.maximum(parts, 1e-300), shares / shares.sum())

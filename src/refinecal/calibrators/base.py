@@ -1,4 +1,4 @@
-"""The base class of calibrators: public methods, checks, smoothing, parameters, JSON."""
+"""The base class of calibrators, and what they read from logits."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -12,7 +12,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._core.arrays import check_threads, column_names, in_order
+from refinecal import _kernels
+from refinecal._core.arrays import Array, check_threads, column_names, in_order
 from refinecal._core.checks import (
     HARD,
     check_keywords,
@@ -22,11 +23,15 @@ from refinecal._core.checks import (
     warn_if_light,
 )
 from refinecal._core.errors import warn
-from refinecal._core.sample import Sample, on_cpu
+from refinecal._core.sample import Sample, on_cpu, row_slices
 from refinecal.calibrators._pairs import Curve
 from refinecal.losses import ProperLoss
 from refinecal.resampling import row_losses
 from refinecal.temperature.fit import risk_of
+
+Floats = NDArray[np.float64]
+ROUNDED = -float(np.log(np.finfo(np.float64).eps))  # 36.04: beyond, probabilities round to 0 or 1
+LARGEST = 1e100  # so that squares do not overflow
 
 
 class Calibrator(ABC):
@@ -96,17 +101,7 @@ class Calibrator(ABC):
         return self._fit_sample(sample)
 
     def predict_proba(self, probs: Any) -> NDArray[Any]:
-        """Return calibrated probabilities.
-
-        Parameters
-        ----------
-        probs : array-like
-            Probabilities as for :meth:`fit`; columns of a DataFrame are matched by name.
-
-        Returns
-        -------
-        ndarray of shape (n, k)
-        """
+        """Return calibrated probabilities ``(n, k)``; columns of a DataFrame are matched by name."""
         return self._proba(self._check(probs, "probs", "use predict_proba_logits"))
 
     def predict_proba_logits(self, logits: Any) -> NDArray[Any]:
@@ -115,15 +110,15 @@ class Calibrator(ABC):
 
     def _fit_sample(self, sample: Sample, threads: int | None = None, start: float = 1.0) -> Self:
         self._learn(sample, check_threads(threads), start)
-        return self._remember(sample)
+        self._remember(sample)
+        return self
 
-    def _remember(self, sample: Sample) -> Self:
+    def _remember(self, sample: Sample) -> None:
         self.n_samples_ = sample.total
         self.classes_ = np.arange(sample.k) if sample.classes is None else sample.classes
         self.__dict__.pop("feature_names_in_", None)
         if sample.columns is not None:
             self.feature_names_in_ = sample.columns
-        return self
 
     # ---- for decompositions and monitors; temperature scaling overrides these -----------------------------
 
@@ -181,31 +176,22 @@ class Calibrator(ABC):
             warn_if_light(sample.weights, "smoothing")
 
     def _log_proba(self, logits: NDArray[Any]) -> NDArray[Any]:
-        return self._smooth_logs(self._map(logits))
-
-    def _proba(self, logits: NDArray[Any]) -> NDArray[Any]:
-        return self._smooth_probs(np.asarray(np.exp(self._map(logits))))
-
-    def _smooth_logs(self, logs: NDArray[Any]) -> NDArray[Any]:
+        logs = self._map(logits)
         if not self.laplace:
             return logs
-        probs = self._smooth_probs(np.exp(logs))
+        probs = self._smooth(np.exp(logs))
         return np.asarray(np.log(probs, out=probs))
 
-    def _smooth_probs(self, probs: NDArray[Any]) -> NDArray[Any]:
-        """Smooth probabilities, in place."""
-        if self.laplace:
-            factor, added = self._mixture()
-            probs *= factor
-            probs += added
-        return probs
+    def _proba(self, logits: NDArray[Any]) -> NDArray[Any]:
+        return self._smooth(np.asarray(np.exp(self._map(logits))))
 
-    def _mixture(self) -> tuple[float, float]:
-        """Return the factor and the addend that smoothing applies to probabilities."""
-        if not self.laplace:
-            return 1.0, 0.0
-        n, k = self.n_samples_, len(self.classes_)
-        return n / (n + 1), 1 / ((n + 1) * k)
+    def _smooth(self, probs: NDArray[Any]) -> NDArray[Any]:
+        """Mix probabilities with uniform ones, in place, if asked for."""
+        if self.laplace:
+            n = self.n_samples_
+            probs *= n / (n + 1)
+            probs += 1 / ((n + 1) * len(self.classes_))
+        return probs
 
     def _curve(self) -> Curve | None:
         """Return the map of two classes as a curve in the log-odds, before smoothing, if it is one."""
@@ -294,21 +280,16 @@ class Calibrator(ABC):
 
         return Tags(estimator_type=None, target_tags=TargetTags(required=True))
 
-    @classmethod
-    def _parameter_names(cls) -> list[str]:
-        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
-
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters of the constructor."""
-        return {name: getattr(self, name) for name in self._parameter_names()}
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def set_params(self, **params: Any) -> Self:
         """Change parameters of the constructor."""
+        known = list(inspect.signature(type(self)).parameters)
         for name, value in params.items():
-            if name not in self._parameter_names():
-                raise ValueError(
-                    f"{type(self).__name__} has no parameter {name!r}: it has {self._parameter_names()}"
-                )
+            if name not in known:
+                raise ValueError(f"{type(self).__name__} has no parameter {name!r}: it has {known}")
             setattr(self, name, value)
         return self
 
@@ -325,7 +306,7 @@ class Calibrator(ABC):
 
 
 def _plain(value: Any) -> Any:
-    """Return an attribute in a form that JSON can hold."""
+    """Return an attribute in a form that JSON can hold; raise for a custom calibrator."""
     if isinstance(value, Calibrator):
         return value.to_dict()
     if isinstance(value, np.ndarray):
@@ -334,4 +315,92 @@ def _plain(value: Any) -> Any:
         return value.item()
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
+    if hasattr(value, "predict_proba"):
+        raise TypeError(
+            f"the calibrator holds {value!r}, which is not of this package: only refinecal's calibrators "
+            "can be written as JSON"
+        )
     return value
+
+
+# ---- what calibrators read from logits ---------------------------------------------------------------------
+
+
+def finite_gaps(logits: Array, limit: float = ROUNDED) -> Floats:
+    """Return each logit minus the largest of its row, clipped at -limit."""
+    with np.errstate(over="ignore"):
+        gaps = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=np.float64)
+    return np.asarray(np.maximum(gaps, -limit, out=gaps))
+
+
+def gap_columns(logits: NDArray[Any], limit: float) -> Floats:
+    """Return the transpose of :func:`finite_gaps`, (k, n): classes first, so that loops run over samples."""
+    columns = np.empty(logits.shape[::-1])
+    _kernels.softmax_linear.fill_gaps(logits, limit, columns)
+    return columns
+
+
+def gap_limit(sample: Sample) -> float:
+    """Return how far below the largest a logit may be, which replaces -inf.
+
+    No finite gap of the sample is clipped. Probabilities of 0 that are never wrong stay below rounding; if a
+    label has probability 0, then 0 becomes half the smallest positive probability.
+    """
+    largest, wrong = 0.0, False
+    for rows in row_slices(sample.n, sample.k):
+        part = sample.logits[rows]
+        with np.errstate(over="ignore"):
+            low = float(np.subtract(part.min(), part.max(), dtype=np.float64))
+        if -low <= ROUNDED:  # no gap can be larger: the common case, without a temporary
+            largest = max(largest, -low)
+            continue
+        gaps = finite_gaps(part, np.inf)
+        finite = np.isfinite(gaps)
+        largest = max(largest, -float(gaps.min(where=finite, initial=0.0)))
+        if sample.soft is None:
+            possible = finite[np.arange(len(part)), sample.labels[rows]]
+        else:
+            possible = finite | (sample.soft[rows] <= 0)
+        wrong = wrong or not possible.all()
+    limit = largest + np.log(2) if wrong else max(largest, ROUNDED)
+    return float(min(limit, LARGEST))
+
+
+def log_odds(logits: Array, limit: float = ROUNDED) -> Floats:
+    """Return the log-odds of class 1 of two, clipped to -limit..limit."""
+    with np.errstate(over="ignore"):
+        odds = np.subtract(logits[:, 1], logits[:, 0], dtype=np.float64)
+    return np.asarray(np.clip(odds, -limit, limit, out=odds))
+
+
+def check_two_classes(sample: Sample, what: str, name: str, other: str = "temperature") -> Sample:
+    """Return the rows of positive weight, in NumPy; raise for more than two classes."""
+    if sample.k != 2:
+        raise ValueError(
+            f"{what} is for 2 classes, found {sample.k}: use calibrator='{name}-ovr' (one-vs-rest), or "
+            f"calibrator='{other}'"
+        )
+    return on_cpu(sample).drop_weightless()
+
+
+def shares_of(sample: Sample) -> Floats:
+    """Return the share of class 1 in the label of each row."""
+    return sample.labels.astype(np.float64) if sample.soft is None else sample.soft[:, 1]
+
+
+def log_rows(shares: Floats) -> Floats:
+    """Return the log-probabilities of both classes, given the probability of class 1."""
+    logs = np.empty((len(shares), 2))
+    with np.errstate(divide="ignore"):
+        np.log1p(-shares, out=logs[:, 0])
+        np.log(shares, out=logs[:, 1])
+    return logs
+
+
+def log_rows_of_odds(odds: NDArray[Any]) -> Floats:
+    """Return the log-probabilities of both classes, given the log-odds of class 1."""
+    logs = np.empty((len(odds), 2))
+    rest = np.log(1 + np.exp(-np.abs(odds)))
+    np.subtract(-np.maximum(odds, 0), rest, out=logs[:, 0])
+    np.subtract(np.minimum(odds, 0), rest, out=logs[:, 1])
+    return logs

@@ -9,25 +9,24 @@ from numpy.typing import NDArray
 from refinecal._core.checks import check_whole
 from refinecal._core.sample import Sample
 from refinecal._kernels import BORDER
-from refinecal.calibrators._features import (
+from refinecal.calibrators._pairs import Curve, steps
+from refinecal.calibrators.base import (
     ROUNDED,
+    Calibrator,
+    Floats,
     check_two_classes,
     log_odds,
     log_rows,
-    merge_ties,
-    rank_rows,
     shares_of,
 )
-from refinecal.calibrators._pairs import Curve, steps
-from refinecal.calibrators.base import Calibrator
 from refinecal.calibrators.registry import make_calibrator
-from refinecal.calibrators.sigmoid import AffineScaling
+from refinecal.calibrators.scaling import AffineScaling
 from refinecal.resampling import deal_in_turn
 
-Floats = NDArray[np.float64]
 STRATEGIES = {"quantile": "uniform-mass", "uniform": "uniform-width"}  # and the calibrator's name
 LARGEST = 1 - 2.0**-53  # float below 1
 FEW = 32  # edges
+ROUNDING = 1e-13  # scores closer than this, relative to their size, are equal
 
 
 class _BinCalibrator(Calibrator):
@@ -55,10 +54,13 @@ class _BinCalibrator(Calibrator):
         return self._look_up(log_rows(self.shares_), logits)
 
     def _log_proba(self, logits: NDArray[Any]) -> NDArray[Any]:
-        return self._look_up(self._smooth_logs(log_rows(self.shares_)), logits)
+        rows = log_rows(self.shares_)
+        if self.laplace:
+            rows = np.log(self._smooth(np.exp(rows)))
+        return self._look_up(rows, logits)
 
     def _proba(self, logits: NDArray[Any]) -> NDArray[Any]:
-        return self._look_up(self._smooth_probs(np.exp(log_rows(self.shares_))), logits)
+        return self._look_up(self._smooth(np.exp(log_rows(self.shares_))), logits)
 
     def _look_up(self, rows: NDArray[Any], logits: NDArray[Any]) -> NDArray[Any]:
         if len(rows) != len(self.edges_) + 1:  # in a damaged file
@@ -129,7 +131,8 @@ class HistogramBinning(_BinCalibrator):
         if self.strategy == "quantile":
             self._learn_quantiles(odds, shares, sample.weights, n_bins)
             return
-        self.edges_ = _uniform_edges(n_bins)
+        inner = np.minimum(np.arange(1, n_bins) / n_bins + BORDER, LARGEST)  # as _kernels.bins does
+        self.edges_ = np.log(inner) - np.log1p(-inner)
         centers = (np.arange(n_bins) + 0.5) / n_bins
         self.shares_ = _bin_means(_bins(odds, self.edges_), shares, sample.weights, centers)
 
@@ -223,6 +226,35 @@ class ScalingBinning(_BinCalibrator):
         return steps(np.nextafter(edges, np.inf), self.shares_)._replace(limit=line.limit_)
 
 
+def merge_ties(odds: Floats) -> Floats:
+    """Return the scores, with those that differ only by rounding set to the lowest of them.
+
+    As in isotonic regression, a score equals a lower one if it is above it by at most ROUNDING, relative to
+    its size, or to 1 (or to the largest score, if that is below 1).
+    """
+    ranked = np.sort(odds)
+    largest = max(abs(ranked[0]), abs(ranked[-1]))
+    with np.errstate(invalid="ignore"):  # infinite scores are equal already
+        gaps = np.diff(ranked)
+        if gaps.min(where=gaps > 0, initial=np.inf) > ROUNDING * largest:
+            return odds
+        reach = ranked + ROUNDING * np.maximum(np.abs(ranked), min(1.0, largest))
+        near = (ranked[1:] <= reach[:-1]) & np.isfinite(gaps)
+    first = np.flatnonzero(np.concatenate([[True], ~near]))
+    lowest = np.repeat(first, np.diff(np.append(first, len(ranked))))
+    for i in np.flatnonzero(ranked > reach[lowest]):  # in a run longer than rounding
+        below = lowest[i - 1]
+        lowest[i] = below if below > lowest[i] and ranked[i] <= reach[below] else i
+    return np.asarray(ranked[lowest][np.searchsorted(ranked, odds)])
+
+
+def rank_rows(scores: Floats, labels: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the order of the rows by score, then by label."""
+    order = np.argsort(scores)
+    ranked = scores[order]
+    return np.lexsort((labels, scores)) if (ranked[1:] == ranked[:-1]).any() else order
+
+
 def quantile_edges(scores: Floats, weights: Floats | None, n_bins: int) -> Floats:
     """Return the edges between bins of about equal mass: halfway between scores.
 
@@ -243,12 +275,6 @@ def quantile_edges(scores: Floats, weights: Floats | None, n_bins: int) -> Float
     low, high = np.clip(ranked[cuts - 1], -limit, limit), np.clip(ranked[cuts], -limit, limit)
     middle = low / 2 + high / 2
     return np.asarray(np.where(middle < high, middle, low))  # adjacent floats have no middle
-
-
-def _uniform_edges(n_bins: int) -> Floats:
-    """Return the log-odds between bins of equal width, by the rule of ``_kernels.bins``."""
-    inner = np.minimum(np.arange(1, n_bins) / n_bins + BORDER, LARGEST)
-    return np.asarray(np.log(inner) - np.log1p(-inner))
 
 
 def _bins(scores: Floats, edges: Floats) -> NDArray[Any]:

@@ -7,13 +7,17 @@ from numpy.typing import NDArray
 
 from refinecal import _kernels
 from refinecal._core.sample import NOTHING, Sample, readonly
-from refinecal.calibrators import _features
-from refinecal.calibrators._features import check_two_classes, log_rows, shares_of
 from refinecal.calibrators._pairs import Curve
-from refinecal.calibrators.base import Calibrator
+from refinecal.calibrators.base import (
+    Calibrator,
+    Floats,
+    check_two_classes,
+    log_odds,
+    log_rows,
+    shares_of,
+)
+from refinecal.calibrators.binning import ROUNDING
 
-Floats = NDArray[np.float64]
-ROUNDING = _features.ROUNDING
 LARGEST = 1e300  # stands for an infinite score: what is learned stays finite, for JSON
 
 
@@ -43,7 +47,7 @@ class _Corners(Calibrator):
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         self._check_corners()
         corners = readonly(self.log_odds_), readonly(self.shares_)
-        return log_rows(_kernels.pav.interpolate(log_odds(logits), *corners))
+        return log_rows(_kernels.pav.interpolate(log_odds(logits, LARGEST), *corners))
 
     def _curve(self) -> Curve:
         self._check_corners()
@@ -91,7 +95,7 @@ class IsotonicCalibration(_Corners):
         sample = check_two_classes(sample, "isotonic calibration", "isotonic")
         scores, mass, hits = sum_scores(sample)
         first, levels = _kernels.pav.pool(mass, hits)
-        self._keep(scores[first], scores[_find_ends(first, len(scores))], levels)
+        self._keep(scores[first], scores[np.append(first[1:], len(scores)) - 1], levels)
 
 
 class CentredIsotonicCalibration(_Corners):
@@ -133,27 +137,15 @@ class CentredIsotonicCalibration(_Corners):
         sample = check_two_classes(sample, "centered isotonic calibration", "centred-isotonic")
         scores, mass, hits = sum_scores(sample)
         first, levels = _kernels.pav.pool(mass, hits)
-        last = _find_ends(first, len(scores))
+        last = np.append(first[1:], len(scores)) - 1
+        sizes = np.abs(scores)
+        limit = sizes.max(where=sizes < LARGEST, initial=0) + np.log(2)
+        shares = mass / np.repeat(np.add.reduceat(mass, first), last - first + 1)
+        centers = np.add.reduceat(shares * np.clip(scores, -limit, limit), first)
+        centers = np.clip(centers, scores[first], scores[last])
         whole = (levels <= 0) | (levels >= 1)
-        centers = _mean_scores(scores, mass, first, last)
         low = np.where(whole, scores[first], centers)
         self._keep(low, np.where(whole, scores[last], centers), levels)
-
-
-def _find_ends(first: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """Return the end of each step that begins at ``first``."""
-    return np.append(first[1:], n) - 1
-
-
-def _mean_scores(
-    scores: Floats, mass: Floats, first: NDArray[np.int64], last: NDArray[np.int64]
-) -> Floats:
-    """Return the mean score of each step."""
-    sizes = np.abs(scores)
-    limit = sizes.max(where=sizes < LARGEST, initial=0) + np.log(2)
-    shares = mass / np.repeat(np.add.reduceat(mass, first), last - first + 1)
-    means = np.add.reduceat(shares * np.clip(scores, -limit, limit), first)
-    return np.clip(means, scores[first], scores[last])
 
 
 # ---- shared with Venn-Abers --------------------------------------------------------------------------------
@@ -161,15 +153,8 @@ def _mean_scores(
 
 def sum_scores(sample: Sample) -> tuple[Floats, Floats, Floats]:
     """Return the different log-odds in order, the mass of each, and the mass of class 1 there."""
-    odds = log_odds(sample.logits)
-    shares = shares_of(sample)
+    odds = log_odds(sample.logits, LARGEST)
+    shares = np.ascontiguousarray(shares_of(sample))
     weights = NOTHING if sample.weights is None else readonly(sample.weights)
-    scores, mass, hits = _kernels.pav.sum_ties(
-        odds, np.argsort(odds), np.ascontiguousarray(shares), weights, ROUNDING
-    )
+    scores, mass, hits = _kernels.pav.sum_ties(odds, np.argsort(odds), shares, weights, ROUNDING)
     return scores, mass, hits
-
-
-def log_odds(logits: NDArray[Any]) -> Floats:
-    """Return the log-odds of class 1, finite."""
-    return _features.log_odds(logits, LARGEST)

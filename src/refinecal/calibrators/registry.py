@@ -3,10 +3,9 @@
 from __future__ import annotations  # so that help() shows types by name
 
 import re
-from collections.abc import Iterable
 from copy import deepcopy
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,7 @@ _HERE = "refinecal.calibrators"
 # name: (module, class, parameters)
 KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "temperature": (f"{_HERE}.temperature", "TemperatureScaling", {}),
-    "affine": (f"{_HERE}.sigmoid", "AffineScaling", {}),
+    "affine": (f"{_HERE}.scaling", "AffineScaling", {}),
     "quadratic": (f"{_HERE}.sigmoid", "QuadraticScaling", {}),
     "beta": (f"{_HERE}.sigmoid", "BetaCalibration", {}),
     "vector": (f"{_HERE}.scaling", "VectorScaling", {}),
@@ -63,7 +62,7 @@ WRAPPERS = {"-ovr": "one-vs-rest", "-ovo": "one-vs-one"}
 
 
 def make_calibrator(name: str, **params: Any) -> Calibrator:
-    """Return a new calibrator by name.
+    """Return a new calibrator by name, not fitted yet.
 
     Parameters
     ----------
@@ -77,11 +76,6 @@ def make_calibrator(name: str, **params: Any) -> Calibrator:
     **params
         Parameters of its constructor, such as ``laplace``.
 
-    Returns
-    -------
-    Calibrator
-        Not fitted.
-
     Examples
     --------
     >>> import refinecal as rc
@@ -94,33 +88,20 @@ def make_calibrator(name: str, **params: Any) -> Calibrator:
         raise TypeError(f"name is {name!r}: it must be a string such as 'temperature'")
     ending = name[-4:].replace("_", "-")
     if ending in WRAPPERS and WRAPPERS[ending] in KINDS:  # such as isotonic-ovr
-        return _make(WRAPPERS[ending], {"calibrator": make_calibrator(name[:-4], **params)})
+        params = {"calibrator": make_calibrator(name[:-4], **params)}
+        name = WRAPPERS[ending]
     name = ALIASES.get(name, name)
     if name.replace("_", "-") in KINDS:
         name = name.replace("_", "-")
     if name not in KINDS:
         fail_choice("calibrator", name, list(KINDS), "an object with fit and predict_proba")
-    return _make(name, params)
-
-
-def _make(name: str, params: dict[str, Any]) -> Calibrator:
     module, kind, given = KINDS[name]
     made: Calibrator = getattr(import_module(module), kind)(**(given | params))
     return made
 
 
 def from_json(text: str | bytes) -> Calibrator:
-    """Return the calibrator that ``to_json`` wrote.
-
-    Parameters
-    ----------
-    text : str or bytes
-        What :meth:`Calibrator.to_json` returned.
-
-    Returns
-    -------
-    Calibrator
-        Fitted, of the class that was stored.
+    """Return the fitted calibrator that :meth:`Calibrator.to_json` wrote.
 
     Examples
     --------
@@ -132,26 +113,8 @@ def from_json(text: str | bytes) -> Calibrator:
     return Calibrator.from_json(text)
 
 
-class _Refused(Exception):
-    """An invalid state, with a message for users."""
-
-
-def _refuse(name: str, why: str) -> NoReturn:
-    raise _Refused(f"{name} of the state of a calibrator {why}")
-
-
 def from_dict(state: dict[str, Any]) -> Calibrator:
-    """Return the calibrator that ``to_dict`` described.
-
-    Parameters
-    ----------
-    state : dict
-        What :meth:`Calibrator.to_dict` returned, possibly loaded from JSON.
-
-    Returns
-    -------
-    Calibrator
-        Fitted.
+    """Return the fitted calibrator that :meth:`Calibrator.to_dict` described.
 
     Examples
     --------
@@ -165,11 +128,9 @@ def from_dict(state: dict[str, Any]) -> Calibrator:
     try:
         fitted = _restore(state)
         _check_restored(fitted)
-    except _Refused as error:
-        raise ValueError(str(error)) from None
     except Exception as error:  # anything that a damaged or malicious file may cause
         raise ValueError(
-            f"the state of a calibrator is inconsistent ({error}): pass what to_dict() returned"
+            f"this is not the state of a calibrator ({error}): pass what to_dict() returned"
         ) from error
     return fitted
 
@@ -177,49 +138,40 @@ def from_dict(state: dict[str, Any]) -> Calibrator:
 def _check_restored(fitted: Calibrator) -> None:
     """Raise for an inconsistent state now, not in a later prediction."""
     classes = getattr(fitted, "classes_", None)
-    if not isinstance(classes, np.ndarray):
-        _refuse("classes_", "is not an array: pass what to_dict() returned")
+    if not isinstance(classes, np.ndarray) or classes.ndim != 1:
+        raise ValueError("classes_ is not an array of one dimension")
     k = len(classes)
-    if classes.ndim != 1 or k < 2 or len(set(classes.tolist())) != k:
-        _refuse("classes_", "must name two classes or more, each once")
+    if k < 2 or len(set(classes.tolist())) != k:
+        raise ValueError("classes_ must name two classes or more, each once")
     if not (isinstance(fitted.n_samples_, int | float) and fitted.n_samples_ > 0):
-        _refuse("n_samples_", "must be a number above 0")
+        raise ValueError("n_samples_ must be a number above 0")
     if getattr(fitted, "beta_", 0.0) < 0:
-        _refuse("beta_", "is below 0: it was never fitted so")
+        raise ValueError("beta_ is below 0")
     repr(fitted), fitted.n_parameters
     with np.errstate(all="ignore"):
         probs = np.exp(fitted._log_proba(np.outer(PROBES, np.arange(k) % 2)))
     if probs.shape != (len(PROBES), k) or not np.allclose(probs.sum(axis=1), 1):
-        raise _Refused(
-            "the state of a calibrator does not give probabilities: pass what to_dict() returned"
-        )
+        raise ValueError("its predictions are not probabilities that sum to 1")
 
 
 def _restore(state: Any) -> Calibrator:
     """Return a calibrator with the attributes of its state."""
     kinds = {kind: name for name, (_, kind, _) in KINDS.items()}
     if not isinstance(state, dict) or not set(state) >= STATE:
-        raise _Refused(
-            "the state of a calibrator has the entries kind, params and learned: pass what to_dict() "
-            "returned"
-        )
+        raise ValueError("it must have the entries kind, params and learned")
     if state["kind"] not in kinds:
         fail_choice("kind", state["kind"], list(kinds), "the name of a calibrator of this package")
     params = {name: _from_plain(value) for name, value in state["params"].items()}
     if not isinstance(params.get("laplace", True), bool):
-        _refuse("laplace", "must be true or false")
-    fitted = _make(kinds[state["kind"]], params)
+        raise ValueError("laplace must be true or false")
+    fitted = make_calibrator(kinds[state["kind"]], **params)
     for name, value in state["learned"].items():
         is_computed = isinstance(getattr(type(fitted), name, None), property)
-        if is_computed or not LEARNED.fullmatch(
-            name
-        ):  # an untrusted file may set only learned attributes
-            raise _Refused(
-                f"the state of a calibrator has no {name!r}: pass what to_dict() returned"
-            )
+        if is_computed or not LEARNED.fullmatch(name):  # nothing else may be set by untrusted files
+            raise ValueError(f"{name!r} is not an attribute that fitting sets")
         learned = _from_plain(value)
         if not _is_in_range(learned, name):
-            _refuse(name, "is not finite, or out of range: it was never fitted so")
+            raise ValueError(f"{name} is not finite, or out of range")
         setattr(fitted, name, learned)
     return fitted
 
@@ -231,7 +183,7 @@ def _from_plain(value: Any) -> Any:
     if isinstance(value, dict) and set(value) == {"dtype", "values"}:
         dtype = np.dtype(value["dtype"])
         if dtype.kind not in "biufU" or dtype.itemsize > MOST_BYTES:
-            raise _Refused(f"the state of a calibrator holds {dtype}: it was never written so")
+            raise ValueError(f"fitting never stores an array of {dtype}")
         return np.array(value["values"], dtype=dtype)
     if isinstance(value, list):
         return [_from_plain(part) for part in value]
@@ -265,15 +217,6 @@ def as_calibrator(calibrator: Any) -> Calibrator:
     if isinstance(calibrator, Calibrator):
         return deepcopy(calibrator)
     return UserCalibrator(deepcopy(calibrator))
-
-
-def check_storable(calibrators: Iterable[Any], subject: str) -> None:
-    """Raise for a calibrator that is not of this package, which JSON cannot hold."""
-    for one in calibrators:
-        if not isinstance(one, str | Calibrator) or isinstance(one, UserCalibrator):
-            raise TypeError(
-                f"{subject} is not of this package: only refinecal's calibrators can be written as JSON"
-            )
 
 
 class UserCalibrator(Calibrator):
@@ -310,19 +253,17 @@ class UserCalibrator(Calibrator):
         if found.ndim == 1:
             found = np.stack([1 - found, found], axis=1)
         known = np.asarray(getattr(self.user, "classes_", np.arange(k))).astype(int)
-        self._check_output(found, (len(logits), len(known)))
-        probs = np.zeros((len(logits), k))
-        probs[:, known] = found  # a class missing from a fold has probability 0
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(probs))
-
-    def _check_output(self, found: NDArray[Any], shape: tuple[int, int]) -> None:
         name = f"{type(self.user).__name__}.predict_proba"
-        if found.shape != shape:
-            raise ValueError(f"{name} returned shape {found.shape}, expected {shape}")
+        expected = len(logits), len(known)
+        if found.shape != expected:
+            raise ValueError(f"{name} returned shape {found.shape}, expected {expected}")
         good = (found >= 0).all(axis=1) & (np.abs(found.sum(axis=1) - 1) <= 1e-3)
         if not good.all():
             row = int(np.flatnonzero(~good)[0])
             raise ValueError(
                 f"{name} returned {found[row]} for one row: it must return probabilities that sum to 1"
             )
+        probs = np.zeros((len(logits), k))
+        probs[:, known] = found  # a class missing from a fold has probability 0
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(probs))

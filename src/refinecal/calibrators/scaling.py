@@ -1,4 +1,4 @@
-"""Linear maps of the logits: vector, matrix, Dirichlet and structured scaling."""
+"""Linear maps of the logits: affine, vector, matrix, Dirichlet and structured scaling."""
 
 from __future__ import annotations  # so that help() shows types by name
 
@@ -8,21 +8,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from refinecal import _kernels
 from refinecal._core.checks import check_number
 from refinecal._core.sample import Sample, on_cpu
-from refinecal.calibrators._features import (
+from refinecal.calibrators._newton import (
+    STRONGEST,
+    Advice,
+    fit_logistic,
+    fit_matrix,
+    fit_two,
+    fit_vector,
+)
+from refinecal.calibrators._pairs import Curve, polynomial
+from refinecal.calibrators.base import (
     LARGEST,
-    best_beta,
+    Calibrator,
+    Floats,
+    check_two_classes,
     gap_columns,
     gap_limit,
     log_odds,
-    log_softmax_rows,
+    log_rows_of_odds,
 )
-from refinecal.calibrators._newton import STRONGEST, Advice, fit_two
-from refinecal.calibrators._softmax import fit_matrix, fit_vector
-from refinecal.calibrators.base import Calibrator
-
-Array = NDArray[np.float64]
+from refinecal.calibrators.temperature import best_beta
 
 SMALLEST = 1e-300  # of nonzero features: what is learned stays finite
 VECTOR = Advice("vector scaling", "use calibrator='structured-vector', which has penalties")
@@ -32,37 +40,122 @@ STRUCTURED_MATRIX = Advice(
 )
 
 
+class PolynomialScaling(Calibrator):
+    """A sigmoid of a polynomial in the log-odds; ``_main`` names its coefficients, lowest power first."""
+
+    limit_: float
+    _kind: str
+
+    def __init__(self, laplace: bool = True, ridge: float = 0.0) -> None:
+        self.laplace = laplace
+        self.ridge = ridge
+
+    @property
+    def n_parameters(self) -> int:
+        """The number of its coefficients."""
+        return len(self._main)
+
+    def _learn(self, sample: Sample, threads: int, start: float) -> None:
+        sample = check_two_classes(sample, f"{self._kind} scaling", self._kind, "vector")
+        self.limit_ = gap_limit(sample)
+        strength, d = check_number("ridge", self.ridge), len(self._main)
+        x = log_odds(sample.logits, self.limit_)
+        found = fit_logistic(
+            sample,
+            [x**power for power in range(d)],
+            Advice(f"{self._kind} scaling", "raise ridge, say to 1"),
+            ridge=2 * strength / sample.total,
+            center=np.eye(d)[1],  # which leaves x unchanged
+        )
+        for name, value in zip(self._main, found.tolist(), strict=True):
+            setattr(self, name, value)
+
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        x, (highest, *lower) = log_odds(logits, self.limit_), self._main[::-1]
+        odds = getattr(self, highest)
+        for name in lower:  # Horner's rule
+            odds = getattr(self, name) + odds * x
+        return log_rows_of_odds(odds)
+
+    def _curve(self) -> Curve:
+        return polynomial(*(getattr(self, name) for name in self._main), limit=self.limit_)
+
+
+class AffineScaling(PolynomialScaling):
+    r"""Calibrate two classes by an intercept and a slope: Platt scaling of the log-odds x.
+
+    The probability of class 1 is :math:`\sigma(a + b x)`. Minimizes the mean log loss plus
+    :math:`\frac{\rho}{n} (a^2 + (b - 1)^2)`. Unlike temperature scaling it can correct a wrong class
+    frequency.
+
+    Parameters
+    ----------
+    laplace : bool, default True
+        Whether to smooth, as in :class:`refinecal.TemperatureScaling`.
+    ridge : float, default 0
+        The strength :math:`\rho` of the penalty, which pulls toward the uncalibrated predictions.
+
+    Attributes
+    ----------
+    intercept_, slope_ : float
+        a and b.
+    limit_ : float
+        Log-odds beyond this are clipped, so that a probability of 0 stays finite.
+
+    References
+    ----------
+    J. Platt, Probabilistic outputs for support vector machines, 1999.
+
+    Examples
+    --------
+    At log-odds 0, one sample in four is of class 1; at log-odds 1, three in four. So the log-odds should be
+    -log(3) and log(3).
+
+    >>> import refinecal as rc
+    >>> affine = rc.make_calibrator("affine")
+    >>> affine = affine.fit_logits([0.0] * 4 + [1.0] * 4, [0, 0, 0, 1, 0, 1, 1, 1])
+    >>> print(round(affine.intercept_ / np.log(3), 6), round(affine.slope_ / np.log(3), 6))
+    -1.0 2.0
+    """
+
+    intercept_: float
+    slope_: float
+    _kind, _main = "affine", ("intercept_", "slope_")
+
+
 class LinearCalibrator(Calibrator):
     """Softmax of a linear map of the features that ``_features`` returns."""
 
-    intercepts_: Array
+    intercepts_: Floats
     limit_: float
 
     @abstractmethod
-    def _features(self, logits: NDArray[Any]) -> Array:
+    def _features(self, logits: NDArray[Any]) -> Floats:
         """Return the features (k, n) that scales or a matrix multiply."""
 
     @abstractmethod
-    def _multiply(self, features: Array) -> Array:
+    def _multiply(self, features: Floats) -> Floats:
         """Return the scores (k, n) without intercepts; may overwrite the features."""
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         scores = self._multiply(self._features(logits))
         scores += self.intercepts_[:, None]
-        return log_softmax_rows(scores)
+        logs = np.empty(logits.shape)
+        _kernels.softmax_linear.fill_logs(scores, logs)
+        return logs
 
 
 class DiagonalCalibrator(LinearCalibrator):
     """A linear map by one scale for each class."""
 
-    scales_: Array
+    scales_: Floats
 
     @property
     def n_parameters(self) -> int:
         """Two for each class."""
         return 2 * len(self.scales_)
 
-    def _multiply(self, features: Array) -> Array:
+    def _multiply(self, features: Floats) -> Floats:
         features *= self.scales_[:, None]
         return features
 
@@ -70,7 +163,7 @@ class DiagonalCalibrator(LinearCalibrator):
 class MatrixCalibrator(LinearCalibrator):
     """A linear map by a matrix."""
 
-    matrix_: Array
+    matrix_: Floats
     _weighs_rows = True  # against penalties
 
     @property
@@ -78,11 +171,20 @@ class MatrixCalibrator(LinearCalibrator):
         """The entries of the matrix and the intercepts: k² + k."""
         return self.matrix_.size + len(self.matrix_)
 
-    def _multiply(self, features: Array) -> Array:
+    def _multiply(self, features: Floats) -> Floats:
         return np.asarray(self.matrix_ @ features)
 
 
-class VectorScaling(DiagonalCalibrator):
+class CenteredCalibrator(LinearCalibrator):
+    """A linear map of finite logits that sum to 0 over the classes."""
+
+    def _features(self, logits: NDArray[Any]) -> Floats:
+        gaps = gap_columns(logits, self.limit_)
+        gaps -= gaps.mean(axis=0)
+        return gaps
+
+
+class VectorScaling(CenteredCalibrator, DiagonalCalibrator):
     r"""Calibrate by a scale and an intercept for each class: ``softmax(w * z + b)``.
 
     The logits z are centered, each row to the sum 0, so that adding a constant to a row changes nothing and
@@ -117,15 +219,13 @@ class VectorScaling(DiagonalCalibrator):
     def __init__(self, laplace: bool = True) -> None:
         self.laplace = laplace
 
-    def _features(self, logits: NDArray[Any]) -> Array:
-        return _center_columns(logits, self.limit_)
-
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         sample = on_cpu(sample).drop_weightless()
         self.limit_ = gap_limit(sample)
         if sample.k == 2:
-            slope, self.intercepts_ = _fit_affine(sample, self.limit_, 0.0, VECTOR)
-            self.scales_ = np.full(2, slope)
+            odds = log_odds(sample.logits, self.limit_)
+            slope, self.intercepts_ = fit_two(sample, [odds], [0.0, 0.0], VECTOR)
+            self.scales_ = np.repeat(slope, 2)
             return
         features = self._features(sample.logits)
         unit = _unit(sample, self.limit_, features, threads, start)
@@ -152,8 +252,8 @@ class _PenalizedMatrix(MatrixCalibrator):
         self.intercept = intercept
 
     @abstractmethod
-    def _learn_two(self, sample: Sample) -> None:
-        """Learn from two classes, where a diagonal matrix is enough."""
+    def _columns_of_two(self, logits: NDArray[Any]) -> list[Floats]:
+        """Return what a diagonal matrix multiplies, which is enough for two classes."""
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         check_number("off_diagonal", self.off_diagonal)
@@ -161,7 +261,10 @@ class _PenalizedMatrix(MatrixCalibrator):
         sample = on_cpu(sample).drop_weightless()
         self.limit_ = gap_limit(sample)
         if sample.k == 2:
-            self._learn_two(sample)
+            columns = self._columns_of_two(sample.logits)
+            ridge = [0.0] * len(columns) + [self.intercept / sample.total]  # k / n * |b|**2
+            found, self.intercepts_ = fit_two(sample, columns, ridge, self._advice)
+            self.matrix_ = np.diag(np.broadcast_to(found, 2))
             return
         features = self._features(sample.logits)
         unit = _unit(sample, self.limit_, features, threads, start)
@@ -173,7 +276,7 @@ class _PenalizedMatrix(MatrixCalibrator):
         self.matrix_ = _least_off_diagonal(matrix * unit, self._sums_to_zero)
 
 
-class MatrixScaling(_PenalizedMatrix):
+class MatrixScaling(CenteredCalibrator, _PenalizedMatrix):
     r"""Calibrate by a matrix and an intercept: ``softmax(W @ z + b)``.
 
     The logits z are centered, each row to the sum 0. Minimizes the mean log loss plus
@@ -217,12 +320,8 @@ class MatrixScaling(_PenalizedMatrix):
     _sums_to_zero = True
     _advice = Advice("matrix scaling", "raise off_diagonal and intercept")
 
-    def _features(self, logits: NDArray[Any]) -> Array:
-        return _center_columns(logits, self.limit_)
-
-    def _learn_two(self, sample: Sample) -> None:
-        slope, self.intercepts_ = _fit_affine(sample, self.limit_, self.intercept, self._advice)
-        self.matrix_ = slope * np.eye(2)
+    def _columns_of_two(self, logits: NDArray[Any]) -> list[Floats]:
+        return [log_odds(logits, self.limit_)]
 
 
 class DirichletCalibration(_PenalizedMatrix):
@@ -259,16 +358,14 @@ class DirichletCalibration(_PenalizedMatrix):
     _sums_to_zero = False
     _advice = Advice("Dirichlet calibration", "raise off_diagonal and intercept")
 
-    def _features(self, logits: NDArray[Any]) -> Array:
+    def _features(self, logits: NDArray[Any]) -> Floats:
         gaps = gap_columns(logits, self.limit_)
         gaps -= np.log(np.exp(gaps).sum(axis=0))
         return gaps
 
-    def _learn_two(self, sample: Sample) -> None:
-        logs = self._features(sample.logits)
-        ridge = [0.0, 0.0, self.intercept / sample.total]
-        found, self.intercepts_ = fit_two(sample, [-logs[0], logs[1]], ridge, self._advice)
-        self.matrix_ = np.diag(found)
+    def _columns_of_two(self, logits: NDArray[Any]) -> list[Floats]:
+        logs = self._features(logits)
+        return [-logs[0], logs[1]]
 
 
 class _Structured(LinearCalibrator):
@@ -277,7 +374,7 @@ class _Structured(LinearCalibrator):
     first_beta_: float
     _weighs_rows = True  # against penalties
 
-    def _features(self, logits: NDArray[Any]) -> Array:
+    def _features(self, logits: NDArray[Any]) -> Floats:
         """Return log(n / (n + 1) * softmax(beta * logits) + 1 / (n + 1) / k)."""
         gaps, n = gap_columns(logits, self.limit_), self.n_samples_
         gaps *= self.first_beta_
@@ -286,7 +383,7 @@ class _Structured(LinearCalibrator):
         probs += 1 / ((n + 1) * len(gaps))
         return np.asarray(np.log(probs, out=probs))
 
-    def _first_step(self, sample: Sample, threads: int, start: float) -> tuple[Sample, Array]:
+    def _first_step(self, sample: Sample, threads: int, start: float) -> tuple[Sample, Floats]:
         """Learn the temperature; return the rows with a weight, and their features."""
         sample = on_cpu(sample).drop_weightless()
         self.limit_, self.n_samples_ = gap_limit(sample), sample.total
@@ -415,22 +512,23 @@ class StructuredMatrixScaling(_Structured, MatrixCalibrator):
         on_shift = strength * check_number("intercept", self.intercept)
         sample, logs = self._first_step(sample, threads, start)
         if k == 2:
-            found = _fit_two_by_two(sample, logs, on_diagonal, off_diagonal, on_shift)
-            self.matrix_, self.intercepts_ = found
+            # Only differences D between an entry on the diagonal and the other in its column matter: D is
+            # cheapest as D * off / (on + off) and -D * on / (on + off), at D**2 * on * off / (on + off).
+            both = on_diagonal + off_diagonal
+            share = off_diagonal / both if both > 0 else 0.5  # that the diagonal takes
+            cost = on_diagonal * share if both > 0 else 0.0
+            away, self.intercepts_ = _fit_two_scales(
+                sample, logs, cost, on_shift, STRUCTURED_MATRIX
+            )
+            own, other = share * away, (share - 1) * away
+            self.matrix_ = np.array([[1 + own[0], other[1]], [other[0], 1 + own[1]]])
             return
         penalties = off_diagonal, on_diagonal, on_shift
         matrix, self.intercepts_ = fit_matrix(logs, sample, penalties, 1.0, STRUCTURED_MATRIX)
         self.matrix_ = _least_penalty(matrix, on_diagonal, off_diagonal)
 
 
-def _center_columns(logits: NDArray[Any], limit: float) -> Array:
-    """Return finite logits (k, n) that sum to 0 over the classes."""
-    gaps = gap_columns(logits, limit)
-    gaps -= gaps.mean(axis=0)
-    return gaps
-
-
-def _unit(sample: Sample, limit: float, features: Array, threads: int, start: float) -> float:
+def _unit(sample: Sample, limit: float, features: Floats, threads: int, start: float) -> float:
     """Return the best inverse temperature, or 1 over the largest feature where that is a bad scale."""
     largest = max(float(features.max()), -float(features.min()))
     if largest < SMALLEST:
@@ -439,14 +537,7 @@ def _unit(sample: Sample, limit: float, features: Array, threads: int, start: fl
     return beta if 0.1 <= beta * largest <= 1e3 else 1 / largest
 
 
-def _fit_affine(sample: Sample, limit: float, shift: float, advice: Advice) -> tuple[float, Array]:
-    """Return slope and intercepts of two classes; (k / n) |b|**2 is their squared difference over n."""
-    odds = log_odds(sample.logits, limit)
-    slope, intercepts = fit_two(sample, [odds], [0.0, shift / sample.total], advice)
-    return float(slope[0]), intercepts
-
-
-def _least_off_diagonal(matrix: Array, centered: bool) -> Array:
+def _least_off_diagonal(matrix: Floats, centered: bool) -> Floats:
     """Return the matrix that predicts the same and has the smallest off-diagonal entries.
 
     Adding a constant to a column changes no prediction; nor, for centered logits, to a row.
@@ -462,7 +553,7 @@ def _least_off_diagonal(matrix: Array, centered: bool) -> Array:
     return np.asarray(matrix - rows[:, None] - columns)
 
 
-def _least_penalty(matrix: Array, on_diagonal: float, off_diagonal: float) -> Array:
+def _least_penalty(matrix: Floats, on_diagonal: float, off_diagonal: float) -> Floats:
     """Return the matrix with the smallest penalty among those that predict the same.
 
     Adding a constant to a column changes no prediction.
@@ -476,24 +567,8 @@ def _least_penalty(matrix: Array, on_diagonal: float, off_diagonal: float) -> Ar
 
 
 def _fit_two_scales(
-    sample: Sample, logs: Array, on_scale: float, on_shift: float, advice: Advice
-) -> tuple[Array, Array]:
+    sample: Sample, logs: Floats, on_scale: float, on_shift: float, advice: Advice
+) -> tuple[Floats, Floats]:
     """Return the scales of two classes minus 1, and the intercepts."""
     columns, ridge = [-logs[0], logs[1]], [on_scale, on_scale, on_shift / 2]
     return fit_two(sample, columns, ridge, advice, logs[1] - logs[0])
-
-
-def _fit_two_by_two(
-    sample: Sample, logs: Array, on_diagonal: float, off_diagonal: float, on_shift: float
-) -> tuple[Array, Array]:
-    """Return matrix and intercepts of two classes, where only differences between rows matter.
-
-    A difference D between an entry on the diagonal and the one in its column off it is cheapest as
-    D * off / (on + off) and -D * on / (on + off), which costs D**2 * on * off / (on + off).
-    """
-    both = on_diagonal + off_diagonal
-    share = off_diagonal / both if both > 0 else 0.5  # that the diagonal takes
-    cost = on_diagonal * share if both > 0 else 0.0
-    away, intercepts = _fit_two_scales(sample, logs, cost, on_shift, STRUCTURED_MATRIX)
-    own, other = share * away, (share - 1) * away
-    return np.array([[1 + own[0], other[1]], [other[0], 1 + own[1]]]), intercepts

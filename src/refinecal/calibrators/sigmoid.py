@@ -3,114 +3,31 @@
 from __future__ import annotations  # so that help() shows types by name
 
 from collections.abc import Iterable
-from functools import reduce
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.checks import check_number
 from refinecal._core.errors import fail_choice
 from refinecal._core.sample import Sample
-from refinecal.calibrators._features import (
+from refinecal.calibrators._newton import Advice, fit_logistic
+from refinecal.calibrators._pairs import Curve
+from refinecal.calibrators.base import (
+    Calibrator,
+    Floats,
     check_two_classes,
     gap_limit,
     log_odds,
     log_rows_of_odds,
     shares_of,
 )
-from refinecal.calibrators._newton import Advice, fit_logistic
-from refinecal.calibrators._pairs import Curve, polynomial
-from refinecal.calibrators.base import Calibrator
+from refinecal.calibrators.scaling import PolynomialScaling
 
 LOG2 = float(np.log(2))
 BETA = Advice("beta calibration", "use parameters='am', or calibrator='affine' with ridge=1")
 
 
-class _PolynomialScaling(Calibrator):
-    """A sigmoid of a polynomial in the log-odds; ``_main`` names its coefficients, lowest power first."""
-
-    limit_: float
-    _kind: str
-
-    def __init__(self, laplace: bool = True, ridge: float = 0.0) -> None:
-        self.laplace = laplace
-        self.ridge = ridge
-
-    @property
-    def n_parameters(self) -> int:
-        """The number of its coefficients."""
-        return len(self._main)
-
-    def _coefficients(self) -> list[Any]:
-        return [getattr(self, name) for name in self._main]
-
-    def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = check_two_classes(sample, f"{self._kind} scaling", self._kind, "vector")
-        self.limit_ = gap_limit(sample)
-        strength, d = check_number("ridge", self.ridge), len(self._main)
-        x = log_odds(sample.logits, self.limit_)
-        found = fit_logistic(
-            sample,
-            [x**power for power in range(d)],
-            Advice(f"{self._kind} scaling", "raise ridge, say to 1"),
-            ridge=2 * strength / sample.total,
-            center=np.eye(d)[1],  # which leaves x unchanged
-        )
-        for name, value in zip(self._main, found.tolist(), strict=True):
-            setattr(self, name, value)
-
-    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        x = log_odds(logits, self.limit_)
-        return log_rows_of_odds(reduce(lambda high, c: c + high * x, self._coefficients()[::-1]))
-
-    def _curve(self) -> Curve:
-        return polynomial(*self._coefficients(), limit=self.limit_)
-
-
-class AffineScaling(_PolynomialScaling):
-    r"""Calibrate two classes by an intercept and a slope: Platt scaling of the log-odds x.
-
-    The probability of class 1 is :math:`\sigma(a + b x)`. Minimizes the mean log loss plus
-    :math:`\frac{\rho}{n} (a^2 + (b - 1)^2)`. Unlike temperature scaling it can correct a wrong class
-    frequency.
-
-    Parameters
-    ----------
-    laplace : bool, default True
-        Whether to smooth, as in :class:`refinecal.TemperatureScaling`.
-    ridge : float, default 0
-        The strength :math:`\rho` of the penalty, which pulls toward the uncalibrated predictions.
-
-    Attributes
-    ----------
-    intercept_, slope_ : float
-        a and b.
-    limit_ : float
-        Log-odds beyond this are clipped, so that a probability of 0 stays finite.
-
-    References
-    ----------
-    J. Platt, Probabilistic outputs for support vector machines, 1999.
-
-    Examples
-    --------
-    At log-odds 0, one sample in four is of class 1; at log-odds 1, three in four. So the log-odds should be
-    -log(3) and log(3).
-
-    >>> import refinecal as rc
-    >>> affine = rc.make_calibrator("affine")
-    >>> affine = affine.fit_logits([0.0] * 4 + [1.0] * 4, [0, 0, 0, 1, 0, 1, 1, 1])
-    >>> print(round(affine.intercept_ / np.log(3), 6), round(affine.slope_ / np.log(3), 6))
-    -1.0 2.0
-    """
-
-    intercept_: float
-    slope_: float
-    _kind, _main = "affine", ("intercept_", "slope_")
-
-
-class QuadraticScaling(_PolynomialScaling):
+class QuadraticScaling(PolynomialScaling):
     r"""Calibrate two classes by a parabola in the log-odds x.
 
     The probability of class 1 is :math:`\sigma(a + b x + c x^2)`. Minimizes the mean log loss plus
@@ -227,22 +144,20 @@ class BetaCalibration(Calibrator):
         return Curve(np.zeros(1), lines, limit=self.limit_, bend=b - a)
 
 
-def _fit_rising(
-    sample: Sample, slopes: list[NDArray[np.float64]], with_intercept: bool
-) -> NDArray[np.float64]:
+def _fit_rising(sample: Sample, slopes: list[Floats], with_intercept: bool) -> Floats:
     """Return nonnegative coefficients of increasing features, and the intercept.
 
     A negative coefficient becomes 0. If both are negative, the better fit with one of them is used.
     """
     n, shares, features = len(slopes), shares_of(sample), [*slopes, np.ones(sample.n)]
 
-    def fit(kept: Iterable[int]) -> NDArray[np.float64]:
+    def fit(kept: Iterable[int]) -> Floats:
         places, found = [*kept, *[n] * with_intercept], np.zeros(n + 1)
         if places:
             found[places] = fit_logistic(sample, [features[i] for i in places], BETA)
         return found
 
-    def loss(found: NDArray[np.float64]) -> float:
+    def loss(found: Floats) -> float:
         logs = log_rows_of_odds(found @ np.stack(features))
         return -sample.mean(shares * logs[:, 1] + (1 - shares) * logs[:, 0])
 

@@ -16,20 +16,19 @@ from numpy.typing import NDArray
 from refinecal import _kernels
 from refinecal._core.checks import check_number, check_whole
 from refinecal._core.sample import Sample
-from refinecal.calibrators._features import (
+from refinecal.calibrators._newton import Advice, minimize_newton
+from refinecal.calibrators._pairs import Curve
+from refinecal.calibrators.base import (
+    Calibrator,
+    Floats,
     check_two_classes,
     gap_limit,
     log_odds,
-    merge_ties,
-    rank_rows,
     shares_of,
 )
-from refinecal.calibrators._newton import Advice, minimize_newton
-from refinecal.calibrators._pairs import Curve
-from refinecal.calibrators.base import Calibrator
+from refinecal.calibrators.binning import merge_ties, rank_rows
 from refinecal.resampling import deal_at_random, deal_in_turn
 
-Floats = NDArray[np.float64]
 PENALTIES = 10.0 ** np.arange(1.0, -9, -1)  # from a line to nearly free
 PER_KNOT = 10  # samples per knot beyond the two of a line
 N_FOLDS = 5
@@ -217,7 +216,9 @@ def _choose_penalty(
             continue
         test = _take(rows, out * unit)
         fitted = _fit_path(_take(rows, (copies - out) * unit), maps, penalties, fits, CLOSE)
-        losses = np.array([_row_losses(test, maps @ theta) for theta in fitted])
+        losses = np.empty((len(fitted), len(test.places)))
+        for theta, found in zip(fitted, losses, strict=True):
+            _kernels.splines.read_losses(test.first, test.places, test.shares, maps @ theta, found)
         losses -= losses[0]  # paired differences to the largest penalty
         mass = out[out > 0] * unit
         sums += losses @ mass
@@ -252,13 +253,6 @@ def _take(rows: Rows, weights: Floats) -> Rows:
     once = bool((heavy == 1).all())
     total = float(heavy.sum())
     return Rows(first, rows.places[kept], rows.shares[kept], heavy[:0] if once else heavy, total)
-
-
-def _row_losses(rows: Rows, pieces: Floats) -> Floats:
-    """Return the log loss of each row."""
-    losses = np.empty(len(rows.places))
-    _kernels.splines.read_losses(rows.first, rows.places, rows.shares, pieces, losses)
-    return losses
 
 
 def _place(odds: Floats, knots: Floats) -> tuple[NDArray[Any], Floats]:

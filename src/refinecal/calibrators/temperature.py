@@ -9,16 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.sample import Sample, log_softmax, on_cpu, scale_logits
-from refinecal.calibrators._features import (
-    best_beta,
-    even_weights,
-    finite_gaps,
-    gap_columns,
-    gap_limit,
-)
-from refinecal.calibrators._newton import mixture_weights
+from refinecal.calibrators._newton import even_weights, mixture_weights
 from refinecal.calibrators._pairs import Curve, polynomial
-from refinecal.calibrators.base import Calibrator
+from refinecal.calibrators.base import Calibrator, finite_gaps, gap_columns, gap_limit
 from refinecal.losses import LogLoss, ProperLoss
 from refinecal.resampling import losses_at
 from refinecal.temperature.fit import fit_sample, fit_with_risk
@@ -43,10 +36,6 @@ class TemperatureScaling(Calibrator):
         The inverse temperature.
     loss_ : float
         Mean log loss of the calibration samples at ``beta_``, before smoothing.
-    n_samples_ : float
-        Number of calibration samples (the sum of their weights).
-    classes_ : ndarray
-        The label of each column.
 
     References
     ----------
@@ -124,7 +113,7 @@ class TemperatureScaling(Calibrator):
     def _proba(self, logits: NDArray[Any]) -> NDArray[Any]:
         probs = np.exp(scale_logits(logits, self.beta_))
         probs /= probs.sum(axis=1, keepdims=True)
-        return self._smooth_probs(probs)
+        return self._smooth(probs)
 
 
 class EnsembleTemperatureScaling(Calibrator):
@@ -181,8 +170,17 @@ class EnsembleTemperatureScaling(Calibrator):
         self.limit_ = gap_limit(sample)
         self.first_beta_ = best_beta(sample, self.limit_, threads, start)
         tempered = self.first_beta_ * finite_gaps(sample.logits, self.limit_)
-        parts = [log_softmax(tempered), log_softmax(finite_gaps(sample.logits, np.inf))]
-        self.weights_ = mixture_weights(*_find_probs(sample, parts))
+        if sample.soft is None:
+            rows, labels, share = np.arange(sample.n), sample.labels, np.ones(sample.n)
+        else:
+            rows, labels = np.nonzero(sample.soft)
+            share = sample.soft[rows, labels]
+        if sample.weights is not None:
+            share = share * even_weights(sample.weights)[rows]
+        logs = [log_softmax(tempered), log_softmax(finite_gaps(sample.logits, np.inf))]
+        parts = [np.exp(part[rows, labels]) for part in logs]
+        parts.append(np.full(len(rows), 1 / sample.k))
+        self.weights_ = mixture_weights(np.stack(parts), share / share.sum())
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         tempered, given, uniform = self.weights_
@@ -198,16 +196,8 @@ class EnsembleTemperatureScaling(Calibrator):
             return np.ascontiguousarray(np.log(mixed, out=mixed).T)
 
 
-def _find_probs(sample: Sample, parts: list[Array]) -> tuple[Array, Array]:
-    """Return the probability of each label in each part and in a uniform one, and its share of the weight."""
-    if sample.soft is None:
-        rows, labels = np.arange(sample.n), sample.labels
-        share = np.ones(sample.n)
-    else:
-        rows, labels = np.nonzero(sample.soft)
-        share = sample.soft[rows, labels]
-    if sample.weights is not None:
-        share = share * even_weights(sample.weights)[rows]
-    uniform = np.full(len(rows), 1 / sample.k)
-    found = [np.exp(part[rows, labels].astype(np.float64)) for part in parts]
-    return np.stack([*found, uniform]), share / share.sum()
+def best_beta(sample: Sample, limit: float, threads: int, start: float) -> float:
+    """Return the inverse temperature with the smallest log loss, of logits clipped at the limit."""
+    weights = None if sample.weights is None else even_weights(sample.weights)
+    gaps = finite_gaps(sample.logits, limit)
+    return fit_sample(sample.replace(logits=gaps, weights=weights), start, threads).beta

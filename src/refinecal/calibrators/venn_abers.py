@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from refinecal import _kernels
 from refinecal._core.checks import check_whole
 from refinecal._core.sample import Sample, log_softmax, readonly
-from refinecal.calibrators._features import check_two_classes
 from refinecal.calibrators._pairs import Curve, steps
-from refinecal.calibrators.base import Calibrator
-from refinecal.calibrators.isotonic import ROUNDING, Floats, log_odds, sum_scores
+from refinecal.calibrators.base import Calibrator, Floats, check_two_classes, log_odds
+from refinecal.calibrators.binning import ROUNDING
+from refinecal.calibrators.isotonic import LARGEST, sum_scores
 from refinecal.resampling import folds
 
 MOST = 2.0**200  # total mass up to which products of masses cannot overflow
@@ -24,18 +24,10 @@ class _Intervals(Calibrator):
     _weighs_rows = True  # relative to a new one of weight 1
 
     def predict_interval(self, probs: Any) -> NDArray[np.float64]:
-        """Return the two probabilities of class 1, p0 and p1, of each row.
+        """Return the two probabilities of class 1, p0 and p1, of each row, shape ``(n, 2)``.
 
-        Parameters
-        ----------
-        probs : array-like
-            Probabilities as for :meth:`fit`.
-
-        Returns
-        -------
-        ndarray of shape (n, 2)
-            The isotonic fit with the new row as one more calibration row, of label 0 and of label 1. The
-            fewer rows have similar scores, the wider the interval. Not smoothed.
+        They are the isotonic fits with the new row as one more calibration row, of label 0 and of label 1.
+        The fewer rows have similar scores, the wider the interval. Not smoothed.
         """
         return self._interval(self._check(probs, "probs", "use predict_interval_logits"))
 
@@ -107,9 +99,8 @@ class VennAbers(_Intervals):
         if mass.sum() > MOST:
             unit = float(2.0 ** -np.frexp(mass.sum())[1])
             mass, hits = mass * unit, hits * unit
-        lower, upper = (
-            _kernels.pav.add_test_object(mass, hits, unit, label) for label in (0.0, 1.0)
-        )
+        add = _kernels.pav.add_test_object
+        lower, upper = (add(mass, hits, unit, label) for label in (0.0, 1.0))
         # They are monotone up to rounding; p0 stays below 1.
         lower = np.maximum.accumulate(np.clip(lower, 0, np.nextafter(1, 0)))
         upper = np.maximum(np.maximum.accumulate(np.clip(upper, 0, 1)), lower)
@@ -120,7 +111,7 @@ class VennAbers(_Intervals):
 
     def _interval(self, logits: NDArray[Any]) -> Floats:
         """Look up p0 at the next score below, p1 at the next above."""
-        odds = log_odds(logits)
+        odds = log_odds(logits, LARGEST)
         margin = ROUNDING * np.maximum(1, np.abs(odds))
         first, last = readonly(self.lower_log_odds_), readonly(self.upper_log_odds_)
         lower = self.lower_shares_[_kernels.pav.count_knots(odds + margin, first)]

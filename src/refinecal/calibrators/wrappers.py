@@ -3,7 +3,7 @@
 from __future__ import annotations  # so that help() shows types by name
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Self
 
@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from refinecal._core.sample import Sample, log_odds, log_softmax, on_cpu
 from refinecal.calibrators._pairs import Curves, couple, evaluate, pack, polynomial
-from refinecal.calibrators.base import Calibrator
-from refinecal.calibrators.registry import as_calibrator, check_storable
+from refinecal.calibrators.base import Calibrator, Floats
+from refinecal.calibrators.registry import as_calibrator
 
-Floats = NDArray[np.float64]
 NUMBERS = 2**22  # worked on together: 32 MB
 NEAR = 2**19  # numbers that stay in a cache, 4 MB
 SEVERAL = 16  # rows that make the curves of all pairs worth evaluating
@@ -28,15 +27,6 @@ class _Wrapper(Calibrator):
 
     def __init__(self, calibrator: Any = "isotonic") -> None:
         self.calibrator = calibrator
-
-    @abstractmethod
-    def _parts(self) -> list[Calibrator]:
-        """Return the fitted calibrators."""
-
-    @property
-    def n_parameters(self) -> int:
-        """The sum over its calibrators."""
-        return sum(part.n_parameters for part in self._parts())
 
     def _counts_rows(self) -> bool:
         return self.laplace or as_calibrator(self.calibrator)._counts_rows()
@@ -62,12 +52,6 @@ class _Wrapper(Calibrator):
                 )
             self.calibrator.set_params(**{n.removeprefix(start): v for n, v in inner.items()})
         return self
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything learned; raise for custom calibrators."""
-        held = [self.calibrator, *(self._parts() if self.__sklearn_is_fitted__() else ())]
-        check_storable(held, f"calibrator is {self.calibrator!r}, which")
-        return super().to_dict()
 
 
 class LaplaceSmoothing(_Wrapper):
@@ -103,8 +87,10 @@ class LaplaceSmoothing(_Wrapper):
     laplace = True
     calibrator_: Calibrator
 
-    def _parts(self) -> list[Calibrator]:
-        return [self.calibrator_]
+    @property
+    def n_parameters(self) -> int:
+        """That of its calibrator."""
+        return self.calibrator_.n_parameters
 
     def _summary(self) -> str:
         return self.calibrator_._summary()
@@ -132,8 +118,10 @@ class _BinaryProblems(_Wrapper):
     members_: NDArray[np.int64]  # for each problem, the index of its calibrator, or -1
     expected_: Floats  # for each problem without one, the expected rows of missing labels
 
-    def _parts(self) -> list[Calibrator]:
-        return self.calibrators_
+    @property
+    def n_parameters(self) -> int:
+        """The sum over its calibrators."""
+        return sum(part.n_parameters for part in self.calibrators_)
 
     def _summary(self) -> str:
         return f"{len(self.calibrators_)} calibrators"
@@ -142,15 +130,15 @@ class _BinaryProblems(_Wrapper):
     def _problems(self, sample: Sample) -> Iterable[Sample]:
         """Return the binary problems."""
 
-    @abstractmethod
-    def _make_joint(self) -> tuple[Callable[[Floats], Floats], int]:
-        """Return a function from logits to log-probabilities, and for how many rows to call it."""
-
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
         sample = on_cpu(sample).drop_weightless()
         self.calibrators_, members, expected = [], [], []
         for problem in [sample] if sample.k == 2 else self._problems(sample):
-            occurs = _masses(problem) > 0
+            weights = np.ones(problem.n) if problem.weights is None else problem.weights
+            if problem.soft is None:
+                occurs = np.bincount(problem.labels, weights, minlength=2) > 0
+            else:
+                occurs = weights @ problem.soft > 0
             if occurs.all() or sample.k == 2:
                 members.append(len(self.calibrators_))
                 expected.append(np.zeros(2))
@@ -158,29 +146,16 @@ class _BinaryProblems(_Wrapper):
                 self.calibrators_.append(fitted)
             else:
                 members.append(-1)
-                weights = np.ones(problem.n) if problem.weights is None else problem.weights
                 expected.append(np.where(occurs, 0, weights @ np.exp(log_softmax(problem.logits))))
         self.members_, self.expected_ = np.array(members), np.array(expected)
-
-    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
-        if logits.shape[1] == 2:
-            return self.calibrators_[0]._log_proba(logits)
-        logs = np.empty(logits.shape)
-        join, step = self._make_joint()
-        for start in range(0, len(logits), step):
-            rows = slice(start, start + step)
-            logs[rows] = join(logits[rows].astype(np.float64))
-        return logs
 
     def _proba(self, logits: NDArray[Any]) -> NDArray[Any]:
         if logits.shape[1] == 2:
             return self.calibrators_[0]._proba(logits)
-        return super()._proba(logits)
+        return np.asarray(np.exp(self._map(logits)))
 
-    def _solve(self, problem: int, logits: Floats) -> Floats:
-        """Return the log-probabilities of the two labels of a problem."""
-        if self.members_[problem] >= 0:
-            return np.asarray(self.calibrators_[self.members_[problem]]._log_proba(logits))
+    def _infer(self, problem: int, logits: Floats) -> Floats:
+        """Return the log-probabilities of the two labels of a problem without calibrator."""
         logs: Floats = log_softmax(logits) - np.log1p(self.expected_[problem])
         for label in np.flatnonzero(self.expected_[problem]):
             with np.errstate(divide="ignore"):
@@ -234,15 +209,22 @@ class OneVsRest(_BinaryProblems):
             else:
                 yield _make_soft(logits, sample.soft[:, j], sample.weights)
 
-    def _make_joint(self) -> tuple[Callable[[Floats], Floats], int]:
-        return self._join, max(1, NUMBERS // len(self.members_))
-
-    def _join(self, logits: Floats) -> Floats:
-        odds = log_odds(logits)
-        columns = [self._solve(j, _split_odds(odds[:, j]))[:, 1] for j in range(odds.shape[1])]
-        logs = np.stack(columns, axis=1)
-        impossible = np.isneginf(logs).all(axis=1, keepdims=True)  # becomes uniform
-        return np.asarray(log_softmax(np.where(impossible, 0, logs)))
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        if logits.shape[1] == 2:
+            return self.calibrators_[0]._log_proba(logits)
+        logs, step = np.empty(logits.shape), max(1, NUMBERS // len(self.members_))
+        for start in range(0, len(logits), step):
+            odds = log_odds(logits[start : start + step].astype(np.float64))
+            part = logs[start : start + step]
+            for j in range(logits.shape[1]):
+                pair, member = _split_odds(odds[:, j]), self.members_[j]
+                if member >= 0:
+                    part[:, j] = self.calibrators_[member]._log_proba(pair)[:, 1]
+                else:
+                    part[:, j] = self._infer(j, pair)[:, 1]
+            part[np.isneginf(part).all(axis=1)] = 0  # impossible: becomes uniform
+            part[:] = log_softmax(part)
+        return logs
 
 
 class OneVsOne(_BinaryProblems):
@@ -297,15 +279,18 @@ class OneVsOne(_BinaryProblems):
             weights = None if sample.weights is None else sample.weights[rows]
             yield Sample(labels, _take_pair(sample.logits, i, j, rows), weights)
 
-    def _make_joint(self) -> tuple[Callable[[Floats], Floats], int]:
+    def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
+        if logits.shape[1] == 2:
+            return self.calibrators_[0]._log_proba(logits)
         curves, n_pairs = self._curves(), len(self.members_)
         ratios = self._ratios if curves is None else partial(evaluate, curves)
-
-        def join(logits: Floats) -> Floats:
+        step = NUMBERS // n_pairs if curves is None else max(SEVERAL, NEAR // n_pairs)
+        logs = np.empty(logits.shape)
+        for start in range(0, len(logits), max(1, step)):
+            rows = slice(start, start + max(1, step))
             with np.errstate(divide="ignore"):
-                return np.asarray(np.log(couple(*ratios(logits))))
-
-        return join, max(1, NUMBERS // n_pairs if curves is None else max(SEVERAL, NEAR // n_pairs))
+                logs[rows] = np.log(couple(*ratios(logits[rows].astype(np.float64))))
+        return logs
 
     def _curves(self) -> Curves | None:
         """Return the curves of all pairs; ``None`` if a calibrator has no curve."""
@@ -316,8 +301,10 @@ class OneVsOne(_BinaryProblems):
                 return None
             curves.append(curve)
             if member >= 0:
-                factor, added = self.calibrators_[member]._mixture()
-                mix.append((factor, added, added))
+                fitted = self.calibrators_[member]
+                n = fitted.n_samples_
+                added = 1 / ((n + 1) * 2)
+                mix.append((n / (n + 1), added, added) if fitted.laplace else (1.0, 0.0, 0.0))
             else:  # one of the labels is missing, if any
                 factor = 1 / (1 + first + second)
                 mix.append((factor, second * factor, first * factor))
@@ -326,8 +313,10 @@ class OneVsOne(_BinaryProblems):
     def _ratios(self, logits: Floats) -> tuple[Floats, Floats]:
         """Return the probabilities of the second and of the first class of each pair, one pair at a time."""
         up, down = np.empty((2, len(logits), len(self.members_)))
+        fitted = self.calibrators_
         for problem, (i, j) in enumerate(_pairs(logits.shape[1])):
-            logs = self._solve(problem, _take_pair(logits, i, j))
+            pair, member = _take_pair(logits, i, j), self.members_[problem]
+            logs = self._infer(problem, pair) if member < 0 else fitted[member]._log_proba(pair)
             down[:, problem], up[:, problem] = np.exp(logs).T
         return up, down
 
@@ -361,11 +350,3 @@ def _make_soft_pair(sample: Sample, soft: Floats, i: int, j: int) -> Sample:
     rows = np.flatnonzero(mass)
     weights = mass[rows] * (1 if sample.weights is None else sample.weights[rows])
     return _make_soft(_take_pair(sample.logits, i, j, rows), soft[rows, j] / mass[rows], weights)
-
-
-def _masses(problem: Sample) -> Floats:
-    """Return the total weight of each label; there may be no rows."""
-    weights = np.ones(problem.n) if problem.weights is None else problem.weights
-    if problem.soft is not None:
-        return np.asarray(weights @ problem.soft)
-    return np.bincount(problem.labels, weights, minlength=2).astype(np.float64)

@@ -23,7 +23,14 @@ class Stopping:
 class BoosterStopping(Stopping):
     """An adapter of a library that trains one booster, round by round."""
 
-    first_step = 0  # the monitor's number of the first round
+    first_step = 0  # the monitor's number of the first round,
+    first_round = 0  # and the library's
+
+    @property
+    def best_iteration(self) -> int | None:
+        """The best round, counted as the library does; ``None`` before the first."""
+        best = self.monitor.best_step
+        return None if best is None else best - self.first_step + self.first_round
 
     @property
     def best_score(self) -> float | None:
@@ -35,7 +42,7 @@ def check_booster(model: Any, kind: type, library: str) -> None:
     """Raise for cross-validation, which passes the boosters of all folds to callbacks as one."""
     if not isinstance(model, kind):
         raise TypeError(
-            f"{library}.cv trains one model per fold, but refinement is that of one model: call "
+            f"{library}.cv trains one model per fold, but refinement is measured for one model: call "
             f"{library}.train for each fold with its own RefinementStopping"
         )
 

@@ -85,9 +85,7 @@ class RefinementLoss:
         self._decompose: Any = partial(decompose, loss=loss, n_threads=n_threads, **options)
 
     def __deepcopy__(self, memo: Any) -> Self:
-        return (
-            self  # CatBoost copies its parameters, and scikit-learn's clone needs the same object
-        )
+        return self  # CatBoost copies parameters; scikit-learn's clone needs the same object
 
     def is_max_optimal(self) -> bool:
         """Tell CatBoost that smaller is better."""
@@ -130,7 +128,9 @@ def shrink_to_best(
 ) -> RefinementMonitor:
     """Cut a trained model to its best number of trees, and store their calibrator in it.
 
-    Works after any training, also on a GPU: it evaluates the predictions of each number of trees.
+    Works after any training, also on a GPU: it evaluates the predictions of each number of trees. Returns
+    the monitor, whose ``best_step`` counts from 0 like ``best_iteration_``: the model keeps ``best_step + 1``
+    trees, including those of an ``init_model``.
 
     Parameters
     ----------
@@ -142,12 +142,6 @@ def shrink_to_best(
         By default those of the ``Pool``.
     **options
         Keywords of :class:`refinecal.RefinementMonitor`, such as ``metric`` or ``calibrator``.
-
-    Returns
-    -------
-    RefinementMonitor
-        ``best_step`` counts from 0 like ``best_iteration_``: the model keeps ``best_step + 1`` trees,
-        including those of an ``init_model``.
     """
     if not isinstance(model, CatBoost):
         raise TypeError(f"model is a {type(model).__name__}: it must be a CatBoostClassifier")
@@ -179,15 +173,12 @@ def shrink_to_best(
 def calibrator_of(model: Any) -> Calibrator:
     """Return the calibrator that :func:`shrink_to_best` stored in a model.
 
+    It takes raw predictions: ``model.predict(X, prediction_type="RawFormulaVal")``.
+
     Parameters
     ----------
     model : CatBoostClassifier or CatBoost
         As trained, or saved and loaded.
-
-    Returns
-    -------
-    Calibrator
-        Takes raw predictions: ``model.predict(X, prediction_type="RawFormulaVal")``.
     """
     stored = json.loads(model.get_metadata().get(METADATA_KEY, None) or "{}")
     if stored and stored["of"] != _identity(model):
@@ -203,7 +194,7 @@ def calibrator_of(model: Any) -> Calibrator:
 
 
 def predict_proba(model: Any, X: Any) -> NDArray[Any]:
-    """Return probabilities calibrated by :func:`calibrator_of`.
+    """Return calibrated probabilities, one column for each of ``model.classes_``.
 
     Parameters
     ----------
@@ -211,11 +202,6 @@ def predict_proba(model: Any, X: Any) -> NDArray[Any]:
         After :func:`shrink_to_best`.
     X : Pool or array-like
         What ``model.predict`` takes.
-
-    Returns
-    -------
-    ndarray of shape (n, k)
-        Columns are ``model.classes_``.
     """
     raw = model.predict(X, prediction_type="RawFormulaVal")
     return calibrator_of(model).predict_proba_logits(raw)

@@ -164,8 +164,8 @@ def calibrated(model: Any, calibrator: Any, from_logits: bool | None = None) -> 
     """Return a copy of a model that returns calibrated probabilities.
 
     The copy multiplies the logits by beta, then applies softmax or sigmoid and the smoothing of
-    :class:`refinecal.TemperatureScaling`. It has only standard layers, so it saves and loads without this
-    package.
+    :class:`refinecal.TemperatureScaling`. Its output has the same shape. It has only standard layers, so it
+    saves and loads without this package.
 
     Parameters
     ----------
@@ -175,11 +175,6 @@ def calibrated(model: Any, calibrator: Any, from_logits: bool | None = None) -> 
         Such as ``RefinementStopping.calibrator``.
     from_logits : bool, optional
         As for :class:`RefinementStopping`.
-
-    Returns
-    -------
-    keras.Model
-        Its output has the shape of the model's.
     """
     if not isinstance(calibrator, TemperatureScaling) or not hasattr(calibrator, "beta_"):
         raise TypeError(
@@ -231,7 +226,7 @@ class _Scorer:
             if activation is None:
                 name = "not known" if last is None else f"{last.name!r}, a {type(last).__name__}"
                 raise ValueError(
-                    f"from_logits is None, but the last layer is {name}, which does not tell: pass "
+                    f"from_logits is None, but the last layer is {name}, which may return either: pass "
                     "from_logits=True if the model returns logits, False if probabilities"
                 )
             from_logits = activation == "linear"
@@ -247,7 +242,9 @@ class _Scorer:
                 "labels: refinement needs one label per row. Use softmax, or one model per label."
             )
         if type(last) is keras.layers.Dense:
-            self._copy = _without_activation(last)
+            config = {**last.get_config(), "activation": "linear", "name": f"{last.name}_logits"}
+            config |= {"kernel_initializer": "zeros", "bias_initializer": "zeros"}  # nothing random
+            self._copy = keras.layers.Dense.from_config(config)
             self.model = keras.Model(_input_of(model), self._copy(last.input))
             self.from_logits = True
         elif type(last) in (keras.layers.Activation, keras.layers.Softmax):
@@ -283,18 +280,11 @@ def _activation_of(layer: Any) -> str | None:
     return next((name for name in known if found is getattr(keras.activations, name)), None)
 
 
-def _without_activation(layer: Any) -> Any:
-    """Return a copy of a Dense layer that returns logits, without drawing random weights."""
-    config = {**layer.get_config(), "activation": "linear", "name": f"{layer.name}_logits"}
-    config |= {"kernel_initializer": "zeros", "bias_initializer": "zeros"}
-    return keras.layers.Dense.from_config(config)
-
-
 def _one(output: Any) -> Any:
     found = keras.tree.flatten(output)
     if len(found) != 1:
         raise ValueError(
-            f"the model has {len(found)} outputs, but refinement is that of one: train one model per "
+            f"the model has {len(found)} outputs, but refinement is measured on one: train one model per "
             "output, or follow one of them in a custom callback with RefinementMonitor"
         )
     return found[0]

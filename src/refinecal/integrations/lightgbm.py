@@ -82,6 +82,8 @@ class RefinementStopping(BoosterStopping):
     (169, 2)
     """
 
+    first_round = 1  # as LightGBM counts
+
     @check_keywords(MonitorOptions)
     def __init__(
         self,
@@ -110,7 +112,12 @@ class RefinementStopping(BoosterStopping):
             step=env.iteration + self.first_step,
             sample_weight=self._weights,
         )
-        results = self._log(env)
+        greater = {metric.key for metric in self.monitor.metrics if metric.greater_is_better}
+        assert env.evaluation_result_list is not None
+        for key, value in self.monitor.logs().items():
+            result = lgb.EvalResult(self._name, key, value, key in greater)
+            env.evaluation_result_list.append(result)
+        results = list(env.evaluation_result_list)
         if better:
             self._best_results = results
             self._snapshot = env.model.model_to_string(num_iteration=-1) if self._is_dart else ""
@@ -176,14 +183,6 @@ class RefinementStopping(BoosterStopping):
         model.eval(data, self._name, see)  # the public way to the predictions that it keeps
         return seen[0] if self._returns_margins else _log_odds(seen[0], self._precision)
 
-    def _log(self, env: CallbackEnv) -> list[Any]:
-        greater = {metric.key for metric in self.monitor.metrics if metric.greater_is_better}
-        assert env.evaluation_result_list is not None
-        for key, value in self.monitor.logs().items():
-            result = lgb.EvalResult(self._name, key, value, key in greater)
-            env.evaluation_result_list.append(result)
-        return list(env.evaluation_result_list)
-
     def _finish(self, env: CallbackEnv, results: list[Any]) -> None:
         model: Any = env.model
         best = self.monitor.best
@@ -200,12 +199,6 @@ class RefinementStopping(BoosterStopping):
             model.model_from_string(self._snapshot)
         raise EarlyStopException(n_rounds - 1, self._best_results)
 
-    @property
-    def best_iteration(self) -> int | None:
-        """The number of rounds of the best model, as LightGBM counts; ``None`` before the first."""
-        best = self.monitor.best_step
-        return None if best is None else best - self.first_step + 1
-
 
 class CalibratedBooster(lgb.Booster):
     """A ``Booster`` whose copies and pickles keep the calibrator and the best round."""
@@ -217,15 +210,12 @@ class CalibratedBooster(lgb.Booster):
 def calibrator_of(model: Any) -> Calibrator:
     """Return the calibrator that was stored in a model trained with :class:`RefinementStopping`.
 
+    It takes what the model predicts: ``calibrator.predict_proba(probs)``.
+
     Parameters
     ----------
     model : Booster or LGBMClassifier
         As trained, copied or pickled; LightGBM's own files lose the calibrator.
-
-    Returns
-    -------
-    Calibrator
-        Takes what the model predicts: ``calibrator.predict_proba(probs)``.
     """
     return from_stored(
         getattr(_booster_of(model), "refinecal", {}).get("calibrator"),
@@ -235,7 +225,7 @@ def calibrator_of(model: Any) -> Calibrator:
 
 
 def predict_proba(model: Any, X: Any) -> NDArray[Any]:
-    """Return calibrated probabilities of the best round.
+    """Return calibrated probabilities ``(n, k)`` of the best round.
 
     Parameters
     ----------
@@ -243,10 +233,6 @@ def predict_proba(model: Any, X: Any) -> NDArray[Any]:
         Trained with :class:`RefinementStopping`.
     X : array-like
         What ``model.predict`` takes.
-
-    Returns
-    -------
-    ndarray of shape (n, k)
     """
     calibrator, booster = calibrator_of(model), _booster_of(model)
     predictions = booster.predict(X)

@@ -186,7 +186,7 @@ class RefinementStopping(Stopping, Callback):
             elif idx == self.dataloader_idx:
                 raise ValueError(
                     f"validation loader {idx} gave no rows to follow: extractor must return (logits, y) for "
-                    "its batches, not None, or dataloader_idx name another loader"
+                    "its batches, not None; or set dataloader_idx to another loader"
                 )
         self._batches.clear()
         stop = trainer.strategy.reduce_boolean_decision(self.monitor.should_stop, all=False)
@@ -259,17 +259,9 @@ class RefinementStopping(Stopping, Callback):
 
 
 def calibrator_of(checkpoint: Any) -> Calibrator:
-    """Return the calibrator of the weights in a checkpoint.
+    """Return the calibrator of the weights in a checkpoint, fitted at the best step.
 
-    Parameters
-    ----------
-    checkpoint : path or dict
-        A file of ``ModelCheckpoint`` or ``trainer.save_checkpoint``, or its content.
-
-    Returns
-    -------
-    Calibrator
-        Fitted at the best step.
+    ``checkpoint`` is a file of ``ModelCheckpoint`` or ``trainer.save_checkpoint``, or its content.
     """
     if not isinstance(checkpoint, Mapping):
         checkpoint = torch.load(checkpoint, map_location="cpu", weights_only=True)

@@ -68,7 +68,25 @@ class TrialMonitor(RefinementMonitor):
         super().__init__(patience=patience, **options)
         self.trial = trial
         self.prune = prune
-        self._reports = _takes_reports(trial, self, prune)
+        self._reports = True  # whether the trial takes intermediate values
+        study = getattr(trial, "study", None)  # a FixedTrial has none
+        if study is None:
+            return
+        if len(study.directions) > 1:
+            if prune:
+                raise ValueError(
+                    f"the study has {len(study.directions)} objectives, but Optuna prunes only with one: "
+                    "pass TrialMonitor(trial, prune=False)"
+                )
+            self._reports = False
+            return
+        wanted = "maximize" if self.metric.greater_is_better else "minimize"
+        found = study.direction.name.lower()
+        if found != wanted:
+            raise ValueError(
+                f"the study has direction={found!r}, but {self.metric.name!r} must {wanted}: make it with "
+                f"optuna.create_study(direction={wanted!r})"
+            )
 
     def update(
         self,
@@ -101,20 +119,9 @@ class TrialMonitor(RefinementMonitor):
 
 
 def record_best(trial: Any, monitor: RefinementMonitor) -> float:
-    """Store the best step of any monitor in a trial's user attributes; return its value.
+    """Store the best step of any monitor in a trial's user attributes; return its metric.
 
     For objectives that train with another integration: ``return record_best(trial, stopping.monitor)``.
-
-    Parameters
-    ----------
-    trial : optuna.Trial
-    monitor : RefinementMonitor
-        After training.
-
-    Returns
-    -------
-    float
-        The metric at the best step, for the objective to return.
     """
     best = monitor.best
     if best is None:
@@ -134,41 +141,9 @@ def record_best(trial: Any, monitor: RefinementMonitor) -> float:
 
 
 def calibrator_of(trial: Any) -> Calibrator:
-    """Return the calibrator of a trial's best step.
-
-    Parameters
-    ----------
-    trial : optuna.trial.FrozenTrial
-        Such as ``study.best_trial``.
-
-    Returns
-    -------
-    Calibrator
-    """
+    """Return the calibrator of the best step of a trial, such as ``study.best_trial``."""
     return from_stored(
         trial.user_attrs.get("calibrator"),
         f"trial {trial.number} holds no calibrator: let its objective return the value of finish() or "
         "record_best(). Custom calibrators are not stored.",
     )
-
-
-def _takes_reports(trial: Any, monitor: RefinementMonitor, prune: bool) -> bool:
-    """Return whether a trial takes intermediate values; raise if its study has the wrong direction."""
-    study = getattr(trial, "study", None)  # a FixedTrial has none
-    if study is None:
-        return True
-    if len(study.directions) > 1:
-        if prune:
-            raise ValueError(
-                f"the study has {len(study.directions)} objectives, but Optuna prunes only with one: pass "
-                "TrialMonitor(trial, prune=False)"
-            )
-        return False
-    wanted = "maximize" if monitor.metric.greater_is_better else "minimize"
-    found = study.direction.name.lower()
-    if found != wanted:
-        raise ValueError(
-            f"the study has direction={found!r}, but {monitor.metric.name!r} must {wanted}: make it with "
-            f"optuna.create_study(direction={wanted!r})"
-        )
-    return True

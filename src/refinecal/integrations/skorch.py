@@ -22,9 +22,7 @@ with needs_extra("skorch", "skorch", "torch"):
 __all__ = ["RefinementStopping", "calibrator_of", "predict_proba"]
 
 PREFIX = "valid_"
-STATE_KEY = (
-    "refinecal_best"  # in one row of the history; skorch's loggers skip keys that end in _best
-)
+STATE_KEY = "refinecal_best"  # in the history; skorch's loggers skip keys that end in _best
 
 
 class RefinementStopping(Callback):  # type: ignore[misc]  # skorch has no types
@@ -142,7 +140,16 @@ class RefinementStopping(Callback):  # type: ignore[misc]  # skorch has no types
     ) -> None:
         """Record the terms of this epoch; stop if patience has run out."""
         self.epoch_ = net.history[-1, "epoch"]
-        best = self._update()
+        outputs, labels, _ = self.batches_.join()
+        self.batches_ = Batches()
+        predictions: Any = {self.kind_: outputs}
+        try:
+            best = self.monitor_.update(labels, **predictions, step=self.epoch_)
+        except ValueError as error:
+            raise ValueError(
+                f"the module's outputs were taken for {self.kind_}, but {error} If they are something else, "
+                f"pass RefinementStopping(outputs=...), which is {self.outputs!r} now."
+            ) from error
         for name, value in self.monitor_.logs(PREFIX).items():
             net.history.record(name, value)
         net.history.record(f"{PREFIX}{self.monitor_.key}_best", best)
@@ -177,18 +184,6 @@ class RefinementStopping(Callback):  # type: ignore[misc]  # skorch has no types
         """The calibrator fitted at the best epoch; ``None`` before the first."""
         return self.monitor_.calibrator
 
-    def _update(self) -> bool:
-        outputs, labels, _ = self.batches_.join()
-        self.batches_ = Batches()
-        predictions: Any = {self.kind_: outputs}
-        try:
-            return self.monitor_.update(labels, **predictions, step=self.epoch_)
-        except ValueError as error:
-            raise ValueError(
-                f"the module's outputs were taken for {self.kind_}, but {error} If they are something else, "
-                f"pass RefinementStopping(outputs=...), which is {self.outputs!r} now."
-            ) from error
-
     def _record_state(self, net: Any) -> None:
         """Store the monitor's state in the last row of the history, unless a calibrator is a custom one."""
         for row in net.history:
@@ -211,34 +206,12 @@ class RefinementStopping(Callback):  # type: ignore[misc]  # skorch has no types
 
 
 def calibrator_of(net: Any) -> Calibrator:
-    """Return the calibrator of a net's best epoch, which its history holds.
-
-    Parameters
-    ----------
-    net : NeuralNet
-        Trained with :class:`RefinementStopping`, or loaded with its ``f_history``.
-
-    Returns
-    -------
-    Calibrator
-    """
+    """Return the calibrator of a net's best epoch, which its history (``f_history``) holds."""
     return _best_of(net)[0]
 
 
 def predict_proba(net: Any, X: Any) -> NDArray[Any]:
-    """Return calibrated probabilities.
-
-    Parameters
-    ----------
-    net : NeuralNet
-        As for :func:`calibrator_of`.
-    X : array-like or Dataset
-        What ``net.predict_proba`` takes.
-
-    Returns
-    -------
-    ndarray of shape (n, k)
-    """
+    """Return calibrated probabilities ``(n, k)``; ``X`` is what ``net.predict_proba`` takes."""
     calibrator, kind = _best_of(net)
     outputs = _first(net.forward(X))
     predict = calibrator.predict_proba_logits if kind == "logits" else calibrator.predict_proba

@@ -100,7 +100,15 @@ class RefinementStopping(Stopping):
         model.eval()
         try:
             with torch.no_grad():
-                for x, y, *weight in map(_check_batch, loader):
+                for batch in loader:
+                    is_tuple = isinstance(batch, (tuple, list))
+                    if not is_tuple or len(batch) not in (2, 3):
+                        size = f" of {len(batch)}" if is_tuple else ""
+                        raise TypeError(
+                            f"loader yields a {type(batch).__name__}{size}: evaluate takes (x, y) or (x, y, "
+                            "sample_weight). For other batches call update(model(...), y)."
+                        )
+                    x, y, *weight = batch
                     moved = x.to(device) if isinstance(x, Tensor) else x
                     self.update(model(moved), y, *weight)
         finally:
@@ -124,7 +132,7 @@ class RefinementStopping(Stopping):
         self._batches.gather(rows, group)
 
     def step(self, model: nn.Module, epoch: int | None = None) -> bool:
-        """End a validation pass; copy the weights if they are the best so far.
+        """End a validation pass; copy the weights if they are the best so far; return whether to stop.
 
         Parameters
         ----------
@@ -132,11 +140,6 @@ class RefinementStopping(Stopping):
             The model that made the predictions.
         epoch : int, optional
             Its number, greater than the last; by default the next.
-
-        Returns
-        -------
-        bool
-            Whether to stop.
         """
         logits, y, weight = self._batches.join()
         self._batches = Batches()
@@ -271,14 +274,3 @@ def _to_rows(given: Any) -> Tensor:
     """Return a batch as rows on the CPU; a batch of one, squeezed to a number, is one row."""
     batch = _cpu_copy(torch.as_tensor(given))
     return batch[None] if batch.ndim == 0 else batch
-
-
-def _check_batch(batch: Any) -> Any:
-    if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
-        found = type(batch).__name__
-        size = f" of {len(batch)}" if isinstance(batch, (tuple, list)) else ""
-        raise TypeError(
-            f"loader yields a {found}{size}: evaluate takes (x, y) or (x, y, sample_weight). For other "
-            "batches call update(model(...), y)."
-        )
-    return batch

@@ -98,18 +98,15 @@ class RefinementStopping(Stopping, TrainerCallback):
     ) -> dict[str, float]:
         """Return the values of one evaluation, for ``Trainer(compute_metrics=...)``.
 
+        These are ``refinement_loss``, ``calibration_loss``, ``log_loss``, ``beta`` and further metrics. Add
+        your own with ``{**stopping.compute_metrics(prediction), "f1": ...}``.
+
         Parameters
         ----------
         prediction : EvalPrediction
             Logits, classes last, possibly followed by other outputs; and labels, where -100 is padding.
         compute_result : bool, default True
             Whether this is the last batch (``batch_eval_metrics=True``).
-
-        Returns
-        -------
-        dict
-            ``refinement_loss``, ``calibration_loss``, ``log_loss``, ``beta`` and further metrics. Add your
-            own with ``{**stopping.compute_metrics(prediction), "f1": ...}``.
         """
         self._batches.append(_rows(prediction))
         if not compute_result:
@@ -218,17 +215,12 @@ class RefinementStopping(Stopping, TrainerCallback):
 
 
 def calibrator_of(model: Any) -> Calibrator:
-    """Return the calibrator that :class:`RefinementStopping` stored.
+    """Return the calibrator that :class:`RefinementStopping` stored, which takes logits.
 
     Parameters
     ----------
     model : PreTrainedModel or path
         The model after training or ``from_pretrained``, or the folder of a saved model or checkpoint.
-
-    Returns
-    -------
-    Calibrator
-        Takes logits: ``calibrator.predict_proba_logits(logits)``.
     """
     if isinstance(model, str | os.PathLike):
         folder, where = Path(model), str(model)
@@ -262,17 +254,13 @@ def _load_renamed(model: Any, folder: str | None) -> None:
     """
     if folder is None or not isinstance(model, PreTrainedModel):
         return
-    if not _names_in(Path(folder)) <= set(model.state_dict()):
+    names = set(_read_json(Path(folder) / "model.safetensors.index.json").get("weight_map", ()))
+    weights = Path(folder) / "model.safetensors"
+    if not names and weights.exists():
+        with safe_open(weights, framework="numpy") as file:
+            names = set(file.keys())
+    if not names <= set(model.state_dict()):
         model.load_state_dict(type(model).from_pretrained(folder).state_dict())
-
-
-def _names_in(folder: Path) -> set[str]:
-    index = _read_json(folder / "model.safetensors.index.json")
-    weights = folder / "model.safetensors"
-    if index or not weights.exists():
-        return set(index.get("weight_map", ()))
-    with safe_open(weights, framework="numpy") as file:
-        return set(file.keys())
 
 
 def _rows(prediction: EvalPrediction) -> tuple[NDArray[Any], NDArray[Any]]:

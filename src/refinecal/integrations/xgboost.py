@@ -175,7 +175,10 @@ class RefinementStopping(BoosterStopping, xgb.callback.TrainingCallback):
         if self._snapshot is not None:
             model.load_model(self._snapshot)
         elif self.save_best:
-            model = _cut(model, best_round + 1)
+            cut = model[: best_round + 1]
+            has_codes = hasattr(model, "get_categories") and not model.get_categories().empty()
+            if not (has_codes and cut.get_categories().empty()):  # XGBoost would lose them
+                model = cut
         model.set_attr(best_iteration=str(best_round), best_score=str(best.value))
         stored = to_stored(best.calibrator)
         if stored is not None:
@@ -187,7 +190,7 @@ class RefinementStopping(BoosterStopping, xgb.callback.TrainingCallback):
         if margins.ndim == 2 and self._objective in ONE_TARGET:
             raise ValueError(
                 f"the model has {margins.shape[1]} targets with objective {self._objective!r}: refinement "
-                "is that of one target. Train one model per target, or 'multi:softprob' for classes."
+                "is measured on one. Train one model per target, or 'multi:softprob' for classes."
             )
         better = self.monitor.update(
             self.y_val,
@@ -221,25 +224,16 @@ class RefinementStopping(BoosterStopping, xgb.callback.TrainingCallback):
         last = self.monitor.last_step
         return None if last is None else last - self.first_step
 
-    @property
-    def best_iteration(self) -> int | None:
-        """The best round, counted from 0; ``None`` before the first."""
-        best = self.monitor.best_step
-        return None if best is None else best - self.first_step
-
 
 def calibrator_of(model: Any) -> Calibrator:
     """Return the calibrator that was stored in a model trained with :class:`RefinementStopping`.
+
+    It takes margins: ``calibrator.predict_proba_logits(margins)``.
 
     Parameters
     ----------
     model : Booster or XGBClassifier
         As trained, or saved and loaded.
-
-    Returns
-    -------
-    Calibrator
-        Takes margins: ``calibrator.predict_proba_logits(margins)``.
     """
     return from_stored(
         json.loads(_booster_of(model).attr(ATTRIBUTE) or "null"),
@@ -249,7 +243,7 @@ def calibrator_of(model: Any) -> Calibrator:
 
 
 def predict_proba(model: Any, X: Any) -> NDArray[Any]:
-    """Return calibrated probabilities of the best round.
+    """Return calibrated probabilities ``(n, k)`` of the best round.
 
     Parameters
     ----------
@@ -257,10 +251,6 @@ def predict_proba(model: Any, X: Any) -> NDArray[Any]:
         Trained with :class:`RefinementStopping`.
     X : DMatrix or array-like
         What ``model.predict`` takes: a ``DMatrix`` for a ``Booster``.
-
-    Returns
-    -------
-    ndarray of shape (n, k)
     """
     calibrator = calibrator_of(model)
     margins = model.predict(
@@ -271,13 +261,6 @@ def predict_proba(model: Any, X: Any) -> NDArray[Any]:
 
 def _booster_of(model: Any) -> Any:
     return model if isinstance(model, xgb.Booster) else model.get_booster()
-
-
-def _cut(model: Any, rounds: int) -> Any:
-    """Return the first rounds; the whole model where XGBoost would lose its category codes."""
-    cut = model[:rounds]
-    has_categories = hasattr(model, "get_categories") and not model.get_categories().empty()
-    return model if has_categories and cut.get_categories().empty() else cut
 
 
 def _base_score_of(model: Any) -> str:
