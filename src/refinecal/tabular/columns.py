@@ -213,7 +213,8 @@ def _make_number(name: str, numbers: Numbers, forced: Kind | None, **more: Any) 
     if numbers.infinite:
         notes.append(f"infinite values count as missing ({numbers.infinite} rows)")
     if numbers.blanks:
-        notes.append(f"{' and '.join(map(repr, numbers.blanks))} count as missing")
+        verb = "counts" if len(numbers.blanks) == 1 else "count"
+        notes.append(f"{' and '.join(map(repr, numbers.blanks))} {verb} as missing")
     is_id: bool | None = False
     if forced is None and found.form == "plain":
         is_id = _is_id(name, distinct, int(counts.sum()), len(numbers.values))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from refinecal._core.errors import warn
 from refinecal.tabular.leakage import Leak, find_leaks
 from refinecal.tabular.names import shorten
+from refinecal.tabular.values import describe_variants
 from refinecal.training.rows import AUTO_FOLDS, Parts, Rows, hold_out, is_small, parts
 
 if TYPE_CHECKING:
@@ -144,10 +145,11 @@ def _check_classes(schema: Schema, per_class: NDArray[np.int64], pairs: Parts) -
         )
     few = [f"{schema.classes[i]!r} has {per_class[i]} rows" for i in rare[:MOST_RARE]]
     more = [f"{len(rare) - MOST_RARE} more classes have too few"] * (len(rare) > MOST_RARE)
+    variants = describe_variants(schema.classes)
     raise ValueError(
         f"target {schema.target!r}: {', '.join(few + more)}, but {folds}-fold cross-validation needs at "
-        f"least {folds} rows of each class. Merge rare classes, drop their rows, collect more, or pass "
-        f"--folds {per_class.min()}."
+        f"least {folds} rows of each class. {f'{variants}: are they one class? ' if variants else ''}"
+        f"Merge rare classes, drop their rows, collect more, or pass --folds {per_class.min()}."
     )
 
 

@@ -9,9 +9,10 @@ from typing import Any
 from refinecal._core.format import count, number, percent, with_error
 from refinecal.calibrators import AutoCalibrator
 from refinecal.evaluation import Difference, Evaluation, evaluate, paired_difference, row_losses
+from refinecal.evaluation.verdict import classify
 from refinecal.tabular.fitting import Fit, Selection
 
-NOTICEABLE = 0.1  # part of the risk: calibration error that is worth mentioning
+NOTICEABLE = 0.1  # part of the risk: calibration error beyond chance that is worth mentioning
 SMALL = 0.0005  # relative change that is not worth mentioning
 FEW_ROWS = 100
 
@@ -208,7 +209,8 @@ CERTAINTIES = {
 }
 CHOICES = {
     "same": "Refinement and log loss chose the same models.",
-    "sure": "Choosing by refinement rather than by log loss contributed {part}.",
+    "gain": "Choosing by refinement rather than by log loss contributed {part}.",
+    "loss": "Choosing by refinement rather than by log loss made it worse: {part}.",
     "chance": "Choosing by refinement rather than by log loss contributed {part}, within noise.",
 }
 DELIVERED = {
@@ -268,8 +270,11 @@ def describe_certainty(judged: Judgement) -> str:
     total, chosen = judged.log, judged.by_refinement
     if not math.isfinite(total.mean) or math.isnan(total.standard_error):
         return CERTAINTIES["unknown"]
-    case = ("gain" if total.mean < 0 else "loss") if total.is_sure else "chance"
-    choice = ("sure" if chosen.is_sure else "chance") if chosen.mean else "same"
+    case, choice = (
+        "chance" if not each.is_sure else "gain" if each.mean < 0 else "loss"
+        for each in (total, chosen)
+    )
+    choice = choice if chosen.mean else "same"
     gain, part = (with_error(-each.mean, each.standard_error, sign="+") for each in (total, chosen))
     return f"{CERTAINTIES[case]} {CHOICES[choice]}".format(gain=gain, part=part)
 
@@ -318,7 +323,8 @@ def recommend(fit: Fit, judged: Judgement) -> list[str]:
     ours, before, cases = judged.ours.log, judged.uncalibrated.log, []
     if judged.ours.n < FEW_ROWS:
         cases.append("few rows")
-    noticeable = before.calibration > NOTICEABLE * before.risk and before.beta is not None
+    how = classify(judged.uncalibrated)
+    noticeable = before.calibration > NOTICEABLE * before.risk and how.endswith("confident")
     if judged.gain < 0 and judged.log.is_sure:
         cases.append("worse")
     elif noticeable and ours.risk < before.risk:
@@ -329,7 +335,7 @@ def recommend(fit: Fit, judged: Judgement) -> list[str]:
         cases.append("last step")
     about = {
         "rows": count(judged.ours.n, "test row"),
-        "how": "overconfident" if (before.beta or 1) < 1 else "underconfident",
+        "how": how,
         "share": percent(before.calibration / before.risk if before.risk else 0.0, 0),
         "refinement": ours.refinement,
         "uncertainty": ours.uncertainty,

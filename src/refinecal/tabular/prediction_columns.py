@@ -8,7 +8,7 @@ from typing import NamedTuple, NoReturn
 
 from refinecal._core.format import list_names
 from refinecal.tabular.names import check_column
-from refinecal.tabular.values import sort_texts
+from refinecal.tabular.values import describe_variants, sort_texts
 
 EITHER = ("score", "scores", "pred", "predicted", "output", "yhat", "y_hat")
 PROBS = ("p", "prob", "probs", "proba", "probas", "probability", "predict_proba", "y_prob")
@@ -149,15 +149,17 @@ def same_label(text: str) -> str:
 def _fail(
     names: Sequence[str], labels: Sequence[str], families: list[dict[str, str]], where: str
 ) -> NoReturn:
+    variants = describe_variants(labels)
+    fix = f" The labels {variants}: write them the same way." if variants else ""
     some = next((each for each in families if len(each) > 1 and set(labels) & set(each)), None)
     if some is not None:
         lost = [label for label in labels if label not in some]
         raise ValueError(
             f"the target has the class {lost[0]!r}, but {where} has no column for it: there are "
             f"{list_names(list(some.values()))}. If the model does not know this class, drop its rows; if "
-            "its column has another name, name all columns of predictions with --columns."
+            f"its column has another name, name all columns of predictions with --columns.{fix}"
         )
     raise ValueError(
         f"{where} has no column named after the classes {list_names(labels)}, such as 'p_{labels[-1]}': name "
-        f"those of the predictions with --columns. The columns are {list_names(names)}."
+        f"those of the predictions with --columns. The columns are {list_names(names)}.{fix}"
     )

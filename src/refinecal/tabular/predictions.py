@@ -21,6 +21,7 @@ from refinecal.tabular.prediction_columns import Choice, choose_columns
 from refinecal.tabular.values import (
     Decimals,
     decode,
+    describe_variants,
     is_number,
     is_text,
     numbers_of,
@@ -116,6 +117,9 @@ def read_predictions(
     labels, known = _read_labels(table[target], target, where)
     others = [name for name in source.names if name not in roles.values()]
     choice = choose_columns(others, known, columns, logits, where)
+    variants = describe_variants(choice.classes)
+    if variants:
+        warn(f"the classes {variants}: are they one class?", UserWarning)
     if tuple(known) != choice.classes:
         labels = np.array([*map(choice.classes.index, known), -1], dtype=np.int64)[labels]
     groups = None
@@ -206,7 +210,7 @@ def _read_values(table: pa.Table, choice: Choice, logits: bool, where: str) -> N
     def fill(j: int) -> None:
         column = table[choice.columns[j]]
         if not (pa.types.is_floating(column.type) and column.null_count == 0):
-            columns[j] = _read_numbers(table, choice.columns[j], where, choice.columns)
+            columns[j] = _read_numbers(table, choice.columns[j], where, choice.columns, not logits)
             return
         start = 0
         for chunk in column.chunks:  # one after the other: no copy of the whole
@@ -222,9 +226,13 @@ def _read_values(table: pa.Table, choice: Choice, logits: bool, where: str) -> N
 
 
 def _read_numbers(
-    table: pa.Table, name: str, where: str, predictions: Sequence[str] = ()
+    table: pa.Table,
+    name: str,
+    where: str,
+    predictions: Sequence[str] = (),
+    probs: bool = False,
 ) -> NDArray[np.float64]:
-    """Return a column of numbers, infinite ones too, or say which row is not one."""
+    """Return a column of numbers, infinite ones too, or say which row is not one; 5% is 0.05 in ``probs``."""
     column, where = decode(table[name]), f"column {name!r} of {where}"
     if not (is_text(column.type) or is_number(column.type)):
         raise ValueError(f"{where} holds {column.type}, not numbers")
@@ -243,6 +251,12 @@ def _read_numbers(
             f"row {missing[0] + 1} of {where} is missing: drop the rows without it "
             f"({missing.size} of {len(column)})"
         )
+    if probs and "%" in found.units:
+        if found.bare:
+            raise ValueError(
+                f"{where} has values with a %, but {found.bare!r} without: write all alike"
+            )
+        return found.values / 100
     return found.values
 
 

@@ -19,7 +19,9 @@ from refinecal.tabular.values import (
     Texts,
     days_of,
     decode,
+    describe_variants,
     find_order,
+    fold_case,
     is_text,
     numbers_of,
     rows_where,
@@ -226,9 +228,12 @@ class Schema:
         row, where = bad[0], f"target {self.target!r}, row {first_row + bad[0]}"
         if texts.codes[row] < 0:
             raise ValueError(f"{where} is missing: drop the rows without a label")
+        found = texts.values[texts.codes[row]].as_py()
+        alike = [repr(each) for each in self.classes if fold_case(each) == fold_case(found)]
+        fix = f". Write it as {' or '.join(alike)}, if that is meant." if alike else ""
         raise ValueError(
-            f"{where} is {texts.values[texts.codes[row]].as_py()!r}, which training rows did not have: their "
-            f"classes are {list_names(self.classes, MOST_SHOWN)}"
+            f"{where} is {found!r}, which training rows did not have: their classes are "
+            f"{list_names(self.classes, MOST_SHOWN)}{fix}"
         )
 
     def weights(
@@ -302,18 +307,12 @@ class Schema:
 
     def _describe_classes(self) -> str:
         """Return what to know of the classes: those of a single row, or that differ by case or blanks."""
-        notes = []
         counts = zip(self.classes, self.class_counts, strict=False)
         rare = [label for label, count in counts if count == 1]
-        if rare:
-            notes.append(f"a single row: {list_names(rare, 3)}")
-        seen: dict[str, str] = {}
-        folded = ((" ".join(each.casefold().split()), each) for each in self.classes)
-        pairs = [(seen.setdefault(key, each), each) for key, each in folded]
-        variants = [f"{first!r} and {other!r}" for first, other in pairs if first != other]
+        notes = [f"a single row: {list_names(rare, 3)}"] if rare else []
+        variants = describe_variants(self.classes)
         if variants:
-            more = f" (and {len(variants) - 1} more)" if len(variants) > 1 else ""
-            notes.append(f"{variants[0]} differ only by case or blanks{more}: one class or two?")
+            notes.append(f"{variants}: are they one class?")
         return "; ".join(notes)
 
     def to_dict(self) -> dict[str, Any]:
