@@ -71,10 +71,9 @@ def classify(found: Evaluation) -> str:
     share = log.calibration / log.risk
     if share < CALIBRATED or _may_be_chance(found):
         is_off = found.ece > max(UNCALIBRATED, MORE * CHANCE / math.sqrt(found.n_effective))
-        if is_off or share >= CALIBRATED:
-            return "other error" if is_off else "chance"
         shows = 2 * found.n_effective * WORTH_CORRECTING * log.risk > NOISE**2
-        return "calibrated" if shows else "too few rows"
+        case = "chance" if share >= CALIBRATED else "calibrated" if shows else "too few rows"
+        return "other error" if is_off else case
     if log.refinement < SEPARATED * log.risk:
         return "separated"
     if is_flat(found):
