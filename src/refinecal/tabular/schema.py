@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from refinecal._core.errors import needs_extra, warn
 from refinecal._core.format import list_names
 from refinecal.tabular.columns import Column, Profile, fail_number, infer_classes, infer_column
-from refinecal.tabular.names import check_column, hint
+from refinecal.tabular.files import check_column, hint
 from refinecal.tabular.values import (
     Decimals,
     Texts,
@@ -43,6 +43,7 @@ OLD = {"order": "ymd", "unit": "", "profile": None}  # of columns that older ver
 MOST_UNSEEN = 100  # different values of a column that are counted one by one
 REST = "…"  # stands for the others
 MOST_SHOWN = 10  # classes in an error
+MOST_MESSAGES = 5  # about columns, one each
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,3 +404,15 @@ def check_lists(
             given[name] = what
     kinds = {"drop": "unused", "categorical": "category", "numeric": "number"}
     return {name: kinds[what] for name, what in given.items()}
+
+
+def shorten(messages: Mapping[str, str], most: int = MOST_MESSAGES) -> list[str]:
+    """Return messages about columns, the last of them about all others if there are many.
+
+    >>> shorten({"a": "'a' is empty", "b": "'b' is empty", "c": "'c' is empty"}, most=1)
+    ["'a' is empty", "and 2 more columns: 'b', 'c'"]
+    """
+    texts, others = list(messages.values()), list(messages)[most:]
+    if len(others) < 2:
+        return texts
+    return [*texts[:most], f"and {len(others)} more columns: {list_names(others)}"]
