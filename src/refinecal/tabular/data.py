@@ -79,11 +79,6 @@ class Data:
         weights = self.delivered.rows.weights
         return len(seen) if weights is None else int(np.count_nonzero(weights[seen]))
 
-    @property
-    def n_used(self) -> int:
-        """How many rows they could have been trained on: those whose weight is not 0."""
-        return self.delivered.rows.n_used
-
 
 def prepare(
     table: pa.Table, schema: Schema, options: Options, test_table: pa.Table | None = None
@@ -106,7 +101,6 @@ def prepare(
     if test_table is not None:
         test = _rows(test_table, schema, optional=True).with_keys()
         places = np.arange(test.n)
-        _warn_if_seen(rows, test, SEEN)
     elif options.test_fraction > 0:
         try:
             kept, places = hold_out(rows, options.test_fraction, options.seed)
@@ -116,20 +110,19 @@ def prepare(
                 "--test TABLE, or --test-fraction 0 to do without"
             ) from error
         test, rows = rows.take(places), rows.take(kept)
-        _warn_if_seen(rows, test, REPEATED)
         refit = options.refit
+    if test is not None:
+        _warn_if_seen(rows, test, REPEATED if test_table is None else SEEN)
     small = is_small(whole.n, len(schema.classes))
-
-    def cut(rows: Rows, seed: int, n_more: int) -> Parts:
-        return parts(rows, options.folds, options.validation_fraction, seed, n_more)
-
+    how = (options.folds, options.validation_fraction)
     # Another seed each time, else the same draw would decide twice. Rows that are held out twice show how far
     # models disagree; test rows do so, too.
     n_more = AUTO_FOLDS if small else 0 if test is not None else 2
     refit = refit or (test is None and options.tune > 1)  # more models of the one that is chosen
-    pairs = cut(rows, options.seed + 1, 0 if refit or options.tune > 1 else n_more)
+    n_here = 0 if refit or options.tune > 1 else n_more
+    pairs = parts(rows, *how, options.seed + 1, n_here)
     _check_classes(schema, per_class, pairs)
-    everything = cut(whole, options.seed + 2, n_more) if refit else None
+    everything = parts(whole, *how, options.seed + 2, n_more) if refit else None
     leaks = find_leaks(rows)
     for message in shorten({leak.column: leak.message(schema.target) for leak in leaks}):
         warn(message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import json
 import re
 import sys
 import tempfile
@@ -16,7 +17,7 @@ from typing import Any
 
 from refinecal._core.errors import needs_extra, warn
 from refinecal._core.format import shorten_name
-from refinecal.tabular.values import MISSING, Decimals, find_marks
+from refinecal.tabular.values import DECIMALS, MISSING, Decimals, find_marks
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa
@@ -105,7 +106,7 @@ class DelimitedText:
                 quoted_strings_can_be_null=True,
             ),
         }
-        metadata, table = self.decimals.to_metadata(), None
+        metadata, table = {DECIMALS: json.dumps(vars(self.decimals)).encode()}, None
         try:
             with pa.input_stream(self._text.source, compression=self._text.codec) as file:
                 for batch in pacsv.open_csv(file, **options):
@@ -164,7 +165,7 @@ class Utf8Text:
             magic = file.read(10)
         codec = next((name for each, name in MAGIC.items() if magic.startswith(each)), None)
         self.codec = "bz2" if BZIP2.match(magic) else codec
-        start = next(self._read_blocks(), b"")
+        start = magic if self.codec is None else next(self._read_blocks(), b"")
         is_utf16 = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         for encoding in ("utf-16",) if is_utf16 else (UTF8, WESTERN):
             try:

@@ -400,7 +400,7 @@ def _read_numbers(
             f"row {row + 1} of {where} is {column[row].as_py()!r}, which is not a number"
             + fix * bool(predictions)
         )
-    missing = np.flatnonzero(found.missing)
+    missing = np.flatnonzero(np.isnan(found.values))
     if missing.size:
         raise ValueError(
             f"row {missing[0] + 1} of {where} is missing: drop the rows without it "

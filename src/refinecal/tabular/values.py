@@ -112,10 +112,6 @@ class Numbers:
     formatted: tuple[str, float] | None = None
     bare: str = ""
 
-    @property
-    def missing(self) -> NDArray[np.bool_]:
-        return np.isnan(self.values)
-
 
 def numbers_of(column: pa.ChunkedArray, mark: Mark = ".", infinite: bool = False) -> Numbers:
     """Return a column as numbers, each cell by itself, with this decimal mark in texts.
@@ -257,14 +253,9 @@ def sort_texts(texts: Iterable[str]) -> list[str]:
     if all(re.fullmatch("-?[0-9]+", value) for value in values):
         return sorted(values, key=int)
     found = numbers_of(pa.chunked_array([pa.array(values, pa.string())]))
-    if found.bad.size or found.words.size or found.missing.any():
+    if found.bad.size or found.words.size or np.isnan(found.values).any():
         return values
     return [values[i] for i in np.argsort(found.values, kind="stable")]
-
-
-def fold_case(text: str) -> str:
-    """Return a text without what is easily mistyped: case and blanks."""
-    return " ".join(text.casefold().split())
 
 
 def describe_variants(texts: Iterable[str]) -> str:
@@ -275,7 +266,7 @@ def describe_variants(texts: Iterable[str]) -> str:
     """
     alike: dict[str, list[str]] = {}
     for text in texts:
-        alike.setdefault(fold_case(text), []).append(text)
+        alike.setdefault(" ".join(text.casefold().split()), []).append(text)
     groups = [group for group in alike.values() if len(group) > 1]
     more = ", and so do others" if len(groups) > 1 else ""
     names = " and ".join(map(repr, groups[0])) if groups else ""
@@ -346,10 +337,6 @@ class Decimals:
         if votes[","] != votes["."]:
             return "," if votes[","] > votes["."] else "."
         return "," if learned == "," and self.delimiter != "," else "."
-
-    def to_metadata(self) -> dict[bytes, bytes]:
-        """Return it as the metadata of a table."""
-        return {DECIMALS: json.dumps(vars(self)).encode()}
 
     @classmethod
     def of_table(cls, table: pa.Table) -> Self:
@@ -504,7 +491,15 @@ def texts_of(column: pa.ChunkedArray, truth: bool | None = None) -> Texts:
     codes, values = _encode(decode(column))
     if pa.types.is_floating(values.type):
         values = pc.if_else(pc.is_nan(values), None, values)
-    same = _canonicalize(pc.cast(values, pa.string()), truth).dictionary_encode()
+    values = strip_missing(pc.cast(values, pa.string()))
+    values = pc.replace_substring_regex(values, WHOLE, r"\1")
+    values = pc.if_else(pc.equal(values, "-0"), "0", values)
+    yes, no = (pc.is_in(values, value_set=pa.array(texts)) for texts in (TRUE, FALSE))
+    if truth is None:
+        truth = pc.all(pc.or_(pc.or_(yes, no), values.is_null())).as_py()
+    if truth:
+        values = pc.if_else(yes, "True", pc.if_else(no, "False", values))
+    same = values.dictionary_encode()
     merged = np.append(np.asarray(pc.fill_null(same.indices, -1)), -1).astype(np.int64)
     return Texts(merged[codes], same.dictionary)
 
@@ -517,14 +512,3 @@ def _encode(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], pa.Array]:
     indices = pa.chunked_array([chunk.indices for chunk in encoded.chunks])
     codes = np.asarray(pc.fill_null(indices, -1)).astype(np.int64)
     return codes, encoded.chunk(0).dictionary
-
-
-def _canonicalize(values: pa.Array, truth: bool | None) -> pa.Array:
-    values = pc.replace_substring_regex(strip_missing(values), WHOLE, r"\1")
-    values = pc.if_else(pc.equal(values, "-0"), "0", values)
-    yes, no = (pc.is_in(values, value_set=pa.array(texts)) for texts in (TRUE, FALSE))
-    if truth is None:
-        truth = pc.all(pc.or_(pc.or_(yes, no), values.is_null())).as_py()
-    if truth:
-        values = pc.if_else(yes, "True", pc.if_else(no, "False", values))
-    return values
