@@ -20,6 +20,7 @@ ODDS, Y = drawn()
 CASES = {
     "perfect": evaluate([0, 1, 1], [0.0, 1.0, 1.0]),
     "calibrated": evaluate(Y, logits=ODDS),
+    "too few rows": evaluate(drawn(60, seed=2)[1], logits=drawn(60, seed=2)[0]),
     "chance": evaluate(drawn(40)[1], logits=1.2 * drawn(40)[0]),
     "other error": evaluate(drawn(200, 1.0, shift=1.5)[1], logits=drawn(200, 1.0)[0]),
     "separated": evaluate([0, 1] * 50, [0.2, 0.8] * 50),
@@ -57,7 +58,7 @@ def test_temperature_scaling_is_advised_only_where_it_helps():
         assert ("TemperatureScaling" in said) == (case in ("overconfident", "underconfident"))
         assert ("more flexible calibrator" in said) == (case == "other error")
         assert ("nothing about calibration" in said) == (case == "calibrated")
-        assert ("evaluate on more rows" in said) == (case == "chance")
+        assert ("evaluate on more rows" in said) == (case in ("too few rows", "chance"))
 
 
 def test_few_rows_come_with_a_caution():
@@ -72,3 +73,11 @@ def test_classes_are_called_swapped_only_beyond_noise():
     found = evaluate(y, logits=noise if evaluate(y, logits=noise).auroc < 0.5 else -noise)
     assert found.auroc < 0.5
     assert not any("swapped" in text for text in advice(found))
+
+
+def test_few_rows_do_not_show_that_probabilities_are_calibrated():
+    """Nor the contrary: of true probabilities, chance alone seldom makes them look miscalibrated."""
+    for n in (30, 100, 300):
+        cases = [classify(evaluate(y, logits=z)) for z, y in (drawn(n, seed=s) for s in range(40))]
+        assert ("calibrated" in cases) == (n == 300)
+        assert sum(case.endswith("confident") for case in cases) <= 6  # 5% are expected

@@ -11,8 +11,7 @@ import scipy.stats
 
 from refinecal.tabular.columns import Profile
 from refinecal.tabular.drift import CHANCE, NewRows, is_odd
-from refinecal.tabular.names import shorten
-from refinecal.tabular.schema import Schema
+from refinecal.tabular.schema import Schema, shorten
 
 N = 800
 

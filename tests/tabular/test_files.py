@@ -601,3 +601,42 @@ def test_reading_warns_of_nothing_else(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert rows_of(path) == [("1", "ü")]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+def test_a_text_file_is_read_once_to_look_at_it_and_once_to_load_it(tmp_path, monkeypatch, name):
+    path = tmp_path / name
+    text = "x;y\n" + "1,5;a\n2,5;b\n" * 200_000
+    opened = gzip.open if name.endswith(".gz") else open
+    with opened(path, "wt") as file:
+        file.write(text)
+    reads = []
+
+    class Counted:
+        def __init__(self, *args, **options):
+            self.file = open_stream(*args, **options)
+            reads.append(0)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.file.close()
+
+        def read(self, size):
+            block = self.file.read(size)
+            reads[-1] += len(block)
+            return block
+
+    open_stream = pa.input_stream
+    monkeypatch.setattr(pa, "input_stream", Counted)
+    source = open_table(path)
+    monkeypatch.setattr(pa, "input_stream", open_stream)
+    assert max(reads) == len(text)
+    assert (
+        sum(reads) - len(text) <= 1 << 20
+    )  # the first block of a compressed file tells its encoding
+    calls = []
+    monkeypatch.setattr(pa, "input_stream", lambda *a, **o: calls.append(a) or open_stream(*a, **o))
+    assert source.read().num_rows == 400_000
+    assert len(calls) == 1

@@ -59,6 +59,14 @@ def test_calibrated_probabilities_are_not_recommended_if_they_are_worse():
     assert recommend(FIT, found) == []
 
 
+def test_calibrated_probabilities_are_not_recommended_for_what_may_be_chance():
+    """The uncalibrated ones seem to have much calibration error, but the rows are few."""
+    found = judged(ours=1.0, before=2.5, usual=2.5, n=12)
+    assert found.uncalibrated.log.calibration > 0.1 * found.uncalibrated.log.risk
+    assert found.ours.log.risk < found.uncalibrated.log.risk
+    assert recommend(FIT, found) == ["With only 12 test rows, every number here is very uncertain."]
+
+
 def test_a_loss_beyond_chance_is_admitted_without_trying_again():
     found = judged(ours=3.0, before=1.0, usual=1.0)
     assert "higher than that of one model" in lead(found)

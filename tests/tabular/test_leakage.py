@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 from sklearn.datasets import load_breast_cancer, load_iris
 
-from refinecal.tabular.data import _rows
-from refinecal.tabular.leakage import find_leaks
+from refinecal.tabular.data import _rows, find_leaks
 from refinecal.tabular.schema import Schema
 
 N = 400

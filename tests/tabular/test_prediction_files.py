@@ -374,3 +374,24 @@ def test_files_of_other_rows_are_refused(three, tmp_path):
     four = write(tmp_path / "d.csv", table(labels, np.full((200, 4), 0.25), [*names, "p_3"]))
     with pytest.raises(ValueError, match="has the classes '0', '1', '2', '3', but"):
         read_same_rows([first, four], "y")
+
+
+def test_percentages_are_probabilities(tmp_path):
+    path = tmp_path / "p.csv"
+    path.write_text("y;p_a;p_b\na;99,5 %;0,5 %\nb;20 %;80 %\na;60,0%;40,0%\n")
+    assert read_predictions(path, "y").values.tolist() == [[0.995, 0.005], [0.2, 0.8], [0.6, 0.4]]
+    path.write_text("y,prob\na,0.5%\nb,1%\n")
+    assert read_predictions(path, "y").values.tolist() == [0.005, 0.01]
+    path.write_text("y,prob\na,0.5%\nb,1\n")
+    with pytest.raises(ValueError, match="has values with a %, but '1' without: write all alike"):
+        read_predictions(path, "y")
+
+
+def test_labels_that_differ_only_by_case_or_blanks_are_pointed_out(tmp_path):
+    path = tmp_path / "p.csv"
+    path.write_text("y,p_yes,p_no\nyes,0.9,0.1\nYes,0.8,0.2\nno,0.1,0.9\n")
+    with pytest.raises(ValueError, match="The labels 'Yes' and 'yes' differ only by case or blank"):
+        read_predictions(path, "y")
+    path.write_text("y,p_yes,p_Yes\nyes,0.9,0.1\nYes,0.8,0.2\n")
+    with pytest.warns(UserWarning, match="the classes 'Yes' and 'yes' differ only by case"):
+        read_predictions(path, "y")

@@ -727,6 +727,8 @@ def test_units_that_differ_are_not_compared():
         (["1.234", "12.500", "8700"], ""),
         (["3,14", "2.5"], ""),  # both
         (["3,14", "v1.2"], ""),  # texts
+        ([*(f"{i},5" for i in range(20)), "soon", "31.12.2024"], ","),  # a few words
+        ([*(f"{i},5" for i in range(20)), "soon", "31.12.2024", "-x"], ""),
         (["10.0.0.1"], ""),
         (["31.12.2024"], ""),
         (["7", "8"], ""),
@@ -746,6 +748,51 @@ def test_columns_that_do_not_tell_follow_the_other_numbers(tmp_path):
     assert schema.encode(table)["pay"].tolist() == [1000, 2000, 3000, 4000]
     new = semicolons(tmp_path / "new.csv", ["2,500;2.000;1.2;3.14"], "x;pay;version;note").read()
     assert schema.encode(new)[["x", "pay"]].to_numpy().tolist() == [[2.5, 2000]]
+
+
+def test_words_among_formatted_numbers(tmp_path):
+    rows = [f"{i}.599,39 EUR;{i},5;{'ab'[i % 2]}" for i in range(10, 40)]
+    for word, n_missing in (("k.A.", 1), ("unknown", 1), ("n.a.", 1), ("soon", 0)):
+        rows[3] = f"{word};1,5;a"
+        column = Schema.infer(semicolons(tmp_path / "t.csv", rows, "x;n;y").read(), "y").columns[0]
+        assert (column.kind == "number", column.n_missing) == (n_missing == 1, n_missing)
+        if n_missing:
+            assert f"{word!r} counts as missing" in column.note
+        else:
+            assert "mostly numbers, but row 4 is 'soon'" in column.note
+
+
+@pytest.mark.parametrize("name", ["fr", "de", "us", "plain.tsv"])
+def test_new_rows_written_another_way_are_read_as_in_training(tmp_path, name):
+    """Whatever stands between columns, before decimals, between thousands or next to numbers."""
+    values = np.random.default_rng(0).normal(0, 4e4, 40).round(2)
+    us = [f"{value:,.2f}" for value in values]
+    swap = {"de": str.maketrans(",.", ".,"), "fr": str.maketrans(",.", "\u202f,")}
+    pay = {
+        "fr": [f"{text.translate(swap['fr'])}\xa0€" for text in us],
+        "de": [f"{text.translate(swap['de'])} EUR".replace("-", "\u2212") for text in us],
+        "us": [f"(€{text[1:]})" if text[0] == "-" else f"€{text}" for text in us],
+        "plain.tsv": [str(value) for value in values],
+    }
+    share = {each: [f"{i / 8:.3f} %" for i in range(40)] for each in pay}
+    share |= {each: [text.replace(".", ",") for text in share[each]] for each in ("de", "fr")}
+    whens = {"us": "2024-{1:02}-{0:02}", "plain.tsv": "{0}.{1}.2024"}
+    delimiters = {"us": ",", "plain.tsv": "\t"}
+
+    def read(name):
+        when = whens.get(name, "{0:02}.{1:02}.2024")
+        days = [when.format(1 + i % 28, 1 + i % 12) for i in range(40)]
+        columns = {"pay": pay[name], "share": share[name], "when": days, "y": ["a", "b"] * 20}
+        path = tmp_path / (name if "." in name else f"{name}.csv")
+        delimiter = delimiters.get(name, ";")
+        pd.DataFrame(columns).to_csv(path, sep=delimiter, index=False)
+        return open_table(path).read()
+
+    schema = Schema.infer(read("de"), "y")
+    assert [column.kind for column in schema.columns] == ["number"] * 3
+    frame = schema.encode(read(name))
+    assert frame["pay"].tolist() == values.tolist()
+    pd.testing.assert_frame_equal(frame, schema.encode(read("de")), check_exact=True)
 
 
 def test_addresses_leave_other_columns_alone(tmp_path):
@@ -1133,8 +1180,37 @@ def test_dates_follow_those_that_tell_their_order():
 
 def test_a_stray_text_among_dates_is_pointed_out():
     days = [f"{i}.12.2024" for i in range(1, 30)]
-    assert "mostly dates, but row 30 is 'unknown'" in kind_of([*days, "unknown"]).note
-    assert kind_of([*days, "-"]).form == "date"
+    assert "mostly dates, but row 30 is 'soon'" in kind_of([*days, "soon"]).note
+    assert "mostly dates, but row 30 is '31.02.2024'" in kind_of([*days, "31.02.2024"]).note
+    for word in ("-", "unknown"):
+        found = kind_of([*days, word])
+        assert (found.form, found.n_missing) == ("date", 1)
+        assert f"{word!r} counts as missing" in found.note
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("2024-01-13 12:00:00+02", "2024-01-13T12:00+0200", "2024-01-13 12:00:00.5 +02:00"),
+        *("2024-01-13 10:00:00 UTC", "2024-01-13T10:00Z", "2024-01-13 10:00:00 GMT"),
+    ],
+)
+def test_time_zones(text):
+    day = (dt.date(2024, 1, 13) - dt.date(1970, 1, 1)).days
+    expected = [day + (10 + 0.5 / 3600 * (".5" in text)) / 24, day + 1]
+    assert encoded([text, "2024-01-14"]) == pytest.approx(expected, abs=1e-9)
+
+
+def test_iso_dates_may_stand_next_to_others():
+    """As they may in new rows."""
+    assert encoded(["31.12.2023", "2024-01-01"]) == [19722, 19723]
+    assert kind_of(["31.12.2023", "2024-01-01", "5.13.2024"] * 3).kind == "category"
+
+
+def test_dates_that_are_not_understood_are_pointed_out():
+    for days in (["31.12.23", "01.01.24"], ["31 Dez 2023", "1 Jan 2024"]):
+        assert f"to use dates as such, write {days[0]!r}" in kind_of(days * 3).note
+    assert kind_of(["1.2.10", "1.2.9"] * 3).note == ""  # versions
 
 
 @pytest.mark.parametrize(
@@ -1156,7 +1232,15 @@ def test_halves_of_days(text, hour):
 def test_classes_that_differ_only_by_case_or_blanks_are_pointed_out():
     table = pa.table({"x": [i / 7 for i in range(8)], "y": ["ja", "Ja ", "nein", "no"] * 2})
     note = Schema.infer(table, "y").table_of_kinds()[0]["note"]
-    assert "'Ja' and 'ja' differ only by case or blanks: one class or two?" in note
+    assert "'Ja' and 'ja' differ only by case or blanks: are they one class?" in note
+
+
+def test_labels_of_other_tables_that_differ_only_by_case_or_blanks_are_pointed_out():
+    schema = Schema.infer(labelled(x=[1, 2, 3, 4]), "y")
+    with pytest.raises(ValueError, match=r"row 2 is 'YES'.*'YES' and 'yes' differ only by case"):
+        schema.labels(pa.table({"y": ["no", " YES"]}))
+    with pytest.raises(ValueError, match=r"classes are 'no', 'yes'$"):
+        schema.labels(pa.table({"y": ["a", "c"]}))
 
 
 def test_a_column_that_is_left_out_is_not_looked_into():

@@ -20,7 +20,7 @@ def column_note(found: Predictions) -> list[str]:
     """Return a note on which column is which class, unless their names say it."""
     what = "logit" if found.logits else "probability"
     if len(found.names) == 1:
-        from refinecal.tabular.prediction_columns import choose_columns
+        from refinecal.tabular.predictions import choose_columns
 
         what = "log-odds" if found.logits else what
         (name,) = found.names

@@ -46,8 +46,8 @@ def predict(
     """Predict new rows: the class and calibrated probabilities. Nothing in RUN is ever unpickled."""
     from refinecal.tabular.drift import NewRows
     from refinecal.tabular.files import create_table, open_table
-    from refinecal.tabular.names import shorten
     from refinecal.tabular.run import Run
+    from refinecal.tabular.schema import shorten
 
     console = Console(as_json, quiet, verbose)
     with console.show_warnings():
@@ -100,7 +100,7 @@ def predict_table(run: Run, part: pa.Table, copied: list[str], new: NewRows) -> 
 
 def _columns_to_copy(run: Run, names: list[str], keep: list[str]) -> list[str]:
     """Return the columns to copy: those asked for, and the target if the table has it."""
-    from refinecal.tabular.names import check_column
+    from refinecal.tabular.files import check_column
 
     for name in keep:
         check_column(name, names, "--keep")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from refinecal.evaluation import Evaluation
 
 CALIBRATED = 0.005  # part of the loss: less calibration error is not worth mentioning
-WORTH_CORRECTING = 0.02  # part of the loss
+WORTH_CORRECTING = 0.02  # part of the loss; rows that could not show it do not show calibration
 CHANCE = 0.4 * math.sqrt(15)  # of true probabilities, about the largest mean ECE, times sqrt(n)
 MORE = 1.5  # times that mean, which true probabilities hardly ever reach
 SEPARATED = 1e-6  # part of the loss that remains if every row is ranked correctly
@@ -30,6 +30,8 @@ VERDICTS = {
     "infinite": "A label has probability 0, so the log loss is infinite.",
     "calibrated": "The probabilities are calibrated: temperature scaling would remove less than 0.5% of the "
     "log loss.",
+    "too few rows": "Temperature scaling would remove less than 0.5% of the log loss, but {rows} are too few "
+    "to show that the probabilities are calibrated.",
     "chance": "{share} of the log loss is calibration error ({error}), which may be chance on {rows}.",
     "other error": "Temperature scaling would remove only {share} of the log loss, but the ECE of {ece} is "
     "more than chance explains.",
@@ -69,7 +71,9 @@ def classify(found: Evaluation) -> str:
     share = log.calibration / log.risk
     if share < CALIBRATED or _may_be_chance(found):
         is_off = found.ece > max(UNCALIBRATED, MORE * CHANCE / math.sqrt(found.n_effective))
-        return "other error" if is_off else "calibrated" if share < CALIBRATED else "chance"
+        shows = 2 * found.n_effective * WORTH_CORRECTING * log.risk > NOISE**2
+        case = "chance" if share >= CALIBRATED else "calibrated" if shows else "too few rows"
+        return "other error" if is_off else case
     if log.refinement < SEPARATED * log.risk:
         return "separated"
     if is_flat(found):
@@ -143,7 +147,7 @@ def advice(found: Evaluation) -> list[str]:
             points.append(ADVICE["temperature"].format(temperature=f"{1 / log.beta:.3g}"))
     elif case == "other error":
         points.append(ADVICE["flexible"])
-    elif case in ("calibrated", "chance") and not points:
+    elif case in ("calibrated", "too few rows", "chance") and not points:
         points.append(ADVICE["nothing" if case == "calibrated" else "more rows"])
     if found.n < FEW_ROWS and case in ("chance", "off", "overconfident", "underconfident"):
         points.append(IN_SAMPLE)

@@ -149,7 +149,7 @@ def _infer_text(
     delimiter: str,
 ) -> Column:
     numbers = numbers_of(column, mark)
-    n_numbers = int((~numbers.missing).sum())
+    n_numbers = len(column) - int(np.isnan(numbers.values).sum())
     has_units = len(numbers.units) > 1
     if forced == "number" and has_units:
         raise ValueError(
@@ -190,7 +190,7 @@ def _explain_category(column: pa.ChunkedArray, numbers: Numbers, mark: Mark) -> 
         return ""
     if not numbers_of(column, OTHER[mark]).bad.size:
         return f"numbers with decimal {MARKS[OTHER[mark]]}, where {MARKS[mark]} are read"
-    if int((~numbers.missing).sum()) > len(numbers.bad):
+    if len(column) - np.isnan(numbers.values).sum() > len(numbers.bad):
         row = int(numbers.bad[0])
         return f"mostly numbers, but row {row + 1} is {column[row].as_py()!r}"
     return explain_dates(column)
@@ -198,8 +198,9 @@ def _explain_category(column: pa.ChunkedArray, numbers: Numbers, mark: Mark) -> 
 
 def _make_number(name: str, numbers: Numbers, forced: Kind | None, **more: Any) -> Column:
     """Return a column of numbers; unused if they only name the rows, unless it is forced."""
-    distinct, counts = np.unique(numbers.values[~numbers.missing], return_counts=True)
-    n_missing = int(numbers.missing.sum())
+    is_missing = np.isnan(numbers.values)
+    distinct, counts = np.unique(numbers.values[~is_missing], return_counts=True)
+    n_missing = int(is_missing.sum())
     found = Column(name, "number", n_missing=n_missing, n_distinct=len(distinct), **more)
     notes = []
     if found.form == "date":
@@ -213,7 +214,8 @@ def _make_number(name: str, numbers: Numbers, forced: Kind | None, **more: Any) 
     if numbers.infinite:
         notes.append(f"infinite values count as missing ({numbers.infinite} rows)")
     if numbers.blanks:
-        notes.append(f"{' and '.join(map(repr, numbers.blanks))} count as missing")
+        verb = "counts" if len(numbers.blanks) == 1 else "count"
+        notes.append(f"{' and '.join(map(repr, numbers.blanks))} {verb} as missing")
     is_id: bool | None = False
     if forced is None and found.form == "plain":
         is_id = _is_id(name, distinct, int(counts.sum()), len(numbers.values))

@@ -4,27 +4,33 @@ from __future__ import annotations  # so that help() shows types by name
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from math import floor
+from shlex import quote
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.errors import warn
-from refinecal.tabular.leakage import Leak, find_leaks
-from refinecal.tabular.names import shorten
-from refinecal.training.rows import AUTO_FOLDS, FEW, Parts, Rows, hold_out, parts
+from refinecal.tabular.schema import Schema, shorten
+from refinecal.tabular.values import describe_variants
+from refinecal.training.rows import AUTO_FOLDS, FEW, Parts, Rows, hash_rows, hold_out, parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from refinecal.tabular.schema import Schema
-
 
 SEEN = 0.05  # part of the test rows of another table that may be in the training table by chance
 REPEATED = 0.2  # and of test rows of the same table
 FEW_FEATURES = 3  # with this few, rows are often equal
 MOST_RARE = 3  # classes that are named
 LEAST_ROWS = 20  # with a label: fewer cannot be trained on, validated on and calibrated by
+# Wrong labels that a column which holds the answer may suggest, per row that is not of the largest class, one
+# more counted than there are: so with fewer than 50 such rows nothing is suspected, but a column with one
+# value for each label, from 10 rows on. The best honest column of 49 real tables leaves 6% wrong (occupancy
+# of a room, by its light), that of iris 7%, of breast cancer 30%.
+MOST_ERRORS = 0.02
+FEW_OTHERS = 10  # rows that are not of the largest class
+MOST_ROWS = 20_000  # are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +79,6 @@ class Data:
         weights = self.delivered.rows.weights
         return len(seen) if weights is None else int(np.count_nonzero(weights[seen]))
 
-    @property
-    def n_used(self) -> int:
-        """How many rows they could have been trained on: those whose weight is not 0."""
-        return self.delivered.rows.n_used
-
 
 def prepare(
     table: pa.Table, schema: Schema, options: Options, test_table: pa.Table | None = None
@@ -100,7 +101,6 @@ def prepare(
     if test_table is not None:
         test = _rows(test_table, schema, optional=True).with_keys()
         places = np.arange(test.n)
-        _warn_if_seen(rows, test, SEEN)
     elif options.test_fraction > 0:
         try:
             kept, places = hold_out(rows, options.test_fraction, options.seed)
@@ -110,20 +110,19 @@ def prepare(
                 "--test TABLE, or --test-fraction 0 to do without"
             ) from error
         test, rows = rows.take(places), rows.take(kept)
-        _warn_if_seen(rows, test, REPEATED)
         refit = options.refit
+    if test is not None:
+        _warn_if_seen(rows, test, REPEATED if test_table is None else SEEN)
     small = whole.n * len(schema.classes) < FEW
-
-    def cut(rows: Rows, seed: int, n_more: int) -> Parts:
-        return parts(rows, options.folds, options.validation_fraction, seed, n_more)
-
+    how = (options.folds, options.validation_fraction)
     # Another seed each time, else the same draw would decide twice. Rows that are held out twice show how far
     # models disagree; test rows do so, too.
     n_more = AUTO_FOLDS if small else 0 if test is not None else 2
     refit = refit or (test is None and options.tune > 1)  # more models of the one that is chosen
-    pairs = cut(rows, options.seed + 1, 0 if refit or options.tune > 1 else n_more)
+    n_here = 0 if refit or options.tune > 1 else n_more
+    pairs = parts(rows, *how, options.seed + 1, n_here)
     _check_classes(schema, per_class, pairs)
-    everything = cut(whole, options.seed + 2, n_more) if refit else None
+    everything = parts(whole, *how, options.seed + 2, n_more) if refit else None
     leaks = find_leaks(rows)
     for message in shorten({leak.column: leak.message(schema.target) for leak in leaks}):
         warn(message)
@@ -144,10 +143,11 @@ def _check_classes(schema: Schema, per_class: NDArray[np.int64], pairs: Parts) -
         )
     few = [f"{schema.classes[i]!r} has {per_class[i]} rows" for i in rare[:MOST_RARE]]
     more = [f"{len(rare) - MOST_RARE} more classes have too few"] * (len(rare) > MOST_RARE)
+    variants = describe_variants(schema.classes)
     raise ValueError(
         f"target {schema.target!r}: {', '.join(few + more)}, but {folds}-fold cross-validation needs at "
-        f"least {folds} rows of each class. Merge rare classes, drop their rows, collect more, or pass "
-        f"--folds {per_class.min()}."
+        f"least {folds} rows of each class. {f'{variants}: are they one class? ' if variants else ''}"
+        f"Merge rare classes, drop their rows, collect more, or pass --folds {per_class.min()}."
     )
 
 
@@ -183,3 +183,72 @@ def _digest(*parts: Rows | None) -> str:
                 digest.update(np.ascontiguousarray(plain).tobytes())
         digest.update(b"next part")
     return digest.hexdigest()
+
+
+# ---- columns that give the target away ---------------------------------------------------------------------
+
+
+class Leak(NamedTuple):
+    """A column that gives the target away, and the part of the rows whose label it predicts."""
+
+    column: str
+    accuracy: float
+
+    def message(self, target: str) -> str:
+        """Return what to say of it on the command line."""
+        percent = floor(self.accuracy * 1000) / 10
+        share = "every row" if self.accuracy == 1 else f"{percent}% of the rows"
+        return (
+            f"{self.column!r} alone predicts {target!r} for {share}: does it hold the answer? If it is not "
+            f"known at prediction time, pass --drop {quote(self.column)}"
+        )
+
+
+def find_leaks(rows: Rows) -> tuple[Leak, ...]:
+    """Return the columns that predict the label of nearly every row, the most accurate first.
+
+    Each half of the rows is predicted from the other: by the most frequent label of the same category, or of
+    the nearest number. So a value that occurs once, as that of an id, predicts nothing. Groups and equal rows
+    stay in one half, and the order of the rows does not matter.
+    """
+    assert rows.keys is not None, "keyed first"
+    some = np.argsort(rows.keys, kind="stable")[:MOST_ROWS]
+    X, labels = rows.X.iloc[some], rows.y[some]
+    keys = rows.keys if rows.groups is None else hash_rows(rows.groups.reshape(-1, 1))
+    half = keys[some] % 2 == 1
+    n_others = len(labels) - np.bincount(labels).max()
+    if n_others < FEW_OTHERS or half.all() or not half.any():
+        return ()
+    found = []
+    for name in X.columns:
+        is_category = hasattr(X[name], "cat")
+        values = (X[name].cat.codes if is_category else X[name]).to_numpy(np.float64)
+        wrong = 0
+        for part in (half, ~half):
+            guess = _guess(values[~part], labels[~part], values[part], is_category)
+            wrong += int((guess != labels[part]).sum())
+        is_copy = not wrong and len(np.unique(values)) == len(np.unique(labels))
+        if wrong <= MOST_ERRORS * n_others - 1 or is_copy:
+            found.append(Leak(str(name), 1 - wrong / len(labels)))
+    return tuple(sorted(found, key=lambda leak: -leak.accuracy))
+
+
+def _guess(
+    known: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    new: NDArray[np.float64],
+    is_category: bool,
+) -> NDArray[np.int64]:
+    """Return the most frequent label of the same or nearest known value; NaN is nearest to NaN."""
+    values, place = np.unique(known, return_inverse=True)
+    k = labels.max() + 1
+    pairs, counts = np.unique(place.reshape(-1) * k + labels, return_counts=True)
+    pairs = pairs[np.lexsort([counts, pairs // k])]
+    last = np.flatnonzero(np.diff(pairs // k, append=len(values)))
+    usual = pairs[last] % k  # the most frequent label of each value
+    above = np.searchsorted(values, new).clip(max=len(values) - 1)
+    if is_category:
+        return np.where(values[above] == new, usual[above], np.bincount(labels).argmax())
+    below = (above - 1).clip(min=0)
+    is_nearer = (values[above] - new < new - values[below]) | np.isnan(new)
+    return np.asarray(usual[np.where(is_nearer, above, below)])

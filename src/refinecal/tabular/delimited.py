@@ -5,25 +5,26 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import json
 import re
 import sys
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
 from refinecal._core.errors import needs_extra, warn
 from refinecal._core.format import shorten_name
-from refinecal.tabular.names import suspect_delimiter
-from refinecal.tabular.values import MISSING, Decimals, find_marks
+from refinecal.tabular.values import DECIMALS, MISSING, Decimals, find_marks
 
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa
     import pyarrow.csv as pacsv
 
 DELIMITERS = "\t;|,"  # the comma last: the others hardly ever occur equally often in all lines
+SUSPECTED = {",": "','", ";": "';'", "\t": "'tab'", "|": "'|'", ":": "':'"}  # and how to pass them
 SPELLED = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 BZIP2 = re.compile(rb"BZh[1-9]1AY&SY")
@@ -105,7 +106,7 @@ class DelimitedText:
                 quoted_strings_can_be_null=True,
             ),
         }
-        metadata, table = self.decimals.to_metadata(), None
+        metadata, table = {DECIMALS: json.dumps(vars(self.decimals)).encode()}, None
         try:
             with pa.input_stream(self._text.source, compression=self._text.codec) as file:
                 for batch in pacsv.open_csv(file, **options):
@@ -164,7 +165,7 @@ class Utf8Text:
             magic = file.read(10)
         codec = next((name for each, name in MAGIC.items() if magic.startswith(each)), None)
         self.codec = "bz2" if BZIP2.match(magic) else codec
-        start = next(self._read_blocks(), b"")
+        start = magic if self.codec is None else next(self._read_blocks(), b"")
         is_utf16 = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         for encoding in ("utf-16",) if is_utf16 else (UTF8, WESTERN):
             try:
@@ -257,3 +258,19 @@ def _count_values(text: str, delimiter: str, most: int, strict: bool = False) ->
         return [len(row) for row in islice(filter(None, rows), most)]
     except csv.Error:
         return []
+
+
+def suspect_delimiter(names: Sequence[str], wanted: str) -> str:
+    """Return what to do about the only name if it looks like several, or one that holds the wanted one.
+
+    >>> suspect_delimiter(["age;size;y"], "label")
+    "Is ';' between its columns? Then pass delimiter=';'."
+    """
+    several = names
+    if len(names) > 1:
+        several = [name for name in names if any(wanted in name.split(d) for d in SUSPECTED)]
+    most = max(SUSPECTED, key="".join(several).count)
+    if most not in "".join(several):
+        return ""
+    what = "a tab" if most == "\t" else repr(most)
+    return f"Is {what} between its columns? Then pass delimiter={SUSPECTED[most]}."

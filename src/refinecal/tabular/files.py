@@ -19,8 +19,7 @@ from typing import Any, NoReturn
 from refinecal._core.errors import needs_extra
 from refinecal._core.files import atomic_write
 from refinecal._core.format import list_names
-from refinecal.tabular.delimited import DelimitedText
-from refinecal.tabular.names import check_column
+from refinecal.tabular.delimited import DelimitedText, suspect_delimiter
 from refinecal.tabular.values import is_text
 
 with needs_extra("cli", package="pyarrow"):
@@ -349,3 +348,45 @@ def _flatten(table: pa.Table) -> pa.Table:
         if kind != field.type:
             table = table.set_column(i, field.name, table.column(i).cast(kind))
     return table
+
+
+# ---- names of columns -------------------------------------------------------------------------------------
+
+
+def check_column(
+    name: str, names: Sequence[str], what: str, where: str = "the table", more: str = ""
+) -> None:
+    """Raise unless there is such a column; suggest the nearest, and say ``more``.
+
+    >>> check_column("incom", ["age", "income"], "target")
+    Traceback (most recent call last):
+    ...
+    ValueError: target is 'incom', but the table has no such column. Did you mean 'income'? \
+The columns are 'age', 'income'.
+    """
+    if name not in names:
+        raise ValueError(
+            f"{what} is {name!r}, but {where} has no such column.{hint(name, names)}{more}"
+        )
+
+
+def hint(name: str, names: Sequence[str], likely: Sequence[str] = ()) -> str:
+    """Return the end of an error about a column that is not there; ``likely`` are those it may be."""
+    listed = "only column is" if len(names) == 1 else "columns are"
+    found = f" The {listed} {list_names(names)}."
+    suspected = suspect_delimiter(names, name)
+    if suspected:
+        return f"{found} {suspected}"
+    near = nearest(name, likely or names)
+    return found if near is None else f" Did you mean {near!r}?{found}"
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """Return the name most like this one, ignoring case; ``None`` if none is.
+
+    >>> nearest("Incom", ["age", "income"])
+    'income'
+    """
+    plain = {each.strip().lower(): each for each in names}
+    found = get_close_matches(name.strip().lower(), plain, 1)
+    return plain[found[0]] if found else None

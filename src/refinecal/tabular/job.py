@@ -21,7 +21,7 @@ from refinecal.tabular.fit_folder import HISTORY, METRICS, REPORT, RUN, TEST_ROW
 from refinecal.tabular.fitting import Fit, Progress, fit, plan
 from refinecal.tabular.judgement import Judgement, judge
 from refinecal.tabular.run import write_model
-from refinecal.tabular.schema import Schema, check_lists, check_roles
+from refinecal.tabular.schema import Schema, check_given
 from refinecal.training.table_model import get_model
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ def open_fit(request: FitRequest) -> Iterator[FitJob]:
     """
     start = time.perf_counter()
     source = open_table(request.table, request.delimiter, request.decimal)
-    roles = check_roles(source.names, request.target, request.weight, request.group)
-    check_lists(source.names, roles, request.drop, request.categorical, request.numeric)
+    given = (request.drop, request.categorical, request.numeric)
+    check_given(source.names, request.target, request.weight, request.group, *given)
     folder = FitFolder(request.out)
     with folder.lock():
         folder.check_free(request.overwrite)

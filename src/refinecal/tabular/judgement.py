@@ -9,9 +9,10 @@ from typing import Any
 from refinecal._core.format import count, number, percent, with_error
 from refinecal.calibrators import AutoCalibrator
 from refinecal.evaluation import Difference, Evaluation, evaluate, paired_difference, row_losses
+from refinecal.evaluation.verdict import classify
 from refinecal.tabular.fitting import Fit, Selection
 
-NOTICEABLE = 0.1  # part of the risk: calibration error that is worth mentioning
+NOTICEABLE = 0.1  # part of the risk: calibration error beyond chance that is worth mentioning
 SMALL = 0.0005  # relative change that is not worth mentioning
 FEW_ROWS = 100
 
@@ -52,11 +53,6 @@ class Stage:
     loss: float
     change: Difference | None  # per row: this minus the stage before
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain numbers."""
-        change = None if self.change is None else self.change.to_dict()
-        return {"name": self.name, "log_loss": self.loss, "change": change}
-
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
@@ -83,13 +79,6 @@ class Judgement:
         """The relative reduction of the usual log loss."""
         return -self.log.mean / self.usual if self.usual > 0 else 0.0
 
-    @property
-    def by_refinement(self) -> Difference:
-        """Per row, choosing by refinement minus choosing by log loss, all else equal."""
-        change = self.stages[-1].change
-        assert change is not None, "it is not the first"
-        return change
-
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain numbers."""
         return {
@@ -101,7 +90,14 @@ class Judgement:
             "relative_gain": self.gain,
             "difference_log_loss": self.log.to_dict(),
             "difference_brier": self.brier.to_dict(),
-            "stages": [stage.to_dict() for stage in self.stages],
+            "stages": [
+                {
+                    "name": stage.name,
+                    "log_loss": stage.loss,
+                    "change": None if stage.change is None else stage.change.to_dict(),
+                }
+                for stage in self.stages
+            ],
             "stopping": [way.to_dict() for way in self.ways.values()],
         }
 
@@ -208,7 +204,8 @@ CERTAINTIES = {
 }
 CHOICES = {
     "same": "Refinement and log loss chose the same models.",
-    "sure": "Choosing by refinement rather than by log loss contributed {part}.",
+    "gain": "Choosing by refinement rather than by log loss contributed {part}.",
+    "loss": "Choosing by refinement rather than by log loss made it worse: {part}.",
     "chance": "Choosing by refinement rather than by log loss contributed {part}, within noise.",
 }
 DELIVERED = {
@@ -253,23 +250,23 @@ def lead(judged: Judgement) -> str:
         case = "same"
     return LEADS[case].format(
         rows=count(judged.ours.n, "test row"),
-        loss=_with_error(judged.level),
+        loss=with_error(judged.level.mean, judged.level.standard_error),
         change=f"{percent(abs(judged.gain))} {'lower' if judged.gain > 0 else 'higher'}",
         usual=judged.usual,
     )
 
 
-def _with_error(found: Difference, sign: str = "") -> str:
-    return with_error(found.mean, found.standard_error, sign=sign)
-
-
 def describe_certainty(judged: Judgement) -> str:
     """Return how certain the gain is, and how much of it is due to choosing by refinement."""
-    total, chosen = judged.log, judged.by_refinement
+    total, chosen = judged.log, judged.stages[-1].change  # all else equal
+    assert chosen is not None, "it is not the first"
     if not math.isfinite(total.mean) or math.isnan(total.standard_error):
         return CERTAINTIES["unknown"]
-    case = ("gain" if total.mean < 0 else "loss") if total.is_sure else "chance"
-    choice = ("sure" if chosen.is_sure else "chance") if chosen.mean else "same"
+    case, choice = (
+        "chance" if not each.is_sure else "gain" if each.mean < 0 else "loss"
+        for each in (total, chosen)
+    )
+    choice = choice if chosen.mean else "same"
     gain, part = (with_error(-each.mean, each.standard_error, sign="+") for each in (total, chosen))
     return f"{CERTAINTIES[case]} {CHOICES[choice]}".format(gain=gain, part=part)
 
@@ -277,7 +274,7 @@ def describe_certainty(judged: Judgement) -> str:
 def describe_delivered(fit: Fit, judged: Judgement | None) -> str:
     """Return which rows the delivered models have seen, and what to expect of them."""
     data, folds = fit.data, fit.data.delivered.n_first
-    n, total, tested = data.n_delivered, data.n_used, "unseen"
+    n, total, tested = data.n_delivered, data.delivered.rows.n_used, "unseen"
     if data.test is None:
         tested = "none"
     elif data.everything is not None and judged is not None:
@@ -291,8 +288,10 @@ def describe_delivered(fit: Fit, judged: Judgement | None) -> str:
     )
     if tested != "seen" or judged is None or judged.change is None:
         return text
-    change, expected = _with_error(judged.change, "+"), _with_error(judged.expected)
-    return text + EXPECTED.format(change=change, expected=expected)
+    return text + EXPECTED.format(
+        change=with_error(judged.change.mean, judged.change.standard_error, sign="+"),
+        expected=with_error(judged.expected.mean, judged.expected.standard_error),
+    )
 
 
 def describe_calibration(fit: Fit) -> str:
@@ -318,7 +317,8 @@ def recommend(fit: Fit, judged: Judgement) -> list[str]:
     ours, before, cases = judged.ours.log, judged.uncalibrated.log, []
     if judged.ours.n < FEW_ROWS:
         cases.append("few rows")
-    noticeable = before.calibration > NOTICEABLE * before.risk and before.beta is not None
+    how = classify(judged.uncalibrated)
+    noticeable = before.calibration > NOTICEABLE * before.risk and how.endswith("confident")
     if judged.gain < 0 and judged.log.is_sure:
         cases.append("worse")
     elif noticeable and ours.risk < before.risk:
@@ -329,7 +329,7 @@ def recommend(fit: Fit, judged: Judgement) -> list[str]:
         cases.append("last step")
     about = {
         "rows": count(judged.ours.n, "test row"),
-        "how": "overconfident" if (before.beta or 1) < 1 else "underconfident",
+        "how": how,
         "share": percent(before.calibration / before.risk if before.risk else 0.0, 0),
         "refinement": ours.refinement,
         "uncertainty": ours.uncertainty,

@@ -22,8 +22,7 @@ from refinecal.calibrators import from_dict
 from refinecal.tabular.drift import NewRows
 from refinecal.tabular.fit_folder import CALIBRATOR, SCHEMA
 from refinecal.tabular.fitting import Fit
-from refinecal.tabular.names import shorten
-from refinecal.tabular.schema import Schema
+from refinecal.tabular.schema import Schema, shorten
 from refinecal.training.crossfit import Ensemble, all_classes
 from refinecal.training.table_model import TableModel, get_model
 

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from refinecal._core.errors import needs_extra, warn
 from refinecal._core.format import list_names
 from refinecal.tabular.columns import Column, Profile, fail_number, infer_classes, infer_column
-from refinecal.tabular.names import check_column, hint
+from refinecal.tabular.files import check_column, hint
 from refinecal.tabular.values import (
     Decimals,
     Texts,
     days_of,
     decode,
+    describe_variants,
     find_order,
     is_text,
     numbers_of,
@@ -41,6 +42,7 @@ OLD = {"order": "ymd", "unit": "", "profile": None}  # of columns that older ver
 MOST_UNSEEN = 100  # different values of a column that are counted one by one
 REST = "…"  # stands for the others
 MOST_SHOWN = 10  # classes in an error
+MOST_MESSAGES = 5  # about columns, one each
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +110,9 @@ class Schema:
         drop, categorical, numeric : sequence of str
             Columns to leave out, and columns that are categories, or numbers, even if they look different.
         """
-        roles = check_roles(table.column_names, target, weight, group)
-        forced = check_lists(table.column_names, roles, drop, categorical, numeric)
+        roles, forced = check_given(
+            table.column_names, target, weight, group, drop, categorical, numeric
+        )
         texts = [column for column in map(decode, table.columns) if is_text(column.type)]
         orders = [order for order, is_certain in map(find_order, texts) if is_certain]
         common = Counter(order for order in orders if order != "ymd").most_common(1)
@@ -226,9 +229,12 @@ class Schema:
         row, where = bad[0], f"target {self.target!r}, row {first_row + bad[0]}"
         if texts.codes[row] < 0:
             raise ValueError(f"{where} is missing: drop the rows without a label")
+        found = texts.values[texts.codes[row]].as_py()
+        variants = describe_variants([found, *self.classes])
+        fix = f". {variants}: write labels alike." if variants.startswith(repr(found)) else ""
         raise ValueError(
-            f"{where} is {texts.values[texts.codes[row]].as_py()!r}, which training rows did not have: their "
-            f"classes are {list_names(self.classes, MOST_SHOWN)}"
+            f"{where} is {found!r}, which training rows did not have: their classes are "
+            f"{list_names(self.classes, MOST_SHOWN)}{fix}"
         )
 
     def weights(
@@ -292,29 +298,17 @@ class Schema:
             (name, role, "", "", "") for role, name in roles.items() if name is not None
         ]
         n_missing = self.n_rows - sum(self.class_counts)
-        rows[0] = (self.target, "target", n_missing, len(self.classes), self._describe_classes())
+        rare = [c for c, n in zip(self.classes, self.class_counts, strict=False) if n == 1]
+        notes = [f"a single row: {list_names(rare, 3)}"] if rare else []
+        variants = describe_variants(self.classes)
+        notes += [f"{variants}: are they one class?"] if variants else []
+        rows[0] = (self.target, "target", n_missing, len(self.classes), "; ".join(notes))
         for column in self.columns:
             is_date = column.form == "date" and column.kind == "number"
             kind = "date" if is_date else column.kind
             rows.append((column.name, kind, column.n_missing, column.n_distinct, column.note))
         names = ("name", "kind", "missing", "distinct", "note")
         return [dict(zip(names, row, strict=True)) for row in rows]
-
-    def _describe_classes(self) -> str:
-        """Return what to know of the classes: those of a single row, or that differ by case or blanks."""
-        notes = []
-        counts = zip(self.classes, self.class_counts, strict=False)
-        rare = [label for label, count in counts if count == 1]
-        if rare:
-            notes.append(f"a single row: {list_names(rare, 3)}")
-        seen: dict[str, str] = {}
-        folded = ((" ".join(each.casefold().split()), each) for each in self.classes)
-        pairs = [(seen.setdefault(key, each), each) for key, each in folded]
-        variants = [f"{first!r} and {other!r}" for first, other in pairs if first != other]
-        if variants:
-            more = f" (and {len(variants) - 1} more)" if len(variants) > 1 else ""
-            notes.append(f"{variants[0]} differ only by case or blanks{more}: one class or two?")
-        return "; ".join(notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain texts, numbers and tuples, for JSON."""
@@ -369,10 +363,16 @@ def _count_unseen(column: Column, values: pa.ChunkedArray) -> dict[str, int]:
 # ---- columns that the user names ---------------------------------------------------------------------------
 
 
-def check_roles(
-    columns: Sequence[str], target: str, weight: str | None, group: str | None
-) -> dict[str, str]:
-    """Return which column has which role; no column has two."""
+def check_given(
+    columns: Sequence[str],
+    target: str,
+    weight: str | None = None,
+    group: str | None = None,
+    drop: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+    numeric: Sequence[str] = (),
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the roles of columns, of which no column has two, and the kinds that are given, by column."""
     roles: dict[str, str] = {}
     for role, name in (("target", target), ("weight", weight), ("group", group)):
         if name is None:
@@ -381,17 +381,6 @@ def check_roles(
         if name in roles:
             raise ValueError(f"{name!r} is both {roles[name]} and {role}: name two columns")
         roles[name] = role
-    return roles
-
-
-def check_lists(
-    columns: Sequence[str],
-    roles: Mapping[str, str],
-    drop: Sequence[str],
-    categorical: Sequence[str],
-    numeric: Sequence[str],
-) -> dict[str, Any]:
-    """Return the kinds that are given, by column."""
     given: dict[str, str] = {}
     for what, names in (("drop", drop), ("categorical", categorical), ("numeric", numeric)):
         if isinstance(names, str):
@@ -403,4 +392,16 @@ def check_lists(
                 raise ValueError(f"{name!r} is both {other} and {what}: leave it out of {what}")
             given[name] = what
     kinds = {"drop": "unused", "categorical": "category", "numeric": "number"}
-    return {name: kinds[what] for name, what in given.items()}
+    return roles, {name: kinds[what] for name, what in given.items()}
+
+
+def shorten(messages: Mapping[str, str], most: int = MOST_MESSAGES) -> list[str]:
+    """Return messages about columns, the last of them about all others if there are many.
+
+    >>> shorten({"a": "'a' is empty", "b": "'b' is empty", "c": "'c' is empty"}, most=1)
+    ["'a' is empty", "and 2 more columns: 'b', 'c'"]
+    """
+    texts, others = list(messages.values()), list(messages)[most:]
+    if len(others) < 2:
+        return texts
+    return [*texts[:most], f"and {len(others)} more columns: {list_names(others)}"]

@@ -32,7 +32,8 @@ MISSING = (
 )
 # Missing in a column of numbers or dates, among them what spreadsheets write for errors.
 BLANKS = (
-    *("None", "none", "NONE", "-", "--", ".", "na", "n.a.", "N.A."),
+    *("None", "none", "NONE", "-", "--", ".", "na", "n.a.", "N.A.", "k.A.", "k. A."),
+    *("unknown", "Unknown", "UNKNOWN", "missing", "Missing", "MISSING"),
     *("#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!"),
 )
 MINUS = "\N{MINUS SIGN}"
@@ -110,10 +111,6 @@ class Numbers:
     units: tuple[str, ...] = ()
     formatted: tuple[str, float] | None = None
     bare: str = ""
-
-    @property
-    def missing(self) -> NDArray[np.bool_]:
-        return np.isnan(self.values)
 
 
 def numbers_of(column: pa.ChunkedArray, mark: Mark = ".", infinite: bool = False) -> Numbers:
@@ -256,24 +253,40 @@ def sort_texts(texts: Iterable[str]) -> list[str]:
     if all(re.fullmatch("-?[0-9]+", value) for value in values):
         return sorted(values, key=int)
     found = numbers_of(pa.chunked_array([pa.array(values, pa.string())]))
-    if found.bad.size or found.words.size or found.missing.any():
+    if found.bad.size or found.words.size or np.isnan(found.values).any():
         return values
     return [values[i] for i in np.argsort(found.values, kind="stable")]
+
+
+def describe_variants(texts: Iterable[str]) -> str:
+    """Return which texts differ only by case or blanks; "" if none do.
+
+    >>> describe_variants(["Ja", "nein", "ja"])
+    "'Ja' and 'ja' differ only by case or blanks"
+    """
+    alike: dict[str, list[str]] = {}
+    for text in texts:
+        alike.setdefault(" ".join(text.casefold().split()), []).append(text)
+    groups = [group for group in alike.values() if len(group) > 1]
+    more = ", and so do others" if len(groups) > 1 else ""
+    names = " and ".join(map(repr, groups[0])) if groups else ""
+    return f"{names} differ only by case or blanks{more}" if groups else ""
 
 
 # ---- the decimal marks of a file -------------------------------------------------------------------------
 
 IP_ADDRESS = r"^[0-9]{1,3}(?:\.[0-9]{1,3}){3}$"
 LONGEST = 60  # characters of a number, with spaces and units
+FEW_WORDS = 0.1  # for each number, among the different cells of a column of numbers
 DECIMALS = b"refinecal.decimals"  # in the metadata of a table
 
 
 def find_marks(columns: Mapping[str, Iterable[str]]) -> dict[str, Mark]:
     """Return the decimal marks of the columns of numbers whose cells tell it.
 
-    That is the mark with which all cells are numbers: 1.234,5 and 1.234.567 tell a comma, 3.14 a point. 1.234
-    may be a thousand or have three decimals; next to whole numbers it is a thousand, if all of these are
-    below 1000.
+    That is the mark with which all cells are numbers, but for a few words: 1.234,5 and 1.234.567 tell a
+    comma, 3.14 a point. 1.234 may be a thousand or have three decimals; next to whole numbers it is a
+    thousand, if all of these are below 1000.
 
     >>> find_marks({"a": ["3,14", "2"], "b": ["$1,234.50"], "c": ["1.234"], "d": ["1.234", "87", "2.500"]})
     {'a': ',', 'b': '.', 'd': ','}
@@ -291,17 +304,16 @@ def find_marks(columns: Mapping[str, Iterable[str]]) -> dict[str, Mark]:
         sizes.append(np.abs(found.values))
     comma, point = sizes
     is_small = (comma == point) & (comma == np.floor(comma)) & (comma < 1000)
+    is_word = np.isinf(comma) & np.isinf(point)
     masks = (
-        np.isinf(comma),
-        np.isinf(point),
-        comma > point,
-        comma < point,
-        comma == point,
-        is_small,
+        *(is_word, np.isinf(comma) & ~is_word, np.isinf(point) & ~is_word),
+        *(comma > point, comma < point, (comma == point) & ~is_word, is_small),
     )
-    no_comma, no_point, more, less, same, small = (
+    words, no_comma, no_point, more, less, same, small = (
         np.bincount(owner[mask], minlength=len(cells)) for mask in masks
     )
+    many_words = words > FEW_WORDS * (more + less + same)
+    no_comma, no_point = no_comma + many_words, no_point + many_words
     thousands = (same > 0) & (small == same) & (more + less > 1)
     is_comma = (no_comma == 0) & ((no_point > 0) | thousands & (less == 0))
     is_point = (no_point == 0) & ((no_comma > 0) | thousands & (more == 0))
@@ -326,10 +338,6 @@ class Decimals:
             return "," if votes[","] > votes["."] else "."
         return "," if learned == "," and self.delimiter != "," else "."
 
-    def to_metadata(self) -> dict[bytes, bytes]:
-        """Return it as the metadata of a table."""
-        return {DECIMALS: json.dumps(vars(self)).encode()}
-
     @classmethod
     def of_table(cls, table: pa.Table) -> Self:
         """Return the marks of the file that a table was read from; without any, they are points."""
@@ -341,7 +349,7 @@ class Decimals:
 
 Order = Literal["ymd", "dmy", "mdy"]  # of year, month and day
 HOUR, SIXTIETH = "(?:[01][0-9]|2[0-3])", "[0-5][0-9]"
-ZONE = rf"(?:Z|[+-]{HOUR}:?{SIXTIETH})"
+ZONE = rf"(?: ?(?:Z|UTC|GMT|[+-]{HOUR}(?::?{SIXTIETH})?))"
 DAY = (  # of the calendar
     r"(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
     r"|02-(?:0[1-9]|1[0-9]|2[0-8]))"
@@ -351,7 +359,9 @@ ISO = rf"^{DAY}(?:[T ]{HOUR}:{SIXTIETH}(?::{SIXTIETH}(?:\.[0-9]{{1,9}})?)?{ZONE}
 CLOCK = rf"(?:[T,{BLANK}]+[0-9]{{1,2}}:[0-9]{{2}}(?::[0-9]{{2}}(?:\.[0-9]+)?)?(?:[{BLANK}]?[AaPp][Mm])?)?$"
 YEAR_LAST = r"^[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{4}" + CLOCK
 YEAR_FIRST = r"^[0-9]{4}[./-][0-9]{1,2}[./-][0-9]{1,2}" + CLOCK
-WITH_MONTH = r"^[0-9]{1,2}\.?[ -]\pL{3,9}\.?[ -][0-9]{4}" + CLOCK  # 31 Dec 2024, in any language
+OTHER_DATES = (  # 31 Dec 2024, in any language, and 31.12.24
+    r"^(?:[0-9]{1,2}\.?[ -]\pL{3,9}\.?[ -][0-9]{4}|[0-9]{2}[./-][0-9]{2}[./-][0-9]{2})" + CLOCK
+)
 MICROSECONDS = 86_400_000_000  # in a day
 LOOKED_AT = 100  # rows that tell at once whether a column can be one of dates
 PADDED = r"\10\2\3"  # RE2 knows nine groups: the first, and a zero
@@ -371,14 +381,18 @@ def days_of(column: pa.ChunkedArray, order: Order = "ymd") -> Numbers:
 
 
 def _parse_days(text: pa.Array, order: Order) -> Numbers:
+    blanks = pc.unique(text.filter(pc.is_in(text, value_set=pa.array(BLANKS)))).to_pylist()
     text, half = _to_iso(strip_missing(text, BLANKS), order)
     good = pc.match_substring_regex(text, ISO)
     bad = rows_where(pc.invert(good))
     text = pc.replace_substring_regex(pc.if_else(good, text, None), r"(\.[0-9]{6})[0-9]+", r"\1")
     text = pc.replace_substring_regex(text, "^([0-9-]{10})$", r"\1 00:00")
     zoned = pc.match_substring_regex(text, f":.*{ZONE}$")
+    text = pc.replace_substring_regex(text, " ?(?:UTC|GMT|Z)$", "Z")
+    text = pc.replace_substring_regex(text, r" ([+-])", r"\1")
     text = pc.if_else(zoned, text, pc.binary_join_element_wise(text, "Z", ""))
-    return Numbers(_count_days(pc.cast(text, pa.timestamp("us", "UTC"))) + half, bad)
+    days = _count_days(pc.cast(text, pa.timestamp("us", "UTC"))) + half
+    return Numbers(days, bad, blanks=tuple(blanks))
 
 
 def _count_days(column: Any) -> NDArray[np.float64]:
@@ -417,12 +431,12 @@ def find_order(column: pa.ChunkedArray) -> tuple[Order | None, bool]:
     """
     for some in (column.slice(0, LOOKED_AT), column):  # most columns need no look at all of it
         text = pc.unique(strip_missing(some, BLANKS)).drop_null()
-        is_ymd = match_all(text, f"{ISO}|{YEAR_FIRST}")
-        if len(text) and not is_ymd and not match_all(text, YEAR_LAST):
+        if len(text) and not match_all(text, f"{ISO}|{YEAR_FIRST}|{YEAR_LAST}"):
             return None, False
-    if is_ymd or not len(text):
-        return ("ymd", True) if is_ymd else (None, False)
-    parts = pc.extract_regex(text, r"^(?P<first>[0-9]+)[./-](?P<second>[0-9]+)")
+    others = text.filter(pc.match_substring_regex(text, YEAR_LAST))
+    if not len(others):
+        return ("ymd", True) if len(text) else (None, False)
+    parts = pc.extract_regex(others, r"^(?P<first>[0-9]+)[./-](?P<second>[0-9]+)")
     first, second = (
         pc.max(pc.cast(pc.struct_field(parts, name), pa.int64())).as_py()
         for name in ("first", "second")
@@ -430,19 +444,22 @@ def find_order(column: pa.ChunkedArray) -> tuple[Order | None, bool]:
     if max(first, second) > 12:
         order: Order = "dmy" if first > 12 else "mdy"
         return (None, False) if min(first, second) > 12 else (order, True)
-    return "mdy" if "/" in text[0].as_py() else "dmy", False
+    return "mdy" if "/" in others[0].as_py() else "dmy", False
 
 
 def explain_dates(column: pa.ChunkedArray) -> str:
     """Say why a column that looks like dates is not one; "" if it does not."""
     text = strip_missing(column, BLANKS)
     is_date = pc.match_substring_regex(text, f"{ISO}|{YEAR_FIRST}|{YEAR_LAST}")
-    others = rows_where(pc.invert(is_date))
-    n_dates = len(text) - text.null_count - len(others)
-    if n_dates > len(others) > 0:
-        return f"mostly dates, but row {others[0] + 1} is {column[int(others[0])].as_py()!r}"
-    if others.size and match_all(pc.unique(text).drop_null(), WITH_MONTH):
-        return f"to use dates as such, write {text[int(others[0])].as_py()!r} as in 2024-12-31"
+    order, _ = find_order(text.filter(is_date))
+    bad = rows_where(text.is_valid()) if order is None else days_of(text, order).bad
+    if not bad.size:
+        return ""
+    first = column[int(bad[0])].as_py()
+    if len(text) - text.null_count > 2 * len(bad):
+        return f"mostly dates, but row {bad[0] + 1} is {first!r}"
+    if match_all(pc.unique(text).drop_null(), OTHER_DATES):
+        return f"to use dates as such, write {first!r} as in 2024-12-31"
     return ""
 
 
@@ -474,7 +491,15 @@ def texts_of(column: pa.ChunkedArray, truth: bool | None = None) -> Texts:
     codes, values = _encode(decode(column))
     if pa.types.is_floating(values.type):
         values = pc.if_else(pc.is_nan(values), None, values)
-    same = _canonicalize(pc.cast(values, pa.string()), truth).dictionary_encode()
+    values = strip_missing(pc.cast(values, pa.string()))
+    values = pc.replace_substring_regex(values, WHOLE, r"\1")
+    values = pc.if_else(pc.equal(values, "-0"), "0", values)
+    yes, no = (pc.is_in(values, value_set=pa.array(texts)) for texts in (TRUE, FALSE))
+    if truth is None:
+        truth = pc.all(pc.or_(pc.or_(yes, no), values.is_null())).as_py()
+    if truth:
+        values = pc.if_else(yes, "True", pc.if_else(no, "False", values))
+    same = values.dictionary_encode()
     merged = np.append(np.asarray(pc.fill_null(same.indices, -1)), -1).astype(np.int64)
     return Texts(merged[codes], same.dictionary)
 
@@ -487,14 +512,3 @@ def _encode(column: pa.ChunkedArray) -> tuple[NDArray[np.int64], pa.Array]:
     indices = pa.chunked_array([chunk.indices for chunk in encoded.chunks])
     codes = np.asarray(pc.fill_null(indices, -1)).astype(np.int64)
     return codes, encoded.chunk(0).dictionary
-
-
-def _canonicalize(values: pa.Array, truth: bool | None) -> pa.Array:
-    values = pc.replace_substring_regex(strip_missing(values), WHOLE, r"\1")
-    values = pc.if_else(pc.equal(values, "-0"), "0", values)
-    yes, no = (pc.is_in(values, value_set=pa.array(texts)) for texts in (TRUE, FALSE))
-    if truth is None:
-        truth = pc.all(pc.or_(pc.or_(yes, no), values.is_null())).as_py()
-    if truth:
-        values = pc.if_else(yes, "True", pc.if_else(no, "False", values))
-    return values

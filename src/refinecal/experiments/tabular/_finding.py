@@ -7,7 +7,6 @@ from hashlib import blake2b
 from pathlib import Path
 
 from refinecal._core.format import list_names
-from refinecal.tabular.names import nearest
 
 READ_AT_ONCE = 1 << 20  # bytes
 PROSE = ".txt"  # in a folder most likely a readme; a table if it is named
@@ -55,6 +54,8 @@ def check_folder(folder: Path) -> None:
 
 
 def select_sets(paths: dict[str, Path], only: Iterable[str], folder: Path) -> dict[str, Path]:
+    from refinecal.tabular.files import nearest
+
     wanted = list(dict.fromkeys([only] if isinstance(only, str) else only))
     for name in wanted:
         if name not in paths:
@@ -66,7 +67,7 @@ def select_sets(paths: dict[str, Path], only: Iterable[str], folder: Path) -> di
 
 def explain_unfit(path: Path, target: str) -> str:
     """Return why a file is not a data set; nothing if it is one."""
-    from refinecal.tabular.files import open_table
+    from refinecal.tabular.files import nearest, open_table
 
     try:
         names = open_table(path).names
