@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 
 from refinecal._core.format import shorten_name
 from refinecal.plots import style
-from refinecal.plots.display import Display, check_floats
-from refinecal.plots.style import PALETTE, THIN
+from refinecal.plots.style import PALETTE, THIN, Display, check_floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

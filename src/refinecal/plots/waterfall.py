@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from refinecal._core.format import MINUS, shorten_name
 from refinecal.plots import style
-from refinecal.plots.display import Display
-from refinecal.plots.style import PALETTE, THIN
+from refinecal.plots.style import PALETTE, THIN, Display
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import refinecal
+from refinecal._core.checks import check_sample
 from refinecal._core.format import count, format_beta, number, percent
 from refinecal.evaluation import paired_difference, row_losses
 from refinecal.evaluation.verdict import BRIER, advice, is_flat, verdict
 from refinecal.report.page import Card, Cell, Column, Figure, Page, Section, Table, Written
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
-
     from refinecal.evaluation import Comparison, Evaluation
     from refinecal.tabular.predictions import Predictions
 
@@ -54,14 +53,11 @@ def terms_section(named: Mapping[str, Evaluation], one: bool = False, terminal: 
     if not all(math.isfinite(each.log.risk) for each in named.values()):
         return Section(title, (), (table,))
 
-    def draw(canvas: Canvas) -> None:
-        from refinecal.plots import WaterfallDisplay
-
-        WaterfallDisplay(drawn).plot(canvas.add_subplot())
+    from refinecal.plots import WaterfallDisplay
 
     height = 3.4 if len(drawn) == 1 else 1.2 + 0.7 * len(drawn)
     figure = Figure(
-        draw,
+        WaterfallDisplay(drawn),
         "From uncertainty to the loss",
         "Sharpness is what the model knows; calibration error is the cost of over- or underconfidence.",
         ", ".join(f"{term} {getattr(first.log, term):.4f}" for term in MEANINGS),
@@ -88,31 +84,22 @@ def reliability_section(
     labels: Any, probs: Any, calibrated: Any, classes: Any, weights: Any, of: str = ""
 ) -> Section:
     """Return the reliability diagrams before and after calibration, and those of the classes."""
-    from refinecal.plots import ReliabilityDisplay, draw_classes
-    from refinecal.plots.class_grid import MOST, PANEL
+    from refinecal.plots.reliability import (
+        ClassDiagrams,
+        ReliabilityDisplay,
+        add_calibrated,
+        compute_curve,
+    )
 
     bins = int(np.clip(len(labels) // ROWS_PER_BIN, 5, 15))
-    about: dict[str, Any] = {"classes": classes, "sample_weight": weights, "n_bins": bins}
-    about["calibrated"] = calibrated
-    labels = np.array(classes, dtype=object)[labels]
+    named = np.array(classes, dtype=object)[labels]
+    states = add_calibrated(check_sample(named, probs, None, weights, classes), calibrated)
+    curves = [compute_curve(each, "auto", bins, "quantile") for each in states]
     several = len(classes) > 2
-
-    def diagram(canvas: Canvas) -> None:
-        ReliabilityDisplay.from_predictions(labels, probs, **about, ax=canvas.add_subplot())
-
-    def grid(canvas: Canvas) -> None:
-        draw_classes(canvas, labels, probs, **about)
-
-    def height(width: float) -> float:  # of the grid, in inches
-        panels = min(len(classes), MOST)
-        across = max(1, min(panels, int(width / PANEL)))
-        across = math.ceil(panels / math.ceil(panels / across))
-        return 0.9 + 1.2 * math.ceil(panels / across) * width / across
-
     what = "confidence against accuracy" if several else f"probability of {classes[1]!r}"
     figures = [
         Figure(
-            diagram,
+            ReliabilityDisplay(*curves),
             f"Reliability: {what}",
             RELIABILITY.format(bins=bins),
             "Reliability diagram before and after calibration.",
@@ -120,15 +107,16 @@ def reliability_section(
         )
     ]
     if several:
+        grid = ClassDiagrams(states, bins, "uniform")
         figures.append(
             Figure(
-                grid,
+                grid.draw,
                 "Reliability by class",
                 "The probability of each class against its observed frequency. The ECE uses "
                 f"{bins} bins of equal width.",
                 "One reliability diagram for each class.",
-                wide=(7.2, height(7.2)),
-                narrow=(3.6, height(3.6)),
+                wide=(7.2, grid.height(7.2)),
+                narrow=(3.6, grid.height(3.6)),
             )
         )
     return Section(f"Are the probabilities{of} calibrated?", (), tuple(figures))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,8 +28,6 @@ from refinecal.tabular.judgement import (
 )
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
-
     from refinecal.tabular.fitting import Fit
     from refinecal.tabular.job import FinishedRun, FitRequest
     from refinecal.tabular.judgement import Judgement
@@ -183,7 +182,7 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
         step_name=fit.model.step_name,
     )
     figure = Figure(
-        lambda canvas: display.plot(canvas.add_subplot()),
+        display,
         "Test log loss at the step chosen by each metric",
         "Hollow: before calibration; filled: after. Bars: standard errors of the difference to refinement.",
         "; ".join(
@@ -216,19 +215,14 @@ def training_section(fit: Fit) -> Section:
     )
     name = fit.model.step_name
 
-    def draw(canvas: Canvas) -> None:
-        about: dict[str, Any] = {"risk": risk, "refinement": refinement, "step_name": name}
-        display: Any
-        if len(steps) == 1:
-            about |= {"calibration": calibration, "chosen": chosen}
-            display = TrainingCurveDisplay(steps, **about)
-        else:
-            about |= {"by_loss": usual, "by_refinement": chosen}
-            display = EarlyStoppingDisplay(steps, **about)
-        display.plot(canvas.add_subplot())
-
+    about: dict[str, Any] = {"risk": risk, "refinement": refinement, "step_name": name}
+    display: Any
+    if len(steps) == 1:
+        display = TrainingCurveDisplay(steps, **about, calibration=calibration, chosen=chosen)
+    else:
+        display = EarlyStoppingDisplay(steps, **about, by_loss=usual, by_refinement=chosen)
     figure = Figure(
-        draw,
+        display,
         "Stopping on loss and on refinement",
         "On validation rows. The gap between loss and refinement is calibration error; arrows show how much "
         "calibration lowers the loss at each chosen step.",
@@ -286,13 +280,11 @@ def configuration(fit: Fit) -> str:
 
 def calibrator_section(fit: Fit, probs: Any) -> Section:
     """Return what the calibrator does to probabilities."""
-    from refinecal.plots import CalibrationMapDisplay
+    from refinecal.plots import CalibrationMapDisplay, map_probabilities
 
-    calibrator, names = fit.ensemble.calibrator, list(fit.data.schema.classes)
+    found = map_probabilities(fit.ensemble.calibrator, probs)
     figure = Figure(
-        lambda canvas: CalibrationMapDisplay.from_calibrator(
-            calibrator, probs, class_names=names, ax=canvas.add_subplot()
-        ),
+        CalibrationMapDisplay(replace(found, label=fit.data.schema.classes[1])),
         "Calibration map",
         "Probability after calibration against the probability before.",
         "The calibrated probability as a function of the uncalibrated one.",
