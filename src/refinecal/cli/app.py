@@ -67,21 +67,16 @@ class Commands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._loaded:
             place = COMMANDS[name]
-            self._loaded[name] = build(name, getattr(import_module(f"refinecal.cli.{name}"), place))
+            found = getattr(import_module(f"refinecal.cli.{name}"), place)
+            group, get = found, get_group  # get_command would add options for completion
+            if not isinstance(found, typer.Typer):
+                group, get = typer.Typer(rich_markup_mode="rich", add_completion=False), get_command
+                group.command(name, epilog=found.__epilog__)(found)
+            for info in group.registered_commands:
+                info.cls = PlainCommand
+            group.info.cls = PlainGroup
+            self._loaded[name] = get(group)
         return self._loaded[name]
-
-
-def build(name: str, found: Any) -> Any:
-    """Return the command that a function stands for, or a group of commands."""
-    if isinstance(found, typer.Typer):
-        group, get = found, get_group  # get_command would add options for completion
-    else:
-        group, get = typer.Typer(rich_markup_mode="rich", add_completion=False), get_command
-        group.command(name, epilog=found.__epilog__)(found)
-    for info in group.registered_commands:
-        info.cls = PlainCommand
-    group.info.cls = PlainGroup
-    return get(group)
 
 
 class AllCommands(PlainGroup):

@@ -14,13 +14,12 @@ from refinecal._core.checks import check_scores
 from refinecal._core.format import shorten_name
 from refinecal._core.sample import log_softmax
 from refinecal.metrics.bins import bin_numbers
-from refinecal.plots.reliability import SIZE, count_scores, draw_strip, lay_out, leaves_room
+from refinecal.plots.reliability import SIZE, count_scores, draw_strip, lay_out
 from refinecal.plots.style import (
     PALETTE,
     Display,
     Floats,
     add_key,
-    lines_of,
     sizes,
     tint,
     write_title,
@@ -195,8 +194,8 @@ class CalibrationMapDisplay(Display):
     def _draw(self, ax: Axes) -> None:
         from matplotlib.patches import Patch
 
-        found, beside, of = self.map, leaves_room(ax), self.map.spread_of
-        lay_out(ax, found.histogram is not None, lines_of(ax, 2.6) if of and not beside else 0)
+        found, of = self.map, self.map.spread_of
+        beside = lay_out(ax, found.histogram is not None, 2.6 if of else 0)
         look: dict[str, Any] = {"color": PALETTE["after"], "linewidth": 1.8, "zorder": 3}
         (self.line_,) = ax.plot(found.before, found.after, **look)
         if len(found.before) == 1:  # a line through one point is not seen

@@ -217,8 +217,7 @@ class ReliabilityDisplay(Display):
         return SIZE
 
     def _draw(self, ax: Axes) -> None:
-        beside = leaves_room(ax)
-        lay_out(ax, True, 0 if beside else lines_of(ax, len(self.curves) + 1.6))
+        beside = lay_out(ax, True, len(self.curves) + 1.6)
         self.draw(ax)
         curve = self.curves["before"]
         if curve.kind == "top-label":
@@ -349,7 +348,15 @@ class ClassDiagrams:
         for place, (ax, display) in enumerate(zip(panels, self.displays, strict=False)):
             below = place + columns >= len(self.displays)
             ax.tick_params(labelleft=place % columns == 0, labelbottom=below)
-            _draw_panel(display, ax)
+            display.ax_, display.figure_ = ax, dress(ax, (LABEL, SMALL))
+            lay_out(ax, True, ticks=(0, 0.5, 1), name="")
+            ax.set_aspect("equal", adjustable="box")
+            display.draw(ax)
+            for points in display.points_.values():
+                points.set_sizes(points.get_sizes() / 3)
+            errors = " → ".join(f"{curve.ece:.3f}" for curve in display.curves.values())
+            label = shorten_name(str(display.curves["before"].label), 14)
+            write_title(ax, f"{label}\n{errors}", SMALL, pad=2)
         for unused in panels[len(self.displays) :]:
             unused.remove()
         look: dict[str, Any] = {"fontsize": LABEL, "color": PALETTE["text"]}
@@ -366,35 +373,23 @@ class ClassDiagrams:
         legend.get_title().set(**look, horizontalalignment="center")
 
 
-def _draw_panel(display: ReliabilityDisplay, ax: Axes) -> None:
-    """Draw the diagram of a class; its title has the calibration errors."""
-    display.ax_, display.figure_ = ax, dress(ax, (LABEL, SMALL))
-    lay_out(ax, True, 0, ticks=(0, 0.5, 1), name="")
-    ax.set_aspect("equal", adjustable="box")
-    display.draw(ax)
-    for points in display.points_.values():
-        points.set_sizes(points.get_sizes() / 3)
-    errors = " → ".join(f"{curve.ece:.3f}" for curve in display.curves.values())
-    label = shorten_name(str(display.curves["before"].label), 14)
-    write_title(ax, f"{label}\n{errors}", SMALL, pad=2)
-
-
 # ---- the square --------------------------------------------------------------------------------------------
 
 
-def leaves_room(ax: Axes) -> bool:
-    """Tell whether axes are wide enough for text next to the square."""
-    width, height = inches(ax)
-    return width > WIDE * height
-
-
 def lay_out(
-    ax: Axes, strip: bool, above: float, ticks: Sequence[float] = TICKS, name: str = "rows"
-) -> None:
+    ax: Axes,
+    strip: bool,
+    lines: float = 0.0,
+    ticks: Sequence[float] = TICKS,
+    name: str = "rows",
+) -> bool:
     """Draw the square with its diagonal, and the name of the histogram below it.
 
-    ``above`` is room for text, as a fraction of the height of the axes.
+    Leave room above it for lines of text, unless there is room to the right of it; return whether there is.
     """
+    width, height = inches(ax)
+    beside = width > WIDE * height
+    above = 0.0 if beside else lines_of(ax, lines)
     low = -EDGE - strip * (GAP + STRIP)
     ax.set(xlim=(-EDGE, 1 + EDGE), ylim=(low, low + (1 + EDGE - low) / (1 - above)))
     names = [f"{tick:g}" for tick in ticks]
@@ -403,12 +398,13 @@ def lay_out(
     ax.spines["left"].set_bounds(0, 1)
     ax.spines["bottom"].set_bounds(0, 1)
     ax.yaxis.label.set_y((0.5 - low) / (1 + EDGE - low) * (1 - above))
-    if leaves_room(ax):
+    if beside:
         ax.set_aspect("equal", adjustable="box", anchor=(0.3, 0.5))  # the key is on the right
     ax.plot([0, 1], [0, 1], zorder=1, linestyle="--", **THIN)
     if strip and name:  # as if it were a tick
         ax.set_yticks([-GAP - STRIP / 2, *ticks], [name, *names])
         ax.yaxis.get_major_ticks()[0].tick1line.set_visible(False)
+    return beside
 
 
 def draw_strip(ax: Axes, histogram: Floats, largest: float, colour: str, filled: bool) -> StepPatch:

@@ -47,7 +47,16 @@ RELIABILITY = (
 def terms_section(named: Mapping[str, Evaluation], one: bool = False, terminal: int = 0) -> Section:
     """Return the terms of the losses of some predictions; ``one`` draws the first alone."""
     title = "Where the loss comes from"
-    table = _terms_table(named, CALIBRATOR + BRIER if one else BRIER, terminal)
+    order = dict(zip(MEANINGS, (0, 6, 5, 3, 4), strict=True))  # in which terms may be hidden
+    columns = [Column(t, digits=5, help=text, spare=order[t]) for t, text in MEANINGS.items()]
+    rows: list[list[Cell]] = []
+    for name, each in named.items():
+        start = "" if len(named) == 1 else f"{name}, "
+        log, brier = ([getattr(part, term) for term in MEANINGS] for part in (each.log, each.brier))
+        rows.append([f"{start}log loss", *log, _beta(each)])
+        rows.append([f"{start}Brier score", *brier, None])
+    note = CALIBRATOR + BRIER if one else BRIER
+    table = Table("Terms", ["loss", *columns, BETA], rows, note, terminal)
     first = next(iter(named.values()))
     drawn = {"": first.log} if one else {name: each.log for name, each in named.items()}
     if not all(math.isfinite(each.log.risk) for each in named.values()):
@@ -65,19 +74,6 @@ def terms_section(named: Mapping[str, Evaluation], one: bool = False, terminal: 
         narrow=(3.6, height),
     )
     return Section(title, (), (figure, table))
-
-
-def _terms_table(named: Mapping[str, Evaluation], note: str, terminal: int) -> Table:
-    """Return one row for each loss of each evaluation."""
-    order = dict(zip(MEANINGS, (0, 6, 5, 3, 4), strict=True))  # in which terms may be hidden
-    columns = [Column(t, digits=5, help=text, spare=order[t]) for t, text in MEANINGS.items()]
-    rows: list[list[Cell]] = []
-    for name, each in named.items():
-        start = "" if len(named) == 1 else f"{name}, "
-        log, brier = ([getattr(part, term) for term in MEANINGS] for part in (each.log, each.brier))
-        rows.append([f"{start}log loss", *log, _beta(each)])
-        rows.append([f"{start}Brier score", *brier, None])
-    return Table("Terms", ["loss", *columns, BETA], rows, note, terminal)
 
 
 def reliability_section(

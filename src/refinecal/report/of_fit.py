@@ -203,12 +203,11 @@ def training_section(fit: Fit) -> Section:
     """Return the training curve of the chosen configuration."""
     from refinecal.plots import EarlyStoppingDisplay, TrainingCurveDisplay
 
-    def choices(unit: Any) -> tuple[int, int]:
-        return unit.choices["log_loss"].step, unit.choices["refinement"].step
-
-    # Show the fold in which loss and refinement disagree most.
-    unit = max(fit.units, key=lambda unit: abs(choices(unit)[0] - choices(unit)[1]))
-    usual, chosen = choices(unit)
+    steps_of = [[u.choices[name].step for name in ("log_loss", "refinement")] for u in fit.units]
+    at = int(
+        np.argmax(np.ptp(steps_of, axis=1))
+    )  # the fold in which loss and refinement differ most
+    unit, (usual, chosen) = fit.units[at], steps_of[at]
     steps, risk, calibration, refinement = (
         [record[name] for record in unit.history]
         for name in ("step", "risk", "calibration", "refinement")

@@ -202,7 +202,12 @@ def show_cells(table: Table) -> tuple[list[Column], list[bool], list[tuple[Rende
     columns = [Column(each) if isinstance(each, str) else each for each in table.columns]
     cells = [[row[j] for row in table.rows] for j in range(len(columns))]
     shown = [show_column(*each) for each in zip(columns, cells, strict=True)]
-    return columns, [is_numeric(each) for each in cells], list(zip(*shown, strict=True))
+    numeric = []
+    for column in cells:
+        found = [c.value if isinstance(c, Written) else c for c in column if not is_missing(c)]
+        numbers = [each for each in found if isinstance(each, Real) and not isinstance(each, bool)]
+        numeric.append(2 * len(numbers) > len(found))
+    return columns, numeric, list(zip(*shown, strict=True))
 
 
 def show_column(column: Column, cells: Sequence[Cell]) -> list[RenderedCell]:
@@ -251,13 +256,6 @@ def is_missing(cell: Cell) -> bool:
     """Return whether a cell is ``None``, NaN or empty."""
     text = cell.text if isinstance(cell, Written) else cell
     return text is None or text == "" or (_is_float(text) and math.isnan(text))
-
-
-def is_numeric(cells: Sequence[Cell]) -> bool:
-    """Return whether a column has mostly numbers, which are right-aligned."""
-    found = [c.value if isinstance(c, Written) else c for c in cells if not is_missing(c)]
-    numbers = [each for each in found if isinstance(each, Real) and not isinstance(each, bool)]
-    return 2 * len(numbers) > len(found)
 
 
 def shorten(name: str, width: int = LONGEST) -> str:

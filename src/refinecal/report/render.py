@@ -115,7 +115,7 @@ def _allow_breaks(name: str) -> Any:
     """Allow line breaks after the characters that join the words of a long name."""
     from markupsafe import Markup, escape
 
-    return Markup(JOINT.sub(lambda found: found[0] + "<wbr>", str(escape(name))))
+    return Markup(JOINT.sub(r"\g<0><wbr>", str(escape(name))))
 
 
 def policy(scripts: Iterable[str], *more: str) -> str:

@@ -16,12 +16,13 @@ FOLDED = 14  # characters: narrower names are not folded
 
 def show(page: Page, console: Any) -> None:
     """Write the tables of a page that belong on the terminal, then what they mean."""
-    console.say(page.title, "bold")
+    console.tell(page.title, "bold")
     for section in page.sections:
         for block in section.blocks:
             if isinstance(block, Table) and block.terminal:
                 show_table(block, console)
-    console.tell(page.lead, "bold")
+    if page.lead:
+        console.tell(page.lead, "bold")
     for point in page.points:
         console.tell(point)
 
