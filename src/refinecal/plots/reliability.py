@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from refinecal._core.arrays import column_names, in_order, to_floats
 from refinecal._core.checks import check_sample, check_scores
-from refinecal._core.format import list_some, shorten_name
+from refinecal._core.format import list_some, number, shorten_name
 from refinecal._core.sample import Sample, log_softmax
 from refinecal.metrics.bins import bin_numbers, bin_sums, check_bins, mean_distance
 from refinecal.metrics.events import event_of_class, event_of_likeliest
@@ -272,7 +272,7 @@ class ReliabilityDisplay(Display):
             colour, face = self._look(name)
             title = f"{name} calibration" if len(self.curves) > 1 else self.name or "predictions"
             look: dict[str, Any] = {"color": colour, "markerfacecolor": face, "markersize": 5.0}
-            label = shorten_name(title, 24) + (f": ECE {curve.ece:.4f}" if errors else "")
+            label = shorten_name(title, 24) + (f": ECE {number(curve.ece, 4)}" if errors else "")
             handles.append(Line2D([], [], marker="o", linewidth=1.2, label=label, **look))
         label = "90% range if calibrated"
         return [*handles, Patch(label=label, **tint("axis", BAND_TINT))] if errors else handles
@@ -354,7 +354,7 @@ class ClassDiagrams:
             display.draw(ax)
             for points in display.points_.values():
                 points.set_sizes(points.get_sizes() / 3)
-            errors = " → ".join(f"{curve.ece:.3f}" for curve in display.curves.values())
+            errors = " → ".join(number(curve.ece, 3) for curve in display.curves.values())
             label = shorten_name(str(display.curves["before"].label), 14)
             write_title(ax, f"{label}\n{errors}", SMALL, pad=2)
         for unused in panels[len(self.displays) :]:

@@ -35,9 +35,9 @@ CALIBRATOR = (
 )
 BETA = Column("beta", spare=2, help="Inverse of the best temperature.")
 RELIABILITY = (
-    "Points on the diagonal are calibrated: of the rows that are given 70%, 70% belong to the class. Bands "
-    "contain 90% of what chance would do to calibrated probabilities; the histogram of the scores is below. "
-    "The ECE uses {bins} bins of equal mass."
+    "Points on the diagonal are calibrated: a predicted probability of 70% is right for 70% of the rows. If "
+    "the probabilities are calibrated, a point is within its band with probability 90%. The histogram shows "
+    "the predicted probabilities. The ECE uses {bins} bins with equal numbers of rows."
 )
 
 
@@ -69,7 +69,7 @@ def terms_section(named: Mapping[str, Evaluation], one: bool = False, terminal: 
         WaterfallDisplay(drawn),
         "From uncertainty to the loss",
         "Sharpness is what the model knows; calibration error is the cost of over- or underconfidence.",
-        ", ".join(f"{term} {getattr(first.log, term):.4f}" for term in MEANINGS),
+        ", ".join(f"{term} {number(getattr(first.log, term), 4)}" for term in MEANINGS),
         wide=(7.2, height),
         narrow=(3.6, height),
     )
@@ -204,7 +204,7 @@ def facts_of(**more: Any) -> dict[str, str]:
     for name, value in more.items():
         if value is not None:
             is_count = isinstance(value, int) and name != "seed"
-            facts[name] = number(value) if is_count else str(value)
+            facts[name.replace("_", " ")] = number(value) if is_count else str(value)
     return facts
 
 
@@ -234,7 +234,7 @@ def page(
         sections.append(
             Section(f"By {by}", ("Each subgroup has its own best temperature.",), tables)
         )
-    how = "removed by equal probabilities" if is_flat(found) else "removed by one temperature"
+    how = "removed by equal probabilities" if is_flat(found) else "removed by temperature scaling"
     if found.log.beta is not None:
         how += f" (beta {format_beta(found.log.beta)})"
     return Page(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from refinecal._core.format import count, number, percent
+from refinecal._core.format import MINUS, count, number, percent, significant
 from refinecal.report.of_evaluation import (
     SQUARE,
     classes_table,
@@ -66,7 +66,7 @@ def page(finished: FinishedRun, request: FitRequest) -> Page:
             judged_models=len(fit.units),
             delivered_models=len(fit.delivered),
             seed=fit.options.seed,
-            seconds=f"{finished.seconds:.0f}",
+            seconds=number(finished.seconds, 0),
             predict=f"refinecal predict {finished.path.name} NEW.csv -o predictions.csv",
         ),
         data={"run": finished.path, "report": finished.report, **metrics(request, finished)},
@@ -75,20 +75,21 @@ def page(finished: FinishedRun, request: FitRequest) -> Page:
 
 def _lead_without_test_rows(fit: Fit) -> str:
     return (
-        f"The log loss on validation rows is {fit.validation_loss:.4f}, each row predicted by one model. "
-        "There are no test rows to measure the loss of the average."
+        f"The log loss on validation rows is {number(fit.validation_loss, 4)}, where one model predicts each "
+        "row. Without test rows, the loss of the averaged models is unknown."
     )
 
 
 def cards(judged: Judgement) -> list[Card]:
     """Return the most important numbers."""
     error = judged.log.standard_error / judged.usual if judged.usual else 0.0
-    change = percent(-judged.gain, sign="+").replace("-", "−")
+    error_of_loss = number(judged.level.standard_error, 4)
+    change = percent(-judged.gain, sign="+").replace("-", MINUS)
     return [
-        Card("log loss", f"{judged.level.mean:.4f}", f"± {judged.level.standard_error:.4f} s.e."),
-        Card("early stopping", f"{judged.usual:.4f}", "one model, stopped on validation loss"),
+        Card("log loss", number(judged.level.mean, 4), f"± {error_of_loss} s.e."),
+        Card("early stopping", number(judged.usual, 4), "one model, stopped on validation loss"),
         Card("change", change, f"± {percent(error)} s.e."),
-        Card("accuracy", percent(judged.ours.accuracy), f"AUROC {judged.ours.auroc:.4f}"),
+        Card("accuracy", percent(judged.ours.accuracy), f"AUROC {number(judged.ours.auroc, 4)}"),
     ]
 
 
@@ -186,7 +187,7 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
         "Test log loss at the step chosen by each metric",
         "Hollow: before calibration; filled: after. Bars: standard errors of the difference to refinement.",
         "; ".join(
-            f"{name}: {way.before:.4f}, calibrated {way.after:.4f}"
+            f"{name}: {number(way.before, 4)}, calibrated {number(way.after, 4)}"
             for name, way in zip(names, ways, strict=True)
         ),
         wide=(7.2, 3.2),
@@ -263,7 +264,7 @@ def candidates_table(fit: Fit) -> Table:
 
 def _parameters(params: Mapping[str, Any]) -> str:
     return ", ".join(
-        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+        f"{name} {significant(value, 3)}" if isinstance(value, float) else f"{name} {value}"
         for name, value in params.items()
     )
 
