@@ -348,7 +348,7 @@ def test_random_predictions_are_neither_swapped_nor_overconfident(scores):
         assert "swapped" not in said
         assert "overconfident." not in said
         assert "which temperature scaling removes" not in said
-        assert "removed by one temperature" not in said
+        assert "removed by temperature scaling" not in said
 
 
 def test_predictions_that_rank_well_are_better_than_chance_at_any_level(scores):

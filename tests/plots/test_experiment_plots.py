@@ -12,7 +12,7 @@ from strategies import examples
 
 from refinecal.plots.boxes import RelativeDifferencesDisplay, StoppingTimesDisplay
 from refinecal.plots.dependence import DependenceDisplay
-from refinecal.plots.display import draw_panels
+from refinecal.plots.style import draw_panels
 
 NAMES = [f"metric number {i} + TS" for i in range(9)]
 percents = st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=30)

@@ -9,8 +9,8 @@ from pictures import assert_in_palette, assert_readable, blank
 from strategies import examples
 
 from refinecal.plots.boxes import RunDifferencesDisplay, StoppingTimesDisplay, group_looks
-from refinecal.plots.display import draw_panels
 from refinecal.plots.run_curves import RunCurvesDisplay
+from refinecal.plots.style import draw_panels
 
 EPOCHS = np.arange(1, 61)
 

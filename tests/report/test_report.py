@@ -21,9 +21,9 @@ from refinecal.evaluation import evaluate
 from refinecal.evaluation.verdict import cautions, verdict
 from refinecal.plots.style import PALETTE
 from refinecal.report import Card, Column, Figure, Page, Section, Table, render, save_figures, write
-from refinecal.report.cells import LONGEST, shorten, show, show_column
 from refinecal.report.figures import to_svg
-from refinecal.report.theme import DARK, DARK_PLOT, LIGHT, LIGHT_PLOT
+from refinecal.report.page import LONGEST, shorten, show, show_column
+from refinecal.report.render import DARK, DARK_PLOT, LIGHT, LIGHT_PLOT
 
 NAN, INF = math.nan, math.inf
 BARS = Figure(bars, "Bars", "", "Three bars.")

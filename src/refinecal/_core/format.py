@@ -70,6 +70,15 @@ def format_signed(value: float, digits: int = 1) -> str:
     return f"{round(float(value), digits) + 0.0:+.{digits}f}"
 
 
+def significant(value: float, digits: int) -> str:
+    """Return a number with at most this many significant digits.
+
+    >>> significant(0.0701234, 3), significant(10, 3)
+    ('0.0701', '10')
+    """
+    return f"{value:.{digits}g}"
+
+
 def with_error(value: float, error: float, digits: int = 4, sign: str = "") -> str:
     """Return a number with its standard error; without an error, the number alone.
 

@@ -130,8 +130,9 @@ class Console:
 
         known = [each for each in spare if not isinstance(each, str) or each in columns]
         places = [columns.index(each) if isinstance(each, str) else each for each in known]
-        columns = [to_one_line(name) for name in columns]
-        rows = [[to_one_line(cell) for cell in row] for row in rows]
+        columns, *rows = (
+            [clean(" ".join(cell.splitlines())) for cell in row] for row in (columns, *rows)
+        )
         kept = fit_columns(columns, rows, left, places, self.room)
         names, cells = [columns[j] for j in kept], [[row[j] for j in kept] for row in rows]
         aligned = [kept.index(j) for j in left if j in kept]
@@ -230,11 +231,6 @@ def describe_error(error: BaseException) -> str:
         said = f"{error.filename}: {error.strerror}"
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
     return clean(tidy_sentence(said) + notes)
-
-
-def to_one_line(text: str) -> str:
-    """Return the text of a table cell without line breaks."""
-    return clean(" ".join(text.splitlines()))
 
 
 def show_path(path: Path) -> str:

@@ -1,19 +1,24 @@
-"""All commands. Nothing heavy is imported before a command runs."""
+"""All commands. A command is imported when it is called or listed, and nothing heavy before it runs."""
 
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command, get_group
 
 from refinecal import __version__
-from refinecal.cli.compare import compare
-from refinecal.cli.demo import demo
-from refinecal.cli.evaluate import evaluate
-from refinecal.cli.experiment import experiment_app
-from refinecal.cli.fit import fit
-from refinecal.cli.predict import predict
-from refinecal.cli.theory import theory_app
 
+COMMANDS = {  # where each is, in the order of the help; theory and experiment are groups
+    "fit": "fit",
+    "predict": "predict",
+    "evaluate": "evaluate",
+    "compare": "compare",
+    "demo": "demo",
+    "theory": "theory_app",
+    "experiment": "experiment_app",
+}
 EXIT_CODES = (
     "Exit codes: 0 success, 1 invalid data or files, 2 invalid usage, 3 partial result (training runs of an "
     "experiment failed, or too few draws for a theory check), 130 interrupted."
@@ -47,9 +52,44 @@ class PlainGroup(PlainHelp, TyperGroup):
     """A group of commands with plain help."""
 
 
+class Commands(Mapping[str, Any]):
+    """The commands by name, each imported when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            place = COMMANDS[name]
+            found = getattr(import_module(f"refinecal.cli.{name}"), place)
+            group, get = found, get_group  # get_command would add options for completion
+            if not isinstance(found, typer.Typer):
+                group, get = typer.Typer(rich_markup_mode="rich", add_completion=False), get_command
+                group.command(name, epilog=found.__epilog__)(found)
+            for info in group.registered_commands:
+                info.cls = PlainCommand
+            group.info.cls = PlainGroup
+            self._loaded[name] = get(group)
+        return self._loaded[name]
+
+
+class AllCommands(PlainGroup):
+    """The program."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands: Any = Commands()
+
+
 app = typer.Typer(
     name="refinecal",
-    cls=PlainGroup,
+    cls=AllCommands,
     help="Better probabilities from any classifier: refine, then calibrate.",
     epilog=f"Start with: refinecal demo. {EXIT_CODES}",
     no_args_is_help=True,
@@ -74,13 +114,3 @@ def _main(
         ),
     ] = False,
 ) -> None: ...
-
-
-COMMANDS: tuple[Any, ...] = (fit, predict, evaluate, compare, demo)
-for command in COMMANDS:
-    app.command(epilog=command.__epilog__)(command)
-for group in (theory_app, experiment_app):
-    app.add_typer(group, cls=PlainGroup)
-for group in (app, theory_app, experiment_app):
-    for info in group.registered_commands:
-        info.cls = PlainCommand

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from refinecal._core.format import count, percent
+from refinecal._core.format import count, number, percent, significant
 from refinecal.cli import _options as option
 from refinecal.cli._console import Console, command, show_path
 from refinecal.cli.fit import fit_table
@@ -94,14 +94,17 @@ def gaussian_page(found: Experiment, seed: int) -> Page:
     from refinecal.report import Card, Column, Figure, Page, Section, Table
     from refinecal.report.of_evaluation import facts_of
 
-    lowest = {name: found.lams[values.argmin()] for name, values in found.curves.items()}
+    lowest = {
+        name: significant(found.lams[values.argmin()], 2) for name, values in found.curves.items()
+    }
     figure = Figure(
         lambda canvas: draw_curves(found, canvas),
         "Loss and its two terms against the regularization",
         "Lines are theory, for many rows and features. Dots are means over draws, on validation rows; the "
         "larger ones are minima.",
-        f"Measured risk is lowest at {lowest['risk']:.2g}, refinement at {lowest['refinement']:.2g}, "
-        f"calibration at {lowest['calibration']:.2g}.",
+        "Measured risk is lowest at {risk}, refinement at {refinement}, calibration at {calibration}.".format(
+            **lowest
+        ),
     )
     by_loss, by_refinement = found.best.by_risk, found.best.by_refinement
     theory = [by_loss.risk, by_loss.refinement, by_refinement.refinement]
@@ -117,7 +120,7 @@ def gaussian_page(found: Experiment, seed: int) -> Page:
         describe_gain(found),
         cards=[
             Card("lower log loss", percent(found.gain), f"theory: {percent(found.predicted_gain)}"),
-            *(Card(name, f"{loss:.4f}") for name, loss in zip(CHOICES, measured, strict=True)),
+            *(Card(name, number(loss, 4)) for name, loss in zip(CHOICES, measured, strict=True)),
         ],
         sections=[Section("Three choices", TEXT, (figure, table))],
         facts=facts_of(draws=len(found.losses), seed=seed),
@@ -139,7 +142,7 @@ def describe_gain(found: Experiment) -> str:
     start = f"Choosing by refinement, then calibrating, {predicted}"
     if math.isnan(found.deviation):
         return f"{start.format(gain)} One draw cannot tell whether they agree."
-    apart = f"They are {abs(found.deviation):.1f} standard errors apart, "
+    apart = f"They are {number(abs(found.deviation), 1)} standard errors apart, "
     why = "which chance explains."
     if found.chance < UNUSUAL:
         why = "more than chance explains; theory holds for many more rows and features."

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from refinecal._core.format import format_signed, percent, tidy_sentence
+from refinecal._core.format import format_signed, percent, significant
 from refinecal.cli._console import FAILED, Console, command, count, show_path
 from refinecal.cli._options import (
     MODEL,
@@ -44,6 +45,7 @@ from refinecal.cli.theory_gain import gain
 from refinecal.theory.explorer import LOSSES, RANGES, write_explorer
 
 if TYPE_CHECKING:
+    from refinecal.report import Page
     from refinecal.theory.curves import Minimisers
     from refinecal.theory.empirical import Check
     from refinecal.theory.heatmaps import HeatMap
@@ -106,7 +108,10 @@ def curve(
     with explain_failures("Give --signal instead, or give"):
         best = minimise(**problem)
         found = path(_choose_lams(best, lam_min, lam_max, points or POINTS), **problem)
-    show_curve(console, best)
+    numbers = {name: values[0] for name, values in best.to_dict().items()}
+    names = {"method": method, "loss": loss, "spectrum": best.by_risk.spectrum.label}
+    page = curve_page(best, {**names, **numbers, "figure": out, "table": table_path})
+    console.print_page(page)
     if out is not None and table_path is not None:
         from refinecal.plots.theory_curves import draw_path
 
@@ -119,9 +124,7 @@ def curve(
         unused = [name for name, value in given.items() if value is not None]
         if unused:
             console.note(f"{', '.join(unused)}: no effect without -o, since no figure is drawn")
-    numbers = {name: values[0] for name, values in best.to_dict().items()}
-    names = {"method": method, "loss": loss, "spectrum": best.by_risk.spectrum.label}
-    console.result({**names, **numbers, "figure": out, "table": table_path})
+    console.result(page.data)
 
 
 def _choose_lams(best: Minimisers, low: float | None, high: float | None, points: int) -> Any:
@@ -135,58 +138,53 @@ def _choose_lams(best: Minimisers, low: float | None, high: float | None, points
     high = min(max(inside) * MARGIN, last) if high is None else high
     if not low < high:
         raise typer.BadParameter(
-            f"the curve would run from {low:.3g} to {high:.3g}", param_hint="--lam-max"
+            f"the curve would run from {significant(low, 3)} to {significant(high, 3)}",
+            param_hint="--lam-max",
         )
     return np.geomspace(low, high, points)
 
 
-def show_curve(console: Console, best: Minimisers) -> None:
-    """Show the three minima, the loss after four ways to choose λ, and the gain in a sentence."""
+def curve_page(best: Minimisers, data: Mapping[str, Any]) -> Page:
+    """Return the three minima, the loss after four ways to choose λ, and the gain in a sentence."""
     from refinecal.plots.style import loss_name
+    from refinecal.report import Column, Page, Section, Table, Written
     from refinecal.theory.curves import setting
 
-    console.tell(setting(best.by_risk), "bold")
-    rows = []
+    points, minima = [describe_order(best)], []
     for name in ("risk", "calibration", "refinement"):
-        at = getattr(best, f"by_{name}")
-        losses = (at.risk, at.calibration, at.refinement, at.error_rate)
+        at, lam = getattr(best, f"by_{name}"), float(getattr(best, f"lam_{name}"))
         end = " (end)" if getattr(best, f"at_bound_{name}").item() else ""
-        rows.append(
-            [name + end, f"{at.lam.item():.4g}", *(f"{float(loss):.4f}" for loss in losses)]
-        )
-    header = ["minimum of", "λ", "risk", "calibration", "refinement", "error rate"]
-    console.table(header, rows, spare=("error rate",))
-    if any("(end)" in row[0] for row in rows):
-        low, high = best.lam_range
-        console.tell(
-            f"(end): still decreasing at this end of the search range, {low:.3g} to {high:.3g}."
-        )
+        losses = (at.risk, at.calibration, at.refinement, at.error_rate)
+        minima.append([f"{name}{end}", Written(significant(lam, 4), lam), *map(float, losses)])
+    if any("(end)" in row[0] for row in minima):
+        ends = " to ".join(significant(lam, 3) for lam in best.lam_range)
+        points.append(f"(end): still decreasing at this end of the search range, {ends}.")
+    risk = float(best.by_risk.risk)
+    losses = {
+        "risk": risk,
+        "risk, then calibrated": float(best.by_risk.refinement),
+        "refinement, then calibrated": float(best.by_refinement.refinement),
+        "refinement, not calibrated": float(best.by_refinement.risk),
+    }
+    ways = [[name, loss, loss / risk - 1] for name, loss in losses.items()]
+    ways[0][-1] = None
     name = loss_name(best.by_risk.parts.loss)
-    console.table(["λ chosen by", name, "difference"], compare_choices(best))
-    console.tell(
+    loss, error_rate = Column(name, digits=4), Column("error rate", digits=4, spare=1)
+    terms = [Column(term, digits=4) for term in ("risk", "calibration", "refinement")]
+    change = Column("difference", percent=True, sign=True)
+    tables = (
+        Table("Minima", ["minimum of", "λ", *terms, error_rate], minima, terminal=3),
+        Table("Ways to choose λ", ["λ chosen by", loss, change], ways, terminal=4),
+    )
+    return Page(
+        setting(best.by_risk),
         f"Choosing λ by refinement, then calibrating, gives {percent(float(best.gain))} less {name} than "
         f"choosing λ by risk, and {percent(float(best.gain_calibrated))} less than choosing λ by risk, then "
         "calibrating.",
-        "bold",
+        points=points,
+        sections=[Section("Minima", (), tables)],
+        data=data,
     )
-    console.tell(describe_order(best))
-
-
-def compare_choices(best: Minimisers) -> list[list[str]]:
-    """Return the loss after each of four ways to choose λ, compared with the first."""
-    losses = {
-        "risk": best.by_risk.risk,
-        "risk, then calibrated": best.by_risk.refinement,
-        "refinement, then calibrated": best.by_refinement.refinement,
-        "refinement, not calibrated": best.by_refinement.risk,
-    }
-    first = float(best.by_risk.risk)
-    rows = [
-        [name, f"{float(loss):.4f}", tidy_sentence(percent(float(loss) / first - 1, sign="+"))]
-        for name, loss in losses.items()
-    ]
-    rows[0][-1] = ""
-    return rows
 
 
 def describe_order(best: Minimisers) -> str:
@@ -196,7 +194,7 @@ def describe_order(best: Minimisers) -> str:
     text = f"As λ decreases, {first} reaches its minimum first"
     if best.at_bound_calibration or best.at_bound_refinement:  # then the distance is arbitrary
         return f"{text}."
-    return f"{text}, at {10 ** abs(gap):.3g} times the λ that minimizes {then}."
+    return f"{text}, at {significant(10 ** abs(gap), 3)} times the λ that minimizes {then}."
 
 
 # ---- heatmap -----------------------------------------------------------------------------------------------
@@ -254,12 +252,12 @@ def heatmap(
     axes = (parse_numbers("--ratios", ratios), parse_rates("--bayes-errors", bayes_errors))
     with console.show_warnings(), explain_failures(), Bar(console, "cells") as bar:
         maps = compute(laws, *axes, method=method, loss=loss, processes=processes, progress=bar)
-    summary = summarise(maps)
-    show_maps(console, maps, summary)
+    names = {"method": method, "loss": loss}
+    page = maps_page(maps, {**names, "maps": summarise(maps), "figure": out, "table": table_path})
+    console.print_page(page)
     size = (2.6 + 2.5 * len(laws), 8.4)
     write_figure(console, (out, table_path), size, maps.columns, draw_heatmaps, maps)
-    names = {"method": method, "loss": loss}
-    console.result({**names, "maps": summary, "figure": out, "table": table_path})
+    console.result(page.data)
 
 
 def summarise(maps: HeatMap) -> list[dict[str, Any]]:
@@ -284,27 +282,39 @@ def summarise(maps: HeatMap) -> list[dict[str, Any]]:
     return found
 
 
-def show_maps(console: Console, maps: HeatMap, summary: list[dict[str, Any]]) -> None:
-    """Show one row for each spectrum."""
-    formats = {
-        "spectrum": "",
-        "largest_gain": ".1%",
-        "at_ratio": ".3g",
-        "at_bayes_error": ".3g",
-        "median_gain": ".2%",
-        "calibration_first": ".0%",
-    }
+def maps_page(maps: HeatMap, data: Mapping[str, Any]) -> Page:
+    """Return one row for each spectrum."""
+    from refinecal.report import Column, Page, Section, Table, Written
+
     rows = [
-        [tidy_sentence(format(each[name], form)) for name, form in formats.items()]
-        for each in summary
+        [
+            each["spectrum"],
+            each["largest_gain"],
+            *(Written(significant(each[at], 3), each[at]) for at in ("at_ratio", "at_bayes_error")),
+            each["median_gain"],
+            each["calibration_first"],
+        ]
+        for each in data["maps"]
     ]
-    problems = count(len(maps.columns["gain"]), "problem")
-    console.say(f"{problems}, {maps.method}, {maps.loss} loss", "bold")
-    header = ["spectrum", "largest gain", "at p/n", "Bayes error", "median", "cal. first"]
-    console.table(header, rows, spare=("cal. first", "median"))
-    console.tell(
-        "Gain: reduction of the smallest risk by choosing λ by refinement, then calibrating. Cal. first: "
-        "share of problems in which calibration is smallest at a larger λ than refinement."
+    columns = [
+        "spectrum",
+        Column("largest gain", percent=True),
+        "at p/n",
+        "Bayes error",
+        Column("median", digits=2, percent=True, spare=2),
+        Column("cal. first", digits=0, percent=True, spare=1),
+    ]
+    table = Table("Gains", columns, rows, terminal=len(rows))
+    return Page(
+        f"{count(len(maps.columns['gain']), 'problem')}, {maps.method}, {maps.loss} loss",
+        "",
+        points=[
+            "Gain: how much lower the smallest risk is if λ is chosen by refinement, with calibration "
+            "afterwards. Cal. first: share of problems in which calibration is smallest at a larger λ than "
+            "refinement."
+        ],
+        sections=[Section("Gains", (), (table,))],
+        data=data,
     )
 
 
@@ -350,48 +360,63 @@ def check(
     problem |= {"n": n, "seeds": seeds, "method": method, "loss": loss, "seed": seed}
     with console.show_warnings(), explain_failures(), Bar(console, "draws") as bar:
         found = run(strengths, **problem, processes=processes, progress=bar)
-    show_check(console, found)
+    page = check_page(found, {**found.to_dict(), "figure": out, "table": table_path})
+    console.print_page(page)
     if out is not None and table_path is not None:
         from refinecal.plots.theory_check import draw_check
 
         write_figure(console, (out, table_path), (9.0, 5.2), found.columns(), draw_check, found)
     else:
         console.say("\n-o check.png draws the comparison and writes its numbers to check.csv.")
-    console.result({**found.to_dict(), "figure": out, "table": table_path})
+    console.result(page.data)
     if found.holds is not True:
         raise typer.Exit(UNDECIDED if found.holds is None else FAILED)
 
 
-def show_check(console: Console, found: Check) -> None:
-    """Show theory and measurement at each λ, then the largest deviations and the verdict."""
-    console.tell(found.setting, "bold")
-    draws = found.draws
-    header, rows = ["lam"], [[f"{lam:.3g}"] for lam in found.lam]
+def check_page(found: Check, data: Mapping[str, Any]) -> Page:
+    """Return theory and measurement at each λ, then the largest deviations and the verdict."""
+    from refinecal.report import Column, Page, Section, Table, Written
+
+    draws, lam = found.draws, Column("λ")
+    deviation = Column("dev.", digits=1, sign=True)
+    columns, parts = [lam], [[Written(significant(each, 3), each) for each in found.lam]]
     for name, short in (("risk", "risk"), ("calibration", "calibr."), ("refinement", "refin.")):
-        header += ["exp.", short, "dev."]
-        columns = zip(
-            draws.expected[name], draws.measured[name], draws.deviation[name], strict=True
-        )
-        for row, (expected, measured, deviation) in zip(rows, columns, strict=True):
-            row += [f"{expected:.4f}", f"{measured:.4f}", format_signed(deviation)]
-    console.table(header, rows)
-    console.tell(
-        "exp.: mean that theory expects, given the spread of the draws, followed by the measured mean; "
-        "dev.: their difference, in standard errors of the mean difference between each draw and its own "
-        "theory."
-    )
-    console.say()
-    for title, each in (("the theory of each draw", draws), ("the theory of the law", found.law)):
-        console.say(f"Largest deviations from {title}:")
-        header = ["", "lam", "theory", "expected", "measured", "± s.e.", "dev."]
-        console.table(header, [each.largest_of(name).to_cells() for name in each.theory])
-    console.tell(found.verdict, "bold red" if found.holds is False else "bold")
+        columns += [Column("exp.", digits=4), Column(short, digits=4), deviation]
+        parts += [draws.expected[name], draws.measured[name], draws.deviation[name]]
+    rows = list(zip(*parts, strict=True))
+    tables = [Table("Theory and measurement", columns, rows, terminal=len(rows))]
+    means = [Column(name, digits=4) for name in ("theory", "expected", "measured")]
+    for title, each in (("theory of each draw", draws), ("theory of the law", found.law)):
+        largest = [each.largest_of(name) for name in each.theory]
+        rows = [
+            [
+                one.quantity.replace("_", " "),
+                Written(significant(one.lam, 3), one.lam),
+                *(one.theory, one.expected, one.measured),
+                Written(significant(one.standard_error, 2), one.standard_error),
+                one.deviation,
+            ]
+            for one in largest
+        ]
+        columns = [Column(title), lam, *means, Column("± s.e."), deviation]
+        tables.append(Table(f"Largest deviations: {title}", columns, rows, terminal=len(rows)))
+    points = []
     if found.holds is not None:
         verdict = found.law.verdict
-        console.tell(f"Against the law, as in the paper: {verdict[0].lower()}{verdict[1:]}")
+        points.append(f"Against the law, as in the paper: {verdict[0].lower()}{verdict[1:]}")
+    points.append(
+        "First table: the mean that theory expects, given the spread of the draws (exp.), the measured mean, "
+        "and their difference (dev.) in standard errors of the mean difference between each draw and its own "
+        "theory. The other tables: the largest differences."
+    )
     shifts = describe_shifts(found)
-    if shifts:
-        console.tell(shifts)
+    return Page(
+        found.setting,
+        found.verdict,
+        points=[*points, shifts] if shifts else points,
+        sections=[Section("Theory and measurement", (), tables)],
+        data=data,
+    )
 
 
 def describe_shifts(found: Check) -> str:
@@ -404,7 +429,8 @@ def describe_shifts(found: Check) -> str:
         sizes = np.abs(gaps) / draws.standard_error[name]
         at = int(sizes.argmax())
         if sizes[at] >= NOTABLE_SHIFT:
-            shifts.append(f"{name.replace('_', ' ')} by {gaps[at]:+.4f} at λ = {found.lam[at]:.3g}")
+            gap, lam = format_signed(gaps[at], 4), significant(found.lam[at], 3)
+            shifts.append(f"{name.replace('_', ' ')} by {gap} at λ = {lam}")
     if not shifts:
         return ""
     return (

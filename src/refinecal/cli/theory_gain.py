@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from refinecal._core.format import list_names
+from refinecal._core.format import list_names, percent
 from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._options import (
     TABLE,
@@ -209,15 +209,22 @@ def _show_prediction(console: Console, found: GainPrediction) -> None:
     """Show both choices of C with their losses, and the prediction in words."""
     from refinecal.theory.gain import describe_interval, show_percent, tabulate_choices
 
-    header = ["chosen by", "lam", "C", f"{found.level:.0%} interval", "log loss", "calibrated"]
-    console.table(header, tabulate_choices(found), spare=("lam",))
+    header = [
+        "chosen by",
+        "λ",
+        "C",
+        f"{percent(found.level, 0)} interval",
+        "log loss",
+        "calibrated",
+    ]
+    console.table(header, tabulate_choices(found), spare=("λ",))
     console.tell(found.sentence, "bold")
     if abs(found.gain_affine - found.gain) > WORTH_SAYING:
         console.tell(
             "With an intercept in the calibration (--calibrator affine), theory predicts "
             f"{show_percent(found.gain_affine)}% less log loss."
         )
-    error = "not determined" if isnan(found.bayes_error) else f"about {found.bayes_error:.1%}"
+    error = "not determined" if isnan(found.bayes_error) else f"about {percent(found.bayes_error)}"
     console.tell(
         "C is the parameter of scikit-learn's LogisticRegression on standardized columns. Its interval "
         "includes values whose log loss is at most 0.1% higher. Error rate of the best linear classifier: "

@@ -9,9 +9,13 @@ from refinecal.plots.calibration_map import (
     CalibrationMapDisplay,
     map_probabilities,
 )
-from refinecal.plots.class_grid import draw_classes
 from refinecal.plots.early_stopping import EarlyStoppingDisplay
-from refinecal.plots.reliability import Reliability, ReliabilityDisplay, reliability_curve
+from refinecal.plots.reliability import (
+    Reliability,
+    ReliabilityDisplay,
+    draw_classes,
+    reliability_curve,
+)
 from refinecal.plots.stopping_metrics import StoppingMetricsDisplay
 from refinecal.plots.training_curve import TrainingCurveDisplay
 from refinecal.plots.waterfall import WaterfallDisplay

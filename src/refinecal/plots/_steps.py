@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal.plots.display import Display, Floats, check_floats
 from refinecal.plots.style import (
     PALETTE,
+    Display,
+    Floats,
+    check_floats,
     inches,
     lines_of,
     round_ticks,

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from refinecal._core.format import MINUS, shorten_name
 from refinecal.plots import style
-from refinecal.plots.display import Display, Floats, check_floats
-from refinecal.plots.style import PALETTE, THIN
+from refinecal.plots.style import PALETTE, THIN, Display, Floats, check_floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

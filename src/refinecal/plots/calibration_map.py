@@ -14,10 +14,16 @@ from refinecal._core.checks import check_scores
 from refinecal._core.format import shorten_name
 from refinecal._core.sample import log_softmax
 from refinecal.metrics.bins import bin_numbers
-from refinecal.plots import _square
-from refinecal.plots.display import Display, Floats
-from refinecal.plots.reliability import count_scores
-from refinecal.plots.style import PALETTE, add_key, lines_of, sizes, tint, write_title
+from refinecal.plots.reliability import SIZE, count_scores, draw_strip, lay_out
+from refinecal.plots.style import (
+    PALETTE,
+    Display,
+    Floats,
+    add_key,
+    sizes,
+    tint,
+    write_title,
+)
 from refinecal.temperature.search import MAX_BETA
 
 if TYPE_CHECKING:
@@ -105,10 +111,23 @@ def map_probabilities(
             "rc.TemperatureScaling().fit(probs, y)"
         )
     k = _count_classes(n_classes, known, scores)
-    label = 1 if known is None or k != 2 else np.asarray(known)[1]
+    before, columns, inputs = _make_inputs(k, scores)
+    if hasattr(calibrator, "predict_proba_logits"):
+        made = [calibrator.predict_proba_logits(logs) for logs in inputs]
+    else:
+        made = [calibrator.predict_proba(np.exp(logs)) for logs in inputs]
+    name, rows = f"{type(calibrator).__name__}.predict_proba", np.arange(len(before))
+    checked = [_check_made(each, name, logs.shape) for each, logs in zip(made, inputs, strict=True)]
+    after = np.stack([each[rows, j] for each, j in zip(checked, columns, strict=True)])
     if k == 2:
-        return _map_two_classes(calibrator, scores, label)
-    return _map_each_class(calibrator, k) if scores is None else _map_rows(calibrator, scores)
+        label = 1 if known is None else np.asarray(known)[1]
+        return _map_two_classes(calibrator, before, after[0], scores, label)
+    if scores is not None:
+        return _map_rows(calibrator, before, after[0], k)
+    middle, low, high = np.median(after, axis=0), after.min(axis=0), after.max(axis=0)
+    words = _describe(calibrator, middle - before)
+    of = "classes" if (high - low).max() > SLIGHT else ""
+    return CalibrationMap(before, middle, low, high, None, k, None, words, of)
 
 
 class CalibrationMapDisplay(Display):
@@ -170,38 +189,30 @@ class CalibrationMapDisplay(Display):
         return cls(found).plot(ax)
 
     def _size(self) -> tuple[float, float]:
-        return _square.SIZE
+        return SIZE
 
     def _draw(self, ax: Axes) -> None:
-        beside = _square.leaves_room(ax)
-        has_key, has_strip = bool(self.map.spread_of), self.map.histogram is not None
-        _square.lay_out(ax, has_strip, lines_of(ax, 2.6) if has_key and not beside else 0)
-        self._draw_map(ax)
-        self.legend_ = add_key(ax, self._handles(), beside) if has_key else None
-        label = shorten_name(str(self.map.label), 16)
-        what = f"probability of class {label}" if self.map.n_classes == 2 else "confidence"
-        ax.set(xlabel=f"{what} before calibration", ylabel="after calibration")
-        write_title(ax, self.map.words, sizes(ax)[1], loc="left", pad=5)
-
-    def _draw_map(self, ax: Axes) -> None:
-        found, colour = self.map, PALETTE["after"]
-        (self.line_,) = ax.plot(found.before, found.after, color=colour, linewidth=1.8, zorder=3)
-        self.band_ = self.strip_ = None
-        if len(found.before) == 1:  # a line through one point is not seen
-            self.line_.set_marker("o")
-        if found.spread_of:
-            self.band_ = ax.fill_between(found.before, found.low, found.high, **BAND)
-        if found.histogram is not None:
-            largest, shade = found.histogram.max(), PALETTE["before"]
-            self.strip_ = _square.draw_strip(ax, found.histogram, largest, shade, True)
-
-    def _handles(self) -> list[Any]:
         from matplotlib.patches import Patch
 
-        of = self.map.spread_of
-        self.line_.set_label(f"median of {of}")
-        label = "middle 90%" if of == "predictions" else "range over classes"
-        return [self.line_, Patch(label=label, **BAND)]
+        found, of = self.map, self.map.spread_of
+        beside = lay_out(ax, found.histogram is not None, 2.6 if of else 0)
+        look: dict[str, Any] = {"color": PALETTE["after"], "linewidth": 1.8, "zorder": 3}
+        (self.line_,) = ax.plot(found.before, found.after, **look)
+        if len(found.before) == 1:  # a line through one point is not seen
+            self.line_.set_marker("o")
+        self.band_ = self.strip_ = self.legend_ = None
+        if of:
+            self.band_ = ax.fill_between(found.before, found.low, found.high, **BAND)
+            self.line_.set_label(f"median of {of}")
+            label = "middle 90%" if of == "predictions" else "range over classes"
+            self.legend_ = add_key(ax, [self.line_, Patch(label=label, **BAND)], beside)
+        if found.histogram is not None:
+            largest, shade = found.histogram.max(), PALETTE["before"]
+            self.strip_ = draw_strip(ax, found.histogram, largest, shade, True)
+        label = shorten_name(str(found.label), 16)
+        what = f"probability of class {label}" if found.n_classes == 2 else "confidence"
+        ax.set(xlabel=f"{what} before calibration", ylabel="after calibration")
+        write_title(ax, found.words, sizes(ax)[1], loc="left", pad=5)
 
 
 # ---- computation -------------------------------------------------------------------------------------------
@@ -221,27 +232,38 @@ def _count_classes(n_classes: int | None, known: Any, scores: NDArray[Any] | Non
     return counts[0]
 
 
-def _apply(calibrator: Any, logs: NDArray[Any]) -> Floats:
-    """Return calibrated probabilities for log-probabilities, checked."""
-    if hasattr(calibrator, "predict_proba_logits"):
-        found = np.asarray(calibrator.predict_proba_logits(logs), dtype=np.float64)
-    else:
-        found = np.asarray(calibrator.predict_proba(np.exp(logs)), dtype=np.float64)
-    if found.ndim == 1 and logs.shape[1] == 2:
+def _make_inputs(k: int, scores: NDArray[Any] | None) -> tuple[Floats, Sequence[Any], list[Floats]]:
+    """Return probabilities, in which columns they are, and the log-probabilities to calibrate."""
+    if scores is not None and k > 2:  # the likeliest class of actual predictions
+        logs = log_softmax(scores.astype(np.float64, copy=False))
+        top = logs.argmax(axis=1)
+        return np.exp(logs[np.arange(len(logs)), top]), [top], [logs]
+    before = np.linspace(1 / k if k > 2 else 0, 1, GRID)
+    # Two classes: the second; several: each is the likeliest in turn, and the others share the rest evenly.
+    tops = np.unique(np.linspace(0, k - 1, TOPS).astype(int)) if k > 2 else [1]
+    inputs = [np.repeat((1 - before)[:, None] / (k - 1), k, axis=1) for _ in tops]
+    for probs, top in zip(inputs, tops, strict=True):
+        probs[:, top] = before
+    with np.errstate(divide="ignore"):
+        return before, tops, [np.log(probs) for probs in inputs]
+
+
+def _check_made(given: Any, name: str, shape: tuple[int, ...]) -> Floats:
+    """Return what a calibrator returned as an array of probabilities, one column per class."""
+    found = np.asarray(given, dtype=np.float64)
+    if found.ndim == 1 and shape[1] == 2:
         found = np.stack([1 - found, found], axis=1)
-    name = f"{type(calibrator).__name__}.predict_proba"
-    if found.shape != logs.shape:
-        raise ValueError(f"{name} returned shape {found.shape}, expected {logs.shape}")
+    if found.shape != shape:
+        raise ValueError(f"{name} returned shape {found.shape}, expected {shape}")
     if not ((found >= -1e-6) & (found <= 1 + 1e-6)).all():  # not for NaN either
         raise ValueError(f"{name} returned values outside 0..1, which are not probabilities")
     return found
 
 
-def _map_two_classes(calibrator: Any, scores: NDArray[Any] | None, label: Any) -> CalibrationMap:
-    before = np.linspace(0, 1, GRID)
-    with np.errstate(divide="ignore"):
-        logs = np.log(np.stack([1 - before, before], axis=1))
-    after = _apply(calibrator, logs)[:, 1]
+def _map_two_classes(
+    calibrator: Any, before: Floats, after: Floats, scores: NDArray[Any] | None, label: Any
+) -> CalibrationMap:
+    """Return the map of the second class, described for actual predictions if there are any."""
     cells = weights = None
     if scores is not None:
         given = np.exp(log_softmax(scores.astype(np.float64, copy=False)))[:, 1]
@@ -253,34 +275,14 @@ def _map_two_classes(calibrator: Any, scores: NDArray[Any] | None, label: Any) -
     return CalibrationMap(before, after, after, after, cells, 2, label, words)
 
 
-def _map_each_class(calibrator: Any, k: int) -> CalibrationMap:
-    """Make each class the likeliest in turn, the others sharing the rest evenly."""
-    before = np.linspace(1 / k, 1, GRID)
-    tops = np.unique(np.linspace(0, k - 1, TOPS).astype(int))
-    found = np.empty((len(tops), GRID))
-    for row, top in enumerate(tops):
-        probs = np.repeat((1 - before)[:, None] / (k - 1), k, axis=1)
-        probs[:, top] = before
-        with np.errstate(divide="ignore"):
-            found[row] = _apply(calibrator, np.log(probs))[:, top]
-    after, low, high = np.median(found, axis=0), found.min(axis=0), found.max(axis=0)
-    words = _describe(calibrator, after - before)
-    of = "classes" if (high - low).max() > SLIGHT else ""
-    return CalibrationMap(before, after, low, high, None, k, None, words, of)
-
-
-def _map_rows(calibrator: Any, scores: NDArray[Any]) -> CalibrationMap:
-    """Follow the likeliest class of actual predictions, in bins of equal weight."""
-    logs = log_softmax(scores.astype(np.float64, copy=False))
-    rows, top = np.arange(len(logs)), logs.argmax(axis=1)
-    given, made = np.exp(logs[rows, top]), _apply(calibrator, logs)[rows, top]
+def _map_rows(calibrator: Any, given: Floats, made: Floats, k: int) -> CalibrationMap:
+    """Return the map of the likeliest class of actual predictions, in bins of equal weight."""
     numbers = bin_numbers(given, min(MOST_BINS, math.isqrt(len(given))), "quantile")
     order = np.argsort(numbers, kind="stable")
     bins = np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
     before = np.array([given[one].mean() for one in bins])
     low, after, high = np.array([np.percentile(made[one], SPREAD) for one in bins]).T
-    words = _describe(calibrator, made - given)
-    cells, k = count_scores(given), logs.shape[1]
+    words, cells = _describe(calibrator, made - given), count_scores(given)
     return CalibrationMap(before, after, low, high, cells, k, None, words, "predictions")
 
 

@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 
 from refinecal._core.format import MINUS
 from refinecal.plots.boxes import check_line, check_mask, set_percent
-from refinecal.plots.display import Display, Floats
-from refinecal.plots.style import PALETTE, THIN, inches, log_ticks
+from refinecal.plots.style import PALETTE, THIN, Display, Floats, inches, log_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

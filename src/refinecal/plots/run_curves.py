@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refinecal.plots import _steps, style
-from refinecal.plots.display import Display, Floats, check_floats
-from refinecal.plots.style import PALETTE
+from refinecal.plots.style import PALETTE, Display, Floats, check_floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

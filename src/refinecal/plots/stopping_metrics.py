@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 
 from refinecal._core.format import shorten_name
 from refinecal.plots import style
-from refinecal.plots.display import Display, check_floats
-from refinecal.plots.style import PALETTE, THIN
+from refinecal.plots.style import PALETTE, THIN, Display, check_floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,7 +111,15 @@ class StoppingMetricsDisplay(Display):
 
     def _set_limits(self, ax: Axes) -> None:
         """Leave room for numbers right of the dots, and for the key above them."""
-        low, high = self._extent()
+        errors = np.zeros(len(self.names)) if self.errors is None else np.nan_to_num(self.errors)
+        shown = np.concatenate([self.after - errors, self.after + errors])
+        shown = shown[np.isfinite(shown)]
+        before = sorted(self.before[np.isfinite(self.before)])
+        if before:  # losses far above the others are off the chart
+            usual = before[(len(before) - 1) // 2]
+            far = max(usual + FAR * (usual - shown.min()), shown.max())
+            shown = np.append(shown, [value for value in before if value <= far])
+        low, high = float(shown.min()), float(shown.max())
         margin = 0.05 * ((high - low) or 1.0)
         self._left, self._right = low - margin, high + margin
         room = min(NUMBERS / style.inches(ax)[0], 0.4)
@@ -120,18 +127,6 @@ class StoppingMetricsDisplay(Display):
         above = style.lines_of(ax, 2.8)
         rows = len(self.names)
         ax.set_ylim(rows - 0.4, -0.6 - above / (1 - above) * rows)
-
-    def _extent(self) -> tuple[float, float]:
-        """Return the smallest and largest value to show; losses far above the others are off the chart."""
-        errors = np.zeros(len(self.names)) if self.errors is None else np.nan_to_num(self.errors)
-        shown = np.concatenate([self.after - errors, self.after + errors])
-        shown = shown[np.isfinite(shown)]
-        before = sorted(self.before[np.isfinite(self.before)])
-        if before:
-            usual = before[(len(before) - 1) // 2]
-            far = max(usual + FAR * (usual - shown.min()), shown.max())
-            shown = np.append(shown, [value for value in before if value <= far])
-        return float(shown.min()), float(shown.max())
 
     def _draw_dots(self, ax: Axes) -> None:
         rows = np.arange(len(self.names))
@@ -167,17 +162,12 @@ class StoppingMetricsDisplay(Display):
             place, text = (ax.get_xlim()[1], row), style.format_loss(self.after[row])
             look = {"ha": "right", "va": "center", "fontweight": "normal" if row else "bold"}
             self.texts_[name] = style.write_near(ax, place, text, (0, 0), **look)
-        style.name_rows(ax, self._row_names(ax))
+        low, high = ax.get_ylim()
+        roomy = 1 / (low - high) > style.lines_of(ax, 2.2)  # for two lines
+        between, end = ("\n", "") if roomy else (" (", ")")
+        choices = zip(self.names, self.steps, strict=True)
+        texts = [f"{shorten_name(n, 18)}{between}{self.step_name} {at}{end}" for n, at in choices]
+        style.name_rows(ax, texts)
         ax.get_yticklabels()[0].set_fontweight("bold")
         style.set_losses(ax, self._left, self._right, 4, self.loss)
         self.legend_ = style.add_key(ax, [self.before_, self.after_])
-
-    def _row_names(self, ax: Axes) -> list[str]:
-        """Return metrics with their steps, in two lines where these fit."""
-        low, high = ax.get_ylim()
-        roomy = 1 / (low - high) > style.lines_of(ax, 2.2)
-        between, end = ("\n", "") if roomy else (" (", ")")
-        return [
-            f"{shorten_name(name, 18)}{between}{self.step_name} {step}{end}"
-            for name, step in zip(self.names, self.steps, strict=True)
-        ]

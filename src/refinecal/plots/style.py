@@ -1,14 +1,15 @@
-"""Style of all figures: colours by meaning, font sizes, and unobtrusive axes."""
+"""Style of all figures: colours by meaning, font sizes, unobtrusive axes, and the base class of displays."""
 
-from __future__ import annotations
+from __future__ import annotations  # so that help() shows types by name
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from refinecal._core.errors import needs_extra
 from refinecal._core.format import MINUS, number
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.legend import Legend
     from matplotlib.text import Annotation, Text
+
+Floats = NDArray[np.float64]
 
 # Every colour, by meaning; tints are transparent. All differ, so that each can be replaced in an SVG on a
 # dark page. The bright ones are Okabe and Ito's, which colour-blind people can distinguish; risk, refinement
@@ -34,6 +37,7 @@ PALETTE = {
     "paper": "#ffffff",  # inside of hollow markers, and background of figures
 }
 LOSS_NAMES = {"log": "log loss", "brier": "Brier score"}
+TWO_COLUMNS = 5.5  # inches of a figure, from where panels are side by side
 NARROW = 4.0  # inches: narrower axes have smaller fonts, and no labels next to the curves
 THIN: Any = {"color": PALETTE["axis"], "linewidth": 0.8}  # lines that guide the eye
 LINE = 1.4  # height of a line of text, in sizes of its letters
@@ -77,7 +81,7 @@ def is_narrow(ax: Axes) -> bool:
 
 def sizes(ax: Axes) -> tuple[float, float]:
     """Return font sizes in points: of axis labels, and of everything else."""
-    return (8.5, 7.5) if is_narrow(ax) else (10.0, 8.5)
+    return (8.5, 7.5) if inches(ax)[0] < NARROW else (10.0, 8.5)
 
 
 def lines_of(ax: Axes, count: float) -> float:
@@ -95,7 +99,7 @@ def round_ticks(
     return [tick for tick in ticks if low - margin <= tick <= high + margin]
 
 
-def log_ticks(low: float, high: float, steps: Sequence[float] = (1, 2, 5)) -> NDArray[np.float64]:
+def log_ticks(low: float, high: float, steps: Sequence[float] = (1, 2, 5)) -> Floats:
     """Return the powers of ten between two numbers, and some multiples of them."""
     powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
     ticks = np.outer(powers, steps).ravel()
@@ -198,3 +202,76 @@ def format_loss(value: float, sign: bool = False) -> str:
         return "infinite"
     text = number(float(value), 4).replace(",", "")
     return f"+{text}" if sign and not text.startswith(MINUS) else text
+
+
+# ---- displays ----------------------------------------------------------------------------------------------
+
+
+class Display:
+    """The data of a figure, and how to draw them: subclasses define ``_draw``, and perhaps ``_size``.
+
+    Attributes
+    ----------
+    figure_, ax_ : Figure, Axes
+        Where the data were drawn.
+    """
+
+    figure_: Figure
+    ax_: Axes
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw the data.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default a new figure.
+        """
+        if ax is None:
+            with needs_extra("plot", package="matplotlib"):
+                import matplotlib.pyplot as plt
+            look: Any = {"layout": "constrained", "facecolor": PALETTE["paper"]}  # our text is dark
+            _, ax = plt.subplots(figsize=self._size(), **look)
+        self.ax_, self.figure_ = ax, dress(ax)
+        self._draw(ax)
+        return self
+
+    def _size(self) -> tuple[float, float]:
+        """Return the width and height of a new figure, in inches."""
+        return 7, 4.2
+
+    def _draw(self, ax: Axes) -> None:
+        raise NotImplementedError
+
+
+def draw_panels(figure: Figure, panels: Mapping[str, Display]) -> dict[str, Axes]:
+    """Draw displays with their titles, side by side where the figure is wide; return their axes.
+
+    Neighbours with the same row names, or the same axis label, show them once.
+    """
+    columns = 2 if figure.get_figwidth() >= TWO_COLUMNS and len(panels) > 1 else 1
+    grid = figure.subplots(-(-len(panels) // columns), columns, squeeze=False)
+    for place, (ax, title) in enumerate(zip(grid.flat, panels, strict=False)):
+        panels[title].plot(ax)
+        write_title(ax, title, sizes(ax)[0], loc="left")
+        if place % columns:
+            left = panels[list(panels)[place - 1]]
+            names = getattr(panels[title], "names", None)
+            if names is not None and list(names) == list(getattr(left, "names", ())):
+                ax.tick_params(labelleft=False)
+            elif left.ax_.get_ylabel() == ax.get_ylabel():
+                ax.set_ylabel("")
+    for ax in grid.flat[len(panels) :]:
+        ax.set_visible(False)
+    return dict(zip(panels, grid.flat, strict=False))
+
+
+def check_floats(name: str, given: ArrayLike, shape: tuple[int | None, ...], wanted: str) -> Floats:
+    """Return an array of a shape, in which ``None`` is any length; ``wanted`` ends the error message."""
+    values = np.asarray(given, dtype=np.float64)
+    fits = values.ndim == len(shape) and all(
+        length in (None, found) for length, found in zip(shape, values.shape, strict=True)
+    )
+    if not fits:
+        raise ValueError(f"{name} has shape {values.shape}{wanted}")
+    return values

@@ -8,8 +8,7 @@ import numpy as np
 
 from refinecal.plots import style
 from refinecal.plots._steps import cut_above
-from refinecal.plots.display import Floats
-from refinecal.plots.style import PALETTE
+from refinecal.plots.style import PALETTE, Floats
 from refinecal.theory.curves import METHOD_NAMES, setting
 
 if TYPE_CHECKING:

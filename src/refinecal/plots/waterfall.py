@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from refinecal._core.format import MINUS, shorten_name
 from refinecal.plots import style
-from refinecal.plots.display import Display
-from refinecal.plots.style import PALETTE, THIN
+from refinecal.plots.style import PALETTE, THIN, Display
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -119,28 +118,31 @@ class WaterfallDisplay(Display):
 
     def _draw_one(self, ax: Axes) -> None:
         (terms,) = self.terms.values()
-        rows = _rows(terms, self.after)
+        rows = [
+            _Row("uncertainty", "uncertainty", 0.0, terms.uncertainty),
+            _Row("sharpness", "− sharpness", terms.uncertainty, terms.refinement),
+            _Row("refinement", "= refinement", 0.0, terms.refinement),
+            _Row("calibration", "+ calibration", terms.refinement, terms.risk),
+            _Row("risk", "= risk", 0.0, terms.risk),
+        ]
+        if self.after is not None:
+            rows.append(_Row("after", "after calibration", 0.0, self.after))
         low, high = _range([end for row in rows for end in (row.start, row.end)])
         width, small = style.inches(ax)[0], style.sizes(ax)[1]
         room = min(9 * LETTER * small / 72 / width, 0.4)  # right of the bars, for numbers
         ax.set_xlim(low, low + (high - low) / (1 - room))
         ax.set_ylim(len(rows) - 0.4, -0.6)
         for place, row in enumerate(rows):
-            self._draw_row(ax, place, row, high)
+            start, end = min(row.start, high), min(row.end, high)
+            look: Any = {"color": PALETTE[row.term], "linewidth": 0}
+            (self.bars_[row.term],) = ax.barh(place, end - start, THICKNESS, left=start, **look)
+            beside = max(start, end, 0.0), place
+            self.texts_[row.term] = style.write_near(ax, beside, row.text, (4, 0), va="center")
         for place, row in enumerate(rows[:4]):  # where it ends, the next begins
             if math.isfinite(row.end):
                 ax.plot([row.end] * 2, [place + THICKNESS / 2, place + 1 - THICKNESS / 2], **THIN)
         style.name_rows(ax, [row.name for row in rows], spine=True)
         style.set_losses(ax, low, high, 5, self.loss)
-
-    def _draw_row(self, ax: Axes, place: int, row: _Row, far: float) -> None:
-        start, end = min(row.start, far), min(row.end, far)
-        (bar,) = ax.barh(
-            place, end - start, THICKNESS, left=start, color=PALETTE[row.term], linewidth=0
-        )
-        self.bars_[row.term] = bar
-        beside = max(start, end, 0.0), place
-        self.texts_[row.term] = style.write_near(ax, beside, row.text, (4, 0), va="center")
 
     # ---- several -----------------------------------------------------------------------------------------
 
@@ -201,17 +203,6 @@ class _Row(NamedTuple):
         if self.term in ("sharpness", "calibration"):
             return style.format_loss(_subtract(self.end, self.start), sign=True)
         return style.format_loss(self.end)
-
-
-def _rows(terms: Terms, after: float | None) -> list[_Row]:
-    rows = [
-        _Row("uncertainty", "uncertainty", 0.0, terms.uncertainty),
-        _Row("sharpness", "− sharpness", terms.uncertainty, terms.refinement),
-        _Row("refinement", "= refinement", 0.0, terms.refinement),
-        _Row("calibration", "+ calibration", terms.refinement, terms.risk),
-        _Row("risk", "= risk", 0.0, terms.risk),
-    ]
-    return rows if after is None else [*rows, _Row("after", "after calibration", 0.0, after)]
 
 
 def _describe_sum(name: str, terms: Terms) -> str:

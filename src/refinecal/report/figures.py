@@ -42,12 +42,25 @@ def to_svg(
         from refinecal.plots.style import PALETTE
 
         palette = PALETTE
-    root = ET.fromstring(CONTROL.sub("", _draw_svg(figure, size, palette)))
+    settings, svg = _settings(palette), io.StringIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", MISSING_GLYPH)
+        try:
+            _draw(figure, svg, "svg", settings, size)
+        except UserWarning as warning:
+            if not re.match(MISSING_GLYPH, str(warning)):
+                raise
+            # Letters that matplotlib's font lacks: the browser has a font for them.
+            warnings.filterwarnings("ignore", MISSING_GLYPH)
+            svg = io.StringIO()
+            _draw(figure, svg, "svg", settings | {"svg.fonttype": "none"}, size)
+    root = ET.fromstring(CONTROL.sub("", svg.getvalue()))
     _strip(root)
     _rename_ids(root, prefix)
-    names = {color: name for name, color in reversed(list(palette.items()))}  # the first name wins
+    # The first name of a color wins.
+    variables = {tone: f"var(--plot-{name}, {tone})" for name, tone in reversed([*palette.items()])}
     for element in root.iter():
-        _restyle(element, names)
+        _restyle(element, variables)
     del root.attrib["width"], root.attrib["height"]  # the viewBox keeps their ratio
     root.attrib |= {"role": "img", "aria-label": figure.alt}
     return ET.tostring(root, encoding="unicode")
@@ -98,23 +111,6 @@ def _stem(title: str) -> str:
 # ---- drawing ---------------------------------------------------------------------------------------------
 
 
-def _draw_svg(figure: Figure, size: tuple[float, float], palette: Mapping[str, str]) -> str:
-    """Return matplotlib's SVG: letters as paths, or as text if its font lacks some of them."""
-    svg = io.StringIO()
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("error", MISSING_GLYPH)
-            _draw(figure, svg, "svg", _settings(palette), size)
-    except UserWarning as warning:
-        if not re.match(MISSING_GLYPH, str(warning)):
-            raise
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", MISSING_GLYPH)  # the browser has a font for them
-            svg = io.StringIO()
-            _draw(figure, svg, "svg", _settings(palette) | {"svg.fonttype": "none"}, size)
-    return svg.getvalue()
-
-
 def _draw(
     figure: Figure, target: Any, ending: str, settings: Any, size: tuple[float, float], **how: Any
 ) -> None:
@@ -125,7 +121,10 @@ def _draw(
     date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(ending)
     with rc_context(settings):
         canvas = Canvas(figsize=size, layout="constrained")
-        figure.draw(canvas)
+        if callable(figure.draw):
+            figure.draw(canvas)
+        else:
+            figure.draw.plot(canvas.add_subplot())
         canvas.savefig(target, format=ending, metadata=date, **how)
 
 
@@ -196,15 +195,11 @@ def _rename_ids(root: ET.Element, prefix: str) -> None:
                 element.set(attribute, text.replace(mark, mark + prefix))
 
 
-def _restyle(element: ET.Element, names: Mapping[str, str]) -> None:
+def _restyle(element: ET.Element, variables: Mapping[str, str]) -> None:
     """Replace colors that have a name by variables of the page."""
     style = element.get("style", "")
     for attribute in ("fill", "stroke"):  # which take no var() as attributes
         if COLOR.fullmatch(element.get(attribute, "")):
             style = f"{attribute}: {element.attrib.pop(attribute)}; {style}".rstrip("; ")
     if style:
-        element.set("style", COLOR.sub(lambda found: _variable(found[0], names), style))
-
-
-def _variable(color: str, names: Mapping[str, str]) -> str:
-    return f"var(--plot-{names[color]}, {color})" if color in names else color
+        element.set("style", COLOR.sub(lambda found: variables.get(found[0], found[0]), style))

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import refinecal
+from refinecal._core.checks import check_sample
 from refinecal._core.format import count, format_beta, number, percent
 from refinecal.evaluation import paired_difference, row_losses
 from refinecal.evaluation.verdict import BRIER, advice, is_flat, verdict
 from refinecal.report.page import Card, Cell, Column, Figure, Page, Section, Table, Written
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
-
     from refinecal.evaluation import Comparison, Evaluation
     from refinecal.tabular.predictions import Predictions
 
@@ -36,9 +35,9 @@ CALIBRATOR = (
 )
 BETA = Column("beta", spare=2, help="Inverse of the best temperature.")
 RELIABILITY = (
-    "Points on the diagonal are calibrated: of the rows that are given 70%, 70% belong to the class. Bands "
-    "contain 90% of what chance would do to calibrated probabilities; the histogram of the scores is below. "
-    "The ECE uses {bins} bins of equal mass."
+    "Points on the diagonal are calibrated: a predicted probability of 70% is right for 70% of the rows. If "
+    "the probabilities are calibrated, a point is within its band with probability 90%. The histogram shows "
+    "the predicted probabilities. The ECE uses {bins} bins with equal numbers of rows."
 )
 
 
@@ -48,31 +47,6 @@ RELIABILITY = (
 def terms_section(named: Mapping[str, Evaluation], one: bool = False, terminal: int = 0) -> Section:
     """Return the terms of the losses of some predictions; ``one`` draws the first alone."""
     title = "Where the loss comes from"
-    table = _terms_table(named, CALIBRATOR + BRIER if one else BRIER, terminal)
-    first = next(iter(named.values()))
-    drawn = {"": first.log} if one else {name: each.log for name, each in named.items()}
-    if not all(math.isfinite(each.log.risk) for each in named.values()):
-        return Section(title, (), (table,))
-
-    def draw(canvas: Canvas) -> None:
-        from refinecal.plots import WaterfallDisplay
-
-        WaterfallDisplay(drawn).plot(canvas.add_subplot())
-
-    height = 3.4 if len(drawn) == 1 else 1.2 + 0.7 * len(drawn)
-    figure = Figure(
-        draw,
-        "From uncertainty to the loss",
-        "Sharpness is what the model knows; calibration error is the cost of over- or underconfidence.",
-        ", ".join(f"{term} {getattr(first.log, term):.4f}" for term in MEANINGS),
-        wide=(7.2, height),
-        narrow=(3.6, height),
-    )
-    return Section(title, (), (figure, table))
-
-
-def _terms_table(named: Mapping[str, Evaluation], note: str, terminal: int) -> Table:
-    """Return one row for each loss of each evaluation."""
     order = dict(zip(MEANINGS, (0, 6, 5, 3, 4), strict=True))  # in which terms may be hidden
     columns = [Column(t, digits=5, help=text, spare=order[t]) for t, text in MEANINGS.items()]
     rows: list[list[Cell]] = []
@@ -81,38 +55,47 @@ def _terms_table(named: Mapping[str, Evaluation], note: str, terminal: int) -> T
         log, brier = ([getattr(part, term) for term in MEANINGS] for part in (each.log, each.brier))
         rows.append([f"{start}log loss", *log, _beta(each)])
         rows.append([f"{start}Brier score", *brier, None])
-    return Table("Terms", ["loss", *columns, BETA], rows, note, terminal)
+    note = CALIBRATOR + BRIER if one else BRIER
+    table = Table("Terms", ["loss", *columns, BETA], rows, note, terminal)
+    first = next(iter(named.values()))
+    drawn = {"": first.log} if one else {name: each.log for name, each in named.items()}
+    if not all(math.isfinite(each.log.risk) for each in named.values()):
+        return Section(title, (), (table,))
+
+    from refinecal.plots import WaterfallDisplay
+
+    height = 3.4 if len(drawn) == 1 else 1.2 + 0.7 * len(drawn)
+    figure = Figure(
+        WaterfallDisplay(drawn),
+        "From uncertainty to the loss",
+        "Sharpness is what the model knows; calibration error is the cost of over- or underconfidence.",
+        ", ".join(f"{term} {number(getattr(first.log, term), 4)}" for term in MEANINGS),
+        wide=(7.2, height),
+        narrow=(3.6, height),
+    )
+    return Section(title, (), (figure, table))
 
 
 def reliability_section(
     labels: Any, probs: Any, calibrated: Any, classes: Any, weights: Any, of: str = ""
 ) -> Section:
     """Return the reliability diagrams before and after calibration, and those of the classes."""
-    from refinecal.plots import ReliabilityDisplay, draw_classes
-    from refinecal.plots.class_grid import MOST, PANEL
+    from refinecal.plots.reliability import (
+        ClassDiagrams,
+        ReliabilityDisplay,
+        add_calibrated,
+        compute_curve,
+    )
 
     bins = int(np.clip(len(labels) // ROWS_PER_BIN, 5, 15))
-    about: dict[str, Any] = {"classes": classes, "sample_weight": weights, "n_bins": bins}
-    about["calibrated"] = calibrated
-    labels = np.array(classes, dtype=object)[labels]
+    named = np.array(classes, dtype=object)[labels]
+    states = add_calibrated(check_sample(named, probs, None, weights, classes), calibrated)
+    curves = [compute_curve(each, "auto", bins, "quantile") for each in states]
     several = len(classes) > 2
-
-    def diagram(canvas: Canvas) -> None:
-        ReliabilityDisplay.from_predictions(labels, probs, **about, ax=canvas.add_subplot())
-
-    def grid(canvas: Canvas) -> None:
-        draw_classes(canvas, labels, probs, **about)
-
-    def height(width: float) -> float:  # of the grid, in inches
-        panels = min(len(classes), MOST)
-        across = max(1, min(panels, int(width / PANEL)))
-        across = math.ceil(panels / math.ceil(panels / across))
-        return 0.9 + 1.2 * math.ceil(panels / across) * width / across
-
     what = "confidence against accuracy" if several else f"probability of {classes[1]!r}"
     figures = [
         Figure(
-            diagram,
+            ReliabilityDisplay(*curves),
             f"Reliability: {what}",
             RELIABILITY.format(bins=bins),
             "Reliability diagram before and after calibration.",
@@ -120,15 +103,16 @@ def reliability_section(
         )
     ]
     if several:
+        grid = ClassDiagrams(states, bins, "uniform")
         figures.append(
             Figure(
-                grid,
+                grid.draw,
                 "Reliability by class",
                 "The probability of each class against its observed frequency. The ECE uses "
                 f"{bins} bins of equal width.",
                 "One reliability diagram for each class.",
-                wide=(7.2, height(7.2)),
-                narrow=(3.6, height(3.6)),
+                wide=(7.2, grid.height(7.2)),
+                narrow=(3.6, grid.height(3.6)),
             )
         )
     return Section(f"Are the probabilities{of} calibrated?", (), tuple(figures))
@@ -220,7 +204,7 @@ def facts_of(**more: Any) -> dict[str, str]:
     for name, value in more.items():
         if value is not None:
             is_count = isinstance(value, int) and name != "seed"
-            facts[name] = number(value) if is_count else str(value)
+            facts[name.replace("_", " ")] = number(value) if is_count else str(value)
     return facts
 
 
@@ -250,7 +234,7 @@ def page(
         sections.append(
             Section(f"By {by}", ("Each subgroup has its own best temperature.",), tables)
         )
-    how = "removed by equal probabilities" if is_flat(found) else "removed by one temperature"
+    how = "removed by equal probabilities" if is_flat(found) else "removed by temperature scaling"
     if found.log.beta is not None:
         how += f" (beta {format_beta(found.log.beta)})"
     return Page(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from refinecal._core.format import count, number, percent
+from refinecal._core.format import MINUS, count, number, percent, significant
 from refinecal.report.of_evaluation import (
     SQUARE,
     classes_table,
@@ -27,8 +28,6 @@ from refinecal.tabular.judgement import (
 )
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
-
     from refinecal.tabular.fitting import Fit
     from refinecal.tabular.job import FinishedRun, FitRequest
     from refinecal.tabular.judgement import Judgement
@@ -67,7 +66,7 @@ def page(finished: FinishedRun, request: FitRequest) -> Page:
             judged_models=len(fit.units),
             delivered_models=len(fit.delivered),
             seed=fit.options.seed,
-            seconds=f"{finished.seconds:.0f}",
+            seconds=number(finished.seconds, 0),
             predict=f"refinecal predict {finished.path.name} NEW.csv -o predictions.csv",
         ),
         data={"run": finished.path, "report": finished.report, **metrics(request, finished)},
@@ -76,20 +75,21 @@ def page(finished: FinishedRun, request: FitRequest) -> Page:
 
 def _lead_without_test_rows(fit: Fit) -> str:
     return (
-        f"The log loss on validation rows is {fit.validation_loss:.4f}, each row predicted by one model. "
-        "There are no test rows to measure the loss of the average."
+        f"The log loss on validation rows is {number(fit.validation_loss, 4)}, where one model predicts each "
+        "row. Without test rows, the loss of the averaged models is unknown."
     )
 
 
 def cards(judged: Judgement) -> list[Card]:
     """Return the most important numbers."""
     error = judged.log.standard_error / judged.usual if judged.usual else 0.0
-    change = percent(-judged.gain, sign="+").replace("-", "−")
+    error_of_loss = number(judged.level.standard_error, 4)
+    change = percent(-judged.gain, sign="+").replace("-", MINUS)
     return [
-        Card("log loss", f"{judged.level.mean:.4f}", f"± {judged.level.standard_error:.4f} s.e."),
-        Card("early stopping", f"{judged.usual:.4f}", "one model, stopped on validation loss"),
+        Card("log loss", number(judged.level.mean, 4), f"± {error_of_loss} s.e."),
+        Card("early stopping", number(judged.usual, 4), "one model, stopped on validation loss"),
         Card("change", change, f"± {percent(error)} s.e."),
-        Card("accuracy", percent(judged.ours.accuracy), f"AUROC {judged.ours.auroc:.4f}"),
+        Card("accuracy", percent(judged.ours.accuracy), f"AUROC {number(judged.ours.auroc, 4)}"),
     ]
 
 
@@ -183,11 +183,11 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
         step_name=fit.model.step_name,
     )
     figure = Figure(
-        lambda canvas: display.plot(canvas.add_subplot()),
+        display,
         "Test log loss at the step chosen by each metric",
         "Hollow: before calibration; filled: after. Bars: standard errors of the difference to refinement.",
         "; ".join(
-            f"{name}: {way.before:.4f}, calibrated {way.after:.4f}"
+            f"{name}: {number(way.before, 4)}, calibrated {number(way.after, 4)}"
             for name, way in zip(names, ways, strict=True)
         ),
         wide=(7.2, 3.2),
@@ -204,31 +204,25 @@ def training_section(fit: Fit) -> Section:
     """Return the training curve of the chosen configuration."""
     from refinecal.plots import EarlyStoppingDisplay, TrainingCurveDisplay
 
-    def choices(unit: Any) -> tuple[int, int]:
-        return unit.choices["log_loss"].step, unit.choices["refinement"].step
-
-    # Show the fold in which loss and refinement disagree most.
-    unit = max(fit.units, key=lambda unit: abs(choices(unit)[0] - choices(unit)[1]))
-    usual, chosen = choices(unit)
+    steps_of = [[u.choices[name].step for name in ("log_loss", "refinement")] for u in fit.units]
+    at = int(
+        np.argmax(np.ptp(steps_of, axis=1))
+    )  # the fold in which loss and refinement differ most
+    unit, (usual, chosen) = fit.units[at], steps_of[at]
     steps, risk, calibration, refinement = (
         [record[name] for record in unit.history]
         for name in ("step", "risk", "calibration", "refinement")
     )
     name = fit.model.step_name
 
-    def draw(canvas: Canvas) -> None:
-        about: dict[str, Any] = {"risk": risk, "refinement": refinement, "step_name": name}
-        display: Any
-        if len(steps) == 1:
-            about |= {"calibration": calibration, "chosen": chosen}
-            display = TrainingCurveDisplay(steps, **about)
-        else:
-            about |= {"by_loss": usual, "by_refinement": chosen}
-            display = EarlyStoppingDisplay(steps, **about)
-        display.plot(canvas.add_subplot())
-
+    about: dict[str, Any] = {"risk": risk, "refinement": refinement, "step_name": name}
+    display: Any
+    if len(steps) == 1:
+        display = TrainingCurveDisplay(steps, **about, calibration=calibration, chosen=chosen)
+    else:
+        display = EarlyStoppingDisplay(steps, **about, by_loss=usual, by_refinement=chosen)
     figure = Figure(
-        draw,
+        display,
         "Stopping on loss and on refinement",
         "On validation rows. The gap between loss and refinement is calibration error; arrows show how much "
         "calibration lowers the loss at each chosen step.",
@@ -270,7 +264,7 @@ def candidates_table(fit: Fit) -> Table:
 
 def _parameters(params: Mapping[str, Any]) -> str:
     return ", ".join(
-        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}"
+        f"{name} {significant(value, 3)}" if isinstance(value, float) else f"{name} {value}"
         for name, value in params.items()
     )
 
@@ -286,13 +280,11 @@ def configuration(fit: Fit) -> str:
 
 def calibrator_section(fit: Fit, probs: Any) -> Section:
     """Return what the calibrator does to probabilities."""
-    from refinecal.plots import CalibrationMapDisplay
+    from refinecal.plots import CalibrationMapDisplay, map_probabilities
 
-    calibrator, names = fit.ensemble.calibrator, list(fit.data.schema.classes)
+    found = map_probabilities(fit.ensemble.calibrator, probs)
     figure = Figure(
-        lambda canvas: CalibrationMapDisplay.from_calibrator(
-            calibrator, probs, class_names=names, ax=canvas.add_subplot()
-        ),
+        CalibrationMapDisplay(replace(found, label=fit.data.schema.classes[1])),
         "Calibration map",
         "Probability after calibration against the probability before.",
         "The calibrated probability as a function of the uncalibrated one.",

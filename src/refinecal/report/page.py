@@ -2,12 +2,21 @@
 
 from __future__ import annotations  # so that help() shows types by name
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from refinecal._core.format import MISSING, MOST_DECIMALS, number, significant_decimals
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
+
+    from refinecal.plots.style import Display
+
+SPREAD = 100.0  # columns whose numbers differ by at most this factor have common decimals
+LONGEST = 80  # characters of a name that are shown
 
 
 @dataclass(frozen=True)
@@ -94,12 +103,13 @@ class Table:
 class Figure:
     """A picture, drawn twice: once for a screen or a sheet of paper, once for a phone (sizes in inches).
 
-    ``draw`` draws on an empty ``matplotlib.figure.Figure`` of any size, and may be called several times. The
-    picture becomes SVG, where a point takes about 60 bytes: bin more than a few thousand points, or draw them
-    with ``rasterized=True``. ``alt`` is a text for readers who cannot see the picture.
+    ``draw`` is a display of :mod:`refinecal.plots`, or a function that draws on an empty
+    ``matplotlib.figure.Figure`` of any size and may be called several times. The picture becomes SVG, where a
+    point takes about 60 bytes: bin more than a few thousand points, or draw them with ``rasterized=True``.
+    ``alt`` is a text for readers who cannot see the picture.
     """
 
-    draw: Callable[[Canvas], object]
+    draw: Display | Callable[[Canvas], object]
     title: str
     caption: str
     alt: str
@@ -171,3 +181,90 @@ class Page:
 def _refuse_string(name: str, given: Sequence[str], of: str) -> None:
     if isinstance(given, str):  # which is a sequence of strings, too: its letters
         raise TypeError(f"{name} of {of} is one string: pass a tuple of strings, one per paragraph")
+
+
+# ---- cells as text -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RenderedCell:
+    """The text of a cell; ``value`` is its number, ``full`` the whole name if it was shortened."""
+
+    text: str
+    value: str = ""
+    full: str = ""
+    missing: bool = False
+    strong: bool = False
+
+
+def show_cells(table: Table) -> tuple[list[Column], list[bool], list[tuple[RenderedCell, ...]]]:
+    """Return the columns of a table, which of them are right-aligned, and its rows as text."""
+    columns = [Column(each) if isinstance(each, str) else each for each in table.columns]
+    cells = [[row[j] for row in table.rows] for j in range(len(columns))]
+    shown = [show_column(*each) for each in zip(columns, cells, strict=True)]
+    numeric = []
+    for column in cells:
+        found = [c.value if isinstance(c, Written) else c for c in column if not is_missing(c)]
+        numbers = [each for each in found if isinstance(each, Real) and not isinstance(each, bool)]
+        numeric.append(2 * len(numbers) > len(found))
+    return columns, numeric, list(zip(*shown, strict=True))
+
+
+def show_column(column: Column, cells: Sequence[Cell]) -> list[RenderedCell]:
+    """Return the cells of one column as text, with common decimals if its numbers are of similar size."""
+    digits = column.digits
+    if digits is None and column.percent:
+        digits = 1
+    elif digits is None:
+        sizes = [abs(float(each)) for each in cells if _is_float(each)]
+        sizes = [size for size in sizes if math.isfinite(size) and size > 0]
+        if sizes and max(sizes) <= SPREAD * min(sizes) and max(sizes) < 1e15:
+            digits = significant_decimals(max(sizes))
+            digits = None if digits > MOST_DECIMALS else digits
+    shown = [show(cell, digits, column.percent) for cell in cells]
+    if column.sign:
+        shown = [replace(c, text=f"+{c.text}") if c.text[:1].isdigit() else c for c in shown]
+    return shown
+
+
+def show(cell: Cell, digits: int | None = None, percent: bool = False) -> RenderedCell:
+    """Return one cell as text; without ``digits``, a number has 4 significant digits.
+
+    >>> show(12345.678).text, show(-0.00001, digits=4).text, show(float("nan")).text
+    ('12,346', '0.0000', '–')
+    """
+    if is_missing(cell):
+        return RenderedCell(MISSING, missing=True)
+    if isinstance(cell, bool):
+        return RenderedCell("yes" if cell else "no")
+    value = cell.value if isinstance(cell, Written) else cell
+    sorted_by = ""
+    if isinstance(value, Integral):
+        sorted_by = str(int(value))
+    elif _is_float(value) and not math.isnan(value):  # as JavaScript reads it
+        sorted_by = repr(float(value)).replace("inf", "Infinity")
+    if isinstance(cell, Written):
+        return RenderedCell(cell.text, value=sorted_by, strong=cell.strong)
+    if not isinstance(cell, Real):
+        text = str(cell)
+        return RenderedCell(shorten(text), full=text if len(text) > LONGEST else "")
+    text = number(100 * float(cell), digits) + "%" if percent else number(cell, digits)
+    return RenderedCell(text, value=sorted_by)
+
+
+def is_missing(cell: Cell) -> bool:
+    """Return whether a cell is ``None``, NaN or empty."""
+    text = cell.text if isinstance(cell, Written) else cell
+    return text is None or text == "" or (_is_float(text) and math.isnan(text))
+
+
+def shorten(name: str, width: int = LONGEST) -> str:
+    """Return a name of at most ``width`` characters, without its middle: ends distinguish long names."""
+    if len(name) <= width:
+        return name
+    kept = width - 1
+    return f"{name[: kept - kept // 3].rstrip()}…{name[-(kept // 3) :].lstrip()}"
+
+
+def _is_float(cell: object) -> TypeGuard[Real]:
+    return isinstance(cell, Real) and not isinstance(cell, Integral)

@@ -4,16 +4,14 @@ import base64
 import hashlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import Any
 
 from refinecal._core.errors import needs_extra
 from refinecal._core.files import atomic_write
-from refinecal.report.cells import is_numeric, shorten, show, show_column
 from refinecal.report.figures import to_svg
-from refinecal.report.page import Column, Figure, Page, Table
-from refinecal.report.theme import stylesheet
+from refinecal.report.page import Page, Table, shorten, show, show_cells
 
 PIXELS_PER_INCH = 104  # of a figure on a wide screen, where its text is then 12 pixels high
 NARROW_PIXELS_PER_INCH = 128  # on a phone held sideways, at most
@@ -22,6 +20,39 @@ TALL = 30  # rows; longer tables scroll
 SHORT = 12  # characters; longer row names may wrap
 LONGEST_HEADER = 60  # characters
 JOINT = re.compile(r"(?<=\w)[_./\\-]+(?=\w)")  # none of these is part of an escaped character
+# The colors of a page. Those of figures replace the colors of refinecal.plots; in light mode only the paper.
+LIGHT = {
+    "background": "#fbfbfa",
+    "surface": "#ffffff",
+    "stripe": "#f3f5f6",
+    "text": "#1c2227",
+    "muted": "#59636c",
+    "line": "#dce1e5",
+    "accent": "#00618f",
+}
+DARK = {
+    "background": "#13171b",
+    "surface": "#1a1f25",
+    "stripe": "#20262d",
+    "text": "#e7eaed",
+    "muted": "#a4aeb8",
+    "line": "#333c45",
+    "accent": "#6cbcea",
+}
+LIGHT_PLOT = {"paper": LIGHT["background"]}
+DARK_PLOT = {
+    "risk": "#2fc79b",
+    "refinement": "#ff8a3d",
+    "calibration": "#5aa9f0",
+    "uncertainty": "#9ad7f7",
+    "sharpness": "#f5c04a",
+    "after": "#ee9fc8",
+    "before": "#9aa4ae",
+    "text": DARK["text"],
+    "axis": "#8a95a0",
+    "grid": DARK["line"],
+    "paper": DARK["background"],
+}
 
 
 def render(page: Page) -> str:
@@ -40,16 +71,27 @@ def render(page: Page) -> str:
         lstrip_blocks=True,
     )
     environment.filters["breakable"] = _allow_breaks
-    scripts = [_resource("theme.js"), _resource("sort.js")]
+    scripts = [read_template("report", name) for name in ("theme.js", "sort.js")]
     # Markup is not escaped: our own files, and SVG, which is XML.
     return environment.get_template("report.html.j2").render(
         page=page,
-        css=Markup(stylesheet() + _resource("style.css")),
+        css=Markup(stylesheet() + read_template("report", "style.css")),
         scripts=[Markup(script) for script in scripts],
         policy=policy(scripts, "img-src data:"),
         contents=len(page.sections) > SECTIONS,
         blocks=[
-            [_block(block, f"f{i}-{j}") for j, block in enumerate(section.blocks, 1)]
+            [
+                _describe_table(block)
+                if isinstance(block, Table)
+                else {
+                    "figure": block,
+                    "wide": Markup(to_svg(block, block.wide, f"f{i}-{j}w-")),
+                    "narrow": Markup(to_svg(block, block.narrow, f"f{i}-{j}n-")),
+                    "wide_pixels": round(block.wide[0] * PIXELS_PER_INCH),
+                    "narrow_pixels": round(block.narrow[0] * NARROW_PIXELS_PER_INCH),
+                }
+                for j, block in enumerate(section.blocks, 1)
+            ]
             for i, section in enumerate(page.sections, 1)
         ],
         show=show,
@@ -64,15 +106,16 @@ def write(page: Page, path: str | os.PathLike[str]) -> None:
         part.write_bytes(content)
 
 
-def _resource(name: str) -> str:
-    return resources.files("refinecal.report").joinpath("templates", name).read_text("utf-8")
+def read_template(package: str, name: str) -> str:
+    """Return a template, script or stylesheet of a package."""
+    return resources.files(f"refinecal.{package}").joinpath("templates", name).read_text("utf-8")
 
 
 def _allow_breaks(name: str) -> Any:
     """Allow line breaks after the characters that join the words of a long name."""
     from markupsafe import Markup, escape
 
-    return Markup(JOINT.sub(lambda found: found[0] + "<wbr>", str(escape(name))))
+    return Markup(JOINT.sub(r"\g<0><wbr>", str(escape(name))))
 
 
 def policy(scripts: Iterable[str], *more: str) -> str:
@@ -83,42 +126,41 @@ def policy(scripts: Iterable[str], *more: str) -> str:
     return "; ".join(rules)
 
 
-# ---- blocks for the template -------------------------------------------------------------------------------
-
-
-def _block(block: Table | Figure, name: str) -> dict[str, Any]:
-    from markupsafe import Markup
-
-    if isinstance(block, Table):
-        return _grid(block)
+def _describe_table(table: Table) -> dict[str, Any]:
+    """Return what the template needs of a table."""
+    columns, numeric, rows = show_cells(table)
+    names = [shorten(each.name, LONGEST_HEADER) for each in columns]
     return {
-        "kind": "figure",
-        "title": block.title,
-        "caption": block.caption,
-        "wide": Markup(to_svg(block, block.wide, f"{name}w-")),
-        "narrow": Markup(to_svg(block, block.narrow, f"{name}n-")),
-        "wide_pixels": round(block.wide[0] * PIXELS_PER_INCH),
-        "narrow_pixels": round(block.narrow[0] * NARROW_PIXELS_PER_INCH),
-    }
-
-
-def _grid(table: Table) -> dict[str, Any]:
-    columns = [Column(c) if isinstance(c, str) else c for c in table.columns]
-    given = [[row[j] for row in table.rows] for j in range(len(columns))]
-    shown = [show_column(*each) for each in zip(columns, given, strict=True)]
-    rows = [list(row) for row in zip(*shown, strict=True)]
-    return {
-        "kind": "table",
-        "title": table.title,
-        "heads": [_head(*each) for each in zip(columns, map(is_numeric, given), strict=True)],
+        "table": table,
+        "heads": [
+            {"text": name, "full": "" if name == c.name else c.name, "numeric": n, "help": c.help}
+            for name, c, n in zip(names, columns, numeric, strict=True)
+        ],
         "rows": rows,
-        "note": table.note,
         "tall": len(rows) > TALL,
         "wordy": any(len(row[0].text) > SHORT for row in rows),
     }
 
 
-def _head(column: Column, numeric: bool) -> dict[str, Any]:
-    text = shorten(column.name, LONGEST_HEADER)
-    full = column.name if text != column.name else ""
-    return {"text": text, "full": full, "numeric": numeric, "help": column.help}
+# ---- colors ------------------------------------------------------------------------------------------------
+
+
+def variables(tones: Mapping[str, str], prefix: str = "") -> str:
+    """Return colors as CSS custom properties.
+
+    >>> variables({"text": "#222222"}, "plot-")
+    '--plot-text: #222222;'
+    """
+    return " ".join(f"--{prefix}{name}: {tone};" for name, tone in tones.items())
+
+
+def stylesheet() -> str:
+    """Return the rules that set the colors: by the reader's system or a click; prints are always light."""
+    light = f"{variables(LIGHT)} {variables(LIGHT_PLOT, 'plot-')}"
+    dark = f"color-scheme: dark; {variables(DARK)} {variables(DARK_PLOT, 'plot-')}"
+    return (
+        f":root {{ color-scheme: light; {light} }}\n"
+        f"@media screen {{ :root[data-theme=dark] {{ {dark} }} }}\n"
+        "@media screen and (prefers-color-scheme: dark) "
+        f"{{ :root:not([data-theme=light]) {{ {dark} }} }}\n"
+    )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from refinecal._core.format import MINUS, MISSING, number
-from refinecal.report.cells import is_numeric, show_column
-from refinecal.report.page import Column, Page, Table
+from refinecal._core.format import MINUS, number
+from refinecal.report.page import Page, Table, show_cells
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -17,38 +16,32 @@ FOLDED = 14  # characters: narrower names are not folded
 
 def show(page: Page, console: Any) -> None:
     """Write the tables of a page that belong on the terminal, then what they mean."""
-    console.say(page.title, "bold")
+    console.tell(page.title, "bold")
     for section in page.sections:
         for block in section.blocks:
             if isinstance(block, Table) and block.terminal:
                 show_table(block, console)
-    console.tell(page.lead, "bold")
+    if page.lead:
+        console.tell(page.lead, "bold")
     for point in page.points:
         console.tell(point)
 
 
 def show_table(table: Table, console: Any) -> None:
     """Write a table with the numbers of the HTML report; long ones in full only if ``verbose``."""
-    columns = [Column(each) if isinstance(each, str) else each for each in table.columns]
-    cells = [[row[j] for row in table.rows] for j in range(len(columns))]
-    shown = [show_column(*each) for each in zip(columns, cells, strict=True)]
-    rows = [[_plain(cell.text) for cell in row] for row in zip(*shown, strict=True)]
-    hidden = len(rows) - table.terminal
-    if (
-        console.verbose or hidden <= 1
-    ):  # one more row takes no more room than to say that it is hidden
+    columns, numeric, cells = show_cells(table)
+    # Minus signs become hyphens, so that numbers can be copied.
+    texts = [["" if c.missing else c.text.replace(MINUS, "-") for c in row] for row in cells]
+    hidden = len(texts) - table.terminal
+    if console.verbose or hidden <= 1:  # to say that one row is hidden would take as much room
         hidden = 0
-    left = [j for j, each in enumerate(cells) if j == 0 or not is_numeric(each)]
-    spare = [j for j, each in enumerate(columns) if each.spare]
-    spare.sort(key=lambda j: columns[j].spare)
-    console.table([c.name for c in columns], rows[: len(rows) - hidden], left, spare)
+    left = [j for j, is_number in enumerate(numeric) if j == 0 or not is_number]
+    spare = sorted(
+        (j for j, each in enumerate(columns) if each.spare), key=lambda j: columns[j].spare
+    )
+    console.table([c.name for c in columns], texts[: len(texts) - hidden], left, spare)
     if hidden:
         console.say(f"… and {number(hidden)} more (-v shows all)\n")
-
-
-def _plain(text: str) -> str:
-    """Return a cell as it is copied from a terminal: with hyphens for minus signs."""
-    return "" if text == MISSING else text.replace(MINUS, "-")
 
 
 def fit_columns(

@@ -7,7 +7,6 @@ itself, with ``templates/solver.js``.
 import json
 import os
 import re
-from importlib import resources
 from pathlib import Path
 
 from refinecal import __version__
@@ -59,22 +58,25 @@ def explorer_page(
     start = {name: _check_range(name, value) for name, value in given}
     if loss not in LOSSES:
         raise ValueError(f"loss is {loss!r}: it must be 'log' or 'brier'.")
-    from refinecal.report.render import policy
+    from refinecal.plots.style import PALETTE
+    from refinecal.report.render import policy, read_template, stylesheet, variables
 
     settings = {"ranges": RANGES, "start": {**start, "loss": loss}}
     scripts = {
-        "theme": _resource("report", "theme.js"),
-        "solver": _resource("theory", "solver.js"),
-        "explorer": _resource("theory", "explorer.js"),
+        "theme": read_template("report", "theme.js"),
+        "solver": read_template("theory", "solver.js"),
+        "explorer": read_template("theory", "explorer.js"),
     }
+    colors = f":root {{ {variables(PALETTE, 'plot-')} }}\n"  # those of the page come after
+    style = read_template("report", "style.css") + read_template("theory", "explorer.css")
     parts = {
         **scripts,
         "policy": policy(scripts.values()),
-        "style": _style(),
+        "style": colors + stylesheet() + style,
         "settings": json.dumps(settings),
         "version": __version__,
     }
-    template = _resource("theory", "explorer.html")
+    template = read_template("theory", "explorer.html")
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
 
 
@@ -112,17 +114,3 @@ def _check_range(name: str, value: float) -> float:
             f"{name} is {number:g}, but must lie in the range of its slider, from {low:g} to {high:g}.{cure}"
         )
     return number
-
-
-def _style() -> str:
-    """Return the style of reports, with the colours of the figures, and the style of this page."""
-    from refinecal.plots.style import PALETTE
-    from refinecal.report.theme import stylesheet, variables
-
-    colours = f":root {{ {variables(PALETTE, 'plot-')} }}\n"  # the page's own tones come after
-    pages = _resource("report", "style.css") + _resource("theory", "explorer.css")
-    return colours + stylesheet() + pages
-
-
-def _resource(package: str, name: str) -> str:
-    return resources.files(f"refinecal.{package}").joinpath("templates", name).read_text("utf-8")

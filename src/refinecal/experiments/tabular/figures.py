@@ -21,7 +21,7 @@ from refinecal.experiments.tabular.judging import REFERENCE, SMOOTH, TUNED
 from refinecal.experiments.tabular.verdicts import APART
 from refinecal.plots.boxes import RelativeDifferencesDisplay, StoppingTimesDisplay
 from refinecal.plots.dependence import DependenceDisplay
-from refinecal.plots.display import draw_panels
+from refinecal.plots.style import draw_panels
 from refinecal.report import Figure
 
 BOXES = (

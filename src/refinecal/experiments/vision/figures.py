@@ -14,8 +14,8 @@ from refinecal.experiments.vision.analysis import (
 )
 from refinecal.experiments.vision.results import Group, Training
 from refinecal.plots.boxes import FEW, RunDifferencesDisplay, StoppingTimesDisplay, group_looks
-from refinecal.plots.display import draw_panels
 from refinecal.plots.run_curves import RunCurvesDisplay
+from refinecal.plots.style import draw_panels
 from refinecal.plots.training_curve import TrainingCurveDisplay
 from refinecal.report import Figure
 
