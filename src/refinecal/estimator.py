@@ -249,7 +249,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         metric, candidates = get_metric(self.metric), self._candidates()
         n_first = pairs.n_first if isinstance(pairs, Parts) else 1
         n_compared = n_first if isinstance(self.n_folds, str) else len(pairs)
-        folds = _EstimatorFolds(classes, self.calibrator, self, candidates, seed)
+        folds = _EstimatorFolds(self, classes, candidates, seed)
         found = folds.search(pairs, len(candidates), [metric], n_compared)
         models = found[metric.name][1]
         first, best = models[0], [each.choices[metric.name] for each in models]
@@ -258,7 +258,9 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
             for b, m in zip(best, models, strict=True)
         ]
         smoothing = sum(len(each.y) for each in models[:n_first]) if any(zeros) else 0
-        ensemble = folds.combine(models, metric.name, n_first, smoothing=smoothing)
+        held_out = [each.held_out(metric.name, len(classes), smoothing) for each in models]
+        known = [each.known for each in models]
+        ensemble = Ensemble.fit(held_out, known, self.calibrator, classes, n_first)
         estimators, n_steps = [each.model for each in models], best[0].step
         params = dict(candidates[first.candidate or 0])
         if self._is_frozen():
@@ -450,6 +452,7 @@ class _EstimatorFolds(CrossFit):
     """Trains clones of the estimator of a :class:`RefineThenCalibrateClassifier`."""
 
     owner: RefineThenCalibrateClassifier
+    classes: NDArray[Any]
     candidates: Sequence[Mapping[str, Any]]
     seed: int
 

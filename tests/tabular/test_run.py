@@ -24,6 +24,7 @@ from refinecal.report.page import Page
 from refinecal.report.render import write
 from refinecal.tabular.data import Options
 from refinecal.tabular.fit_folder import FitFolder, Interrupted, find_user_files
+from refinecal.tabular.fitting import fit
 from refinecal.tabular.job import FitRequest, _write_test_rows, open_fit
 from refinecal.tabular.run import Run
 from refinecal.training.crossfit import all_classes
@@ -46,7 +47,7 @@ def request(folder, model="xgboost", **more):
 
 def run_fit(given, progress=None, add_report=None):
     with open_fit(given) as job:
-        found = job.run(progress)
+        found = job.write(fit(job.data, given.options, job.folder, progress))
         if add_report is not None:
             add_report(found, job.draft)
         job.publish()

@@ -168,6 +168,7 @@ def fit_table(console: Console, request: FitRequest) -> Page:
     from refinecal.report import write
     from refinecal.report.of_fit import page
     from refinecal.tabular.fit_folder import REPORT, FitFolder, Interrupted
+    from refinecal.tabular.fitting import fit as fit_model
     from refinecal.tabular.job import open_fit
 
     try:
@@ -181,7 +182,8 @@ def fit_table(console: Console, request: FitRequest) -> Page:
                 final = 0 if job.data.everything is None else len(job.data.everything)
                 total = request.options.tune * len(job.data.pairs) + final
                 console.say(f"resuming: {job.n_done} of {count(total, 'training run')} are done")
-            report = page(job.run(progress), request)
+            found = fit_model(job.data, request.options, job.folder, progress)
+            report = page(job.write(found), request)
             write(report, job.draft / REPORT)
             job.publish()
     except Interrupted as error:

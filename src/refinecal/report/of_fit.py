@@ -17,6 +17,7 @@ from refinecal.report.of_evaluation import (
     terms_section,
 )
 from refinecal.report.page import Card, Column, Figure, Page, Section, Table, Written
+from refinecal.tabular.fit_folder import REPORT
 from refinecal.tabular.job import metrics
 from refinecal.tabular.judgement import (
     describe_calibration,
@@ -69,7 +70,7 @@ def page(finished: FinishedRun, request: FitRequest) -> Page:
             seconds=number(finished.seconds, 0),
             predict=f"refinecal predict {finished.path.name} NEW.csv -o predictions.csv",
         ),
-        data={"run": finished.path, "report": finished.report, **metrics(request, finished)},
+        data={"run": finished.path, "report": finished.path / REPORT, **metrics(request, finished)},
     )
 
 

@@ -146,7 +146,7 @@ def fit(data: Data, options: Options, folder: FitFolder, progress: Progress | No
     candidates, kind = draw_candidates(options), get_model(options.model)
     max_steps = kind.default_steps if options.max_steps is None else options.max_steps
     about = (data, options, kind, max_steps, candidates, folder, progress or Progress())
-    folds = _TableFolds(range(data.k), options.calibrator, *about)
+    folds = _TableFolds(*about)
     metrics = [get_metric(name) for name in (CHOSEN_BY, *TRACKED)]
     best = folds.search(data.pairs, len(candidates), metrics, len(data.pairs))
     if data.test is None:  # no rows to compare metrics on
@@ -157,7 +157,10 @@ def fit(data: Data, options: Options, folder: FitFolder, progress: Progress | No
     if data.everything is not None:
         folds.params = candidates[chosen.candidate]
         delivered = folds.train_folds(data.everything, None)
-        ensemble = folds.combine(delivered, CHOSEN_BY, data.everything.n_first)
+        held_out = [unit.held_out(CHOSEN_BY, data.k) for unit in delivered]
+        known = [unit.known for unit in delivered]
+        how = (options.calibrator, range(data.k), data.everything.n_first)
+        ensemble = Ensemble.fit(held_out, known, *how)
         if len(units) > 1:  # if the new models do not show how far they disagree
             ensemble = folds.sharpen(ensemble, chosen.ensemble, units, CHOSEN_BY)
     found = (units, outcomes, folds.history, max_steps, delivered, ensemble)
@@ -200,12 +203,14 @@ class _TableFolds(CrossFit):
             if (number, *steps) in seen:
                 found[name] = replace(seen[number, *steps], metric=name, value=value)
                 continue
-            calibrator = None
+            calibrator: Any = self.options.calibrator
             if name not in (CHOSEN_BY, USUAL):
                 ours = found[CHOSEN_BY].ensemble.calibrator
                 if isinstance(ours, AutoCalibrator):
                     calibrator = AutoCalibrator(weights=ours.weights_.tolist())
-            ensemble = self.combine(units, name, n_first, calibrator)
+            held_out = [unit.held_out(name, k) for unit in units]
+            known = [unit.known for unit in units]
+            ensemble = Ensemble.fit(held_out, known, calibrator, range(k), n_first)
             ensemble = self.sharpen(ensemble, ensemble, units, name)
             choice = Selection(name, number, steps, value, ensemble)
             if test is not None:

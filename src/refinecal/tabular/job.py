@@ -17,8 +17,8 @@ from refinecal._core.errors import warn
 from refinecal._core.files import RunFolder, write_json
 from refinecal.tabular.data import Data, Options, prepare
 from refinecal.tabular.files import Source, open_table
-from refinecal.tabular.fit_folder import HISTORY, METRICS, REPORT, RUN, TEST_ROWS, FitFolder
-from refinecal.tabular.fitting import Fit, Progress, fit, plan
+from refinecal.tabular.fit_folder import HISTORY, METRICS, RUN, TEST_ROWS, FitFolder
+from refinecal.tabular.fitting import Fit, plan
 from refinecal.tabular.judgement import Judgement, judge
 from refinecal.tabular.run import write_model
 from refinecal.tabular.schema import Schema, check_given
@@ -58,11 +58,6 @@ class FinishedRun:
     judged: Judgement | None
     seconds: float
 
-    @property
-    def report(self) -> Path:
-        """Where the report is."""
-        return self.path / REPORT
-
 
 @contextmanager
 def open_fit(request: FitRequest) -> Iterator[FitJob]:
@@ -91,22 +86,23 @@ def open_fit(request: FitRequest) -> Iterator[FitJob]:
         if request.resume:
             folder.check_plan(planned)
         with folder.work(planned, request.resume):
-            yield FitJob(request, data, folder, n_done if request.resume else 0, start)
+            n_kept = n_done if request.resume else 0
+            yield FitJob(request, data, folder, n_kept, start, folder.path / RUN)
 
 
 @dataclass(frozen=True, slots=True)
 class FitJob:
-    """A fit in progress, from :func:`open_fit`: run it, add a report to its folder, publish it."""
+    """A fit in progress, from :func:`open_fit`: train, write, add a report to its folder, publish it."""
 
     request: FitRequest
     data: Data
     folder: FitFolder
     n_done: int  # training runs that were finished before
     start: float
+    draft: Path  # the run folder as long as it has no name, for the report
 
-    def run(self, progress: Progress | None = None) -> FinishedRun:
-        """Train, judge, and write all files but the report to ``draft``."""
-        found = fit(self.data, self.request.options, self.folder, progress)
+    def write(self, found: Fit) -> FinishedRun:
+        """Judge a fit, and write all files but the report to ``draft``."""
         finished = FinishedRun(
             self.request.out, found, judge(found), time.perf_counter() - self.start
         )
@@ -117,11 +113,6 @@ class FitJob:
         if finished.judged is not None:
             _write_test_rows(found, draft / TEST_ROWS)
         return finished
-
-    @property
-    def draft(self) -> Path:
-        """The run folder as long as it has no name, for the report."""
-        return self.folder.path / RUN
 
     def publish(self) -> None:
         """Write the manifest, and give the run folder its name."""

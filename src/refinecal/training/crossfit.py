@@ -71,11 +71,6 @@ class FoldModel:
     places: NDArray[np.int64]
     monitor: RefinementMonitor | None = None
 
-    @property
-    def total(self) -> float:
-        """The total weight of the validation rows."""
-        return Rows(None, self.y, self.weights).total
-
     def held_out(self, metric: str, k: int, smoothing: int = 0) -> HeldOut:
         """Return the validation rows, with the predictions at the step that a metric chose."""
         logits = all_classes(self.choices[metric].logits, self.known, k, smoothing)
@@ -94,13 +89,11 @@ class Cancelled(Exception):
 
 @dataclass(slots=True)
 class CrossFit(ABC):
-    """Trains candidates on folds, chooses one by a metric, calibrates and averages its models.
+    """Trains candidates on folds, and finds the best by each metric; an :class:`Ensemble` joins its models.
 
     A subclass trains one model; candidates are known by their number, ``None`` stands for models to deliver.
     """
 
-    classes: Any  # in the order of the columns of predictions
-    calibrator: Any
     history: list[dict[str, float]] = field(default_factory=list, init=False)
     cancel: threading.Event = field(default_factory=threading.Event, init=False)
 
@@ -119,12 +112,10 @@ class CrossFit(ABC):
     def train_folds(
         self, parts: Pairs, candidate: int | None, folds: Sequence[int] | None = None
     ) -> list[FoldModel]:
-        """Train a candidate on all folds, or on some of them."""
+        """Train a candidate on all folds, or on some of them; record its steps if it is one to choose."""
         folds = range(len(parts)) if folds is None else folds
         self.cancel.clear()  # an earlier candidate may have failed
         n_workers = self.count_workers(parts)
-        if n_workers == 1:
-            return [self.train(parts, candidate, fold) for fold in folds]
 
         def train(fold: int) -> FoldModel:
             try:
@@ -133,16 +124,23 @@ class CrossFit(ABC):
                 self.cancel.set()  # the others end at their next step
                 raise
 
-        with ThreadPoolExecutor(n_workers) as pool:  # boosting libraries free the interpreter
-            runs = [pool.submit(train, fold) for fold in folds]
-            try:
-                for run in as_completed(runs):
-                    if not isinstance(run.exception(), Cancelled):
-                        run.result()  # raises what went wrong
-            except BaseException:  # ctrl-C among them
-                self.cancel.set()
-                raise
-        return [run.result() for run in runs]
+        if n_workers == 1:
+            models = [self.train(parts, candidate, fold) for fold in folds]
+        else:
+            with ThreadPoolExecutor(n_workers) as pool:  # boosting libraries free the interpreter
+                runs = [pool.submit(train, fold) for fold in folds]
+                try:
+                    for run in as_completed(runs):
+                        if not isinstance(run.exception(), Cancelled):
+                            run.result()  # raises what went wrong
+                except BaseException:  # ctrl-C among them
+                    self.cancel.set()
+                    raise
+            models = [run.result() for run in runs]
+        for each in models if candidate is not None else ():
+            where = {"candidate": candidate, "fold": each.fold}
+            self.history.extend(where | record for record in each.history)
+        return models
 
     def search(
         self, parts: Pairs, n_candidates: int, metrics: Sequence[Metric], n_compared: int
@@ -158,32 +156,11 @@ class CrossFit(ABC):
             except ValueError as error:
                 self.skip(number, error)
                 continue
-            self._record(models)
             update_best(best, models, metrics)
         for _, models in best.values():
-            rest = self.train_folds(parts, models[0].candidate, range(len(models), len(parts)))
-            self._record(rest)
-            models.extend(rest)
+            others = range(len(models), len(parts))
+            models.extend(self.train_folds(parts, models[0].candidate, others))
         return best
-
-    def _record(self, models: Iterable[FoldModel]) -> None:
-        for each in models:
-            where = {"candidate": each.candidate or 0, "fold": each.fold}
-            self.history.extend(where | record for record in each.history)
-
-    def combine(
-        self,
-        models: Sequence[FoldModel],
-        metric: str,
-        n_first: int,
-        calibrator: Any = None,
-        smoothing: int = 0,
-    ) -> Ensemble:
-        """Calibrate and average the models at the steps that a metric chose."""
-        held_out = [each.held_out(metric, len(self.classes), smoothing) for each in models]
-        known = [each.known for each in models]
-        calibrator = self.calibrator if calibrator is None else calibrator
-        return Ensemble.fit(held_out, known, calibrator, self.classes, n_first)
 
 
 def update_best(
@@ -195,7 +172,7 @@ def update_best(
 
     A metric that was never a number on some fold, such as AUROC where there is one class, chooses nothing.
     """
-    weights = [each.total for each in models]
+    weights = [len(m.y) if m.weights is None else m.weights.sum() for m in models]
     for metric in metrics:
         name = metric.name
         if all(name in each.choices for each in models):
