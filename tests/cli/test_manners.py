@@ -393,7 +393,9 @@ def test_few_rows_are_no_proof_of_calibration_error(tmp_path, monkeypatch):
 def test_calibrated_probabilities_are_called_so(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [("yes", 0.75)] * 30 + [("no", 0.75)] * 10 + [("yes", 0.25)] * 10 + [("no", 0.25)] * 30
-    pd.DataFrame(rows, columns=["label", "p_yes"]).to_csv("right.csv", index=False)
+    pd.DataFrame(rows, columns=["label", "p_yes"]).to_csv("few.csv", index=False)
+    assert "What to do: evaluate on more rows" in run("evaluate", "few.csv", "-t", "label")[0]
+    pd.DataFrame(3 * rows, columns=["label", "p_yes"]).to_csv("right.csv", index=False)
     out, _ = run("evaluate", "right.csv", "-t", "label")
     assert "The probabilities are calibrated" in out
     assert "swapped" not in out
