@@ -63,13 +63,9 @@ def pack(curves: list[Curve], mix: list[tuple[float, float, float]]) -> Curves:
             raise ValueError("a curve must have one piece more than it has knots")
         own[:, : one.pieces.shape[1]] = one.pieces
     rest = [(one.pieces.shape[1], one.is_odds, one.limit, one.bend) for one in curves]
-    return Curves(
-        begin,
-        np.concatenate([one.knots for one in curves]),
-        pieces,
-        *map(np.array, zip(*rest, strict=True)),
-        np.array(mix),
-    )
+    powers, is_odds, limit, bend = map(np.array, zip(*rest, strict=True))
+    knots = np.concatenate([one.knots for one in curves])
+    return Curves(begin, knots, pieces, powers, is_odds, limit, bend, np.array(mix))
 
 
 def evaluate(curves: Curves, logits: NDArray[Any]) -> tuple[Floats, Floats]:
