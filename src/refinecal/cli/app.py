@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.main import get_command, get_group
+from typer.main import get_group
 
 from refinecal import __version__
 
@@ -68,14 +68,15 @@ class Commands(Mapping[str, Any]):
         if name not in self._loaded:
             place = COMMANDS[name]
             found = getattr(import_module(f"refinecal.cli.{name}"), place)
-            group, get = found, get_group  # get_command would add options for completion
-            if not isinstance(found, typer.Typer):
-                group, get = typer.Typer(rich_markup_mode="rich", add_completion=False), get_command
+            is_group = isinstance(found, typer.Typer)
+            group = found if is_group else typer.Typer(rich_markup_mode="rich")
+            if not is_group:
                 group.command(name, epilog=found.__epilog__)(found)
             for info in group.registered_commands:
                 info.cls = PlainCommand
             group.info.cls = PlainGroup
-            self._loaded[name] = get(group)
+            commands = get_group(group)  # unlike get_command, without options for completion
+            self._loaded[name] = commands if is_group else commands.commands[name]
         return self._loaded[name]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from refinecal._core.format import list_names, percent
+from refinecal._core.format import list_names, percent, significant
 from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._options import (
     TABLE,
@@ -27,6 +28,7 @@ from refinecal.cli._options import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from refinecal.report import Page
     from refinecal.tabular.schema import Schema
     from refinecal.theory.gain import GainPrediction
     from refinecal.training.encoding import Encoding
@@ -116,11 +118,9 @@ def gain(
         except ValueError as error:  # about X and y, which are the table and its target here
             message = re.sub(r"^X\b", "the table", str(error))
             raise ValueError(re.sub(r"^y\b", repr(target), message)) from error
-    _show_columns(console, schema, encoding, X.shape[1], found, read.num_rows)
-    _show_prediction(console, found)
-    _show_assumptions(console, found)
-    kinds = schema.table_of_kinds()
-    console.result({"table": table, "target": target, **found.to_dict(), "columns": kinds})
+    features = describe_features(schema, encoding, X.shape[1], found)
+    data = {"table": table, "target": target, **found.to_dict(), "columns": schema.table_of_kinds()}
+    console.show(gain_page(found, features, read.num_rows, data, verbose))
 
 
 def _check_classes(schema: Schema, positive: str | None) -> None:
@@ -164,89 +164,83 @@ def _encode(
 # ---- output ------------------------------------------------------------------------------------------------
 
 
-def _show_columns(
-    console: Console,
-    schema: Schema,
-    encoding: Encoding,
-    n_made: int,
-    found: GainPrediction,
-    n_rows: int,
-) -> None:
-    """Say what the prediction is based on: the number of rows, and how columns became features."""
-    rows, features = count(found.n_rows, "training row"), count(found.n_features, "feature")
+def gain_page(
+    found: GainPrediction, features: str, n_rows: int, data: Mapping[str, Any], verbose: bool
+) -> Page:
+    """Return both choices of C with their losses, the prediction in words, and how far to trust it."""
+    from refinecal.report import Column, Page, Section, Table, Written
+    from refinecal.theory.assumptions import CHOSEN
+    from refinecal.theory.gain import describe_interval, show_percent
+
+    rows = count(found.n_rows, "training row")
     if found.n_rows != n_rows:
         rows += f" (the table has {count(n_rows, 'row')})"
-    console.say(f"{rows}, {features}, {found.classes[1]!r} against {found.classes[0]!r}", "bold")
-    dates = [each for each in schema.features if each.form == "date"]
-    numbers = [each for each in schema.features if each.kind == "number" and each not in dates]
-    categories = [each for each in schema.features if each.kind == "category"]
-    unused = [each.name for each in schema.columns if each.kind == "unused"]
-    one_hot = f"{count(len(categories), 'category', 'categories')} ({encoding.n_codes} one-hot)"
-    filled = count(len(encoding.marked), "column")
-    parts = (
-        (numbers, count(len(numbers), "number")),
-        (dates, f"{count(len(dates), 'date')} (as days)"),
-        (categories, one_hot),
-        (len(encoding.marked), f"missing values in {filled} (filled with the median, and marked)"),
-        (unused, f"{len(unused)} ignored: {list_names(unused, MOST_NAMES)}"),
+    kinds = [list(row.values()) for row in data["columns"]]
+    names = ["column", "kind", Column("missing", spare=3), Column("distinct", spare=2)]
+    columns = Table(
+        "Columns", [*names, Column("note", spare=1)], kinds, terminal=verbose * len(kinds)
     )
-    made, columns = count(n_made, "feature"), count(len(schema.columns), "column")
-    text = f"{made} from {columns}: {'; '.join(text for some, text in parts if some)}."
-    redundant = n_made - found.n_features
-    if redundant:
-        text += f" {count(redundant, 'feature')} without new information (linear combinations of others)."
-    console.tell(text)
-    if console.verbose:
-        console.table(
-            ["column", "kind", "missing", "distinct", "note"],
-            [[str(cell) for cell in row.values()] for row in schema.table_of_kinds()],
-            left=(0, 1, 4),
-            spare=("note", "distinct", "missing"),
-        )
-
-
-def _show_prediction(console: Console, found: GainPrediction) -> None:
-    """Show both choices of C with their losses, and the prediction in words."""
-    from refinecal.theory.gain import describe_interval, show_percent, tabulate_choices
-
-    header = [
-        "chosen by",
-        "λ",
-        "C",
-        f"{percent(found.level, 0)} interval",
-        "log loss",
-        "calibrated",
-    ]
-    console.table(header, tabulate_choices(found), spare=("λ",))
-    console.tell(found.sentence, "bold")
+    losses = {"risk": (found.loss_by_risk, found.loss_by_risk_calibrated)}
+    losses["refinement"] = (None, found.loss_by_refinement)
+    choices = []
+    for by, cells in losses.items():
+        lam, C = getattr(found, f"lam_{by}"), getattr(found, f"C_{by}")
+        low, high = found.intervals[f"C_{by}"]
+        ends = "" if isnan(low) else f"{significant(low, 2)} to {significant(high, 2)}"
+        numbers = [Written(significant(lam, 3), lam), Written(significant(C, 3), C)]
+        choices.append(["loss" if by == "risk" else by, *numbers, Written(ends, low), *cells])
+    header = ["chosen by", Column("λ", spare=1), "C", f"{percent(found.level, 0)} interval"]
+    table = Table("Choices of C", [*header, "log loss", "calibrated"], choices, terminal=2)
+    points = [features]
     if abs(found.gain_affine - found.gain) > WORTH_SAYING:
-        console.tell(
+        points.append(
             "With an intercept in the calibration (--calibrator affine), theory predicts "
             f"{show_percent(found.gain_affine)}% less log loss."
         )
     error = "not determined" if isnan(found.bayes_error) else f"about {percent(found.bayes_error)}"
-    console.tell(
+    points.append(
         "C is the parameter of scikit-learn's LogisticRegression on standardized columns. Its interval "
         "includes values whose log loss is at most 0.1% higher. Error rate of the best linear classifier: "
         f"{error}{describe_interval(found.intervals['bayes_error'], found.level)}."
     )
-    console.say()
+    points.append(f"Trust: {found.trust}")
+    if verbose:
+        points.append("Assumptions (✓ holds, ✗ violated, ? not checked):")
+        points += map(str, found.assumptions)
+    else:
+        points += [f"{each.mark} {each.doubt}" for each in found.assumptions if each.doubt]
+        if not found.doubts:
+            points.append("✓ the data violate no assumption that can be checked")
+        points.append(f"? C is assumed to be chosen exactly: {CHOSEN}")
+        points.append("-v shows all assumptions and the measurements.")
+    return Page(
+        f"{rows}, {count(found.n_features, 'feature')}, {found.classes[1]!r} against {found.classes[0]!r}",
+        found.sentence,
+        points=points,
+        sections=[Section("Choices of C", (), (columns, table))],
+        data=data,
+    )
 
 
-def _show_assumptions(console: Console, found: GainPrediction) -> None:
-    """Show the assumptions that the data violate; with -v, all of them."""
-    from refinecal.theory.assumptions import CHOSEN
-
-    console.tell(f"Trust: {found.trust}", "bold")
-    if console.verbose:
-        console.tell("Assumptions (✓ holds, ✗ violated, ? not checked):")
-        for each in found.assumptions:
-            console.tell(str(each))
-        return
-    for each in found.assumptions:
-        if each.doubt:
-            console.tell(f"{each.mark} {each.doubt}")
-    if not found.doubts:
-        console.tell("✓ the data violate no assumption that can be checked")
-    console.tell(f"? C is assumed to be chosen exactly: {CHOSEN}")
-    console.tell("-v shows all assumptions and the measurements.")
+def describe_features(
+    schema: Schema, encoding: Encoding, n_made: int, found: GainPrediction
+) -> str:
+    """Return how the columns of the table became features."""
+    kinds = ["date" if each.form == "date" else each.kind for each in schema.features]
+    unused = [each.name for each in schema.columns if each.kind == "unused"]
+    categories = count(kinds.count("category"), "category", "categories")
+    filled = count(len(encoding.marked), "column")
+    parts = {
+        count(kinds.count("number"), "number"): "number" in kinds,
+        f"{count(kinds.count('date'), 'date')} (as days)": "date" in kinds,
+        f"{categories} ({encoding.n_codes} one-hot)": "category" in kinds,
+        f"missing values in {filled} (filled with the median, and marked)": len(encoding.marked)
+        > 0,
+        f"{len(unused)} ignored: {list_names(unused, MOST_NAMES)}": len(unused) > 0,
+    }
+    made, columns = count(n_made, "feature"), count(len(schema.columns), "column")
+    text = f"{made} from {columns}: {'; '.join(part for part, known in parts.items() if known)}."
+    redundant = n_made - found.n_features
+    if redundant:
+        text += f" {count(redundant, 'feature')} without new information (linear combinations of others)."
+    return text

@@ -240,7 +240,7 @@ def _make_inputs(k: int, scores: NDArray[Any] | None) -> tuple[Floats, Sequence[
         return np.exp(logs[np.arange(len(logs)), top]), [top], [logs]
     before = np.linspace(1 / k if k > 2 else 0, 1, GRID)
     # Two classes: the second; several: each is the likeliest in turn, and the others share the rest evenly.
-    tops = np.unique(np.linspace(0, k - 1, TOPS).astype(int)) if k > 2 else [1]
+    tops = sorted({*np.linspace(0, k - 1, TOPS).astype(int).tolist()}) if k > 2 else [1]
     inputs = [np.repeat((1 - before)[:, None] / (k - 1), k, axis=1) for _ in tops]
     for probs, top in zip(inputs, tops, strict=True):
         probs[:, top] = before
