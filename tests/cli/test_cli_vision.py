@@ -13,24 +13,33 @@ from made_images import made, stored, write_images
 from rich.console import Console as RichConsole
 
 from refinecal.cli._console import ESCAPES, Console
-from refinecal.cli._vision import EpochProgress, open_run, parse_augmentation, parse_devices
 from refinecal.cli.experiment import experiment_app
-from refinecal.cli.experiment_vision import _threads
+from refinecal.cli.experiment_vision import (
+    EpochProgress,
+    _threads,
+    open_run,
+    parse_augmentation,
+    parse_devices,
+)
 from refinecal.experiments import running
-from refinecal.experiments._worker import limit_threads
+from refinecal.experiments.folder import RunFolder
+from refinecal.experiments.plan import AUGMENTATION, NO_AUGMENTATION, Plan, VisionPlan
+from refinecal.experiments.pools import limit_threads
 from refinecal.experiments.reporting import write_tables
 from refinecal.experiments.running import State
-from refinecal.experiments.store import RunFolder
-from refinecal.experiments.tabular.plan import Plan
+from refinecal.experiments.units import VisionUnit
 from refinecal.experiments.vision import work as under_way
 from refinecal.experiments.vision.analysis import Analysis
 from refinecal.experiments.vision.images import read_images
-from refinecal.experiments.vision.plan import AUGMENTATION, NO_AUGMENTATION, VisionPlan
 from refinecal.experiments.vision.results import read_results
-from refinecal.experiments.vision.together import Ranks
 from refinecal.experiments.vision.training import train
-from refinecal.experiments.vision.unit import VisionUnit
-from refinecal.experiments.vision.work import ProgressWriter, Work, checkpoint_of, fingerprint
+from refinecal.experiments.vision.work import (
+    ProgressWriter,
+    Ranks,
+    Work,
+    checkpoint_of,
+    fingerprint,
+)
 
 run = partial(run_command, experiment_app)
 

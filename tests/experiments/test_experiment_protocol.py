@@ -14,14 +14,13 @@ from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 from strategies import drawn, predictions
 
 import refinecal as rc
+from refinecal.experiments.plan import METRIC_NAMES as METRICS
+from refinecal.experiments.plan import Plan, TableKey
 from refinecal.experiments.tabular import protocol
-from refinecal.experiments.tabular.methods import METHODS, get_method
-from refinecal.experiments.tabular.plan import METRIC_NAMES as METRICS
-from refinecal.experiments.tabular.plan import Key, Plan
-from refinecal.experiments.tabular.protocol import run_unit
+from refinecal.experiments.tabular.protocol import METHODS, get_method, run_unit
 from refinecal.experiments.tabular.sets import Dataset, split
 from refinecal.experiments.tabular.tracking import Tracker
-from refinecal.experiments.tabular.unit import UnitResult
+from refinecal.experiments.units import UnitResult
 from refinecal.training import mlp
 from refinecal.training.rows import Rows
 from refinecal.training.spaces import draw
@@ -48,7 +47,7 @@ def plan_of(*methods, steps=6, **options):
 
 def unit_of(method, dataset, config=0, steps=6, **options):
     plan = plan_of(method, steps=steps, configs=config, **options)
-    return run_unit(Key("made", 0, method, config), plan, dataset)
+    return run_unit(TableKey("made", 0, method, config), plan, dataset)
 
 
 def oracle(labels, logits, folds):
@@ -378,7 +377,7 @@ def test_what_is_saved_is_loaded(tmp_path, k):
     assert os.listdir(tmp_path) == ["unit.npz"]
     loaded = UnitResult.load(tmp_path / "unit.npz")
     same(unit, loaded)
-    assert isinstance(loaded.key, Key)
+    assert isinstance(loaded.key, TableKey)
     assert all(each.dtype == np.float32 for each in loaded.val_logits.values())
 
 

@@ -23,12 +23,12 @@ from command_runs import HANGING, kill, started, wait_for
 from refinecal._core import files
 from refinecal._core.files import lock
 from refinecal.cli.experiment_status import summary
-from refinecal.experiments import _pools
-from refinecal.experiments._unit_files import is_whole
+from refinecal.experiments import folder as experiment_folder
+from refinecal.experiments import pools
+from refinecal.experiments.folder import RunFolder, versions
+from refinecal.experiments.plan import Plan, TableKey
 from refinecal.experiments.rates import Rates, duration
 from refinecal.experiments.running import State, run
-from refinecal.experiments.store import RunFolder, versions
-from refinecal.experiments.tabular.plan import Key, Plan
 
 
 def plan_of(*sets, splits=2, **more):
@@ -219,7 +219,7 @@ def test_a_crash_of_a_library_leaves_its_traces(folder):
 
 
 def test_a_worker_killed_between_units_is_not_a_failure(folder):
-    pool = _pools.LocalPool(writes(), 1, 1, folder.log)
+    pool = pools.LocalPool(writes(), 1, 1, folder.log)
     try:
         first, second, *_ = folder.missing()
         pool.take(first, folder.unit_path(first))
@@ -276,7 +276,7 @@ def test_threads_of_a_unit_are_limited(folder, n_threads):
 SCRIPT = """
     import sys
     from refinecal.experiments.running import run
-    from refinecal.experiments.store import RunFolder
+    from refinecal.experiments.folder import RunFolder
 
     least = int(sys.argv[2])
 
@@ -470,12 +470,13 @@ def test_a_file_of_no_bytes_is_no_result(folder):
     assert len(folder.finished()) == 1 + len(others)
 
 
-def test_results_that_are_cut_off_are_removed(folder):
+def test_results_that_are_cut_off_are_removed(folder, monkeypatch):
     run(folder.missing(), writes(), folder, processes=1)
     first, second, *others = folder.plan.units()
     for key in (first, second):
         folder.unit_path(key).write_text("resu")
-    assert folder.remove_damaged(lambda path: len(path.read_text()) > 4) == [first, second]
+    monkeypatch.setattr(experiment_folder, "is_whole", lambda path: len(path.read_text()) > 4)
+    assert folder.remove_damaged() == [first, second]
     assert folder.missing() == [first, second]
     assert folder.finished() == others
 
@@ -486,7 +487,7 @@ def test_results_that_cannot_be_read_are_kept(folder):
     folder.unit_path(first).mkdir()
     (folder.unit_path(first) / "x").touch()  # so that the entry has a size
     with pytest.raises(OSError, match=first.name):
-        folder.remove_damaged(is_whole)
+        folder.remove_damaged()
     assert folder.unit_path(first).exists()
     found = summary(folder)
     assert (found["damaged"], found["finished"]) == (0, 1)
@@ -576,23 +577,27 @@ def test_other_versions_are_told(folder):
 
 def test_time_left_is_by_what_is_most_alike():
     rates = Rates()
-    rates.add(Key("big", 0, "mlp", 0), 100.0)
-    rates.add(Key("big", 1, "mlp", 0), 50.0)
-    rates.add(Key("big", 0, "mlp", 1), 300.0)
-    rates.add(Key("small", 0, "mlp", 0), 10.0)
-    assert rates.expect(Key("big", 2, "mlp", 0)) == 75.0
-    assert rates.expect(Key("big", 2, "mlp", 7)) == 300.0
-    assert rates.expect(Key("small", 0, "mlp", 1)) == 10.0
-    assert rates.expect(Key("new", 0, "mlp", 0)) == (100 + 50 + 300 + 10) / 4
-    assert rates.expect(Key("big", 0, "xgboost", 0)) is None
-    keys = [Key("big", 3, "mlp", 0), Key("small", 3, "mlp", 0), Key("big", 0, "xgboost", 0)]
+    rates.add(TableKey("big", 0, "mlp", 0), 100.0)
+    rates.add(TableKey("big", 1, "mlp", 0), 50.0)
+    rates.add(TableKey("big", 0, "mlp", 1), 300.0)
+    rates.add(TableKey("small", 0, "mlp", 0), 10.0)
+    assert rates.expect(TableKey("big", 2, "mlp", 0)) == 75.0
+    assert rates.expect(TableKey("big", 2, "mlp", 7)) == 300.0
+    assert rates.expect(TableKey("small", 0, "mlp", 1)) == 10.0
+    assert rates.expect(TableKey("new", 0, "mlp", 0)) == (100 + 50 + 300 + 10) / 4
+    assert rates.expect(TableKey("big", 0, "xgboost", 0)) is None
+    keys = [
+        TableKey("big", 3, "mlp", 0),
+        TableKey("small", 3, "mlp", 0),
+        TableKey("big", 0, "xgboost", 0),
+    ]
     assert rates.left(Counter(key.alike for key in keys)) == 85 / 2 * 3  # one is unknown
     assert rates.left(Counter([keys[2].alike])) is None
     assert rates.left({}) == 0
 
 
 def test_time_left_of_a_state():
-    keys = [Key("a", split, "mlp", 0) for split in range(8)]
+    keys = [TableKey("a", split, "mlp", 0) for split in range(8)]
     state = State(8, left=set(keys), width=2)
     assert state.seconds_left is None
     state.rates.add(keys[0], 10.0)
@@ -607,7 +612,7 @@ def test_time_left_does_not_take_longer_for_more_units():
     """It is asked for after every unit: of 88 200, that would be hours."""
     asked = []
 
-    class Counted(Key):
+    class Counted(TableKey):
         @property
         def alike(self):
             asked.append(self)
@@ -615,7 +620,7 @@ def test_time_left_does_not_take_longer_for_more_units():
 
     state = State(500, left={Counted("a", split, "mlp", 0) for split in range(500)})
     asked.clear()
-    state.rates.add(Key("a", 0, "mlp", 0), 10.0)
+    state.rates.add(TableKey("a", 0, "mlp", 0), 10.0)
     assert state.seconds_left == 5000
     assert asked == []
 
@@ -628,7 +633,7 @@ def test_durations():
 
 def test_no_framework_is_imported_to_look_at_a_run(folder):
     code = (
-        "import sys; from refinecal.experiments.store import RunFolder; RunFolder(sys.argv[1]).missing(); "
+        "import sys; from refinecal.experiments.folder import RunFolder; RunFolder(sys.argv[1]).missing(); "
         "from refinecal.experiments import running; "
         "print(sorted({'numpy', 'pandas', 'joblib', 'distributed', 'torch'} & set(sys.modules)))"
     )
@@ -646,19 +651,20 @@ def test_the_folder_holds_nothing_else(folder):
     }
 
 
-def test_the_manifest_reveals_damage_that_archives_hide(folder):
+def test_the_manifest_reveals_damage_that_archives_hide(folder, monkeypatch):
     """A result that another one has overwritten is whole, but not the one that was written."""
+    monkeypatch.setattr(experiment_folder, "is_whole", lambda path: True)
     first, second = folder.plan.units()[:2]
     run([first, second], writes(), folder, processes=1)
     listed = json.loads((folder.path / "manifest.json").read_text())
     assert listed["format"] == 1
     assert sorted(listed["files"]) == sorted(f"units/{key.name}.npz" for key in (first, second))
     folder.unit_path(first).write_bytes(folder.unit_path(second).read_bytes())
-    assert folder.remove_damaged(lambda path: True) == [first]
+    assert folder.remove_damaged() == [first]
     run([first], writes(), folder, processes=1)  # and the new result is listed in its place
-    assert folder.remove_damaged(lambda path: True) == []
+    assert folder.remove_damaged() == []
     (folder.path / "manifest.json").write_text("{")
     with pytest.raises(
         ValueError, match=r"manifest\.json is not what an experiment wrote .*delete it"
     ):
-        folder.remove_damaged(lambda path: True)
+        folder.remove_damaged()

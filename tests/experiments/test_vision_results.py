@@ -23,10 +23,11 @@ from made_vision import (
 )
 from scipy import stats
 
+from refinecal.experiments.folder import RunFolder
+from refinecal.experiments.plan import Plan
 from refinecal.experiments.reporting import write_tables
-from refinecal.experiments.store import RunFolder
-from refinecal.experiments.tabular.plan import Plan
 from refinecal.experiments.tabular.results import read_results as read_tabular_results
+from refinecal.experiments.units import VisionUnit
 from refinecal.experiments.vision import cost
 from refinecal.experiments.vision.analysis import (
     REFERENCE,
@@ -38,7 +39,6 @@ from refinecal.experiments.vision.analysis import (
 from refinecal.experiments.vision.intervals import Mean, compare_paired, mean_of, welch_difference
 from refinecal.experiments.vision.published import PUBLISHED, published
 from refinecal.experiments.vision.results import METRICS, SCORES, merge_results, read_results
-from refinecal.experiments.vision.unit import VisionUnit
 
 GROUP = ("cifar10", "resnet18")
 numbers = st.floats(-100, 100, width=32)

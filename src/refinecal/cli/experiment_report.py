@@ -75,7 +75,7 @@ def report(
 
     An unfinished run is reported as far as it is.
     """
-    from refinecal.experiments.store import RunFolder
+    from refinecal.experiments.folder import RunFolder
     from refinecal.report.figures import PICTURES
 
     console = Console(as_json, quiet, verbose)
@@ -122,7 +122,7 @@ def report(
 
 def _kind(runs: list[Path]) -> str:
     """Return which experiment all runs are of."""
-    from refinecal.experiments.store import RunFolder
+    from refinecal.experiments.folder import RunFolder
 
     first = RunFolder(runs[0]).kind
     for run in runs[1:]:

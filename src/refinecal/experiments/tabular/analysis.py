@@ -15,10 +15,13 @@ from refinecal.experiments.tabular.differences import (
     SCORES,
     Comparison,
     Procedure,
+    Regime,
     SetComparison,
     Summary,
     compare,
     index,
+    of_sets,
+    of_trainings,
 )
 from refinecal.experiments.tabular.judging import (
     AUTO,
@@ -33,8 +36,7 @@ from refinecal.experiments.tabular.judging import (
     Timing,
     Training,
 )
-from refinecal.experiments.tabular.methods import METHODS
-from refinecal.experiments.tabular.regimes import Regime, of_sets, of_trainings
+from refinecal.experiments.tabular.protocol import METHODS
 from refinecal.experiments.tabular.results import Results
 
 METRIC_WORDS = {

@@ -17,7 +17,7 @@ from refinecal.evaluation import paired_difference, row_losses
 from refinecal.metrics import auroc
 
 if TYPE_CHECKING:
-    from refinecal.experiments.tabular.unit import UnitResult
+    from refinecal.experiments.units import UnitResult
 
 Floats = NDArray[np.float64]
 

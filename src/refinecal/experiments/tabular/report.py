@@ -27,9 +27,8 @@ from refinecal.experiments.tabular.analysis import (
     method_word,
     procedure_word,
 )
-from refinecal.experiments.tabular.differences import FEW_SETS, FEW_SPLITS, Summary
+from refinecal.experiments.tabular.differences import FEW_SETS, FEW_SPLITS, Regime, Summary
 from refinecal.experiments.tabular.judging import MODES, REFERENCE, TUNED
-from refinecal.experiments.tabular.regimes import Regime
 from refinecal.experiments.tabular.verdicts import (
     APART,
     count_wins,

@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from refinecal.experiments.reading import RunResults, load_unit, open_finished, read_failures
+from refinecal.experiments.folder import RunResults, open_finished, read_failures
+from refinecal.experiments.plan import PLACE, Plan, TableKey
 from refinecal.experiments.tabular.judging import Judgements, Row, Timing, Training, judge
-from refinecal.experiments.tabular.plan import PLACE, Key, Plan
 
 __all__ = ["Results", "check_together", "merge_results", "read_results"]
 
@@ -27,7 +27,7 @@ class Results(RunResults):
     rows: list[Row]  # test scores of each procedure on each split
     trainings: list[Training]  # what stopping by refinement changed in each training run
     timings: list[Timing]  # time and memory of each training run
-    failed: dict[Key, str]  # training runs that failed, with their errors
+    failed: dict[TableKey, str]  # training runs that failed, with their errors
 
     @cached_property
     def methods(self) -> list[str]:
@@ -142,7 +142,7 @@ def read_results(
 
 def judge_files(paths: Sequence[Path], auto: bool = True) -> Judgements:
     """Return the scores of the training runs in some files: of one method on one split of one set."""
-    from refinecal.experiments.tabular.unit import UnitResult
+    from refinecal.experiments.units import UnitResult, load_unit
 
     return judge((load_unit(UnitResult, path) for path in paths), auto)
 

@@ -18,8 +18,13 @@ from urllib.request import Request, urlopen
 
 from refinecal._core.errors import needs_extra
 from refinecal._core.files import hold_lock
-from refinecal.experiments.vision._archives import check_file, compute_md5
-from refinecal.experiments.vision._official import DOWNLOADS, FILES, Official
+from refinecal.experiments.vision.archives import (
+    DOWNLOADS,
+    FILES,
+    Official,
+    check_file,
+    compute_md5,
+)
 
 Progress = Callable[[str, int, int], None]
 

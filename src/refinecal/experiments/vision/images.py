@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal.experiments.vision._archives import FORMS, Form
 from refinecal.experiments.vision._download import download
-from refinecal.experiments.vision._official import CLASSES, DOWNLOADS
+from refinecal.experiments.vision.archives import CLASSES, DOWNLOADS, FORMS, Form
 
 __all__ = ["DATASETS", "ImageSet", "available", "download", "read_images", "validation_split"]
 

@@ -7,20 +7,23 @@ import os
 import platform
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from refinecal._core import files
 from refinecal._core.files import FAILURES, MANIFEST, PLAN, atomic_write
+from refinecal._core.format import number
+from refinecal.experiments.plan import Plan, VisionPlan
 from refinecal.experiments.rates import Rates
-from refinecal.experiments.tabular.plan import Plan
-from refinecal.experiments.vision.plan import VisionPlan
+from refinecal.experiments.units import is_whole
 
 __all__ = ["PLAN", "RunFolder", "failure_of", "versions"]
+
 
 JOURNAL, LOG = "journal.jsonl", "workers.log"
 PACKAGES = (
@@ -121,9 +124,9 @@ class RunFolder(files.RunFolder):
             said = "\n  ".join(self.plan.losses(plan))
             if said:
                 raise ValueError(
-                    f"{self.path} was started with another plan:\n  {said}\nA run can get more "
-                    f"{plan.MORE}, as long as the command names all that it has. Resume without these options, which "
-                    f"takes the plan of the run{_suggest_names(self.plan, plan)}, or name another folder"
+                    f"{self.path} was started with another plan:\n  {said}\nA run can get more {plan.MORE}, "
+                    "as long as the command names all that it has. Resume without these options, which takes "
+                    f"the plan of the run{_suggest_names(self.plan, plan)}, or name another folder"
                 )
             self.write_plan(_as_bytes(plan))
             self.plan = plan
@@ -141,7 +144,7 @@ class RunFolder(files.RunFolder):
         except FileNotFoundError:
             return False
 
-    def remove_damaged(self, is_whole: Callable[[Path], bool]) -> list[Key]:
+    def remove_damaged(self) -> list[Key]:
         """Remove results that are damaged, for instance by a bad copy; return them."""
         listed = self._read_manifest()
         damaged = []
@@ -350,3 +353,52 @@ def _suggest_names(old: Plan | VisionPlan, new: Plan | VisionPlan) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class RunResults:
+    """Results of one run or of several: subclasses have ``plans``, ``failed`` and :attr:`done`."""
+
+    plans: Any
+    failed: Any
+
+    @property
+    def done(self) -> int:
+        """Number of training runs with a result."""
+        raise NotImplementedError
+
+    @cached_property
+    def planned(self) -> int:
+        """Number of training runs in the plans."""
+        return len({key for plan in self.plans for key in plan.units()})
+
+    @property
+    def missing(self) -> int:
+        """Number of training runs that are neither finished nor failed."""
+        return self.planned - self.done - len(self.failed)
+
+    def unfinished(self) -> str:
+        """Return how many training runs failed or are missing, in words."""
+        said = [f"{number(len(self.failed))} failed"] if self.failed else []
+        said += [f"{number(self.missing)} not yet run"] if self.missing else []
+        return ", ".join(said)
+
+
+def open_finished(path: str | os.PathLike[str], kind: str) -> tuple[RunFolder, list[Any]]:
+    """Return the folder of a run and its finished training runs; raise if there are none."""
+    folder = RunFolder(path)
+    folder.check_kind(kind)
+    keys = folder.finished()
+    if not keys:
+        raise ValueError(
+            f"{path} has no finished training run: run refinecal experiment {kind} first; see "
+            "refinecal experiment status"
+        )
+    return folder, keys
+
+
+def read_failures(folder: RunFolder) -> dict[Any, str]:
+    """Return the training runs that failed, with their errors."""
+    return {
+        key: f"{about.get('kind', 'error')}: {about.get('message', '')}".strip(": ")
+        for key, about in folder.failed().items()
+    }
