@@ -340,7 +340,7 @@ def test_a_result_that_is_cut_off_is_trained_again():
     assert "run: 3 of 4 training runs finished, 1 left (1 result damaged)" in out
     assert "Resume:  refinecal experiment tabular --out run --resume" in out
     out, err = run("tabular", "--out", "run", "--resume", *ALONE)
-    assert f"1 truncated result will be computed again: {key}" in err
+    assert f"1 damaged result will be computed again: {key}" in err
     assert "run: 4 of 4 training runs finished" in out
     assert tables("run") == expected
 
@@ -368,8 +368,8 @@ def test_tables_that_moved_are_named_anew():
     ("given", "said"),
     [
         ((), "name them with --data, --talent or --openml"),
-        (("--resume",), "run has no run to resume: omit --resume to begin one"),
-        ((*SMALL, "--resume"), "run has no run to resume: omit --resume to begin one"),
+        (("--resume",), "run has no run to resume: omit --resume to start one"),
+        ((*SMALL, "--resume"), "run has no run to resume: omit --resume to start one"),
         (("--data", "nowhere"), "nowhere"),
         ((*SMALL, "--methods", "xgbost"), "'xgboost'"),
         ((*SMALL, "--sets", "tow"), "tow"),

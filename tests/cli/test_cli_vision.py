@@ -179,7 +179,7 @@ def test_what_failed_is_told_and_tried_again_on_demand():
     folder.unit_path(key).write_bytes(b"PK cut off")
     write_images("images", seed=1)
     out, err = run("vision", *GO_ON, code=3)
-    assert f"1 truncated result will be computed again: {key}" in err
+    assert f"1 damaged result will be computed again: {key}" in err
     assert "failed: small on fashion-mnist, seed 0: ValueError: the images of fashion-mnist" in err
     assert "run: 0 of 1 training run finished, 1 failed" in out
     assert "1 training run failed (small on fashion-mnist): ValueError" in " ".join(out.split())
@@ -264,8 +264,8 @@ def test_the_papers_augmentation_is_the_default():
 
 @pytest.mark.parametrize("is_fast", [True, False])
 def test_the_precision_is_chosen_once(monkeypatch, is_fast):
-    """A run that was begun on one machine goes on with its precision on another."""
-    devices = "refinecal.experiments.vision._devices"
+    """A run that was started on one machine goes on with its precision on another."""
+    devices = "refinecal.experiments.vision.hardware"
     monkeypatch.setattr(f"{devices}._is_fast_at_bfloat16", lambda device: is_fast)
     expected = "bfloat16" if is_fast else "float32"
     begin = partial(open_run, Console(quiet=True), Path("run"), Path("images"))
@@ -282,7 +282,7 @@ def test_the_precision_is_chosen_once(monkeypatch, is_fast):
 
 def test_half_a_training_goes_on_with_the_precision_of_its_run(monkeypatch):
     """It is announced, too, and it is the checkpoint's."""
-    fast = "refinecal.experiments.vision._devices._is_fast_at_bfloat16"
+    fast = "refinecal.experiments.vision.hardware._is_fast_at_bfloat16"
     monkeypatch.setattr(fast, lambda device: True)
     folder = begun(seeds=1, precision="bfloat16")
     (key,) = folder.missing()
@@ -336,8 +336,8 @@ def test_runs_of_the_other_experiment_are_refused():
     ("given", "said"),
     [
         ((), "no images are given: name their folder with --data"),
-        (("--resume",), "run has no run to resume: omit --resume to begin one"),
-        ((*FEW, "--resume"), "run has no run to resume: omit --resume to begin one"),
+        (("--resume",), "run has no run to resume: omit --resume to start one"),
+        ((*FEW, "--resume"), "run has no run to resume: omit --resume to start one"),
         (
             ("--data", "nowhere"),
             "nowhere does not exist: name the folder that holds the images, or get them with --download",

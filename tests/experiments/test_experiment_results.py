@@ -20,8 +20,14 @@ from refinecal.experiments.plan import TableKey
 from refinecal.experiments.reporting import write_table, write_tables
 from refinecal.experiments.tabular.analysis import Analysis
 from refinecal.experiments.tabular.differences import compare, of_trainings, relative, summarize
-from refinecal.experiments.tabular.judging import AUTO, CALIBRATIONS, Row, judge
-from refinecal.experiments.tabular.results import merge_results, read_results
+from refinecal.experiments.tabular.results import (
+    AUTO,
+    CALIBRATIONS,
+    Row,
+    judge,
+    merge_results,
+    read_results,
+)
 
 
 def unit(config=0, **changes):

@@ -280,7 +280,7 @@ def test_work_goes_on_from_its_checkpoint_and_leaves_none(images, tmp_path):
 
     work = Work(broken.plan, broken.path, ("cpu",))
     with limit_threads(1), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("refinecal.experiments.vision._learner.Learner.learn", _before(stop))
+        patch.setattr("refinecal.experiments.vision.learner.Learner.learn", _before(stop))
         with pytest.raises(Stop):
             work(key, broken.unit_path(key))
     assert not broken.unit_path(key).exists()
@@ -293,7 +293,7 @@ def test_work_goes_on_from_its_checkpoint_and_leaves_none(images, tmp_path):
 
 def _before(stop):
     """Return the method that learns one epoch, but for what happens before it."""
-    from refinecal.experiments.vision._learner import Learner
+    from refinecal.experiments.vision.learner import Learner
 
     learn = Learner.learn
 
@@ -308,7 +308,7 @@ def test_other_images_than_planned_are_refused(images, tmp_path):
     folder = begin(images, tmp_path / "run")
     plan = replace(folder.plan, folder=str(write_images(tmp_path / "other", seed=1)))
     (key,) = folder.missing()
-    with pytest.raises(ValueError, match="not those with which the run was begun"):
+    with pytest.raises(ValueError, match="not those with which the run was started"):
         Work(plan, folder.path, ("cpu",))(key, folder.unit_path(key))
 
 

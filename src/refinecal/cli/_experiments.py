@@ -157,7 +157,7 @@ def open_existing_run(out: Path, kind: str) -> RunFolder:
     from refinecal.experiments.folder import PLAN, RunFolder
 
     if not (out / PLAN).is_file():
-        raise ValueError(f"{show_path(out)} has no run to resume: omit --resume to begin one")
+        raise ValueError(f"{show_path(out)} has no run to resume: omit --resume to start one")
     folder = RunFolder(out)
     folder.check_kind(kind)
     folder.check_idle()
@@ -175,8 +175,8 @@ def grow(console: Console, folder: RunFolder, plan: Plan | VisionPlan) -> None:
 
 
 def remove_damaged(console: Console, folder: RunFolder) -> None:
-    """Remove truncated results, so that they are computed again, and say so."""
+    """Remove damaged results, so that they are computed again, and say so."""
     damaged = folder.remove_damaged()
     if damaged:
         which = f"{damaged[0]}" + ", …" * (len(damaged) > 1)
-        console.note(f"{count(len(damaged), 'truncated result')} will be computed again: {which}")
+        console.note(f"{count(len(damaged), 'damaged result')} will be computed again: {which}")

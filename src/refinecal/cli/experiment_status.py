@@ -117,7 +117,7 @@ def summary(folder: RunFolder) -> dict[str, Any]:
 
 def _find_damaged(folder: RunFolder) -> tuple[list[Any], list[str]]:
     """Return the training runs whose results are damaged, and errors of results that cannot be read."""
-    from refinecal.experiments.units import is_whole
+    from refinecal.experiments.folder import is_whole
 
     damaged, unreadable = [], []
     for key in folder.finished():
@@ -160,7 +160,7 @@ def show_status(console: Console, found: dict[str, Any]) -> None:
     if found["endings"]:
         said = [each["message"] for each in found["endings"]]
         _show_alike(console, found["kind"], "ended early", found["endings"], said)
-        console.tell("The same would happen again: begin a new run with a smaller --lr")
+        console.tell("The same would happen again: start a new run with a smaller --lr")
     reasons = list(found["left_out"].items())
     most = len(reasons) if console.verbose else MOST_LEFT_OUT
     for name, why in reasons[:most]:

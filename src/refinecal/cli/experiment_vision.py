@@ -159,12 +159,7 @@ def vision(
         console = Console(quiet=True)
 
     def begin() -> RunFolder:
-        import joblib  # type: ignore[import-untyped]
-        import torch
-
-        cores = int(joblib.cpu_count()) // (1 if ranks is None else ranks.size)  # of this process
-        several = len(devices) if ranks is None else 1
-        threads = max(min(torch.get_num_threads(), cores) // several, 1)  # or OMP_NUM_THREADS
+        threads = _threads(len(devices)) if ranks is None else _threads(1, ranks.size)
         folder = open_run(
             console, out, data, given, resume, threads, devices, download, not no_check
         )
@@ -190,6 +185,15 @@ def vision(
     if ranks is not None and not ranks.is_first:
         return
     show_outcome(console, folder)
+
+
+def _threads(devices: int, ranks: int = 1) -> int:
+    """Return the threads of a training run; OMP_NUM_THREADS limits those of one process."""
+    import joblib  # type: ignore[import-untyped]
+    import torch
+
+    cores = int(joblib.cpu_count()) // ranks  # that this process may use
+    return max(min(torch.get_num_threads(), cores) // devices, 1)
 
 
 def _announce(console: Console, folder: RunFolder, todo: int, where: str) -> None:
@@ -303,7 +307,7 @@ def open_run(
     """Return the folder of a new run, or of one that resumes: with the same plan, or with a larger one."""
     from refinecal.experiments.folder import RunFolder
     from refinecal.experiments.plan import VisionPlan
-    from refinecal.experiments.vision._devices import choose_precision
+    from refinecal.experiments.vision.hardware import choose_precision
 
     folder = open_existing_run(out, "vision") if resume else None
     if folder is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import struct
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,13 +15,13 @@ from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 from refinecal._core import files
-from refinecal._core.files import FAILURES, MANIFEST, PLAN, atomic_write
+from refinecal._core.files import FAILURES, MANIFEST, PLAN, atomic_write, write_json
 from refinecal._core.format import number
 from refinecal.experiments.plan import Plan, VisionPlan
 from refinecal.experiments.rates import Rates
-from refinecal.experiments.units import is_whole
 
 __all__ = ["PLAN", "RunFolder", "failure_of", "versions"]
 
@@ -31,10 +32,41 @@ PACKAGES = (
     *("xgboost", "lightgbm", "catboost", "torch", "pytabkit"),
 )
 
+END = struct.Struct("<4s8xII2x")  # of an archive: its mark, and length and place of what is before
 PLANS: dict[str, type[Plan] | type[VisionPlan]] = {"tabular": Plan, "vision": VisionPlan}
+
+RESTORE = "restore it from a copy, or start a new run in another folder"
 
 Key = Any  # of either experiment: has a name, and says which others are alike
 Failure = dict[str, Any]  # kind, message, traceback; added: key, time, attempts
+
+
+def is_whole(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a file is complete, by its end; the rest is checked when it is read.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read, which does not mean that anything is wrong with it.
+    """
+    with open(path, "rb") as file:
+        start = file.seek(0, os.SEEK_END) - END.size
+        if start < 0:
+            return False
+        file.seek(start)
+        mark, length, place = END.unpack(file.read())
+        return bool(mark == b"PK\x05\x06" and place + length == start)
+
+
+def _is_sound(path: Path) -> bool:
+    """Tell whether a file is an archive whose checksums are right."""
+    try:
+        with ZipFile(path) as archive:
+            return archive.testzip() is None
+    except OSError:  # of the disk, which does not mean that anything is wrong with the file
+        raise
+    except Exception:  # of several kinds, by what is damaged
+        return False
 
 
 class RunFolder(files.RunFolder):
@@ -68,6 +100,7 @@ class RunFolder(files.RunFolder):
     FORMAT = 1
     WRITER = "an experiment"
     FIX = "delete it and resume the run"
+    AGAIN = "start a new run"
     UNITS = "units"
     UNIT = "*.npz"
 
@@ -145,13 +178,17 @@ class RunFolder(files.RunFolder):
             return False
 
     def remove_damaged(self) -> list[Key]:
-        """Remove results that are damaged, for instance by a bad copy; return them."""
+        """Remove results that are damaged, for instance by a bad copy; return them.
+
+        A result that the manifest lists must be that file; any other one, of a run that was killed, must be
+        an archive whose checksums are right.
+        """
         listed = self._read_manifest()
         damaged = []
         for key in self.finished():
             path = self.unit_path(key)
             expected = listed.get(f"{self.UNITS}/{path.name}")
-            if not is_whole(path) or expected not in (None, self.digest(path)):
+            if not _is_sound(path) if expected is None else self.digest(path) != expected:
                 damaged.append(key)
                 path.unlink(missing_ok=True)
         return damaged
@@ -199,8 +236,16 @@ class RunFolder(files.RunFolder):
                     self.write_manifest(self._read_manifest())
 
     def listed_files(self) -> Iterable[Path]:
-        """Return the files that do not change: results."""
-        return (self.path / self.UNITS / f"{name}.npz" for name in self.unit_names())
+        """Return the files that do not change while a run is computed: the plan and the results."""
+        units = (self.path / self.UNITS / f"{name}.npz" for name in self.unit_names())
+        return (self.path / PLAN, *units)
+
+    def write_plan(self, content: bytes) -> None:
+        """Write the plan; until the lock is released, the manifest does not list it."""
+        if listed := self._read_manifest():
+            listed.pop(PLAN, None)
+            write_json(self.path / MANIFEST, {"format": self.FORMAT, "files": listed})
+        super().write_plan(content)
 
     def _read_manifest(self) -> dict[str, str]:
         """Return the manifest; an older version of refinecal wrote none."""
@@ -283,14 +328,28 @@ class RunFolder(files.RunFolder):
     # ---- helpers -------------------------------------------------------------------------------------------
 
     def _read_plan(self) -> tuple[str, Any]:
+        """Return the kind of experiment, "tabular" unless the plan names another, and the plan."""
+        path = self.path / PLAN
         try:
-            return _read_plan((self.path / PLAN).read_text("utf-8"))
+            text = path.read_text("utf-8")
+            read = json.loads(text)
+            kind = read.get("kind", "tabular") if isinstance(read, dict) else "tabular"
+            if kind not in PLANS:
+                raise ValueError(
+                    f"the plan is for the experiment {kind!r}, which this version of refinecal does not "
+                    "know: use the version that wrote it"
+                )
+            plan = PLANS[kind].from_json(text)
         except (json.JSONDecodeError, UnicodeDecodeError, TypeError, KeyError) as error:
-            raise ValueError(
-                f"{self.path / PLAN} is damaged ({error}): start a new run in another folder"
-            ) from error
+            raise ValueError(f"{path} is damaged ({error}): {RESTORE}") from error
         except ValueError as error:
-            raise ValueError(f"{self.path / PLAN}: {error}") from error
+            raise ValueError(f"{path}: {error}") from error
+        if self._read_manifest().get(PLAN) not in (None, self.digest(path)):
+            raise ValueError(
+                f"{path} has been changed since the run was computed (its SHA-256 differs from {MANIFEST}): "
+                f"{RESTORE}"
+            )
+        return kind, plan
 
     def _failure(self, key: Key) -> Failure:
         try:
@@ -300,18 +359,6 @@ class RunFolder(files.RunFolder):
         if not isinstance(read, dict) or "kind" not in read:
             return {"kind": "unknown", "message": "its record cannot be read"}
         return read
-
-
-def _read_plan(text: str) -> tuple[str, Any]:
-    """Return the kind of experiment, "tabular" unless the plan names another, and the plan."""
-    read = json.loads(text)
-    kind = read.get("kind", "tabular") if isinstance(read, dict) else "tabular"
-    if kind not in PLANS:
-        raise ValueError(
-            f"the plan is for the experiment {kind!r}, which this version of refinecal does not know: use "
-            "the version that wrote it"
-        )
-    return kind, PLANS[kind].from_json(text)
 
 
 def _as_bytes(plan: Plan | VisionPlan) -> bytes:

@@ -99,7 +99,7 @@ class BasePlan:
         if self.version != VERSION:
             raise ValueError(
                 f"the plan has version {self.version} of the protocol, but this refinecal follows version "
-                f"{VERSION}: use the refinecal that made it, or begin a new run"
+                f"{VERSION}: use the refinecal that made it, or start a new run"
             )
 
     def _check_names(self, name: str, values: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.files import atomic_write, plain
+from refinecal.experiments.folder import is_whole
 from refinecal.experiments.plan import ImageKey, TableKey
 
 FORMAT = 1  # of the file
 HEADER = "header.json"
-END = struct.Struct("<4s8xII2x")  # of an archive: its mark, and length and place of what is before
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -29,7 +28,10 @@ def open_unit(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], Ma
     """Give the header and the arrays of a file; explain what is wrong if it cannot be read."""
     path = Path(path)
     if path.is_file() and not is_whole(path):
-        raise ValueError(f"{path} is damaged: resume the run, which computes it again")
+        raise ValueError(
+            f"{path} is not the result of a training run, or it is damaged: resume the run, which computes "
+            "it again"
+        )
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             header = json.loads(arrays[HEADER].tobytes())
@@ -47,23 +49,6 @@ def open_unit(path: str | os.PathLike[str]) -> Iterator[tuple[dict[str, Any], Ma
             f"{path} is not the result of a training run, or it is damaged ({type(error).__name__}: "
             f"{error}): delete it and resume the run, which computes it again"
         ) from error
-
-
-def is_whole(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a file is complete, by its end; the rest is checked when it is read.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read, which does not mean that anything is wrong with it.
-    """
-    with open(path, "rb") as file:
-        start = file.seek(0, os.SEEK_END) - END.size
-        if start < 0:
-            return False
-        file.seek(start)
-        mark, length, place = END.unpack(file.read())
-        return bool(mark == b"PK\x05\x06" and place + length == start)
 
 
 def load_unit(kind: type[_Unit], path: Path) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal.experiments.tabular.judging import OURS, REFERENCE, Row, Training
+from refinecal.experiments.tabular.results import OURS, REFERENCE, Row, Training
 
 Floats = NDArray[np.float64]
 Procedure = tuple[str, str]

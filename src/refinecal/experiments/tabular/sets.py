@@ -157,7 +157,7 @@ class Source:
         if self.digest and self.digest != digest_of(self.kind, self.path):
             raise ValueError(
                 f"{self.path} has changed since the data set {self.name!r} was found: restore the old file, "
-                "or begin a new run"
+                "or start a new run"
             )
         table, target, lists = self._read()
         return apply_rules(self.name, table, target, lists, min_rows, max_rows)

@@ -221,7 +221,7 @@ def read_results(path: str | os.PathLike[str], progress: Progress | None = None)
     if all(each.diverged for each in found):
         raise ValueError(
             f"{path} has nothing to compare: all training runs ({len(found)}) ended early "
-            f"({found[0].stopped}). Begin a new run with a smaller --lr"
+            f"({found[0].stopped}). Start a new run with a smaller --lr"
         )
     check_alike(found)
     return sort_results([folder.plan], found, read_failures(folder))
@@ -243,7 +243,7 @@ def check_alike(trainings: Iterable[Training]) -> None:
                         "and resume the run, which computes them again"
                     )
                 raise ValueError(
-                    f"{first.run} and {each.run} trained {what}: report each of them separately"
+                    f"{first.run} and {each.run} trained {what}: report them separately"
                 )
 
 

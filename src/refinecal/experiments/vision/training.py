@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from refinecal.calibrators.temperature import TemperatureScaling
 from refinecal.experiments.plan import ImageKey
 from refinecal.experiments.units import VisionUnit
-from refinecal.experiments.vision._checkpoints import Checkpoint, CheckpointFile
-from refinecal.experiments.vision._devices import (
+from refinecal.experiments.vision.hardware import (
     Devices,
     choose_precision,
     forget_peak,
@@ -26,8 +25,8 @@ from refinecal.experiments.vision._devices import (
     new_devices,
     peak_memory,
 )
-from refinecal.experiments.vision._learner import Learner
 from refinecal.experiments.vision.images import validation_split
+from refinecal.experiments.vision.learner import Checkpoint, CheckpointFile, Learner
 from refinecal.experiments.vision.networks import flops, n_parameters
 from refinecal.experiments.vision.recipe import Recipe
 from refinecal.metrics import Metric, accuracy, auroc, brier_score, ece, log_loss, smooth_ece

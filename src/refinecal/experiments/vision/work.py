@@ -130,8 +130,8 @@ def read(folder: str, name: str, content: str | None) -> ImageSet:
     found = fingerprint(images)
     if content is not None and found != content:
         raise ValueError(
-            f"the images of {name} in {folder} are not those with which the run was begun ({found}, not "
-            f"{content}): restore them, or begin a new run"
+            f"the images of {name} in {folder} are not those with which the run was started ({found}, not "
+            f"{content}): restore them, or start a new run"
         )
     return images
 
@@ -169,7 +169,7 @@ class Ranks:
             self._group = distributed.new_group(backend="gloo", timeout=BEGINNING)
 
     def open_run(self, path: Path, begin: Callable[[], RunFolder]) -> RunFolder:
-        """Return the folder of the run, which the first process begins; the others end if it cannot."""
+        """Return the folder of the run, which the first process starts; the others end if it cannot."""
         folder: RunFolder | None = None
         problem: Exception | None = None
         if self.is_first:
