@@ -25,12 +25,12 @@ from benchmarks.machine import with_libraries
 from benchmarks.report import milliseconds, plain, targets
 from benchmarks.results import Finding, write
 from refinecal.experiments.vision import cost
-from refinecal.experiments.vision._devices import new_devices
-from refinecal.experiments.vision._learner import Learner
-from refinecal.experiments.vision._metrics import EpochMetrics, new_monitor
 from refinecal.experiments.vision.augment import Augmentation, Normalization
+from refinecal.experiments.vision.hardware import new_devices
+from refinecal.experiments.vision.learner import Learner
 from refinecal.experiments.vision.networks import new_network
 from refinecal.experiments.vision.recipe import Recipe
+from refinecal.experiments.vision.training import EpochMetrics, new_monitor
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -28,7 +28,7 @@ from refinecal.cli import _interrupts
 _interrupts.install()
 from refinecal.cli.experiment import experiment_app
 from refinecal.experiments import running
-from refinecal.experiments._pools import LocalPool
+from refinecal.experiments.pools import LocalPool
 
 def halting(function, least, pattern):
     def unit(key, path):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from refinecal.experiments.vision._official import CLASSES
+from refinecal.experiments.vision.archives import CLASSES
 from refinecal.experiments.vision.images import ImageSet
 
 PER_BATCH, N_TEST = 6, 8

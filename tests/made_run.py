@@ -4,10 +4,10 @@ import numpy as np
 
 import refinecal as rc
 from refinecal import metrics
-from refinecal.experiments.store import RunFolder
-from refinecal.experiments.tabular.plan import METRIC_NAMES as METRICS
-from refinecal.experiments.tabular.plan import Plan
-from refinecal.experiments.tabular.unit import UnitResult
+from refinecal.experiments.folder import RunFolder
+from refinecal.experiments.plan import METRIC_NAMES as METRICS
+from refinecal.experiments.plan import Plan
+from refinecal.experiments.units import UnitResult
 
 STEPS = 12
 SPACES = {

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from refinecal.experiments.store import RunFolder
-from refinecal.experiments.vision.plan import VisionPlan
+from refinecal.experiments.folder import RunFolder
+from refinecal.experiments.plan import VisionPlan
+from refinecal.experiments.units import VisionUnit
 from refinecal.experiments.vision.recipe import Recipe
-from refinecal.experiments.vision.unit import VisionUnit
 
 EPOCHS = 60
 REFINED, CALIBRATED = 40, 10  # epochs of the smallest refinement and calibration error,

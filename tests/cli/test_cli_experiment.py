@@ -14,14 +14,14 @@ import pytest
 from command_runs import HALTING, interrupt, kill, run_command, started, wait_for
 from rich.console import Console as RichConsole
 
-from refinecal.cli import _running
+from refinecal.cli import _experiments
 from refinecal.cli._console import ESCAPES, Console
-from refinecal.cli._running import RunProgress, reason
+from refinecal.cli._experiments import RunProgress, reason
 from refinecal.cli.experiment import experiment_app
+from refinecal.experiments.folder import RunFolder
+from refinecal.experiments.plan import Plan, TableKey
 from refinecal.experiments.reporting import write_table
 from refinecal.experiments.running import State
-from refinecal.experiments.store import RunFolder
-from refinecal.experiments.tabular.plan import Key, Plan
 from refinecal.experiments.tabular.results import read_results
 from refinecal.experiments.tabular.sets import find_tables
 
@@ -340,7 +340,7 @@ def test_a_result_that_is_cut_off_is_trained_again():
     assert "run: 3 of 4 training runs finished, 1 left (1 result damaged)" in out
     assert "Resume:  refinecal experiment tabular --out run --resume" in out
     out, err = run("tabular", "--out", "run", "--resume", *ALONE)
-    assert f"1 truncated result will be computed again: {key}" in err
+    assert f"1 damaged result will be computed again: {key}" in err
     assert "run: 4 of 4 training runs finished" in out
     assert tables("run") == expected
 
@@ -368,8 +368,8 @@ def test_tables_that_moved_are_named_anew():
     ("given", "said"),
     [
         ((), "name them with --data, --talent or --openml"),
-        (("--resume",), "run has no run to resume: omit --resume to begin one"),
-        ((*SMALL, "--resume"), "run has no run to resume: omit --resume to begin one"),
+        (("--resume",), "run has no run to resume: omit --resume to start one"),
+        ((*SMALL, "--resume"), "run has no run to resume: omit --resume to start one"),
         (("--data", "nowhere"), "nowhere"),
         ((*SMALL, "--methods", "xgbost"), "'xgboost'"),
         ((*SMALL, "--sets", "tow"), "tow"),
@@ -441,7 +441,7 @@ def test_a_run_that_is_running_is_shown_as_such():
 
 
 def state_of(finished, failed):
-    keys = [Key("a", split, "mlp", 0) for split in range(8)]
+    keys = [TableKey("a", split, "mlp", 0) for split in range(8)]
     state = State(8, finished=finished, failed=failed, left=set(keys[finished + failed :]), width=2)
     state.rates.add(keys[0], 60.0)
     return state
@@ -471,7 +471,7 @@ def test_a_failure_is_told_to_its_end():
 
 def test_a_line_a_minute_elsewhere(monkeypatch):
     clock = itertools.count(0, 25)  # looked at by every call, and after every line
-    monkeypatch.setattr(_running, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(_experiments, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     console, written = Console(), StringIO()
     console.err = RichConsole(file=written, force_terminal=False, width=80)
     with RunProgress(console) as watch:

@@ -13,24 +13,33 @@ from made_images import made, stored, write_images
 from rich.console import Console as RichConsole
 
 from refinecal.cli._console import ESCAPES, Console
-from refinecal.cli._vision import EpochProgress, open_run, parse_augmentation, parse_devices
 from refinecal.cli.experiment import experiment_app
-from refinecal.cli.experiment_vision import _threads
+from refinecal.cli.experiment_vision import (
+    EpochProgress,
+    _threads,
+    open_run,
+    parse_augmentation,
+    parse_devices,
+)
 from refinecal.experiments import running
-from refinecal.experiments._worker import limit_threads
+from refinecal.experiments.folder import RunFolder
+from refinecal.experiments.plan import AUGMENTATION, NO_AUGMENTATION, Plan, VisionPlan
+from refinecal.experiments.pools import limit_threads
 from refinecal.experiments.reporting import write_tables
 from refinecal.experiments.running import State
-from refinecal.experiments.store import RunFolder
-from refinecal.experiments.tabular.plan import Plan
+from refinecal.experiments.units import VisionUnit
 from refinecal.experiments.vision import work as under_way
 from refinecal.experiments.vision.analysis import Analysis
 from refinecal.experiments.vision.images import read_images
-from refinecal.experiments.vision.plan import AUGMENTATION, NO_AUGMENTATION, VisionPlan
 from refinecal.experiments.vision.results import read_results
-from refinecal.experiments.vision.together import Ranks
 from refinecal.experiments.vision.training import train
-from refinecal.experiments.vision.unit import VisionUnit
-from refinecal.experiments.vision.work import ProgressWriter, Work, checkpoint_of, fingerprint
+from refinecal.experiments.vision.work import (
+    ProgressWriter,
+    Ranks,
+    Work,
+    checkpoint_of,
+    fingerprint,
+)
 
 run = partial(run_command, experiment_app)
 
@@ -170,7 +179,7 @@ def test_what_failed_is_told_and_tried_again_on_demand():
     folder.unit_path(key).write_bytes(b"PK cut off")
     write_images("images", seed=1)
     out, err = run("vision", *GO_ON, code=3)
-    assert f"1 truncated result will be computed again: {key}" in err
+    assert f"1 damaged result will be computed again: {key}" in err
     assert "failed: small on fashion-mnist, seed 0: ValueError: the images of fashion-mnist" in err
     assert "run: 0 of 1 training run finished, 1 failed" in out
     assert "1 training run failed (small on fashion-mnist): ValueError" in " ".join(out.split())
@@ -255,8 +264,8 @@ def test_the_papers_augmentation_is_the_default():
 
 @pytest.mark.parametrize("is_fast", [True, False])
 def test_the_precision_is_chosen_once(monkeypatch, is_fast):
-    """A run that was begun on one machine goes on with its precision on another."""
-    devices = "refinecal.experiments.vision._devices"
+    """A run that was started on one machine goes on with its precision on another."""
+    devices = "refinecal.experiments.vision.hardware"
     monkeypatch.setattr(f"{devices}._is_fast_at_bfloat16", lambda device: is_fast)
     expected = "bfloat16" if is_fast else "float32"
     begin = partial(open_run, Console(quiet=True), Path("run"), Path("images"))
@@ -273,7 +282,7 @@ def test_the_precision_is_chosen_once(monkeypatch, is_fast):
 
 def test_half_a_training_goes_on_with_the_precision_of_its_run(monkeypatch):
     """It is announced, too, and it is the checkpoint's."""
-    fast = "refinecal.experiments.vision._devices._is_fast_at_bfloat16"
+    fast = "refinecal.experiments.vision.hardware._is_fast_at_bfloat16"
     monkeypatch.setattr(fast, lambda device: True)
     folder = begun(seeds=1, precision="bfloat16")
     (key,) = folder.missing()
@@ -327,8 +336,8 @@ def test_runs_of_the_other_experiment_are_refused():
     ("given", "said"),
     [
         ((), "no images are given: name their folder with --data"),
-        (("--resume",), "run has no run to resume: omit --resume to begin one"),
-        ((*FEW, "--resume"), "run has no run to resume: omit --resume to begin one"),
+        (("--resume",), "run has no run to resume: omit --resume to start one"),
+        ((*FEW, "--resume"), "run has no run to resume: omit --resume to start one"),
         (
             ("--data", "nowhere"),
             "nowhere does not exist: name the folder that holds the images, or get them with --download",

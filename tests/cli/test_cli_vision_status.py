@@ -46,7 +46,7 @@ def test_what_diverged_is_told_with_its_cure(folder):
     out = " ".join(run("status", "run", columns=100)[0].split())
     assert "run: 2 of 3 training runs finished, 1 ended early (loss not finite)" in out
     assert f"1 training run ended early (resnet18 on cifar10): {WHY}" in out
-    assert "The same would happen again: begin a new run with a smaller --lr" in out
+    assert "The same would happen again: start a new run with a smaller --lr" in out
     assert "--retry-failed" not in out  # which would change nothing
     assert "Report: refinecal experiment report run" in out
 
@@ -60,7 +60,7 @@ def test_a_run_in_which_all_diverged_says_the_same_wherever_one_looks(tmp_path, 
     assert "2 training runs ended early (resnet18 on cifar10)" in out
     assert "refinecal experiment report" not in out
     _, err = run("report", "run", code=1)
-    said = f"run has nothing to compare: all training runs (2) ended early ({WHY}). Begin a new run with"
+    said = f"run has nothing to compare: all training runs (2) ended early ({WHY}). Start a new run with"
     assert f"{said} a smaller --lr" in " ".join(err.split())
 
 
@@ -92,6 +92,6 @@ def test_a_real_run_that_diverges_ends_with_the_code_of_failures(tmp_path, monke
     )
     said = " ".join(out.split())
     assert "run: 0 of 1 training run finished, 1 ended early (loss not finite)" in said
-    assert "begin a new run with a smaller --lr" in said
+    assert "start a new run with a smaller --lr" in said
     _, err = run("report", "run", code=1)
     assert "all training runs (1) ended early" in " ".join(err.split())

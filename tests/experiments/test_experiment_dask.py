@@ -7,10 +7,10 @@ from contextlib import contextmanager
 import pytest
 from command_runs import HANGING, run_command, wait_for
 
-from refinecal.experiments import _pools
+from refinecal.experiments import pools
+from refinecal.experiments.folder import PACKAGES, RunFolder
+from refinecal.experiments.plan import Plan, TableKey
 from refinecal.experiments.running import run
-from refinecal.experiments.store import PACKAGES, RunFolder
-from refinecal.experiments.tabular.plan import Key, Plan
 
 dask, distributed = (pytest.importorskip(name) for name in ("dask", "distributed"))
 pytestmark = pytest.mark.filterwarnings("ignore")  # Dask's own, from threads of its own
@@ -71,7 +71,7 @@ def contents(folder):
 
 def test_the_same_files_and_failures_as_of_processes(tmp_path, cluster, plan, function):
     local, far = (RunFolder.create(tmp_path / name, plan) for name in ("local", "far"))
-    deadly = Key("b", 0, "xgboost", 0)
+    deadly = TableKey("b", 0, "xgboost", 0)
     most = [key for key in plan.units() if key != deadly]
     for keys, result in ((most, (10, 1, set())), ([deadly], (0, 1, set()))):
         run(keys, function, local, processes=2)
@@ -125,7 +125,7 @@ def test_an_interrupt_leaves_the_cluster_as_it_was(tmp_path, cluster, plan, func
 
 
 def test_no_scheduler_there(tmp_path, plan, function, monkeypatch):
-    monkeypatch.setattr(_pools, "CONNECT", 0.5)
+    monkeypatch.setattr(pools, "CONNECT", 0.5)
     folder = RunFolder.create(tmp_path / "run", plan)
     with pytest.raises(
         ConnectionError, match=r"no Dask scheduler answers at tcp://127.0.0.1:9 .*dask scheduler"
@@ -203,9 +203,9 @@ def test_a_scheduler_without_workers_and_then_none(tmp_path, plan):
 @pytest.mark.filterwarnings("default")
 def test_workers_with_other_packages_are_told_of(tmp_path, cluster, plan, function):
     def know(packages):
-        from refinecal.experiments import store
+        from refinecal.experiments import folder
 
-        store.PACKAGES = packages
+        folder.PACKAGES = packages
 
     folder = RunFolder.create(tmp_path / "run", plan)
     key = folder.missing()[0]

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refinecal.experiments.tabular.plan import METRIC_NAMES, Key, Plan
+from refinecal.experiments.plan import METRIC_NAMES, Plan, TableKey
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)
 keys = st.builds(
-    Key, names, st.integers(0, 9), st.sampled_from(["mlp", "xgboost"]), st.integers(0, 30)
+    TableKey, names, st.integers(0, 9), st.sampled_from(["mlp", "xgboost"]), st.integers(0, 30)
 )
 plans = st.builds(
     Plan,
@@ -45,7 +45,7 @@ def test_names_are_those_of_files_and_tell_keys_apart(one, other):
 
 
 def test_long_names_that_begin_alike_differ():
-    one, other = (Key("x" * 500 + end, 0, "mlp", 0).name for end in "ab")
+    one, other = (TableKey("x" * 500 + end, 0, "mlp", 0).name for end in "ab")
     assert one != other
 
 
@@ -214,5 +214,5 @@ def test_the_metrics_are_those_of_the_protocol():
 
 
 def test_a_key_in_words():
-    assert str(Key("adult", 1, "mlp", 0)) == "mlp on adult, split 1, default parameters"
-    assert str(Key("adult", 1, "mlp", 3)) == "mlp on adult, split 1, configuration 3"
+    assert str(TableKey("adult", 1, "mlp", 0)) == "mlp on adult, split 1, default parameters"
+    assert str(TableKey("adult", 1, "mlp", 3)) == "mlp on adult, split 1, configuration 3"

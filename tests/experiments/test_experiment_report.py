@@ -9,11 +9,16 @@ from browser import WIDTHS, launch, open_page, problems
 from made_run import made_plan, made_run
 from matplotlib.figure import Figure as DrawnOn
 
-from refinecal.experiments.tabular.analysis import Analysis, Ends
+from refinecal.experiments.tabular.analysis import (
+    Analysis,
+    Ends,
+    describe_cut_short,
+    lead,
+    sentence,
+)
 from refinecal.experiments.tabular.figures import LEAST_RISE, MOST_RISE, by_rise
 from refinecal.experiments.tabular.report import is_report, page, write_report
 from refinecal.experiments.tabular.results import read_results
-from refinecal.experiments.tabular.verdicts import describe_cut_short, lead, sentence
 from refinecal.report import Figure, Page, Table, write
 
 pytestmark = pytest.mark.usefixtures("blank_figures")

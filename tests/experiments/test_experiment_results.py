@@ -16,18 +16,24 @@ from sklearn.metrics import log_loss, roc_auc_score
 from strategies import examples
 
 import refinecal as rc
+from refinecal.experiments.plan import TableKey
 from refinecal.experiments.reporting import write_table, write_tables
 from refinecal.experiments.tabular.analysis import Analysis
-from refinecal.experiments.tabular.differences import compare, relative, summarize
-from refinecal.experiments.tabular.judging import AUTO, CALIBRATIONS, Row, judge
-from refinecal.experiments.tabular.plan import Key
-from refinecal.experiments.tabular.regimes import of_trainings
-from refinecal.experiments.tabular.results import merge_results, read_results
-from refinecal.experiments.tabular.unit import UnitResult
+from refinecal.experiments.tabular.differences import compare, of_trainings, relative, summarize
+from refinecal.experiments.tabular.results import (
+    AUTO,
+    CALIBRATIONS,
+    Row,
+    judge,
+    merge_results,
+    read_results,
+)
 
 
 def unit(config=0, **changes):
-    made = made_unit(Key("set", 0, "xgboost", config), n_rows=600, n_classes=changes.pop("k", 2))
+    made = made_unit(
+        TableKey("set", 0, "xgboost", config), n_rows=600, n_classes=changes.pop("k", 2)
+    )
     return replace(made, **changes)
 
 
@@ -466,11 +472,11 @@ def test_a_damaged_file_is_named(tmp_path):
     path.write_bytes(whole[:-100])
     with pytest.raises(ValueError, match=r"set 00.* is damaged: resume the run, which computes it"):
         read_results(tmp_path / "run")
-    assert folder.remove_damaged(UnitResult.is_whole) == plan.units()  # as resuming does
+    assert folder.remove_damaged() == plan.units()  # as resuming does
     path.write_bytes(whole)
     other = made_run(tmp_path / "other", made_plan(1, splits=2))
     shutil.copy(path, other.unit_path(other.plan.units()[1]))
-    with pytest.raises(ValueError, match=r"s1-c0\.npz holds the training run .*s0-c0: remove it"):
+    with pytest.raises(ValueError, match=r"s1-c0\.npz holds the training run .*s0-c0: delete it"):
         read_results(tmp_path / "other")
     path.write_bytes(b"\0" * 1000 + whole[1000:])  # which resuming would not see
     with pytest.raises(ValueError, match=r"set 00.*damaged.*delete it and resume"):

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from made_sets import ALL, frame_of, same, stored
 from pyarrow import feather, parquet
 
-from refinecal.experiments.tabular._finding import explain_unfit
 from refinecal.experiments.tabular.sets import (
     Source,
     describe,
+    explain_unfit,
     find_tables,
     split,
     survey,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from made_images import batch, cifar_files, idx, made, records, stored, tar
 from strategies import examples
 
-from refinecal.experiments.vision import _archives
-from refinecal.experiments.vision._archives import from_idx, from_mat, from_pickle, from_records
+from refinecal.experiments.vision import archives
+from refinecal.experiments.vision.archives import from_idx, from_mat, from_pickle, from_records
 from refinecal.experiments.vision.images import read_images
 
 
@@ -174,7 +174,7 @@ def test_pickles_broken_anywhere(data):
     at = data.draw(st.one_of(st.integers(0, 250), st.integers(0, len(raw) - 1)))
     n = data.draw(st.integers(0, 3))
     try:
-        with _archives.reading("here"):
+        with archives.reading("here"):
             found, labels = from_pickle(raw[:at] + data.draw(st.binary(max_size=6)) + raw[at + n :])
     except ValueError:
         return

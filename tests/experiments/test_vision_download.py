@@ -11,9 +11,8 @@ import pytest
 from command_runs import HANGING, kill, started, wait_for
 from made_images import stored
 
-from refinecal.experiments.vision import _download, _official
-from refinecal.experiments.vision._download import download
-from refinecal.experiments.vision.images import read_images
+from refinecal.experiments.vision import archives, images
+from refinecal.experiments.vision.images import download, read_images
 
 NAME = "train_32x32.mat"
 
@@ -84,7 +83,7 @@ def server(monkeypatch):
     rng = np.random.default_rng(0)
     offer(running, monkeypatch, NAME, rng.bytes(400_000))
     offer(running, monkeypatch, "test_32x32.mat", rng.bytes(70_000))
-    monkeypatch.setattr(_download, "WAITS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(images, "WAITS", (0.0, 0.0, 0.0))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     yield running
     running.released.set()
@@ -95,8 +94,8 @@ def server(monkeypatch):
 
 def offer(server, monkeypatch, name, raw):
     server.files[name] = raw
-    known = _official.Official(name, hashlib.md5(raw).hexdigest(), len(raw), server.address + name)
-    monkeypatch.setitem(_official.FILES, name, known)
+    known = archives.Official(name, hashlib.md5(raw).hexdigest(), len(raw), server.address + name)
+    monkeypatch.setitem(archives.FILES, name, known)
 
 
 def names_in(folder):
@@ -216,10 +215,10 @@ def test_a_server_that_is_busy(server, tmp_path):
 def test_killed_at_any_moment(server, tmp_path):
     server.most = 100_000
     code = f"""if True:
-        from refinecal.experiments.vision import _download, _official
-        _official.FILES[{NAME!r}] = _official.{_official.FILES[NAME]!r}
-        _download.PIECE, _download.TIMEOUT = 1 << 12, {HANGING}
-        _download.download("svhn", {str(tmp_path)!r})"""
+        from refinecal.experiments.vision import archives, images
+        archives.FILES[{NAME!r}] = archives.{archives.FILES[NAME]!r}
+        images.PIECE, images.TIMEOUT = 1 << 12, {HANGING}
+        images.download("svhn", {str(tmp_path)!r})"""
     part = tmp_path / "svhn" / f".{NAME}.part"
     with started(code) as process:
         wait_for(lambda: part.exists() and part.stat().st_size > 50_000, process)
@@ -285,8 +284,8 @@ def test_no_such_file(server, tmp_path, code):
 
 
 def test_no_network(server, tmp_path, monkeypatch):
-    gone = _official.Official(NAME, "0" * 32, 10, "http://127.0.0.1:9/x")
-    monkeypatch.setitem(_official.FILES, NAME, gone)
+    gone = archives.Official(NAME, "0" * 32, 10, "http://127.0.0.1:9/x")
+    monkeypatch.setitem(archives.FILES, NAME, gone)
     with pytest.raises(ConnectionError, match=r"127\.0\.0\.1:9/x was not downloaded.*refused"):
         download("svhn", tmp_path)
     assert names_in(tmp_path) == []

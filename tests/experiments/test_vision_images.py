@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from made_images import FORMS, made, stored
 from strategies import examples
 
-from refinecal.experiments.vision import _official
+from refinecal.experiments.vision import archives
 from refinecal.experiments.vision.images import (
     DATASETS,
     ImageSet,
@@ -160,12 +160,12 @@ def test_official_sums_are_accepted(tmp_path, form, monkeypatch):
 def declare_official(folder, monkeypatch):
     for path in files_in(folder):
         sum_ = hashlib.md5(path.read_bytes()).hexdigest()
-        if path.name in _official.FILES:
-            address = _official.FILES[path.name].address
-            known = _official.Official(path.name, sum_, path.stat().st_size, address)
-            monkeypatch.setitem(_official.FILES, path.name, known)
+        if path.name in archives.FILES:
+            address = archives.FILES[path.name].address
+            known = archives.Official(path.name, sum_, path.stat().st_size, address)
+            monkeypatch.setitem(archives.FILES, path.name, known)
         name = str(path.relative_to(folder)).removesuffix(".gz")
-        monkeypatch.setitem(_official.UNPACKED, name, content_sum(path))
+        monkeypatch.setitem(archives.UNPACKED, name, content_sum(path))
 
 
 def content_sum(path):
@@ -177,14 +177,14 @@ def content_sum(path):
 
 def test_the_table_of_official_files():
     for name in DATASETS:
-        assert set(_official.DOWNLOADS[name]) <= set(_official.FILES)
-    sums = [each.md5 for each in _official.FILES.values()] + list(_official.UNPACKED.values())
+        assert set(archives.DOWNLOADS[name]) <= set(archives.FILES)
+    sums = [each.md5 for each in archives.FILES.values()] + list(archives.UNPACKED.values())
     assert len(set(sums)) == len(sums)
     assert all(len(each) == 32 and set(each) <= set("0123456789abcdef") for each in sums)
-    assert {name: len(each) for name, each in _official.CLASSES.items()} == dict(
+    assert {name: len(each) for name, each in archives.CLASSES.items()} == dict(
         cifar10=10, cifar100=100, svhn=10, **{"fashion-mnist": 10}
     )
-    assert list(_official.CLASSES["cifar100"]) == sorted(set(_official.CLASSES["cifar100"]))
+    assert list(archives.CLASSES["cifar100"]) == sorted(set(archives.CLASSES["cifar100"]))
 
 
 # ---- what goes wrong -------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from torch.func import functional_call
 from torch.nn.functional import conv2d, cross_entropy, relu
 from torch.utils.flop_counter import FlopCounterMode
 
+from refinecal.experiments.plan import MODELS
 from refinecal.experiments.vision.analysis import MODEL_WORDS
 from refinecal.experiments.vision.networks import (
     NETWORKS,
@@ -19,7 +20,6 @@ from refinecal.experiments.vision.networks import (
     small_resnet,
     wide_resnet,
 )
-from refinecal.experiments.vision.plan import MODELS
 
 
 def on_meta(make, *sizes, **options):

@@ -9,31 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refinecal.experiments.rates import Rates, TrainingProgress, seconds_left
-from refinecal.experiments.store import RunFolder
-from refinecal.experiments.tabular.plan import Plan
-from refinecal.experiments.vision.plan import (
+from refinecal.experiments.folder import RunFolder
+from refinecal.experiments.plan import (
     DATASETS,
     MODELS,
     NO_AUGMENTATION,
-    OPTIONS,
-    Key,
+    ImageKey,
+    Plan,
     VisionPlan,
 )
+from refinecal.experiments.rates import Rates, TrainingProgress, seconds_left
 from refinecal.experiments.vision.recipe import Recipe, Settings
-from refinecal.experiments.vision.work import (
-    ProgressWriter,
-    checkpoint_of,
-    read_progress,
-    tidy,
-)
+from refinecal.experiments.vision.work import ProgressWriter, checkpoint_of, read_progress, tidy
 
 
 def some(names):
     return st.lists(st.sampled_from(names), min_size=1, unique=True).map(tuple)
 
 
-keys = st.builds(Key, st.sampled_from(DATASETS), st.sampled_from(MODELS), st.integers(0, 99))
+keys = st.builds(ImageKey, st.sampled_from(DATASETS), st.sampled_from(MODELS), st.integers(0, 99))
 plans = st.builds(
     VisionPlan,
     some(DATASETS),
@@ -157,7 +151,7 @@ def test_what_is_no_larger_plan_is_said_alone(change, said):
 
 
 def test_options_are_of_fields():
-    assert set(OPTIONS) <= {each.name for each in fields(VisionPlan)}
+    assert set(VisionPlan.OPTIONS) <= {each.name for each in fields(VisionPlan)}
 
 
 def test_every_field_but_the_place_is_part_of_the_key():
@@ -280,7 +274,7 @@ def test_what_is_finished_needs_no_checkpoint(tmp_path):
 
 
 def test_time_left_by_what_is_finished_and_what_is_begun():
-    first, second, third, *_ = [Key("svhn", "small", seed) for seed in range(5)]
+    first, second, third, *_ = [ImageKey("svhn", "small", seed) for seed in range(5)]
     half = {second: TrainingProgress(epoch=50, epochs=100, per_epoch=1.0)}
     rates = Rates()
     assert seconds_left([third], rates, {}, 1) is None
@@ -289,13 +283,13 @@ def test_time_left_by_what_is_finished_and_what_is_begun():
     rates.add(first, 200.0)  # known is better than guessed
     assert seconds_left([second, third], rates, half, 1) == 50 + 200
     assert seconds_left([second, third], rates, half, 2) == (50 + 200) / 2
-    unknown = Key("svhn", "resnet18", 0)
+    unknown = ImageKey("svhn", "resnet18", 0)
     assert seconds_left([third, unknown], rates, {}, 1) == 2 * 200  # as long as the others
 
 
 def test_the_module_of_plans_loads_no_torch():
     program = (
-        "import sys, refinecal.experiments.store, refinecal.cli.experiment_vision, "
+        "import sys, refinecal.experiments.folder, refinecal.cli.experiment_vision, "
         "refinecal.experiments.vision.work; assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

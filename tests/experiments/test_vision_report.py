@@ -14,12 +14,11 @@ from made_vision import CALIBRATED, REFINED, RISK, made_plan, made_run, made_uni
 
 from refinecal.cli._console import Console
 from refinecal.cli.experiment_report import images_to_dict, report, show_images
-from refinecal.experiments.store import RunFolder
-from refinecal.experiments.vision.analysis import Analysis, Procedure
+from refinecal.experiments.folder import RunFolder
+from refinecal.experiments.vision.analysis import Analysis, Procedure, format_mean, lead, sentence
 from refinecal.experiments.vision.intervals import compare_paired
 from refinecal.experiments.vision.report import cards, is_report, page, write_report
 from refinecal.experiments.vision.results import read_results
-from refinecal.experiments.vision.sentences import format_mean, lead, sentence
 from refinecal.report import Figure, Page, Section, Table, Written, render
 
 pytestmark = pytest.mark.usefixtures("blank_figures")

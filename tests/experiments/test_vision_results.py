@@ -23,10 +23,11 @@ from made_vision import (
 )
 from scipy import stats
 
+from refinecal.experiments.folder import RunFolder
+from refinecal.experiments.plan import Plan
 from refinecal.experiments.reporting import write_tables
-from refinecal.experiments.store import RunFolder
-from refinecal.experiments.tabular.plan import Plan
 from refinecal.experiments.tabular.results import read_results as read_tabular_results
+from refinecal.experiments.units import VisionUnit
 from refinecal.experiments.vision import cost
 from refinecal.experiments.vision.analysis import (
     REFERENCE,
@@ -35,10 +36,9 @@ from refinecal.experiments.vision.analysis import (
     best_of,
     departures,
 )
+from refinecal.experiments.vision.cost import PUBLISHED, published
 from refinecal.experiments.vision.intervals import Mean, compare_paired, mean_of, welch_difference
-from refinecal.experiments.vision.published import PUBLISHED, published
 from refinecal.experiments.vision.results import METRICS, SCORES, merge_results, read_results
-from refinecal.experiments.vision.unit import VisionUnit
 
 GROUP = ("cifar10", "resnet18")
 numbers = st.floats(-100, 100, width=32)
@@ -297,7 +297,7 @@ def test_a_training_in_the_file_of_another_is_refused(tmp_path):
     folder = made_run(tmp_path / "run", made_plan(seeds=2))
     first, second = folder.plan.units()
     shutil.copy(folder.unit_path(first), folder.unit_path(second))
-    with pytest.raises(ValueError, match=r"-s1\.npz holds the training run .*-s0: remove it"):
+    with pytest.raises(ValueError, match=r"-s1\.npz holds the training run .*-s0: delete it"):
         read_results(tmp_path / "run")
 
 
@@ -333,7 +333,7 @@ def test_runs_on_other_images_are_not(tmp_path):
     a, b, c = (read_results(tmp_path / name) for name in "abc")
     said = (
         f"{tmp_path / 'a'} and {tmp_path / 'b'} have different images of cifar10, {words['a']} and "
-        f"{words['b']}: report each of them separately, or train one of them again"
+        f"{words['b']}: report them separately, or train one of them again"
     )
     with pytest.raises(ValueError, match=re.escape(said)):
         merge_results([a, c, b])

@@ -15,15 +15,14 @@ from made_images import pictures, write_images
 from made_vision import SMALL, assert_same
 from torch.nn.functional import cross_entropy
 
-from refinecal.experiments.store import RunFolder
-from refinecal.experiments.vision._checkpoints import NAME, CheckpointFile
-from refinecal.experiments.vision._devices import Devices
-from refinecal.experiments.vision._learner import AUGMENTATION, Learner
+from refinecal.experiments.folder import RunFolder
+from refinecal.experiments.plan import VisionPlan
+from refinecal.experiments.units import VisionUnit
+from refinecal.experiments.vision.hardware import Devices
 from refinecal.experiments.vision.images import read_images
+from refinecal.experiments.vision.learner import AUGMENTATION, NAME, CheckpointFile, Learner
 from refinecal.experiments.vision.networks import new_network
-from refinecal.experiments.vision.plan import VisionPlan
 from refinecal.experiments.vision.training import split, train
-from refinecal.experiments.vision.unit import VisionUnit
 from refinecal.experiments.vision.work import checkpoint_of, fingerprint
 
 SCRIPT = """
@@ -42,10 +41,10 @@ name = os.environ.get("RANK", "0")
 unit = train(Recipe(**json.loads(recipe)), images, seed=4, device="cpu", checkpoint=f"{folder}/state")
 unit.save(f"{folder}/unit-{name}.npz")
 if ranks == "2":
-    from refinecal.experiments.store import RunFolder
-    from refinecal.experiments.vision._learner import Learner
-    from refinecal.experiments.vision.together import Ranks
-    from refinecal.experiments.vision.unit import VisionUnit
+    from refinecal.experiments.folder import RunFolder
+    from refinecal.experiments.vision.learner import Learner
+    from refinecal.experiments.vision.work import Ranks
+    from refinecal.experiments.units import VisionUnit
     save, step = VisionUnit.save, Learner.step
     def save_most(unit, path):
         if unit.key.seed == 2:

@@ -14,15 +14,20 @@ from made_vision import SMALL, assert_same
 from torch.nn.functional import cross_entropy
 
 import refinecal as rc
-from refinecal.experiments.vision._checkpoints import CheckpointFile
-from refinecal.experiments.vision._devices import choose_precision
-from refinecal.experiments.vision._learner import Devices, Learner
-from refinecal.experiments.vision._metrics import SCORES, STOPPING, EpochMetrics, new_monitor
+from refinecal.experiments.units import VisionUnit
 from refinecal.experiments.vision.augment import Normalization
+from refinecal.experiments.vision.hardware import choose_precision
+from refinecal.experiments.vision.learner import CheckpointFile, Devices, Learner
 from refinecal.experiments.vision.networks import new_network
 from refinecal.experiments.vision.recipe import Recipe
-from refinecal.experiments.vision.training import split, train
-from refinecal.experiments.vision.unit import VisionUnit
+from refinecal.experiments.vision.training import (
+    SCORES,
+    STOPPING,
+    EpochMetrics,
+    new_monitor,
+    split,
+    train,
+)
 
 CPU = torch.device("cpu")
 

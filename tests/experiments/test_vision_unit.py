@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from made_images import write_images
 from made_vision import SMALL
 
-from refinecal.experiments._worker import limit_threads
-from refinecal.experiments.store import RunFolder
+from refinecal.experiments.folder import RunFolder
+from refinecal.experiments.plan import ImageKey, VisionPlan
+from refinecal.experiments.pools import limit_threads
+from refinecal.experiments.units import VisionUnit
 from refinecal.experiments.vision.images import read_images
-from refinecal.experiments.vision.plan import Key, VisionPlan
-from refinecal.experiments.vision.unit import VisionUnit
 from refinecal.experiments.vision.work import Work, checkpoint_of, fingerprint, read_progress
 
 METRICS = ("log_loss", "accuracy", "refinement")
@@ -32,7 +32,7 @@ def made(seed=0, epochs=5, n_val=4, n_test=6, k=3, **more):
     }
     history["val.log_loss"][-1] = np.nan
     given = {
-        "key": Key("svhn", "small", 3),
+        "key": ImageKey("svhn", "small", 3),
         "recipe": {"epochs": epochs, "schedule": "cosine", "limit_train": None},
         "n_train": 30,
         "n_val": n_val,
@@ -133,9 +133,8 @@ def test_a_file_of_which_only_the_end_is_looked_at_may_be_none(tmp_path):
     ("lr", "patience", "diverged"), [(1e30, None, True), (1e-9, 1, False), (0.01, None, False)]
 )
 def test_real_trainings_say_how_they_ended(lr, patience, diverged):
-    from refinecal.experiments.vision._metrics import STOPPING
     from refinecal.experiments.vision.images import ImageSet
-    from refinecal.experiments.vision.training import train
+    from refinecal.experiments.vision.training import STOPPING, train
     from refinecal.stopping import RefinementMonitor
 
     x = np.random.default_rng(0).integers(0, 256, (60, 3, 16, 16), np.uint8)
@@ -206,7 +205,7 @@ def test_a_file_that_was_cut_off(tmp_path_factory, data):
     made().save(path)
     raw = path.read_bytes()
     path.write_bytes(raw[: data.draw(st.integers(0, len(raw) - 1))])
-    with pytest.raises(ValueError, match="resume the run, which trains that unit again"):
+    with pytest.raises(ValueError, match="resume the run, which computes it again"):
         VisionUnit.load(path)
 
 
@@ -281,7 +280,7 @@ def test_work_goes_on_from_its_checkpoint_and_leaves_none(images, tmp_path):
 
     work = Work(broken.plan, broken.path, ("cpu",))
     with limit_threads(1), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("refinecal.experiments.vision._learner.Learner.learn", _before(stop))
+        patch.setattr("refinecal.experiments.vision.learner.Learner.learn", _before(stop))
         with pytest.raises(Stop):
             work(key, broken.unit_path(key))
     assert not broken.unit_path(key).exists()
@@ -294,7 +293,7 @@ def test_work_goes_on_from_its_checkpoint_and_leaves_none(images, tmp_path):
 
 def _before(stop):
     """Return the method that learns one epoch, but for what happens before it."""
-    from refinecal.experiments.vision._learner import Learner
+    from refinecal.experiments.vision.learner import Learner
 
     learn = Learner.learn
 
@@ -309,7 +308,7 @@ def test_other_images_than_planned_are_refused(images, tmp_path):
     folder = begin(images, tmp_path / "run")
     plan = replace(folder.plan, folder=str(write_images(tmp_path / "other", seed=1)))
     (key,) = folder.missing()
-    with pytest.raises(ValueError, match="not those with which the run was begun"):
+    with pytest.raises(ValueError, match="not those with which the run was started"):
         Work(plan, folder.path, ("cpu",))(key, folder.unit_path(key))
 
 

@@ -165,6 +165,7 @@ class RunFolder:
     FORMAT: ClassVar[int] = 3  # of the folder, stored in its manifest
     WRITER: ClassVar[str] = "`refinecal fit`"
     FIX: ClassVar[str] = "fit again, or restore it from a copy"
+    AGAIN: ClassVar[str] = "fit again with --overwrite"  # with another version of refinecal
     UNITS: ClassVar[str] = "."  # where the units are,
     UNIT: ClassVar[str] = "*-fold-*"  # and the pattern of their names
 
@@ -244,8 +245,8 @@ class RunFolder:
             ) from None
         if version != self.FORMAT:
             raise ValueError(
-                f"{place} has format {version!r}, this version reads {self.FORMAT}: fit again with "
-                "--overwrite, or use the version of refinecal that wrote it"
+                f"{place} has format {version!r}, this version reads {self.FORMAT}: {self.AGAIN}, or "
+                "use the version of refinecal that wrote it"
             )
         for name in files:
             if not (self.path / name).resolve().is_relative_to(self.path.resolve()):

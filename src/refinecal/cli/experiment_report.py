@@ -75,7 +75,7 @@ def report(
 
     An unfinished run is reported as far as it is.
     """
-    from refinecal.experiments.store import RunFolder
+    from refinecal.experiments.folder import RunFolder
     from refinecal.report.figures import PICTURES
 
     console = Console(as_json, quiet, verbose)
@@ -122,14 +122,14 @@ def report(
 
 def _kind(runs: list[Path]) -> str:
     """Return which experiment all runs are of."""
-    from refinecal.experiments.store import RunFolder
+    from refinecal.experiments.folder import RunFolder
 
     first = RunFolder(runs[0]).kind
     for run in runs[1:]:
         if (kind := RunFolder(run).kind) != first:
             raise ValueError(
                 f"{show_path(runs[0])} is a run of the {first} experiment and {show_path(run)} of the {kind} "
-                "experiment: report each of them separately"
+                "experiment: report them separately"
             )
     return first
 
@@ -187,9 +187,8 @@ def _show_unfinished(console: Console, results: Any, sets: int, wrong: list[str]
 def show_tables(console: Console, analysis: TableAnalysis) -> None:
     """Show refinement against log loss for each method, and what that means."""
     from refinecal.experiments.reporting import signed
-    from refinecal.experiments.tabular import verdicts
-    from refinecal.experiments.tabular.analysis import method_word
-    from refinecal.experiments.tabular.judging import TUNED
+    from refinecal.experiments.tabular import analysis as words
+    from refinecal.experiments.tabular.results import TUNED
 
     failed = [f"failed: {key}: {said}" for key, said in analysis.results.failed.items()]
     _show_unfinished(console, analysis.results, len(analysis.sets), failed)
@@ -198,9 +197,9 @@ def show_tables(console: Console, analysis: TableAnalysis) -> None:
         header = ["method", "mode", "sets", "mean", interval, "median", "win/tie/loss", "verdict"]
         rows = [
             [
-                *(method_word(each.method, short=True), each.mode, str(over.sets)),
-                *(signed(over.mean), verdicts.span(over), signed(over.median)),
-                *(verdicts.count_wins(over), over.verdict),
+                *(words.method_word(each.method, short=True), each.mode, str(over.sets)),
+                *(signed(over.mean), words.span(over), signed(over.median)),
+                *(words.count_wins(over), over.verdict),
             ]
             for each in analysis.headlines
             for over in [each.summary]
@@ -212,9 +211,9 @@ def show_tables(console: Console, analysis: TableAnalysis) -> None:
             "is better. Sets are won or lost by a test within the set, at the 5% level."
         )
         if any(each.mode == TUNED for each in analysis.headlines):
-            console.tell(verdicts.APART)
-    console.tell(verdicts.lead(analysis), "bold")
-    if too_short := verdicts.describe_cut_short(analysis.ends):
+            console.tell(words.APART)
+    console.tell(words.lead(analysis), "bold")
+    if too_short := words.describe_cut_short(analysis.ends):
         console.note(f"{too_short[0].lower()}{too_short[1:]}")
 
 
@@ -252,7 +251,7 @@ def tables_to_dict(analysis: TableAnalysis) -> dict[str, Any]:
 def show_images(console: Console, analysis: ImageAnalysis) -> None:
     """Show the main table, refinement against log loss, and what that means."""
     from refinecal.experiments.reporting import signed
-    from refinecal.experiments.vision import sentences
+    from refinecal.experiments.vision import analysis as words
     from refinecal.experiments.vision.analysis import METRIC_WORDS, PAPER, TABLE, group_word
 
     results = analysis.results
@@ -261,7 +260,7 @@ def show_images(console: Console, analysis: ImageAnalysis) -> None:
     wrong = [f"failed: {key}: {said}" for key, said in results.failed.items()]
     wrong += [f"ended early: {key}: {said}" for key, said in results.stopped.items()]
     _show_unfinished(console, results, len({dataset for dataset, _ in analysis.groups}), wrong)
-    for line in sentences.describe_flat(analysis):
+    for line in words.describe_flat(analysis):
         console.note(f"{line[0].lower()}{line[1:]}")
     header = ["stopping metric", *(METRIC_WORDS[score] for score in TABLE)]
     for group in analysis.groups:
@@ -278,10 +277,10 @@ def show_images(console: Console, analysis: ImageAnalysis) -> None:
         header = ["refinement against log loss", "runs", "difference", "%"]
         rows = [
             [
-                *(group_word(group), str(found.runs), sentences.format_gap(found)),
+                *(group_word(group), str(found.runs), words.format_gap(found)),
                 signed(analysis.relative_headline(group), 2),
                 f"{found.lower} · {found.equal} · {found.higher}",
-                *(sentences.format_p(found.p) or "–", found.verdict),
+                *(words.format_p(found.p) or "–", found.verdict),
             ]
             for group, found in analysis.headlines.items()
         ]
@@ -295,13 +294,18 @@ def show_images(console: Console, analysis: ImageAnalysis) -> None:
             "Paired differences in test log loss + TS, ± standard error; negative is better. − · 0 · + are "
             "the runs in which the difference is negative, exactly 0, and positive."
         )
-    console.tell(sentences.lead(analysis), "bold")
+    console.tell(words.lead(analysis), "bold")
 
 
 def _scores(analysis: ImageAnalysis, group: tuple[str, str], metric: str) -> list[str]:
     """Return the scores of one of the paper's metrics, the best with a star; nothing for other metrics."""
-    from refinecal.experiments.vision.analysis import METRIC_WORDS, PAPER, TABLE, Procedure
-    from refinecal.experiments.vision.sentences import format_mean
+    from refinecal.experiments.vision.analysis import (
+        METRIC_WORDS,
+        PAPER,
+        TABLE,
+        Procedure,
+        format_mean,
+    )
 
     if metric not in PAPER:
         return []

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refinecal.cli._console import Console, command, count, describe_error, show_path
+from refinecal.cli._experiments import reason
 from refinecal.cli._options import Json, Quiet, Verbose
-from refinecal.cli._running import reason
 
 if TYPE_CHECKING:
-    from refinecal.experiments.store import RunFolder
+    from refinecal.experiments.folder import RunFolder
 
+SOME_FAILED = 3  # the exit code
 MOST = 10  # reasons and warnings that are listed
 MOST_LEFT_OUT = 3  # data sets
 NOT_FOUND = "FileNotFoundError"
@@ -34,12 +35,21 @@ def status(
     verbose: Verbose = False,
 ) -> None:
     """Show the progress of a run, even while it is running."""
-    from refinecal.experiments.store import RunFolder
+    from refinecal.experiments.folder import RunFolder
 
     console = Console(as_json, quiet, verbose)
     found = summary(RunFolder(run))
     show_status(console, found)
     console.result(found)
+
+
+def show_outcome(console: Console, folder: RunFolder) -> None:
+    """Show the status at the end of a command; raise the exit code for training runs that failed."""
+    found = summary(folder)
+    show_status(console, found)
+    console.result(found)
+    if found["failed"] or found["ended_early"]:
+        raise typer.Exit(SOME_FAILED)
 
 
 def summary(folder: RunFolder) -> dict[str, Any]:
@@ -107,7 +117,7 @@ def summary(folder: RunFolder) -> dict[str, Any]:
 
 def _find_damaged(folder: RunFolder) -> tuple[list[Any], list[str]]:
     """Return the training runs whose results are damaged, and errors of results that cannot be read."""
-    from refinecal.experiments._unit_files import is_whole
+    from refinecal.experiments.folder import is_whole
 
     damaged, unreadable = [], []
     for key in folder.finished():
@@ -121,7 +131,7 @@ def _find_damaged(folder: RunFolder) -> tuple[list[Any], list[str]]:
 
 def _find_diverged(folder: RunFolder, keys: list[Any]) -> dict[Any, str]:
     """Return the training runs on images that ended with NaN, and why."""
-    from refinecal.experiments.vision.unit import VisionUnit
+    from refinecal.experiments.units import VisionUnit
 
     found = dict.fromkeys(keys, "")
     for key in keys:
@@ -150,7 +160,7 @@ def show_status(console: Console, found: dict[str, Any]) -> None:
     if found["endings"]:
         said = [each["message"] for each in found["endings"]]
         _show_alike(console, found["kind"], "ended early", found["endings"], said)
-        console.tell("The same would happen again: begin a new run with a smaller --lr")
+        console.tell("The same would happen again: start a new run with a smaller --lr")
     reasons = list(found["left_out"].items())
     most = len(reasons) if console.verbose else MOST_LEFT_OUT
     for name, why in reasons[:most]:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from refinecal.cli._console import Console, command, count, show_path
+from refinecal.cli._experiments import (
+    RunProgress,
+    announce,
+    check_retry,
+    grow,
+    open_existing_run,
+    option,
+    remove_damaged,
+    split_names,
+    suggest_resume,
+)
 from refinecal.cli._options import (
     RUNNING,
     TABLE,
@@ -19,27 +31,18 @@ from refinecal.cli._options import (
     Verbose,
     flag,
 )
-from refinecal.cli._planning import (
-    check_begin,
-    find_data_sets,
-    open_existing_run,
-    open_run,
-    remove_damaged,
-    split_names,
-    target_of,
-)
-from refinecal.cli._running import (
-    SOME_FAILED,
-    RunProgress,
-    announce,
-    check_retry,
-    option,
-    suggest_resume,
-)
-from refinecal.cli.experiment_status import show_status, summary
+from refinecal.cli.experiment_status import show_outcome
 
 if TYPE_CHECKING:
-    from refinecal.experiments.store import RunFolder
+    from refinecal.experiments.folder import RunFolder
+    from refinecal.experiments.plan import Plan
+    from refinecal.experiments.tabular.sets import Source
+
+
+FoundSets = tuple[list["Source"], dict[str, str]]  # and by name why others are left out
+TARGET = "target"
+LACKING = {"missing_numbers": "missing numbers", "unlabelled": "missing labels"}
+MOST_DROPPED = 3  # data sets whose dropped rows are listed
 
 
 @command("refinecal experiment tabular --data tables --methods xgboost,mlp --configs 10 --out run")
@@ -123,7 +126,6 @@ def tabular(
     """
     from refinecal.experiments.running import run
     from refinecal.experiments.tabular.protocol import Work
-    from refinecal.experiments.tabular.unit import UnitResult
 
     console = Console(as_json, quiet, verbose)
     given = {
@@ -137,15 +139,23 @@ def tabular(
         "n_threads": threads,
     }
     given = {name: value for name, value in given.items() if value is not None}
-    _check_usage(data, talent, openml, dask, processes, resume, retry_failed)
+    if sum(each is not None for each in (data, talent, openml)) > 1:
+        raise typer.BadParameter("name one of --data, --talent and --openml")
+    if dask is not None and processes is not None:
+        raise typer.BadParameter(
+            "the cluster decides the number of processes: omit --processes", param_hint="--dask"
+        )
+    check_retry(retry_failed, resume)
     with console.show_warnings():
-        only, is_named = split_names("--sets", sets), bool(data or talent or openml)
+        only = split_names("--sets", sets)
         before = open_existing_run(out, "tabular") if resume else None
         if before is None:
-            check_begin(out, is_named, dask)
-        found = find_data_sets(data, talent, openml, target or target_of(before), only)
-        folder = open_run(console, out, found, given, before, only)
-        remove_damaged(console, folder, UnitResult.is_whole)
+            _check_new(out, bool(data or talent or openml), dask)
+        sources = before.plan.sources if before is not None else ()
+        stored = next((each["target"] for each in sources if each.get("kind") == "table"), TARGET)
+        found = _find_data_sets(data, talent, openml, target or stored, only)
+        folder = _open_run(console, out, found, given, before, only)
+        remove_damaged(console, folder)
         keys = [*folder.missing(), *(folder.failed() if retry_failed else ())]
         _announce(console, folder, len(keys))
         with (
@@ -154,49 +164,15 @@ def tabular(
         ):
             width = {"processes": processes, "n_threads": folder.plan.n_threads}
             run(keys, Work(folder.plan), folder, dask=dask, progress=watch, **width)
-    about = summary(folder)
-    show_status(console, about)
-    console.result(about)
-    if about["failed"]:
-        raise typer.Exit(SOME_FAILED)
-
-
-# ---- what is asked for -------------------------------------------------------------------------------------
-
-
-def _check_usage(
-    data: Path | None,
-    talent: Path | None,
-    openml: str | None,
-    dask: str | None,
-    processes: int | None,
-    resume: bool,
-    retry_failed: bool,
-) -> None:
-    if sum(each is not None for each in (data, talent, openml)) > 1:
-        raise typer.BadParameter("name one of --data, --talent and --openml")
-    if dask is not None and processes is not None:
-        raise typer.BadParameter(
-            "the cluster decides the number of processes: omit --processes",
-            param_hint="--dask",
-        )
-    check_retry(retry_failed, resume)
-
-
-# ---- while it runs -----------------------------------------------------------------------------------------
+    show_outcome(console, folder)
 
 
 def _announce(console: Console, folder: RunFolder, todo: int) -> None:
     from refinecal.experiments.tabular.differences import FEW_SETS
 
     plan = folder.plan
-    parts = [
-        count(len(plan.sources), "data set"),
-        count(plan.splits, "split"),
-        count(len(plan.methods), "method"),
-        count(plan.configs + 1, "configuration"),
-    ]
-    announce(console, folder, parts, todo)
+    sizes = {"data set": len(plan.sources), "split": plan.splits, "method": len(plan.methods)}
+    announce(console, folder, sizes | {"configuration": plan.configs + 1}, todo)
     if todo and len(plan.sources) < FEW_SETS:
         console.note(
             f"differences over data sets need at least {FEW_SETS} of them to be tested; here only within each"
@@ -204,3 +180,119 @@ def _announce(console: Console, folder: RunFolder, todo: int) -> None:
     if todo and not console.err.is_terminal:
         run = shlex.quote(show_path(folder.path))
         console.note(f"progress: refinecal experiment status {run}")
+
+
+def _find_data_sets(
+    data: Path | None,
+    talent: Path | None,
+    openml: str | None,
+    target: str,
+    only: tuple[str, ...] | None,
+) -> FoundSets | None:
+    """Return the data sets that are named, and by name why others are left out; ``None`` if none are."""
+    from refinecal.experiments.tabular import sets as known
+
+    if data is not None:
+        return known.find_tables(data, target, only)
+    if talent is not None:
+        return known.find_talent(talent, only)
+    if openml is not None:
+        return _select_sources(known.openml_sets(openml), only), {}
+    return None
+
+
+def _select_sources(sources: Any, names: tuple[str, ...] | None) -> Any:
+    """Return the sources with these names, of any kind."""
+    if names is None:
+        return sources
+    by_name = {each["name"] if isinstance(each, dict) else each.name: each for each in sources}
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        raise typer.BadParameter(
+            f"{', '.join(unknown)}: no such data set; there are {', '.join(list(by_name)[:10])}",
+            param_hint="--sets",
+        )
+    return type(sources)(by_name[name] for name in names)
+
+
+def _check_new(out: Path, is_named: bool, dask: str | None) -> None:
+    """Raise if a run cannot start: without tables, in a folder in use, or without a cluster."""
+    from refinecal.experiments.folder import RunFolder
+    from refinecal.experiments.running import check_cluster
+
+    if not is_named:
+        raise ValueError("no tables are given: name them with --data, --talent or --openml")
+    RunFolder.check_new(out)
+    if dask is not None:
+        check_cluster(dask)
+
+
+def _open_run(
+    console: Console,
+    out: Path,
+    found: FoundSets | None,
+    given: dict[str, Any],
+    folder: RunFolder | None,
+    only: tuple[str, ...] | None,
+) -> RunFolder:
+    """Return the folder of a new run, or the given one: with the same plan, or with a larger one."""
+    from refinecal.experiments.folder import RunFolder
+
+    left_out: dict[str, str] = {}
+    if found is None:
+        assert folder is not None, "checked before"
+        plan = replace(folder.plan, sources=_select_sources(folder.plan.sources, only), **given)
+        _load_methods(plan.methods)
+    else:
+        plan, left_out = _make_plan(console, found, given, None if folder is None else folder.plan)
+    if folder is None:
+        folder = RunFolder.create(out, plan)
+    else:
+        grow(console, folder, plan)
+    folder.note_left_out(left_out)
+    return folder
+
+
+def _make_plan(
+    console: Console, named: FoundSets, given: dict[str, Any], base: Plan | None = None
+) -> tuple[Plan, dict[str, str]]:
+    """Return a plan of the usable sets, for the rest like the base; note why others are left out."""
+    from refinecal.experiments.plan import Plan
+    from refinecal.experiments.tabular.sets import survey
+
+    sources, unfit = named
+    found = tuple(each.to_dict() for each in sources)
+    plan = replace(base or Plan(found, ("xgboost",)), sources=found, **given)
+    _load_methods(plan.methods)
+    new = [each for each in sources if base is None or not base.has(each.to_dict())]
+    rows, refused = survey(new, plan.min_rows, plan.max_rows)
+    left_out = unfit | refused
+    for name, why in left_out.items():
+        console.note(f"{name} left out: {why}")
+    _note_dropped_rows(console, rows)
+    fit = tuple(each.to_dict() for each in sources if each.name not in refused)
+    if not fit:
+        raise ValueError("none of the data sets can be used")
+    return replace(plan, sources=fit), left_out
+
+
+def _note_dropped_rows(console: Console, rows: list[dict[str, Any]]) -> None:
+    """Note which sets have rows that are dropped."""
+    short = [each for each in rows if any(each[what] for what in LACKING)]
+    most = len(short) if console.verbose else MOST_DROPPED
+    for each in short[:most]:
+        n = sum(each[what] for what in LACKING)
+        total = count(each["rows"] + each["subsampled"] + n, "row")
+        why = ", ".join(words for what, words in LACKING.items() if each[what])
+        console.note(f"{each['set']}: {n:,} of {total} dropped ({why})")
+    if len(short) > most:
+        others = count(len(short) - most, "other data set")
+        console.note(f"rows of {others} are dropped, too; -v names all")
+
+
+def _load_methods(names: tuple[str, ...]) -> None:
+    """Import the packages of methods; raise for unknown methods and packages that are not installed."""
+    from refinecal.experiments.tabular.protocol import get_method
+
+    for name in names:
+        _ = get_method(name).model  # imports its package

@@ -10,7 +10,7 @@ from typing import Any
 class Rates:
     """Mean times of training runs that are alike.
 
-    >>> from refinecal.experiments.tabular.plan import Key
+    >>> from refinecal.experiments.plan import Key
     >>> rates = Rates()
     >>> rates.add(Key("adult", 0, "mlp", 0), 10.0)
     >>> rates.add(Key("bank", 0, "mlp", 0), 30.0)
@@ -68,7 +68,7 @@ def seconds_left(
 ) -> float | None:
     """Return how long training runs will take, ``width`` at a time; ``None`` if all are unknown.
 
-    >>> from refinecal.experiments.vision.plan import Key
+    >>> from refinecal.experiments.plan import Key
     >>> keys = [Key("cifar10", "small", seed) for seed in range(3)]
     >>> seconds_left(keys, Rates(), {keys[0]: TrainingProgress(epoch=75, epochs=100, per_epoch=2.0)}, width=1)
     450.0

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from refinecal._core.files import atomic_write
-from refinecal.experiments._pools import DaskPool, LocalPool, connect
-from refinecal.experiments._worker import NO_ROOM, Function, Outcome
+from refinecal.experiments.folder import RunFolder, versions
+from refinecal.experiments.pools import NO_ROOM, DaskPool, Function, LocalPool, Outcome, connect
 from refinecal.experiments.rates import Rates
-from refinecal.experiments.store import RunFolder, versions
 
 LOOK = 0.5  # seconds between reports of progress, if nothing happens
 TRIES = 2  # of a unit whose process dies

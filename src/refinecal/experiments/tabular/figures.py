@@ -9,6 +9,7 @@ import numpy as np
 
 from refinecal.experiments.reporting import count
 from refinecal.experiments.tabular.analysis import (
+    APART,
     METRIC_WORDS,
     SCORE_WORDS,
     STEP_WORDS,
@@ -17,8 +18,7 @@ from refinecal.experiments.tabular.analysis import (
     procedure_word,
 )
 from refinecal.experiments.tabular.differences import VERY_LOW, Procedure, relative
-from refinecal.experiments.tabular.judging import REFERENCE, SMOOTH, TUNED
-from refinecal.experiments.tabular.verdicts import APART
+from refinecal.experiments.tabular.results import REFERENCE, SMOOTH, TUNED
 from refinecal.plots.boxes import RelativeDifferencesDisplay, StoppingTimesDisplay
 from refinecal.plots.dependence import DependenceDisplay
 from refinecal.plots.style import draw_panels

@@ -7,17 +7,73 @@ import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal.experiments._worker import forget_peak, peak_memory
-from refinecal.experiments.tabular.methods import get_method
-from refinecal.experiments.tabular.plan import Key, Plan
+from refinecal._core.errors import fail_choice
+from refinecal.experiments.plan import Plan, TableKey
+from refinecal.experiments.pools import forget_peak, peak_memory
 from refinecal.experiments.tabular.sets import Dataset, Source, split
-from refinecal.experiments.tabular.unit import UnitResult
+from refinecal.experiments.units import UnitResult
 from refinecal.training.rows import Rows
+from refinecal.training.spaces import draw
+from refinecal.training.table_model import TableModel, get_model
 from refinecal.training.trainer import TrainingRun
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A way to train on a table; its framework is imported when :attr:`model` is read."""
+
+    name: str
+    max_steps: int  # of every training run: rounds, epochs, or penalties
+    step_name: str = "round"
+    from_paper: bool = False  # whether the paper has it too, with these steps and this search space
+
+    @property
+    def model(self) -> type[TableModel]:
+        """The class that trains it."""
+        return get_model(self.name)
+
+    def params(self, config: int, seed: int) -> dict[str, Any]:
+        """Return the parameters of a configuration, drawn with a seed; none for number 0, the default.
+
+        >>> METHODS["xgboost"].params(0, seed=1)
+        {}
+        >>> sorted(METHODS["mlp"].params(1, seed=1))
+        ['dropout', 'learning_rate', 'weight_decay']
+        """
+        if config == 0:
+            return {}
+        return draw(self.name, np.random.default_rng(seed))
+
+
+METHODS = {
+    method.name: method
+    for method in (
+        Method("xgboost", 1000, from_paper=True),
+        Method("mlp", 256, "epoch", from_paper=True),
+        Method("realmlp", 256, "epoch", from_paper=True),
+        Method("lightgbm", 1000),
+        Method("catboost", 1000),
+        Method("hist-gb", 1000),
+        Method("logistic", 30, "strength"),
+    )
+}
+
+
+def get_method(name: str) -> Method:
+    """Return a method by its name, one of ``METHODS``.
+
+    >>> get_method("mlp").max_steps
+    256
+    """
+    if name not in METHODS:
+        fail_choice("method", name, list(METHODS), "left out")
+    return METHODS[name]
+
 
 KEPT = 2  # data sets that a worker keeps: its next run often uses the previous one
 
@@ -28,7 +84,7 @@ class Work:
 
     plan: Plan
 
-    def __call__(self, key: Key, path: Path) -> None:
+    def __call__(self, key: TableKey, path: Path) -> None:
         """Train, and write the result to a file."""
         plan = self.plan
         source = json.dumps(plan.source(key.set), sort_keys=True)
@@ -40,7 +96,7 @@ def _load(source: str, min_rows: int, max_rows: int) -> Dataset:
     return Source(**json.loads(source)).load(min_rows, max_rows)
 
 
-def run_unit(key: Key, plan: Plan, dataset: Dataset) -> UnitResult:
+def run_unit(key: TableKey, plan: Plan, dataset: Dataset) -> UnitResult:
     """Train one method once, to its last step; return the best step by each metric and its predictions.
 
     All steps are trained, unless predictions stop being finite numbers. The split is the same for every

@@ -21,24 +21,21 @@ from refinecal.experiments.reporting import (
 )
 from refinecal.experiments.tabular import figures
 from refinecal.experiments.tabular.analysis import (
+    APART,
     METRIC_WORDS,
     SCORE_WORDS,
     Analysis,
-    method_word,
-    procedure_word,
-)
-from refinecal.experiments.tabular.differences import FEW_SETS, FEW_SPLITS, Summary
-from refinecal.experiments.tabular.judging import MODES, REFERENCE, TUNED
-from refinecal.experiments.tabular.regimes import Regime
-from refinecal.experiments.tabular.verdicts import (
-    APART,
     count_wins,
     describe_cut_short,
     lead,
+    method_word,
     percent,
+    procedure_word,
     sentence,
     span,
 )
+from refinecal.experiments.tabular.differences import FEW_SETS, FEW_SPLITS, Regime, Summary
+from refinecal.experiments.tabular.results import MODES, REFERENCE, TUNED
 from refinecal.report import Card, Column, Page, Section, Table
 from refinecal.report.of_evaluation import facts_of
 

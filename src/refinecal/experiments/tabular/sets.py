@@ -1,30 +1,18 @@
-"""Data sets of the tabular experiment: where they are, what is kept of them, and how they are split.
+"""Data sets of the tabular experiment: where they are, and what identifies their content."""
 
-The rules are those of the paper's appendix F, and the same for every set: rows with a missing number are left
-out, a missing category is a separate category, sets of fewer than 1,000 rows are refused, and of more than
-100,000 rows that many are drawn at random with a fixed seed, not stratified. Rows without a label are left
-out, too, and columns that :class:`refinecal.tabular.schema.Schema` does not use, such as constant ones.
-"""
-
-from __future__ import annotations  # so that help() shows types by name
+from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from refinecal.experiments.tabular._finding import (
-    check_folder,
-    digest_of,
-    explain_unfit,
-    select_sets,
-    tables_in,
-)
-from refinecal.experiments.tabular._rules import Dataset, apply_rules
-from refinecal.experiments.tabular._splits import split
+from refinecal._core.format import list_names
+from refinecal.experiments.tabular.dataset import Dataset, apply_rules, split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +27,95 @@ __all__ = [
     "split",
     "survey",
 ]
+
+
+READ_AT_ONCE = 1 << 20  # bytes
+PROSE = ".txt"  # in a folder most likely a readme; a table if it is named
+MOST_NAMES = 5  # columns that a message names
+
+
+def tables_in(folder: Path) -> dict[str, Path]:
+    """Return the files of a folder that may be tables, by name; or the one file that is given."""
+    from refinecal.tabular.files import CODECS, ENDINGS
+
+    if folder.is_file():
+        paths = [folder]
+    else:
+        check_folder(folder)
+        endings = tuple(each + codec for each in _usual(ENDINGS) for codec in ("", *CODECS))
+        paths = [
+            path
+            for path in sorted(folder.iterdir())
+            if path.name.lower().endswith(endings) and path.is_file() and path.name[0] != "."
+        ]
+    found: dict[str, Path] = {}
+    for path in paths:
+        name = path.name
+        while Path(name).suffix.lower() in (*ENDINGS, *CODECS):
+            name = name[: -len(Path(name).suffix)]
+        if name in found:
+            raise ValueError(
+                f"{found[name]} and {path.name} would both be named {name!r}: rename or remove one of them"
+            )
+        found[name] = path
+    if not found:
+        raise ValueError(f"{folder} has no tables: their names end in {', '.join(_usual(ENDINGS))}")
+    return found
+
+
+def _usual(endings: Iterable[str]) -> list[str]:
+    return [ending for ending in endings if ending != PROSE]
+
+
+def check_folder(folder: Path) -> None:
+    if folder.is_file():
+        raise ValueError(f"{folder} is a file: name the folder that holds the data sets")
+    if not folder.exists():
+        raise FileNotFoundError(f"{folder} does not exist")
+
+
+def select_sets(paths: dict[str, Path], only: Iterable[str], folder: Path) -> dict[str, Path]:
+    from refinecal.tabular.files import nearest
+
+    wanted = list(dict.fromkeys([only] if isinstance(only, str) else only))
+    for name in wanted:
+        if name not in paths:
+            near = nearest(name, paths)
+            meant = f" Did you mean {near!r}?" if near else f" There are {list_names(list(paths))}."
+            raise ValueError(f"{folder} has no data set {name!r}.{meant}")
+    return {name: path for name, path in paths.items() if name in wanted}
+
+
+def explain_unfit(path: Path, target: str) -> str:
+    """Return why a file is not a data set; nothing if it is one."""
+    from refinecal.tabular.files import nearest, open_table
+
+    try:
+        names = open_table(path).names
+    except (OSError, ValueError) as error:
+        return str(error)
+    if target in names:
+        return ""
+    near = nearest(target, names)
+    more = f"Did you mean {near!r}?" if near else f"It has {list_names(names, MOST_NAMES)}."
+    return f"{path} has no column {target!r}. {more}"
+
+
+def digest_of(kind: str, path: str) -> str:
+    """Return a digest of the content; OpenML never changes a data set with a number."""
+    if kind == "openml":
+        return f"openml {path}"
+    place = Path(path)
+    files = [place] if kind == "table" else [*sorted(place.glob("*.npy")), place / "info.json"]
+    digest = blake2b(digest_size=16)
+    for file in files:
+        if kind == "talent":
+            digest.update(f"{file.name} {file.stat().st_size}\n".encode())
+        with file.open("rb") as stream:
+            while piece := stream.read(READ_AT_ONCE):
+                digest.update(piece)
+    return digest.hexdigest()
+
 
 Kind = Literal["table", "talent", "openml"]
 
@@ -81,7 +158,7 @@ class Source:
         if self.digest and self.digest != digest_of(self.kind, self.path):
             raise ValueError(
                 f"{self.path} has changed since the data set {self.name!r} was found: restore the old file, "
-                "or begin a new run"
+                "or start a new run"
             )
         table, target, lists = self._read()
         return apply_rules(self.name, table, target, lists, min_rows, max_rows)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from refinecal import _kernels
 from refinecal._core.errors import fail_choice
 from refinecal._core.sample import NOTHING, Sample
-from refinecal.experiments.tabular.plan import METRIC_NAMES
+from refinecal.experiments.plan import METRIC_NAMES
 from refinecal.losses import get_loss
 from refinecal.metrics import BUILT_IN, Metric, get_metric
 from refinecal.metrics.tally import areas_of_logits, mean_area

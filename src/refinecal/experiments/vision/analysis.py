@@ -1,7 +1,9 @@
-"""Means over seeds, and choices compared within the same training runs, of an experiment on images."""
+"""Means over seeds, choices compared within the same training runs, and what they say."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,8 +11,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from refinecal._core.format import number
-from refinecal.experiments.reporting import CsvTables, count
+from refinecal._core.format import MINUS, number
+from refinecal.experiments.reporting import CsvTables, count, join_names, signed
+from refinecal.experiments.vision.cost import (
+    IMAGES,
+    PROTOCOL,
+    RUNS,
+    TABLE,
+    Estimate,
+    estimates,
+    published,
+)
 from refinecal.experiments.vision.intervals import (
     Mean,
     PairedDifference,
@@ -18,7 +29,6 @@ from refinecal.experiments.vision.intervals import (
     mean_of,
     smallest,
 )
-from refinecal.experiments.vision.published import RUNS, published
 from refinecal.experiments.vision.results import (
     HIGHER,
     METRICS,
@@ -52,29 +62,8 @@ MODEL_WORDS = {
     "small": "small ResNet",
 }
 PAPER = ("log_loss", "brier", "accuracy", "refinement")  # the metrics of its tables
-TABLE = ("log_loss", "brier", "accuracy", "ece", "smooth_ece")  # and their scores
 DIGITS = 3  # of the paper's tables; accuracy has one, in percent
 WORTH_DRAWING = (*PAPER, "auroc")  # calibration errors are small before anything is learned
-IMAGES = {  # of training, and of test
-    "cifar10": (50_000, 10_000),
-    "cifar100": (50_000, 10_000),
-    "svhn": (73_257, 26_032),
-    "fashion-mnist": (60_000, 10_000),
-}
-PROTOCOL = {  # of appendix E
-    "epochs": 300,
-    "schedule": "step",
-    "lr": 0.1,
-    "momentum": 0.9,
-    "nesterov": False,
-    "weight_decay": 1e-4,
-    "batch": 128,
-    "crop": 4,
-    "flip": True,
-    "cutout": 16,
-    "validation": 0.1,
-    "precision": "float32",  # of the published script: Lightning's default
-}
 COMPARED = ("dataset", "model", "metric", "calibration")  # columns of CSV files
 MEAN = ("runs", "mean", "half", "low", "high")
 
@@ -223,8 +212,6 @@ class Analysis:
 
     def tables(self) -> CsvTables:
         """Return every table of the report for a CSV file; ``costs`` differ from run to run."""
-        from refinecal.experiments.vision import cost
-
         runs = self.results.trainings
         names = tuple(dict.fromkeys(name for each in runs for name in each.history))
         return {
@@ -252,7 +239,7 @@ class Analysis:
                     for epoch in range(1, each.epochs + 1)
                 ),
             ),
-            "estimate": (cost.Estimate._fields, cost.estimates()),
+            "estimate": (Estimate._fields, estimates()),
             "costs": (Cost._fields, self.costs),
         }
 
@@ -382,3 +369,130 @@ def _cost(group: Group, trainings: list[Training]) -> Cost:
         float(np.median(speed * flops)) / 1e9,
         max(each.peak_memory for each in trainings),
     )
+
+
+DECIMALS = 3  # of the paper's tables
+GAP_DECIMALS = 4  # of differences, which are small
+MOST_DECIMALS = 4  # of percentages that would be 0.0 with fewer
+VERDICTS = {
+    "lower": "Refinement chose better, beyond what seeds change.",
+    "higher": "Refinement chose worse, beyond what seeds change.",
+    "within noise": "The difference is within what seeds change.",
+    "equal": "Both chose equally good epochs.",
+    "too few runs": "One run cannot tell what another seed would change.",
+}
+START = "Stopping by refinement instead of log loss"
+
+
+def format_mean(found: Mean, score: str = "log_loss", digits: int = DECIMALS) -> str:
+    """Return a mean ± its standard error.
+
+    >>> format_mean(Mean(10, 0.1541, 0.0049)), format_mean(Mean(10, 0.951, 0.002), "accuracy")
+    ('0.154 ± 0.002', '95.1% ± 0.1')
+    >>> format_mean(Mean(1, 0.1541, float("nan"))), format_mean(Mean(0, float("nan"), float("nan")))
+    ('0.154', '')
+    """
+    if not math.isfinite(found.mean):
+        return "" if math.isnan(found.mean) else "∞"
+    scale, unit, digits = (100.0, "%", digits - 2) if score == "accuracy" else (1.0, "", digits)
+    return f"{scale * found.mean:.{digits}f}{unit}{_plus_minus(scale * found.error, digits)}"
+
+
+def format_gap(
+    found: Mean | PairedDifference, score: str = "log_loss", digits: int = GAP_DECIMALS
+) -> str:
+    """Return a difference with its sign ± its standard error; that of accuracy in percentage points.
+
+    >>> format_gap(Mean(10, -0.00312, 0.001)), format_gap(Mean(10, 0.002, 0.0011), "accuracy")
+    ('−0.0031 ± 0.0004', '+0.20 ± 0.05')
+    >>> format_gap(Mean(1, 0.0, math.nan))
+    '0.0000'
+    """
+    if not math.isfinite(found.mean):
+        return "" if math.isnan(found.mean) else "∞" if found.mean > 0 else f"{MINUS}∞"
+    scale, digits = (100.0, digits - 2) if score == "accuracy" else (1.0, digits)
+    return signed(scale * found.mean, digits) + _plus_minus(scale * found.error, digits)
+
+
+def _plus_minus(error: float, digits: int) -> str:
+    return f" ± {error:.{digits}f}" if math.isfinite(error) else ""
+
+
+def format_interval(found: PairedDifference) -> str:
+    """Return the 95% interval of a difference; nothing for a single run."""
+    if math.isnan(found.half):
+        return ""
+    return f"{signed(found.low, GAP_DECIMALS)} to {signed(found.high, GAP_DECIMALS)}"
+
+
+def percent(value: float) -> str:
+    """Return a percentage with one decimal, or as many as a small number needs not to be 0.
+
+    >>> percent(-2.04), percent(0.032), percent(0.0), percent(1e-9)
+    ('−2.0%', '+0.03%', '0.0%', '0.0000%')
+    """
+    digits = (n for n in range(1, MOST_DECIMALS) if not value or round(value, n))
+    return f"{signed(value, next(digits, MOST_DECIMALS))}%"
+
+
+def format_p(p: float) -> str:
+    """Return a p-value.
+
+    >>> format_p(0.0317), format_p(1e-9), format_p(float("nan"))
+    ('0.032', '< 0.001', '')
+    """
+    return "" if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def sentence(analysis: Analysis, group: Group) -> str:
+    """Return how stopping by refinement compares with log loss in one group."""
+    found = analysis.headlines[group]
+    interval = f", 95% interval {format_interval(found)}" if found.runs > 1 else ""
+    return (
+        f"{group_word(group)}, over {count(found.runs, 'run')}: {signed(found.mean, GAP_DECIMALS)} in test "
+        f"log loss ({percent(analysis.relative_headline(group))}{interval}), lower in {found.lower}, "
+        f"equal in {found.equal}, higher in {found.higher}. {VERDICTS[found.verdict]}"
+    )
+
+
+def lead(analysis: Analysis) -> str:
+    """Return in a sentence what stopping by refinement instead of log loss changed."""
+    found = analysis.headlines
+    if not found:
+        return "Log loss and refinement were not both tracked, so they cannot be compared."
+    if len(found) == 1:
+        ((group, only),) = found.items()
+        change = analysis.relative_headline(group)
+        by = f"changed it by {percent(change)}" if change else "left it unchanged"
+        return (
+            f"Test log loss of {group_word(group)} after temperature scaling: stopping by refinement instead "
+            f"of log loss {by}. {VERDICTS[only.verdict]}"
+        )
+    verdicts = Counter(
+        "equal" if each.equal == each.runs else each.verdict for each in found.values()
+    )
+    lower, higher, equal = (verdicts[name] for name in ("lower", "higher", "equal"))
+    return (
+        f"{START} lowered the test log loss, beyond what seeds change, in {lower} of {len(found)} "
+        f"comparisons and raised it in {higher}; {equal} equal, "
+        f"{len(found) - lower - higher - equal} undecided."
+    )
+
+
+def describe_flat(analysis: Analysis) -> list[str]:
+    """Return where the best temperature is infinite, so that all classes are equally likely after TS."""
+    said = []
+    for group in analysis.groups:
+        runs = analysis.results.of(group)
+        alike: dict[tuple[int, ...], list[str]] = {}  # metrics, by the seeds in which it is so
+        for metric in analysis.metrics(group):
+            seeds = tuple(each.key.seed for each in runs if each.at(metric, "val.beta") == 0)
+            alike.setdefault(seeds, []).append(METRIC_WORDS[metric])
+        said += [
+            f"In {len(seeds)} of {count(len(runs), 'training run')} of {group_word(group)} the best "
+            f"temperature is infinite at the epoch that {join_names(names)} chose: after TS all classes are "
+            "equally likely there."
+            for seeds, names in alike.items()
+            if seeds
+        ]
+    return said

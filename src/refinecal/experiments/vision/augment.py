@@ -116,7 +116,7 @@ def _windows(source: Tensor, corners: Tensor, h: int, w: int) -> Tensor:
     top, left = corners
     begin = _row_starts(tuple(source.shape), h, source.device) + (width * top + left).view(n, 1, 1)
     flat = source.reshape(-1)
-    pieces = flat.as_strided((len(flat) - w + 1, w), (1, 1))  # every w neighbours, copied by none
+    pieces = flat.as_strided((len(flat) - w + 1, w), (1, 1))  # every w neighbors, copied by none
     return pieces.index_select(0, begin.view(-1)).view(n, source.shape[1], h, w)
 
 
@@ -170,7 +170,7 @@ class Normalization:
     def of(cls, images: Tensor) -> Self:
         """Return the scale of these images, from exact counts: their order plays no part.
 
-        A channel that never changes is only centerd.
+        A channel that never changes is only centered.
         """
         level = torch.arange(LEVELS, dtype=torch.float64, device="cpu")
         moments = []

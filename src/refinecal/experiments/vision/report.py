@@ -35,22 +35,20 @@ from refinecal.experiments.vision.analysis import (
     best_of,
     count_stopped,
     departures,
-    group_word,
-    procedure_word,
-)
-from refinecal.experiments.vision.intervals import Mean, welch_difference
-from refinecal.experiments.vision.published import RUNS
-from refinecal.experiments.vision.results import Group, Results, Training
-from refinecal.experiments.vision.sentences import (
     describe_flat,
     format_gap,
     format_interval,
     format_mean,
     format_p,
+    group_word,
     lead,
     percent,
+    procedure_word,
     sentence,
 )
+from refinecal.experiments.vision.cost import RUNS
+from refinecal.experiments.vision.intervals import Mean, welch_difference
+from refinecal.experiments.vision.results import Group, Results, Training
 from refinecal.report import Card, Column, Page, Section, Table, Written
 from refinecal.report.of_evaluation import facts_of
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal.experiments.reading import RunResults, load_unit, open_finished, read_failures
-from refinecal.experiments.vision.plan import Key, VisionPlan
-from refinecal.experiments.vision.unit import VisionUnit
+from refinecal.experiments.folder import RunResults, open_finished, read_failures
+from refinecal.experiments.plan import ImageKey, VisionPlan
+from refinecal.experiments.units import VisionUnit, load_unit
 
 __all__ = ["METRICS", "SCORES", "Results", "Row", "Training", "merge_results", "read_results"]
 
@@ -61,12 +61,12 @@ class Row(NamedTuple):
 class Training:
     """A training run without its logits.
 
-    Attributes are those of :class:`~refinecal.experiments.vision.unit.VisionUnit`; and ``run``, the folder
+    Attributes are those of :class:`~refinecal.experiments.units.VisionUnit`; and ``run``, the folder
     that it comes from, and ``test_labels``, a digest of the labels of the test images.
     """
 
     run: str
-    key: Key
+    key: ImageKey
     recipe: dict[str, Any]
     n_train: int
     n_val: int
@@ -174,11 +174,11 @@ class Results(RunResults):
     plans: list[VisionPlan]
     trainings: list[Training]
     lost: list[Training]  # that diverged, such as by a loss of NaN; they are not compared
-    failed: dict[Key, str]  # training runs that failed, with their errors
+    failed: dict[ImageKey, str]  # training runs that failed, with their errors
     repeated: list[RepeatedTraining] = field(default_factory=list)  # what several runs hold
 
     @property
-    def stopped(self) -> dict[Key, str]:
+    def stopped(self) -> dict[ImageKey, str]:
         """Why training runs diverged, by key."""
         return {each.key: each.stopped for each in self.lost}
 
@@ -221,7 +221,7 @@ def read_results(path: str | os.PathLike[str], progress: Progress | None = None)
     if all(each.diverged for each in found):
         raise ValueError(
             f"{path} has nothing to compare: all training runs ({len(found)}) ended early "
-            f"({found[0].stopped}). Begin a new run with a smaller --lr"
+            f"({found[0].stopped}). Start a new run with a smaller --lr"
         )
     check_alike(found)
     return sort_results([folder.plan], found, read_failures(folder))
@@ -243,11 +243,13 @@ def check_alike(trainings: Iterable[Training]) -> None:
                         "and resume the run, which computes them again"
                     )
                 raise ValueError(
-                    f"{first.run} and {each.run} trained {what}: report each of them separately"
+                    f"{first.run} and {each.run} trained {what}: report them separately"
                 )
 
 
-def sort_results(plans: list[VisionPlan], found: list[Training], failed: dict[Key, str]) -> Results:
+def sort_results(
+    plans: list[VisionPlan], found: list[Training], failed: dict[ImageKey, str]
+) -> Results:
     """Return results by model, data set and seed, in the order of the plans."""
     datasets = list(dict.fromkeys(name for plan in plans for name in plan.datasets))
     models = list(dict.fromkeys(name for plan in plans for name in plan.models))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from refinecal._core.errors import needs_extra
-from refinecal.experiments import _worker
+from refinecal.experiments import pools
 
 with needs_extra("vision", package="torch"):
     import torch
@@ -170,7 +170,7 @@ def peak_memory(device: torch.device) -> int:
     """Return the most memory of the device so far, in bytes; of the process, on a CPU."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
-    return _worker.peak_memory()
+    return pools.peak_memory()
 
 
 def forget_peak(device: torch.device) -> None:
@@ -178,4 +178,4 @@ def forget_peak(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
-        _worker.forget_peak()
+        pools.forget_peak()

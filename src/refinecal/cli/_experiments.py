@@ -1,10 +1,10 @@
-"""What the experiments report of a run: its size and progress, and how to resume it."""
+"""What the commands of the experiments share: their options, the folder of a run, and its progress."""
 
 from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
@@ -16,10 +16,11 @@ from refinecal.cli._console import FILE_RULES, Console, clean, count, show_path,
 from refinecal.cli._options import MODEL
 
 if TYPE_CHECKING:
+    from refinecal.experiments.folder import RunFolder
+    from refinecal.experiments.plan import Plan, VisionPlan
     from refinecal.experiments.running import State
-    from refinecal.experiments.store import RunFolder
 
-SOME_FAILED = 3  # the exit code
+
 LINE = 60.0  # seconds
 LONGEST = 1_000  # characters of a reason
 
@@ -35,6 +36,20 @@ def option(
     """Return an option of an experiment; ``default`` is shown, since ``None`` means not given."""
     shown: dict[str, Any] = {} if default is None else {"show_default": default}
     return typer.Option(name, help=help, metavar=metavar, rich_help_panel=panel, **shown, **more)
+
+
+def split_names(option: str, text: str | None) -> tuple[str, ...] | None:
+    """Return the names of a list; ``None`` if there is none.
+
+    >>> split_names("--methods", "xgboost, mlp")
+    ('xgboost', 'mlp')
+    """
+    if text is None:
+        return None
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not names:
+        raise typer.BadParameter("name at least one", param_hint=option)
+    return tuple(dict.fromkeys(names))
 
 
 class RunProgress:
@@ -103,12 +118,13 @@ def describe_progress(state: State) -> str:
 
 
 def announce(
-    console: Console, folder: RunFolder, parts: Sequence[str], todo: int, each: str = ""
+    console: Console, folder: RunFolder, sizes: Mapping[str, int], todo: int, each: str = ""
 ) -> None:
     """Show the size of a run, how much of it is to do, and which packages have changed."""
     total = len(folder.plan.units())
     rest = "" if todo == total else f", {todo} to do"
-    console.tell(f"{' × '.join(parts)} = {count(total, 'training run')}{each}{rest}", "bold")
+    product = " × ".join(count(n, noun) for noun, n in sizes.items())
+    console.tell(f"{product} = {count(total, 'training run')}{each}{rest}", "bold")
     for line in folder.changed_versions():
         console.note(line)
 
@@ -131,3 +147,36 @@ def suggest_resume(
         if value is not None:
             words += [option, value]
         raise KeyboardInterrupt(f"{kept} kept; resume with: {shlex.join(words)}") from None
+
+
+# ---- the folder of a run -----------------------------------------------------------------------------------
+
+
+def open_existing_run(out: Path, kind: str) -> RunFolder:
+    """Return the run of an experiment in a folder; raise if another process is running it."""
+    from refinecal.experiments.folder import PLAN, RunFolder
+
+    if not (out / PLAN).is_file():
+        raise ValueError(f"{show_path(out)} has no run to resume: omit --resume to start one")
+    folder = RunFolder(out)
+    folder.check_kind(kind)
+    folder.check_idle()
+    return folder
+
+
+def grow(console: Console, folder: RunFolder, plan: Plan | VisionPlan) -> None:
+    """Give a run another plan, and tell if it is larger."""
+    before = len(folder.plan.units())
+    folder.grow(plan)
+    if len(plan.units()) > before:
+        console.tell(
+            f"{show_path(folder.path)} had {count(before, 'training run')}; more are added"
+        )
+
+
+def remove_damaged(console: Console, folder: RunFolder) -> None:
+    """Remove damaged results, so that they are computed again, and say so."""
+    damaged = folder.remove_damaged()
+    if damaged:
+        which = f"{damaged[0]}" + ", …" * (len(damaged) > 1)
+        console.note(f"{count(len(damaged), 'damaged result')} will be computed again: {which}")

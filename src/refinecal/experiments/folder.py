@@ -5,22 +5,26 @@ from __future__ import annotations
 import json
 import os
 import platform
+import struct
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 from refinecal._core import files
-from refinecal._core.files import FAILURES, MANIFEST, PLAN, atomic_write
+from refinecal._core.files import FAILURES, MANIFEST, PLAN, atomic_write, write_json
+from refinecal._core.format import number
+from refinecal.experiments.plan import Plan, VisionPlan
 from refinecal.experiments.rates import Rates
-from refinecal.experiments.tabular.plan import Plan
-from refinecal.experiments.vision.plan import VisionPlan
 
 __all__ = ["PLAN", "RunFolder", "failure_of", "versions"]
+
 
 JOURNAL, LOG = "journal.jsonl", "workers.log"
 PACKAGES = (
@@ -28,10 +32,41 @@ PACKAGES = (
     *("xgboost", "lightgbm", "catboost", "torch", "pytabkit"),
 )
 
+END = struct.Struct("<4s8xII2x")  # of an archive: its mark, and length and place of what is before
 PLANS: dict[str, type[Plan] | type[VisionPlan]] = {"tabular": Plan, "vision": VisionPlan}
+
+RESTORE = "restore it from a copy, or start a new run in another folder"
 
 Key = Any  # of either experiment: has a name, and says which others are alike
 Failure = dict[str, Any]  # kind, message, traceback; added: key, time, attempts
+
+
+def is_whole(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a file is complete, by its end; the rest is checked when it is read.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read, which does not mean that anything is wrong with it.
+    """
+    with open(path, "rb") as file:
+        start = file.seek(0, os.SEEK_END) - END.size
+        if start < 0:
+            return False
+        file.seek(start)
+        mark, length, place = END.unpack(file.read())
+        return bool(mark == b"PK\x05\x06" and place + length == start)
+
+
+def _is_sound(path: Path) -> bool:
+    """Tell whether a file is an archive whose checksums are right."""
+    try:
+        with ZipFile(path) as archive:
+            return archive.testzip() is None
+    except OSError:  # of the disk, which does not mean that anything is wrong with the file
+        raise
+    except Exception:  # of several kinds, by what is damaged
+        return False
 
 
 class RunFolder(files.RunFolder):
@@ -65,6 +100,7 @@ class RunFolder(files.RunFolder):
     FORMAT = 1
     WRITER = "an experiment"
     FIX = "delete it and resume the run"
+    AGAIN = "start a new run"
     UNITS = "units"
     UNIT = "*.npz"
 
@@ -121,10 +157,9 @@ class RunFolder(files.RunFolder):
             said = "\n  ".join(self.plan.losses(plan))
             if said:
                 raise ValueError(
-                    f"{self.path} was started with another plan:\n  {said}\nA run can get more "
-                    f"{plan.MORE}, as long as the command names all that it has. Resume without "
-                    "these options, which takes the plan of the run"
-                    f"{_suggest_names(self.plan, plan)}, or name another folder"
+                    f"{self.path} was started with another plan:\n  {said}\nA run can get more {plan.MORE}, "
+                    "as long as the command names all that it has. Resume without these options, which takes "
+                    f"the plan of the run{_suggest_names(self.plan, plan)}, or name another folder"
                 )
             self.write_plan(_as_bytes(plan))
             self.plan = plan
@@ -142,14 +177,18 @@ class RunFolder(files.RunFolder):
         except FileNotFoundError:
             return False
 
-    def remove_damaged(self, is_whole: Callable[[Path], bool]) -> list[Key]:
-        """Remove results that are damaged, for instance by a bad copy; return them."""
+    def remove_damaged(self) -> list[Key]:
+        """Remove results that are damaged, for instance by a bad copy; return them.
+
+        A result that the manifest lists must be that file; any other one, of a run that was killed, must be
+        an archive whose checksums are right.
+        """
         listed = self._read_manifest()
         damaged = []
         for key in self.finished():
             path = self.unit_path(key)
             expected = listed.get(f"{self.UNITS}/{path.name}")
-            if not is_whole(path) or expected not in (None, self.digest(path)):
+            if not _is_sound(path) if expected is None else self.digest(path) != expected:
                 damaged.append(key)
                 path.unlink(missing_ok=True)
         return damaged
@@ -197,8 +236,16 @@ class RunFolder(files.RunFolder):
                     self.write_manifest(self._read_manifest())
 
     def listed_files(self) -> Iterable[Path]:
-        """Return the files that do not change: results."""
-        return (self.path / self.UNITS / f"{name}.npz" for name in self.unit_names())
+        """Return the files that do not change while a run is computed: the plan and the results."""
+        units = (self.path / self.UNITS / f"{name}.npz" for name in self.unit_names())
+        return (self.path / PLAN, *units)
+
+    def write_plan(self, content: bytes) -> None:
+        """Write the plan; until the lock is released, the manifest does not list it."""
+        if listed := self._read_manifest():
+            listed.pop(PLAN, None)
+            write_json(self.path / MANIFEST, {"format": self.FORMAT, "files": listed})
+        super().write_plan(content)
 
     def _read_manifest(self) -> dict[str, str]:
         """Return the manifest; an older version of refinecal wrote none."""
@@ -281,14 +328,28 @@ class RunFolder(files.RunFolder):
     # ---- helpers -------------------------------------------------------------------------------------------
 
     def _read_plan(self) -> tuple[str, Any]:
+        """Return the kind of experiment, "tabular" unless the plan names another, and the plan."""
+        path = self.path / PLAN
         try:
-            return _read_plan((self.path / PLAN).read_text("utf-8"))
+            text = path.read_text("utf-8")
+            read = json.loads(text)
+            kind = read.get("kind", "tabular") if isinstance(read, dict) else "tabular"
+            if kind not in PLANS:
+                raise ValueError(
+                    f"the plan is for the experiment {kind!r}, which this version of refinecal does not "
+                    "know: use the version that wrote it"
+                )
+            plan = PLANS[kind].from_json(text)
         except (json.JSONDecodeError, UnicodeDecodeError, TypeError, KeyError) as error:
-            raise ValueError(
-                f"{self.path / PLAN} is damaged ({error}): start a new run in another folder"
-            ) from error
+            raise ValueError(f"{path} is damaged ({error}): {RESTORE}") from error
         except ValueError as error:
-            raise ValueError(f"{self.path / PLAN}: {error}") from error
+            raise ValueError(f"{path}: {error}") from error
+        if self._read_manifest().get(PLAN) not in (None, self.digest(path)):
+            raise ValueError(
+                f"{path} has been changed since the run was computed (its SHA-256 differs from {MANIFEST}): "
+                f"{RESTORE}"
+            )
+        return kind, plan
 
     def _failure(self, key: Key) -> Failure:
         try:
@@ -298,18 +359,6 @@ class RunFolder(files.RunFolder):
         if not isinstance(read, dict) or "kind" not in read:
             return {"kind": "unknown", "message": "its record cannot be read"}
         return read
-
-
-def _read_plan(text: str) -> tuple[str, Any]:
-    """Return the kind of experiment, "tabular" unless the plan names another, and the plan."""
-    read = json.loads(text)
-    kind = read.get("kind", "tabular") if isinstance(read, dict) else "tabular"
-    if kind not in PLANS:
-        raise ValueError(
-            f"the plan is for the experiment {kind!r}, which this version of refinecal does not know: use "
-            "the version that wrote it"
-        )
-    return kind, PLANS[kind].from_json(text)
 
 
 def _as_bytes(plan: Plan | VisionPlan) -> bytes:
@@ -351,3 +400,52 @@ def _suggest_names(old: Plan | VisionPlan, new: Plan | VisionPlan) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class RunResults:
+    """Results of one run or of several: subclasses have ``plans``, ``failed`` and :attr:`done`."""
+
+    plans: Any
+    failed: Any
+
+    @property
+    def done(self) -> int:
+        """Number of training runs with a result."""
+        raise NotImplementedError
+
+    @cached_property
+    def planned(self) -> int:
+        """Number of training runs in the plans."""
+        return len({key for plan in self.plans for key in plan.units()})
+
+    @property
+    def missing(self) -> int:
+        """Number of training runs that are neither finished nor failed."""
+        return self.planned - self.done - len(self.failed)
+
+    def unfinished(self) -> str:
+        """Return how many training runs failed or are missing, in words."""
+        said = [f"{number(len(self.failed))} failed"] if self.failed else []
+        said += [f"{number(self.missing)} not yet run"] if self.missing else []
+        return ", ".join(said)
+
+
+def open_finished(path: str | os.PathLike[str], kind: str) -> tuple[RunFolder, list[Any]]:
+    """Return the folder of a run and its finished training runs; raise if there are none."""
+    folder = RunFolder(path)
+    folder.check_kind(kind)
+    keys = folder.finished()
+    if not keys:
+        raise ValueError(
+            f"{path} has no finished training run: run refinecal experiment {kind} first; see "
+            "refinecal experiment status"
+        )
+    return folder, keys
+
+
+def read_failures(folder: RunFolder) -> dict[Any, str]:
+    """Return the training runs that failed, with their errors."""
+    return {
+        key: f"{about.get('kind', 'error')}: {about.get('message', '')}".strip(": ")
+        for key, about in folder.failed().items()
+    }
