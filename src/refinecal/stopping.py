@@ -159,6 +159,8 @@ class RefinementMonitor:
         self.cv = list(cv) if isinstance(cv, Iterator) else cv  # used at every step
         self.classes = classes
         self._threads = check_threads(n_threads)
+        self._start = 1.0
+        self._known = KnownLabels()
         self.reset()
 
     # ---- input -------------------------------------------------------------------------------------------

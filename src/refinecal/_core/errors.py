@@ -53,7 +53,8 @@ def fail_choice(
     """Raise for an unknown name, with the known ones, the closest of them, and what else is allowed."""
     ours = ELSEWHERE.get(str(value).lower(), value)
     near = [one for one in (ours, f"{ours}_loss") if one in choices]
-    near = near or get_close_matches(str(value), [one for one in choices if one], 1)
+    near += get_close_matches(str(value), [one for one in choices if one], 1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    *known, last = [*map(repr, choices), *([otherwise] if otherwise else [])]
+    known = [repr(choice) for choice in choices]
+    last = otherwise or known.pop()
     raise ValueError(f"{name} is {value!r}: it must be one of {', '.join(known)}, or {last}.{hint}")

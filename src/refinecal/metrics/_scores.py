@@ -198,5 +198,6 @@ def _mean_over_rows(
     soft = np.empty((0, sample.k)) if sample.soft is None else np.ascontiguousarray(sample.soft)
     weights = NOTHING if sample.weights is None else sample.weights
     arrays = [readonly(each) for each in (sample.probs, sample.labels, soft, weights)]
-    arguments = (sample.n, sample.probs.size, sample.threads, *arrays, *more)
-    return float(sum(map_rows(add_up, *arguments))) / sample.total
+    size = sample.probs.size
+    sums = map_rows(add_up, sample.n, size, sample.threads, *arrays, *more)
+    return float(sum(sums)) / sample.total

@@ -166,7 +166,7 @@ def _calibrate_out_of_fold(sample: Sample, calibrator: Any, cv: Any, groups: Any
     if cv is None:
         unfitted._warn_if_light(sample)
         fitted = unfitted._fit_sample(sample, threads)
-        return np.exp(fitted._log_proba(sample.logits.astype(np.float64)))
+        return np.asarray(np.exp(fitted._log_proba(sample.logits.astype(np.float64))))
     found = np.empty(sample.logits.shape)
     for one, test in fit_folds(unfitted, sample, cv, groups, threads):
         found[test] = np.exp(one._log_proba(sample.logits[test].astype(np.float64)))

@@ -159,7 +159,7 @@ def fit_with_risk(
     found = found._replace(n_reads=found.n_reads + cost)
     lost = math.isnan(found.loss) and found.beta > 0  # a label of probability 0, or overflow
     if lost or 0 < found.beta < SMALL_BETA:
-        n_impossible = np.count_nonzero(np.isneginf(label_gaps(on_cpu(sample))))
+        n_impossible = int(np.isneginf(label_gaps(on_cpu(sample))).sum())
         if n_impossible:
             _warn_impossible(n_impossible, on_cpu(sample))
             return TemperatureFit(0.0, math.log(sample.k), found.n_reads, True), risk
@@ -268,10 +268,8 @@ class KernelReader:
     def _sum_parts(self, beta: float) -> list[float]:
         """Return the sums over all rows, of which each thread reads a part."""
         cuts = np.linspace(0, self.shape[0], self.threads + 1).astype(int)
-        found = [
-            self.pool.submit(self.kernels.read, *(a[start:stop] for a in self.arrays), beta)
-            for start, stop in pairwise(cuts)
-        ]
+        parts = ([a[start:stop] for a in self.arrays] for start, stop in pairwise(cuts))
+        found = [self.pool.submit(self.kernels.read, *(*part, beta)) for part in parts]
         return [math.fsum(sums) for sums in zip(*(each.result() for each in found), strict=True)]
 
     def at_zero(self) -> tuple[float, float]:
