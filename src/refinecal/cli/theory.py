@@ -150,12 +150,13 @@ def curve_page(best: Minimisers, data: Mapping[str, Any]) -> Page:
     from refinecal.report import Column, Page, Section, Table, Written
     from refinecal.theory.curves import setting
 
-    points, minima = [describe_order(best)], []
+    points = [describe_order(best)]
+    minima: list[list[Any]] = []
     for name in ("risk", "calibration", "refinement"):
         at, lam = getattr(best, f"by_{name}"), float(getattr(best, f"lam_{name}"))
         end = " (end)" if getattr(best, f"at_bound_{name}").item() else ""
-        losses = (at.risk, at.calibration, at.refinement, at.error_rate)
-        minima.append([f"{name}{end}", Written(significant(lam, 4), lam), *map(float, losses)])
+        terms = (at.risk, at.calibration, at.refinement, at.error_rate)
+        minima.append([f"{name}{end}", Written(significant(lam, 4), lam), *map(float, terms)])
     if any("(end)" in row[0] for row in minima):
         ends = " to ".join(significant(lam, 3) for lam in best.lam_range)
         points.append(f"(end): still decreasing at this end of the search range, {ends}.")
@@ -166,14 +167,14 @@ def curve_page(best: Minimisers, data: Mapping[str, Any]) -> Page:
         "refinement, then calibrated": float(best.by_refinement.refinement),
         "refinement, not calibrated": float(best.by_refinement.risk),
     }
-    ways = [[name, loss, loss / risk - 1] for name, loss in losses.items()]
+    ways: list[list[Any]] = [[name, loss, loss / risk - 1] for name, loss in losses.items()]
     ways[0][-1] = None
     name = loss_name(best.by_risk.parts.loss)
     loss, error_rate = Column(name, digits=4), Column("error rate", digits=4, spare=1)
-    terms = [Column(term, digits=4) for term in ("risk", "calibration", "refinement")]
+    columns = [Column(term, digits=4) for term in ("risk", "calibration", "refinement")]
     change = Column("difference", percent=True, sign=True)
     tables = (
-        Table("Minima", ["minimum of", "λ", *terms, error_rate], minima, terminal=3),
+        Table("Minima", ["minimum of", "λ", *columns, error_rate], minima, terminal=3),
         Table("Ways to choose λ", ["λ chosen by", loss, change], ways, terminal=4),
     )
     return Page(
@@ -296,7 +297,7 @@ def maps_page(maps: HeatMap, data: Mapping[str, Any]) -> Page:
         ]
         for each in data["maps"]
     ]
-    columns = [
+    columns: list[str | Column] = [
         "spectrum",
         Column("largest gain", percent=True),
         "at p/n",
@@ -379,11 +380,12 @@ def check_page(found: Check, data: Mapping[str, Any]) -> Page:
 
     draws, lam = found.draws, Column("λ")
     deviation = Column("dev.", digits=1, sign=True)
-    columns, parts = [lam], [[Written(significant(each, 3), each) for each in found.lam]]
+    columns = [lam]
+    parts: list[Any] = [[Written(significant(each, 3), each) for each in found.lam]]
     for name, short in (("risk", "risk"), ("calibration", "calibr."), ("refinement", "refin.")):
         columns += [Column("exp.", digits=4), Column(short, digits=4), deviation]
         parts += [draws.expected[name], draws.measured[name], draws.deviation[name]]
-    rows = list(zip(*parts, strict=True))
+    rows: list[Any] = list(zip(*parts, strict=True))
     tables = [Table("Theory and measurement", columns, rows, terminal=len(rows))]
     means = [Column(name, digits=4) for name in ("theory", "expected", "measured")]
     for title, each in (("theory of each draw", draws), ("theory of the law", found.law)):

@@ -176,20 +176,32 @@ def gain_page(
     if found.n_rows != n_rows:
         rows += f" (the table has {count(n_rows, 'row')})"
     kinds = [list(row.values()) for row in data["columns"]]
-    names = ["column", "kind", Column("missing", spare=3), Column("distinct", spare=2)]
+    names: list[str | Column] = [
+        "column",
+        "kind",
+        Column("missing", spare=3),
+        Column("distinct", spare=2),
+    ]
     columns = Table(
         "Columns", [*names, Column("note", spare=1)], kinds, terminal=verbose * len(kinds)
     )
-    losses = {"risk": (found.loss_by_risk, found.loss_by_risk_calibrated)}
-    losses["refinement"] = (None, found.loss_by_refinement)
-    choices = []
+    losses: dict[str, tuple[float | None, float]] = {
+        "risk": (found.loss_by_risk, found.loss_by_risk_calibrated),
+        "refinement": (None, found.loss_by_refinement),
+    }
+    choices: list[list[Any]] = []
     for by, cells in losses.items():
         lam, C = getattr(found, f"lam_{by}"), getattr(found, f"C_{by}")
         low, high = found.intervals[f"C_{by}"]
         ends = "" if isnan(low) else f"{significant(low, 2)} to {significant(high, 2)}"
         numbers = [Written(significant(lam, 3), lam), Written(significant(C, 3), C)]
         choices.append(["loss" if by == "risk" else by, *numbers, Written(ends, low), *cells])
-    header = ["chosen by", Column("λ", spare=1), "C", f"{percent(found.level, 0)} interval"]
+    header: list[str | Column] = [
+        "chosen by",
+        Column("λ", spare=1),
+        "C",
+        f"{percent(found.level, 0)} interval",
+    ]
     table = Table("Choices of C", [*header, "log loss", "calibrated"], choices, terminal=2)
     points = [features]
     if abs(found.gain_affine - found.gain) > WORTH_SAYING:
