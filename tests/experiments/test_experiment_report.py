@@ -16,7 +16,7 @@ from refinecal.experiments.tabular.analysis import (
     lead,
     sentence,
 )
-from refinecal.experiments.tabular.figures import LEAST_RISE, MOST_RISE, by_rise
+from refinecal.experiments.tabular.figures import LEAST_RISE, MOST_RISE, by_property
 from refinecal.experiments.tabular.report import is_report, page, write_report
 from refinecal.experiments.tabular.results import read_results
 from refinecal.report import Figure, Page, Table, write
@@ -269,7 +269,7 @@ def test_rises_are_in_percent_as_in_the_tables(analysis):
         if each.method == "xgboost" and 100 * each.rise > LEAST_RISE
     ]
     figure = DrawnOn(figsize=(7.2, 2.9), layout="constrained")
-    by_rise(analysis).draw(figure)
+    by_property(analysis, "rise").draw(figure)
     (dots,) = figure.axes[0].collections
     drawn = dots.get_offsets()[:, 0]
     np.testing.assert_allclose(np.sort(drawn[drawn > LEAST_RISE]), np.sort(rises))

@@ -240,7 +240,7 @@ def parse_name(
     option: str, text: str | None, known: tuple[str, ...], guess: bool = True
 ) -> str | None:
     """Return a name, which must be known; ``None`` if there is none."""
-    if text is not None and text not in known:
+    if text not in (None, *known):
         parse_names(option, text, known, guess)
         raise typer.BadParameter(f"{text!r} is not one of {', '.join(known)}", param_hint=option)
     return text

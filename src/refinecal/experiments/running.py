@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from refinecal._core.files import atomic_write
-from refinecal.experiments.folder import RunFolder, versions
+from refinecal.experiments.folder import Failure, RunFolder, versions
 from refinecal.experiments.pools import NO_ROOM, DaskPool, Function, LocalPool, Outcome, connect
 from refinecal.experiments.rates import Rates
 
@@ -37,6 +37,27 @@ class State:
 
     def __post_init__(self) -> None:
         self._waiting = Counter(key.alike for key in self.left)
+
+    def finish(
+        self, folder: RunFolder, key: Any, seconds: float | None, said: Sequence[str] = ()
+    ) -> None:
+        """Count and note a unit that has a result, with its warnings."""
+        folder.forget_failure(key)
+        self.finished += 1
+        self.end(key)
+        if seconds is not None:  # its process did not die after the last step
+            self.rates.add(key, seconds)
+            about = {"warnings": list(said)} if said else {}
+            folder.note({"unit": key.name, "seconds": round(seconds, 3), **about})
+
+    def fail(self, folder: RunFolder, key: Any, failure: Failure, seconds: float | None) -> None:
+        """Count and record a unit that failed."""
+        folder.record_failure(key, failure)
+        self.failed += 1
+        self.end(key)
+        self.last_failure = f"{key}: {failure['kind']}: {failure['message']}"
+        about = {} if seconds is None else {"seconds": round(seconds, 3)}
+        folder.note({"unit": key.name, "failed": failure["kind"], **about})
 
     def end(self, key: Any) -> None:
         """Count a unit as done."""
@@ -107,7 +128,7 @@ def run(
         begun = {"begin": len(todo), "width": pool.width, "where": where, "versions": versions()}
         try:
             folder.note(begun)
-            _Run(folder, pool, todo, state, progress).go()
+            _Run(folder, pool, todo, state, progress or (lambda state: None)).go()
         except OSError as error:
             if error.errno in NO_ROOM:
                 raise _no_room(folder, str(error)) from error
@@ -146,7 +167,7 @@ class _Run:
     pool: LocalPool | DaskPool
     todo: deque[Any]
     state: State
-    progress: Progress | None
+    progress: Progress
     deaths: Counter[Any] = field(default_factory=Counter)
     running: int = 0
 
@@ -159,53 +180,31 @@ class _Run:
             for key, outcome in self.pool.collect(LOOK):
                 self.running -= 1
                 self._end(key, outcome)
-                self._notify()
+                self.progress(self.state)
             self.state.width = self.pool.width
-            self._notify()
-
-    def _notify(self) -> None:
-        if self.progress is not None:
             self.progress(self.state)
 
     def _end(self, key: Any, outcome: Outcome) -> None:
-        if outcome.failure is None:
-            self._finish(key, outcome)
+        path, failure = self.folder.unit_path(key), outcome.failure
+        if failure is None:
+            if outcome.content is not None:
+                with atomic_write(path) as part:
+                    part.write_bytes(outcome.content)
+            if path.exists():
+                self.state.finish(self.folder, key, outcome.seconds, outcome.warnings)
+            else:
+                failure = {"kind": "no result", "message": "it wrote no file"}
+                self.state.fail(self.folder, key, failure, outcome.seconds)
         elif outcome.stop:
-            raise _no_room(self.folder, outcome.failure["message"])
+            raise _no_room(self.folder, failure["message"])
         elif not outcome.died:
-            self._fail(key, outcome.failure, outcome.seconds)
+            self.state.fail(self.folder, key, failure, outcome.seconds)
         else:
             self.deaths[key] += 1
-            if self.folder.unit_path(key).exists():  # it died after the last step
-                self._done(key)
+            if path.exists():  # it died after the last step
+                self.state.finish(self.folder, key, None)
             elif self.deaths[key] >= TRIES:
-                self._fail(key, {**outcome.failure, "attempts": self.deaths[key]}, None)
+                attempts = {"attempts": self.deaths[key]}
+                self.state.fail(self.folder, key, failure | attempts, None)
             else:
                 self.todo.append(key)
-
-    def _finish(self, key: Any, outcome: Outcome) -> None:
-        path = self.folder.unit_path(key)
-        if outcome.content is not None:
-            with atomic_write(path) as part:
-                part.write_bytes(outcome.content)
-        if not path.exists():
-            self._fail(key, {"kind": "no result", "message": "it wrote no file"}, outcome.seconds)
-            return
-        assert outcome.seconds is not None
-        self.state.rates.add(key, outcome.seconds)
-        self._done(key)
-        about = {"warnings": list(outcome.warnings)} if outcome.warnings else {}
-        self.folder.note({"unit": key.name, "seconds": round(outcome.seconds, 3), **about})
-
-    def _done(self, key: Any) -> None:
-        self.folder.forget_failure(key)
-        self.state.finished += 1
-        self.state.end(key)
-
-    def _fail(self, key: Any, failure: dict[str, Any], seconds: float | None) -> None:
-        self.folder.record_failure(key, failure)
-        self.state.failed += 1
-        self.state.end(key)
-        self.state.last_failure = f"{key}: {failure['kind']}: {failure['message']}"
-        about = {} if seconds is None else {"seconds": round(seconds, 3)}
-        self.folder.note({"unit": key.name, "failed": failure["kind"], **about})

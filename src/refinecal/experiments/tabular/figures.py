@@ -31,6 +31,7 @@ BOXES = (
     "for two classes."
 )
 DOTS = "below 0 refinement is better. The line joins medians of neighbors."
+PROPERTIES = {"rise": "rise of the validation loss, %", "learning_rate": "learning rate"}
 LEAST_RISE, MOST_RISE = 0.01, 1000.0  # percent: what is beyond is drawn there
 
 
@@ -133,18 +134,9 @@ def by_size(analysis: Analysis) -> Figure:
     )
 
 
-def by_rise(analysis: Analysis) -> Figure | None:
-    """Return every training run by the rise of its validation loss."""
-    words = "the rise of the validation loss"
-    return _of_trainings(analysis, "rise", "rise of the validation loss, %", words)
-
-
-def by_learning_rate(analysis: Analysis) -> Figure | None:
-    """Return every training run with random parameters by its learning rate."""
-    return _of_trainings(analysis, "learning_rate", "learning rate", "the learning rate")
-
-
-def _of_trainings(analysis: Analysis, field: str, axis: str, words: str) -> Figure | None:
+def by_property(analysis: Analysis, field: str) -> Figure | None:
+    """Return every training run by the ``rise`` of its validation loss, or by its ``learning_rate``."""
+    axis = PROPERTIES[field]
     panels = {}
     for method in analysis.methods:
         of = [each for each in analysis.results.trainings if each.method == method]
@@ -163,7 +155,7 @@ def _of_trainings(analysis: Analysis, field: str, axis: str, words: str) -> Figu
     caption = f"One dot per training run, stopped by refinement or by log loss; {DOTS}"
     if field == "rise":
         caption += f" Rises under {LEAST_RISE} and over {MOST_RISE:.0f}% are drawn at the ends of the axis."
-    return _dependence(panels, f"Every training run, by {words}", caption)
+    return _dependence(panels, f"Every training run, by the {axis.removesuffix(', %')}", caption)
 
 
 def _dependence(panels: Mapping[str, DependenceDisplay], title: str, caption: str) -> Figure:

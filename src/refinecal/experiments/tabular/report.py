@@ -236,7 +236,7 @@ def regimes_section(analysis: Analysis) -> Section:
         "Each training run with random parameters is stopped by either metric; no configuration is chosen. "
         f"In each class the losses of a set are averaged first, so that every set counts once. {AS_ABOVE}"
     )
-    drawn = (figures.by_rise(analysis), figures.by_learning_rate(analysis))
+    drawn = (figures.by_property(analysis, "rise"), figures.by_property(analysis, "learning_rate"))
     blocks: Blocks = [
         figures.by_size(analysis),
         *_regimes_tables("Data sets by", by_set, AS_ABOVE),

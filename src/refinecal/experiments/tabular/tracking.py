@@ -81,7 +81,8 @@ class Tracker(RefinementMonitor):
             raise ValueError(
                 "no validation row has a class of the training rows: use more rows, or another split"
             )
-        order, self._starts = _fold_order(len(rows))
+        folds = deal_shuffled(len(rows), min(FOLDS, len(rows)))  # the same for the same number
+        order, self._starts = np.concatenate(folds), np.cumsum([0, *map(len, folds)])
         self.folds = list(pairwise(self._starts.tolist()))
         self.rows = rows[order]
         self.labels = np.ascontiguousarray(labels[self.rows])
@@ -138,7 +139,11 @@ class Tracker(RefinementMonitor):
 
     def _two(self, z: NDArray[np.float32]) -> dict[str, float]:
         loops, t = self._loops, (self._signs * z).astype(np.float64)
-        sample = cache(lambda: _two_columns(self.labels, z))  # seldom asked for
+
+        @cache
+        def sample() -> Sample:  # rarely needed
+            return Sample(self.labels, np.stack([np.zeros(len(z)), z], axis=1))
+
         beta = loops.best_beta(t, self._start, FINE)
         if not _is_inside(beta):
             beta = fit_sample(sample(), self._start).beta
@@ -257,18 +262,6 @@ def _metric(name: str) -> Metric:
 
 def _never_called(*args: Any) -> NoReturn:
     raise AssertionError("a tracker computes its metrics together")
-
-
-def _fold_order(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows one random fold behind the other, and where each begins; the same for the same n."""
-    folds = deal_shuffled(n, min(FOLDS, n))
-    return np.concatenate(folds), np.cumsum([0, *map(len, folds)])
-
-
-def _two_columns(labels: NDArray[np.int64], z: NDArray[np.float32]) -> Sample:
-    columns = np.zeros((len(z), 2))
-    columns[:, 1] = z
-    return Sample(labels, columns)
 
 
 def _is_inside(beta: float) -> bool:

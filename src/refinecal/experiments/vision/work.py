@@ -208,19 +208,11 @@ class Ranks:
         begin = time.perf_counter()
         told = _EpochReporter(ProgressWriter(checkpoint_of(folder.path, key)), state, progress)
         stopped, failure = self._attempt(key, folder, told)
-        about: dict[str, Any] = {"seconds": round(time.perf_counter() - begin, 3)}
-        state.end(key)
+        seconds = time.perf_counter() - begin
         if failure is None:
-            folder.forget_failure(key)
-            state.rates.add(key, about["seconds"])
-            state.finished += 1
-            about |= {"warnings": [f"{key}: {stopped}"]} if stopped else {}
+            state.finish(folder, key, seconds, [f"{key}: {stopped}"] if stopped else ())
         else:
-            folder.record_failure(key, failure)
-            state.failed += 1
-            state.last_failure = f"{key}: {failure['kind']}: {failure['message']}"
-            about |= {"failed": failure["kind"]}
-        folder.note({"unit": key.name, **about})
+            state.fail(folder, key, failure, seconds)
         progress(state)
 
     def _attempt(
