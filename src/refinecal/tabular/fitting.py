@@ -4,7 +4,7 @@ from __future__ import annotations  # so that help() shows types by name
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,8 @@ FEW_ROWS = 50  # too few to measure how far models disagree, or how a loss chang
 TRACKED = (USUAL, "brier", "accuracy", "auroc")
 
 
-class Progress:
-    """Follows a fit; this one shows nothing. Several threads call it if several models train at once."""
+class Progress(Protocol):
+    """Follows a fit. Several threads call it if several models train at once."""
 
     def start(self, run: int, total: int, max_steps: int) -> None:
         """Start a training run; ``run`` counts from 1."""
@@ -46,6 +46,10 @@ class Progress:
     def finish(self, run: int) -> None:
         """Finish the run."""
         return
+
+
+class NullProgress(Progress):
+    """Shows nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +149,7 @@ def fit(data: Data, options: Options, folder: FitFolder, progress: Progress | No
     """
     candidates, kind = draw_candidates(options), get_model(options.model)
     max_steps = kind.default_steps if options.max_steps is None else options.max_steps
-    about = (data, options, kind, max_steps, candidates, folder, progress or Progress())
+    about = (data, options, kind, max_steps, candidates, folder, progress or NullProgress())
     folds = _TableFolds(*about)
     metrics = [get_metric(name) for name in (CHOSEN_BY, *TRACKED)]
     best = folds.search(data.pairs, len(candidates), metrics, len(data.pairs))
@@ -222,9 +226,8 @@ class _TableFolds(CrossFit):
                     )
                     for loss in ("log", "brier")
                 }
-                means = {"before": average(probs, ensemble.known)}
-                means["after"] = ensemble.predict_proba(logits)
-                choice = replace(choice, single=single, **means)
+                before, after = average(probs, ensemble.known), ensemble.predict_proba(logits)
+                choice = replace(choice, single=single, before=before, after=after)
             found[name] = seen[number, *steps] = choice
         return found
 
@@ -314,6 +317,7 @@ class _TableFolds(CrossFit):
     ) -> FoldModel:
         """Store a model at its step of smallest refinement error, with its predictions."""
         bests, val, test = run.monitor.bests, run.val, self.data.test
+        assert val.places is not None, "keyed"
         if CHOSEN_BY not in bests:
             raise ValueError(
                 f"{self.options.model} predicted no finite numbers: lower its learning rate, or try "

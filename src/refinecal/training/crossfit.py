@@ -137,9 +137,10 @@ class CrossFit(ABC):
                     self.cancel.set()
                     raise
             models = [run.result() for run in runs]
-        for each in models if candidate is not None else ():
-            where = {"candidate": candidate, "fold": each.fold}
-            self.history.extend(where | record for record in each.history)
+        if candidate is not None:
+            for each in models:
+                where = {"candidate": candidate, "fold": each.fold}
+                self.history.extend(where | record for record in each.history)
         return models
 
     def search(
