@@ -12,8 +12,9 @@ from made_vision import made_plan, made_run
 from refinecal.cli.experiment import experiment_app
 from refinecal.experiments.reporting import write_tables
 from refinecal.experiments.vision import cost
-from refinecal.experiments.vision.analysis import IMAGES, Analysis
+from refinecal.experiments.vision.analysis import Analysis
 from refinecal.experiments.vision.archives import FILES
+from refinecal.experiments.vision.cost import IMAGES
 from refinecal.experiments.vision.images import DATASETS
 from refinecal.experiments.vision.results import read_results
 

@@ -252,7 +252,8 @@ def show_images(console: Console, analysis: ImageAnalysis) -> None:
     """Show the main table, refinement against log loss, and what that means."""
     from refinecal.experiments.reporting import signed
     from refinecal.experiments.vision import analysis as words
-    from refinecal.experiments.vision.analysis import METRIC_WORDS, PAPER, TABLE, group_word
+    from refinecal.experiments.vision.analysis import METRIC_WORDS, PAPER, group_word
+    from refinecal.experiments.vision.cost import TABLE
 
     results = analysis.results
     for each in results.repeated:
@@ -302,10 +303,10 @@ def _scores(analysis: ImageAnalysis, group: tuple[str, str], metric: str) -> lis
     from refinecal.experiments.vision.analysis import (
         METRIC_WORDS,
         PAPER,
-        TABLE,
         Procedure,
         format_mean,
     )
+    from refinecal.experiments.vision.cost import TABLE
 
     if metric not in PAPER:
         return []
@@ -319,7 +320,8 @@ def _scores(analysis: ImageAnalysis, group: tuple[str, str], metric: str) -> lis
 
 def images_to_dict(analysis: ImageAnalysis) -> dict[str, Any]:
     """Return for programs: means next to the published ones, and refinement against log loss."""
-    from refinecal.experiments.vision.analysis import TABLE, Procedure
+    from refinecal.experiments.vision.analysis import Procedure
+    from refinecal.experiments.vision.cost import TABLE
 
     def mean(group: tuple[str, str], metric: str, score: str) -> dict[str, Any]:
         paper = analysis.published(group, score).get(metric)

@@ -85,8 +85,8 @@ UNPACKED = {  # MD5 sums
     "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
 }
 
-CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
-CIFAR100 = """
+CIFAR10_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
+CIFAR100_CLASSES = """
 apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly
 camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile
 cup dinosaur dolphin elephant flatfish forest fox girl hamster house kangaroo keyboard lamp
@@ -97,8 +97,8 @@ spider squirrel streetcar sunflower sweet_pepper table tank telephone television
 train trout tulip turtle wardrobe whale willow_tree wolf woman worm
 """
 CLASSES = {
-    "cifar10": tuple(CIFAR10.split()),
-    "cifar100": tuple(CIFAR100.split()),
+    "cifar10": tuple(CIFAR10_CLASSES.split()),
+    "cifar100": tuple(CIFAR100_CLASSES.split()),
     "svhn": tuple("0123456789"),
     "fashion-mnist": (
         *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker"),

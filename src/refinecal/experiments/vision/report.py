@@ -23,13 +23,10 @@ from refinecal.experiments.reporting import (
 from refinecal.experiments.vision import cost, figures
 from refinecal.experiments.vision.analysis import (
     DATASET_WORDS,
-    IMAGES,
     METRIC_WORDS,
     MODEL_WORDS,
     PAPER,
-    PROTOCOL,
     REFERENCE,
-    TABLE,
     Analysis,
     Procedure,
     best_of,
@@ -46,7 +43,7 @@ from refinecal.experiments.vision.analysis import (
     procedure_word,
     sentence,
 )
-from refinecal.experiments.vision.cost import RUNS
+from refinecal.experiments.vision.cost import IMAGES, PROTOCOL, RUNS, TABLE
 from refinecal.experiments.vision.intervals import Mean, welch_difference
 from refinecal.experiments.vision.results import Group, Results, Training
 from refinecal.report import Card, Column, Page, Section, Table, Written
