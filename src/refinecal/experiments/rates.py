@@ -10,11 +10,11 @@ from typing import Any
 class Rates:
     """Mean times of training runs that are alike.
 
-    >>> from refinecal.experiments.plan import Key
+    >>> from refinecal.experiments.plan import TableKey
     >>> rates = Rates()
-    >>> rates.add(Key("adult", 0, "mlp", 0), 10.0)
-    >>> rates.add(Key("bank", 0, "mlp", 0), 30.0)
-    >>> rates.expect(Key("adult", 1, "mlp", 0)), rates.expect(Key("letter", 0, "mlp", 0))
+    >>> rates.add(TableKey("adult", 0, "mlp", 0), 10.0)
+    >>> rates.add(TableKey("bank", 0, "mlp", 0), 30.0)
+    >>> rates.expect(TableKey("adult", 1, "mlp", 0)), rates.expect(TableKey("letter", 0, "mlp", 0))
     (10.0, 20.0)
     """
 
@@ -68,8 +68,8 @@ def seconds_left(
 ) -> float | None:
     """Return how long training runs will take, ``width`` at a time; ``None`` if all are unknown.
 
-    >>> from refinecal.experiments.plan import Key
-    >>> keys = [Key("cifar10", "small", seed) for seed in range(3)]
+    >>> from refinecal.experiments.plan import ImageKey
+    >>> keys = [ImageKey("cifar10", "small", seed) for seed in range(3)]
     >>> seconds_left(keys, Rates(), {keys[0]: TrainingProgress(epoch=75, epochs=100, per_epoch=2.0)}, width=1)
     450.0
     """
