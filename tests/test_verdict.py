@@ -120,7 +120,7 @@ def test_predictions_are_called_worse_than_frequencies_only_beyond_noise():
     """Of random predictions on 60 rows some are a little worse; shuffled ones are much worse."""
     rng = np.random.default_rng(0)
     y = np.arange(60) % 2
-    small = 0.5 + 0.02 * rng.normal(size=(60, 1)) * [-1, 1]
+    small = 0.5 + 0.02 * rng.normal(size=(60, 1)) * [1, -1]
     for given, warned in ((small, False), (rng.dirichlet([0.3, 0.3], 60), True)):
         found = evaluate(y, given)
         assert found.log.risk > found.log.uncertainty
