@@ -667,19 +667,26 @@ def test_an_impossible_label_ranks_last_and_is_said():
     json.dumps(found.to_dict(), allow_nan=False)
     with pytest.warns(RuntimeWarning, match="the log loss is infinite"):
         two = compare_models(labels, {name: models[name] for name in ("right", "never")})
-    assert "assign probability 0 to an observed class" in two.verdict
+    assert two.verdict.startswith("'right' is best; the others assign probability 0")
+    with pytest.warns(RuntimeWarning, match="the log loss is infinite"):
+        none = compare_models(labels, dict.fromkeys("ab", models["never"]))
+    assert none.verdict.startswith("Every model assigns probability 0")
 
 
 def test_the_verdict_says_what_is_sure():
     labels, models = three_models()
     found = compare_models(labels, {name: models[name] for name in ("sure", "right")})
-    assert found.verdict.startswith("'right' is better than 'sure' by more than chance")
-    twice = compare_models(labels, {"a": models["right"], "b": models["right"]})
-    assert twice.verdict.startswith("'a' and 'b' are too close to tell")
+    gap = found.log["sure"]
+    assert found.verdict.startswith("'right' is best: its log loss is ")
+    assert f"± {gap.standard_error:.3f} (s.e.) lower than that of 'sure'." in found.verdict
+    twice = compare_models(labels, dict.fromkeys("ab", models["right"]))
+    assert twice.verdict.startswith("'a' and 'b' are tied: their log losses differ by ")
+    thrice = compare_models(labels, dict.fromkeys("abc", models["right"]))
+    assert thrice.verdict.startswith("'a', 'b' and 'c' are tied: ")
     mixed = compare_models(
         labels, {"noisy": models["noisy"], "sure": softmax(8 * np.log(models["right"]), axis=1)}
     )
-    assert "After calibration 'sure' would be best." in mixed.verdict
+    assert "After calibration, 'sure' would be best: its log loss would be " in mixed.verdict
 
 
 def test_the_comparison_fits_a_terminal_and_is_json():

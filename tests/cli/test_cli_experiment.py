@@ -73,7 +73,7 @@ def test_a_run_and_its_status():
     assert "run: 8 of 8 training runs finished" in out
     assert "refinecal experiment report run" in out
     assert err == (
-        "note: differences over data sets need at least 6 of them to be tested; here only within each "
+        "note: with fewer than 6 data sets, differences are tested only within each of them "
         "note: progress: refinecal experiment status run"
     )
     folder = RunFolder("run")

@@ -490,6 +490,7 @@ def test_evaluate_prints_terms_classes_and_groups(predictions):
         assert word in out
     for word in ("smooth ECE", "overconf.", "underconf."):
         assert word in out
+    assert out.count(" XL ") == 1  # one table of subgroups
     assert max(map(len, out.splitlines())) <= 80
 
 

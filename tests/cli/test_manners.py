@@ -205,7 +205,7 @@ def test_no_digit_is_cut_and_no_name_lost(scores, columns):
     assert "…" not in out
     words = " ".join(line[:30] for line in out.splitlines())
     assert all(part in words for part in ("leave", "stay", "group", "terminal"))
-    assert ("Hidden (terminal too narrow): " in out) == (columns < 80)
+    assert ("Hidden (terminal too narrow): " in out) == (columns < 100)  # of the subgroups
 
 
 def test_columns_are_left_out_in_the_order_given():
@@ -224,6 +224,9 @@ def test_compare_fits_narrow_terminals(scores):
     scores.assign(score=0.5).to_csv("flat.csv", index=False)
     both = ["compare", "scores.csv", "flat.csv", "-t", "label", "--clip", "1e-6"]
     whole, _ = run(*both, columns=200)
+    assert whole.count("rows") == 1  # the same for all, so only in the title
+    assert "lowest log loss first" in whole.splitlines()[0]
+    assert "'scores' and 'flat' are tied: their log losses differ by " in whole
     out, _ = run(*both, columns=50)
     assert numbers(out) <= numbers(whole)
     assert "Hidden (terminal too narrow): " in out
@@ -347,7 +350,7 @@ def test_random_predictions_are_neither_swapped_nor_overconfident(scores):
     for said in (text, Path("r.html").read_text()):
         assert "swapped" not in said
         assert "overconfident." not in said
-        assert "which temperature scaling removes" not in said
+        assert "temperature scaling corrects" not in said
         assert "removed by temperature scaling" not in said
 
 
@@ -382,12 +385,14 @@ def test_few_rows_are_no_proof_of_calibration_error(tmp_path, monkeypatch):
     )
     rows.to_csv("few.csv", index=False)
     text = " ".join(run("evaluate", "few.csv", "-t", "label")[0].split())
-    assert re.search(r"error \(0.\d{4} ± 0.\d{4} s.e.\), which may be chance on 16 rows\.", text)
-    assert "fitted to, so on few rows it is slightly overestimated" in text
+    assert "16 rows are too few to tell whether the probabilities are calibrated" in text
+    assert re.search(r"error is 0.\d\d \(95% interval 0.00 to 0.\d\d\)", text)
+    assert "on few rows, the calibration error is slightly overestimated" in text
     pd.concat([rows] * 100).to_csv("many.csv", index=False)
     text = " ".join(run("evaluate", "many.csv", "-t", "label")[0].split())
-    assert "which temperature scaling removes: the model is overconfident." in text
-    assert "few rows" not in text
+    assert "the model is overconfident, which temperature scaling corrects." in text
+    assert "ECE = overconf. + underconf." in text
+    assert "Caution" not in text
 
 
 def test_calibrated_probabilities_are_called_so(tmp_path, monkeypatch):

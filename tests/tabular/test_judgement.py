@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from refinecal._core.format import with_error
 from refinecal.evaluation import evaluate, paired_difference, row_losses
 from refinecal.tabular.judgement import (
     ADVICE,
@@ -102,9 +103,8 @@ def test_few_rows_weak_features_and_the_last_step():
 )
 def test_the_lead_says_what_is_certain(found, said):
     assert said in lead(found)
-    assert f"the log loss is {found.level.mean:.4f} ± {found.level.standard_error:.4f}" in lead(
-        found
-    )
+    level = with_error(found.level.mean, found.level.standard_error)
+    assert f"the log loss is {level}" in lead(found)
 
 
 def test_an_infinite_loss_has_no_standard_error():

@@ -79,12 +79,24 @@ def significant(value: float, digits: int) -> str:
     return f"{value:.{digits}g}"
 
 
-def with_error(value: float, error: float, digits: int = 4, sign: str = "") -> str:
-    """Return a number with its standard error; without an error, the number alone.
+def error_decimals(error: float) -> int:
+    """Return how many decimals show 2 significant digits of an error, 4 if there is none.
 
-    >>> with_error(0.25, 0.01), with_error(-0.25, 0.01, 3, sign="+"), with_error(0.25, float("nan"))
-    ('0.2500 ± 0.0100', '-0.250 ± 0.010', '0.2500')
+    >>> error_decimals(0.1278), error_decimals(0.0039), error_decimals(31.0), error_decimals(0.0)
+    (2, 4, 0, 4)
     """
+    if not 0 < error < math.inf:
+        return 4
+    return min(max(0, 1 - math.floor(math.log10(error))), MOST_DECIMALS)
+
+
+def with_error(value: float, error: float, digits: int | None = None, sign: str = "") -> str:
+    """Return a number with its standard error, by default with 2 significant digits of the error.
+
+    >>> with_error(0.4982, 0.1278), with_error(-0.25, 0.01, sign="+"), with_error(0.25, math.nan)
+    ('0.50 ± 0.13', '-0.250 ± 0.010', '0.2500')
+    """
+    digits = error_decimals(error) if digits is None else digits
     text = f"{value:{sign}.{digits}f}"
     return text if math.isnan(error) else f"{text} ± {error:.{digits}f}"
 
@@ -101,12 +113,12 @@ def interval(low: float, high: float, digits: int = 4) -> str:
 def format_beta(beta: float | None, digits: int = 4) -> str:
     """Return an inverse temperature; for separable rows only the search limits it.
 
-    >>> format_beta(0.51234, 3), format_beta(8.9e6), format_beta(None)
-    ('0.512', '> 1e6', '')
+    >>> format_beta(0.51234, 3), format_beta(0.448), format_beta(8.9e6), format_beta(None)
+    ('0.512', '0.4480', '> 1e6', '')
     """
-    if beta is None:
-        return ""
-    return f"{beta:.{digits}g}" if beta <= 1e6 else "> 1e6"
+    if not beta:
+        return "" if beta is None else "0"
+    return f"{beta:#.{digits}g}" if beta <= 1e6 else "> 1e6"
 
 
 def format_fixed(value: float) -> str:

@@ -175,7 +175,7 @@ def _announce(console: Console, folder: RunFolder, todo: int) -> None:
     announce(console, folder, sizes | {"configuration": plan.configs + 1}, todo)
     if todo and len(plan.sources) < FEW_SETS:
         console.note(
-            f"differences over data sets need at least {FEW_SETS} of them to be tested; here only within each"
+            f"with fewer than {FEW_SETS} data sets, differences are tested only within each of them"
         )
     if todo and not console.err.is_terminal:
         run = shlex.quote(show_path(folder.path))

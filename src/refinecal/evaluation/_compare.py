@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from refinecal._core.arrays import category_order, check_threads, to_numpy
 from refinecal._core.checks import check_keywords, check_sample
-from refinecal._core.format import format_fixed, shorten_name
+from refinecal._core.format import format_fixed, shorten_name, with_error
 from refinecal._core.sample import Sample
 from refinecal.calibrators.base import Calibrator
 from refinecal.evaluation._paired import Difference, paired_difference
@@ -25,6 +25,16 @@ from refinecal.resampling import losses_at
 
 Floats = NDArray[np.float64]
 KINDS = ("log", "brier", "refinement", "brier_refinement")
+VERDICTS = {
+    "best": "{best!r} is best: its log loss is {gap} (s.e.) lower than that of {second!r}.",
+    "tied": "{names} are tied: their log losses differ by {gap} (s.e.), which may be chance.",
+    "all tied": "{names} are tied: their log losses differ by up to {gap} (s.e.), which may be chance.",
+    "infinite": "{best!r} is best; the others assign probability 0 to an observed class.",
+    "all infinite": "Every model assigns probability 0 to an observed class, so all log losses are infinite.",
+    "after": " After calibration, {after!r} would be best: its log loss would be {change} (s.e.) lower than "
+    "that of {best!r}.",
+    "tied after": " After calibration, {after!r} and {best!r} would be tied.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +71,31 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """A summary of the differences, in a sentence or two."""
-        second = self.ranking[1]
-        gap = self.log[second]
-        if not math.isfinite(gap.mean):
-            return f"{self.best!r} is best; the others assign probability 0 to an observed class."
-        if gap.is_sure:
-            text = f"{self.best!r} is better than {second!r} by more than chance would explain."
-        else:
-            text = f"{self.best!r} and {second!r} are too close to tell on these rows."
+        if math.isinf(self.evaluations[self.best].log.risk):
+            return VERDICTS["all infinite"]
+        others = [name for name in self.ranking[1:] if math.isfinite(self.log[name].mean)]
+        if not others:
+            return VERDICTS["infinite"].format(best=self.best)
+        tied = [name for name in others if not self.log[name].is_sure]
+        case, gap = "best", self.log[others[0]]
+        if tied:
+            case = "tied" if len(tied) == 1 else "all tied"
+            gap = max((self.log[name] for name in tied), key=lambda each: each.mean)
         after = min(self.ranking, key=lambda name: self.evaluations[name].log.refinement)
-        if after == self.best:
-            return text
-        sure = "" if self.refinement[after].is_sure else ", but the difference may be chance"
-        return f"{text} After calibration {after!r} would be best{sure}."
+        change, then = self.refinement[after], ""
+        if change.is_sure:
+            then = VERDICTS["after"]
+        elif after != self.best and after not in tied:
+            then = VERDICTS["tied after"]
+        names = ", ".join(map(repr, [self.best, *tied[:-1]]))
+        return (VERDICTS[case] + then).format(
+            best=self.best,
+            names=f"{names} and {tied[-1]!r}" if tied else "",
+            second=others[0],
+            gap=with_error(gap.mean, gap.standard_error),
+            after=after,
+            change=with_error(-change.mean, change.standard_error),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON; numbers that are not finite become ``None``."""

@@ -12,8 +12,7 @@ import numpy as np
 import refinecal
 from refinecal._core.checks import check_sample
 from refinecal._core.format import count, format_beta, number, percent
-from refinecal.evaluation import paired_difference, row_losses
-from refinecal.evaluation.verdict import BRIER, advice, is_flat, verdict
+from refinecal.evaluation.verdict import BRIER, advice, is_flat, standard_errors, verdict
 from refinecal.report.page import Card, Cell, Column, Figure, Page, Section, Table, Written
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ SQUARE: dict[str, tuple[float, float]] = {"wide": (5.2, 5.2), "narrow": (3.6, 3.
 MEANINGS = {
     "risk": "Mean loss of the predictions: calibration + refinement.",
     "calibration": "The part that temperature scaling removes.",
-    "refinement": "The part that remains: classes that the model does not distinguish.",
+    "refinement": "The part that remains, since the model does not separate the classes fully.",
     "sharpness": "What the model knows: uncertainty - refinement.",
     "uncertainty": "Mean loss of always predicting the class frequencies.",
 }
@@ -37,7 +36,12 @@ BETA = Column("beta", spare=2, help="Inverse of the best temperature.")
 RELIABILITY = (
     "Points on the diagonal are calibrated: a predicted probability of 70% is right for 70% of the rows. If "
     "the probabilities are calibrated, a point is within its band with probability 90%. The histogram shows "
-    "the predicted probabilities. The ECE uses {bins} bins with equal numbers of rows."
+    "the predicted probabilities. The ECE in this figure uses {bins} bins with equal numbers of rows; the "
+    "tables use 15 bins of equal width."
+)
+METRICS = (
+    "ECE = overconf. + underconf., its parts from over- and underconfident bins. Chance alone makes it "
+    "positive, more so on few rows."
 )
 
 
@@ -48,7 +52,8 @@ def terms_section(named: Mapping[str, Evaluation], one: bool = False, terminal: 
     """Return the terms of the losses of some predictions; ``one`` draws the first alone."""
     title = "Where the loss comes from"
     order = dict(zip(MEANINGS, (0, 6, 5, 3, 4), strict=True))  # in which terms may be hidden
-    columns = [Column(t, digits=5, help=text, spare=order[t]) for t, text in MEANINGS.items()]
+    digits = _digits(next(iter(named.values())))
+    columns = [Column(t, digits=digits, help=h, spare=order[t]) for t, h in MEANINGS.items()]
     rows: list[list[Cell]] = []
     for name, each in named.items():
         start = "" if len(named) == 1 else f"{name}, "
@@ -69,7 +74,7 @@ def terms_section(named: Mapping[str, Evaluation], one: bool = False, terminal: 
         WaterfallDisplay(drawn),
         "From uncertainty to the loss",
         "Sharpness is what the model knows; calibration error is the cost of over- or underconfidence.",
-        ", ".join(f"{term} {number(getattr(first.log, term), 4)}" for term in MEANINGS),
+        ", ".join(f"{term} {number(getattr(first.log, term), digits)}" for term in MEANINGS),
         wide=(7.2, height),
         narrow=(3.6, height),
     )
@@ -108,8 +113,8 @@ def reliability_section(
             Figure(
                 grid.draw,
                 "Reliability by class",
-                "The probability of each class against its observed frequency. The ECE uses "
-                f"{bins} bins of equal width.",
+                "The probability of each class against its observed frequency. The ECE in "
+                f"this figure uses {bins} bins of equal width; the tables use 15.",
                 "One reliability diagram for each class.",
                 wide=(7.2, grid.height(7.2)),
                 narrow=(3.6, grid.height(3.6)),
@@ -120,81 +125,107 @@ def reliability_section(
 
 def classes_table(found: Evaluation, terminal: int = 0) -> Table:
     """Return one row for each class."""
+    digits = _digits(found)
     columns: list[str | Column] = [
         "class",
         Column("rows", digits=0),
         Column("share", percent=True, spare=4),
         Column("mean prob.", percent=True, spare=1, help="Mean predicted probability."),
         Column("recall", digits=3, spare=2, help="Share of its rows that are predicted as it."),
-        Column("AUROC", digits=4, spare=5, help="One-vs-rest."),
-        Column("ECE", digits=4, spare=3, help="Calibration error in 15 bins of equal width."),
-        Column("log loss", digits=4, help="Mean over its rows."),
+        Column("AUROC", digits=digits, spare=5, help="One-vs-rest."),
+        Column("ECE", digits=digits, spare=3, help="Calibration error in 15 bins of equal width."),
+        Column("log loss", digits=digits, help="Mean over its rows."),
     ]
     names = ("n", "share", "mean_probability", "recall", "auroc", "ece", "log_loss")
     rows = [[str(each.label), *(getattr(each, n) for n in names)] for each in found.per_class]
     return Table("Classes", columns, rows, terminal=terminal)
 
 
-def losses_table(named: Mapping[str, Evaluation], title: str, first: str) -> Table:
-    """Return the losses and their terms, one row for each model or subgroup."""
+def losses_table(named: Mapping[str, Evaluation], title: str, first: str, rows: bool) -> Table:
+    """Return losses, their terms and metrics, one line for each model or subgroup."""
+    some = next(iter(named.values()))
+    digits = _digits(some)
     columns: list[str | Column] = [
         first,
-        Column("rows", digits=0, spare=1),
-        Column("log loss", digits=4),
-        Column("calibration", digits=4, spare=5),
-        Column("refinement", digits=4, spare=4),
+        *([Column("rows", digits=0, spare=6)] if rows else []),
+        Column("log loss", digits=digits),
+        Column("calibr.", digits=digits, spare=7, help="Calibration error."),
+        Column("refin.", digits=digits, spare=5, help="Refinement."),
         BETA,
-        Column("Brier", digits=4, spare=3, help=BRIER),
+        Column("Brier", digits=digits, spare=1, help=BRIER),
+        Column("accuracy", digits=digits, spare=3),
+        Column("AUROC", digits=digits, spare=4),
+        Column("ECE", digits=digits, spare=8, help=_ece(some)),
     ]
-    rows: list[list[Cell]] = []
+    lines: list[list[Cell]] = []
     for name, each in named.items():
+        start: list[Cell] = [str(name), each.n] if rows else [str(name)]
         terms = (each.log.risk, each.log.calibration, each.log.refinement)
-        rows.append([str(name), each.n, *terms, _beta(each), each.brier.risk])
-    return Table(title, columns, rows, terminal=MOST_ROWS)
+        metrics = (each.brier.risk, each.accuracy, each.auroc, each.ece)
+        lines.append([*start, *terms, _beta(each), *metrics])
+    return Table(title, columns, lines, terminal=MOST_ROWS)
+
+
+def metrics_table(
+    named: Mapping[str, Evaluation], first: str, short: bool = False, terminal: int = 0
+) -> Table:
+    """Return accuracy, AUROC and calibration errors, one line each; ``short`` has the errors only."""
+    some = next(iter(named.values()))
+    about = {
+        "accuracy": ("accuracy", 5, ""),
+        "auroc": ("AUROC", 6, ""),
+        "ece": ("ECE", 4, _ece(some)),
+        "overconfidence": ("overconf.", 2, "Part of the ECE from overconfident bins."),
+        "underconfidence": ("underconf.", 1, "Part of the ECE from underconfident bins."),
+        "smooth_ece": ("smooth ECE", 3, "Calibration error without bins."),
+    }
+    shown = list(about)[2:] if short else list(about)
+    digits = _digits(some)
+    columns = [
+        Column(name, digits=digits, spare=spare, help=text)
+        for name, spare, text in (about[each] for each in shown)
+    ]
+    rows = [[name, *(getattr(each, part) for part in shown)] for name, each in named.items()]
+    title = "Calibration errors" if short else "Metrics"
+    return Table(title, [first, *columns], rows, METRICS, terminal)
+
+
+def _digits(found: Evaluation) -> int:
+    """Return the decimals of losses and metrics: the more rows, the smaller their standard errors."""
+    return 3 if found.n < 1000 else 4 if found.n < 100_000 else 5
+
+
+def _decimals(found: Evaluation, value: float) -> str:
+    digits = _digits(found)
+    least = 10**-digits
+    return f"< {least:.{digits}f}" if 0 < value < least / 2 else number(float(value), digits)
 
 
 def _beta(found: Evaluation) -> Written:
-    return Written(format_beta(found.log.beta), found.log.beta)
+    return Written(format_beta(found.log.beta, _digits(found)), found.log.beta)
 
 
-def metrics_table(named: Mapping[str, Evaluation], first: str) -> Table:
-    """Return accuracy, AUROC and calibration errors, one row for each model or subgroup."""
-    k = next(iter(named.values())).k
-    of = "the second class" if k == 2 else "the most likely class"
-    columns: list[str | Column] = [
-        first,
-        Column("accuracy", digits=4, spare=5),
-        Column("AUROC", digits=4, spare=6),
-        Column(
-            "ECE",
-            digits=4,
-            spare=4,
-            help=f"Expected calibration error of {of}, in 15 bins of equal width.",
-        ),
-        Column("overconf.", digits=4, spare=2, help="Part of the ECE from overconfident bins."),
-        Column("underconf.", digits=4, spare=1, help="Part of the ECE from underconfident bins."),
-        Column("smooth ECE", digits=4, spare=3, help="Calibration error without bins."),
-    ]
-    names = ("accuracy", "auroc", "ece", "overconfidence", "underconfidence", "smooth_ece")
-    rows = [[name, *(getattr(each, n) for n in names)] for name, each in named.items()]
-    note = (
-        "Calibrated probabilities have errors above 0 too, by chance: the fewer rows, the larger."
-    )
-    return Table("Metrics", columns, rows, note, MOST_ROWS)
+def _ece(found: Evaluation) -> str:
+    of = "the second class" if found.k == 2 else "the most likely class"
+    return f"Expected calibration error of {of}, in 15 bins of equal width."
 
 
 def differences_table(found: Comparison) -> Table:
     """Return the differences to the best model, before and after calibration."""
+    digits = _digits(found.evaluations[found.best])
     columns: list[str | Column] = [f"above {found.best}"]
     for place, name in enumerate(("log loss", "calibrated", "Brier")):
         spare = 3 - place if place else 0
-        columns.append(Column(name, digits=4, sign=True, spare=2 * spare))
-        columns.append(Column("± s.e.", digits=4, spare=max(2 * spare - 1, 0)))
+        columns.append(Column(name, digits=digits, sign=True, spare=2 * spare))
+        columns.append(Column("± s.e.", digits=digits, spare=max(2 * spare - 1, 0)))
     rows: list[list[Cell]] = []
     for name in found.ranking[1:]:
         parts = (found.log[name], found.refinement[name], found.brier[name])
         rows.append([name, *(x for part in parts for x in (part.mean, part.standard_error))])
-    note = "Mean difference per row and its standard error; below two standard errors it may be chance."
+    note = (
+        "Mean difference per row and its standard error: less than two standard errors may be chance. "
+        "Calibrated: log loss after temperature scaling."
+    )
     return Table(f"Differences to {found.best}", columns, rows, note, MOST_ROWS)
 
 
@@ -221,52 +252,39 @@ def page(
 ) -> Page:
     """Return the page of ``refinecal evaluate``; ``more`` is added to its data."""
     calibrated, name = found.log.calibrator.predict_proba(given.probs), path.stem
+    errors = standard_errors(found, given.labels, given.probs, calibrated, given.weights)
     sections = [
         terms_section({name: found}, terminal=MOST_ROWS),
         reliability_section(
             given.labels, given.probs, calibrated, list(given.classes), given.weights
         ),
-        Section("Metrics", (), (metrics_table({name: found}, "predictions"),)),
+        Section("Metrics", (), (metrics_table({name: found}, "predictions", terminal=1),)),
         Section("Classes", (), (classes_table(found, MOST_ROWS),)),
     ]
     if by is not None:
-        tables = (losses_table(found.groups, "Losses", by), metrics_table(found.groups, by))
+        losses = losses_table(found.groups, "Losses and metrics", by, rows=True)
+        tables = (losses, metrics_table(found.groups, by, short=True))
         sections.append(
             Section(f"By {by}", ("Each subgroup has its own best temperature.",), tables)
         )
     how = "removed by equal probabilities" if is_flat(found) else "removed by temperature scaling"
     if found.log.beta is not None:
-        how += f" (beta {format_beta(found.log.beta)})"
+        how += f" (beta {_beta(found).text})"
     return Page(
         f"{path.name}: {count(found.n, 'row')}, {count(found.k, 'class', 'classes')}",
-        verdict(found, _standard_error(found, given, calibrated)),
+        verdict(found, errors),
         cards=[
-            Card("log loss", _four_decimals(found.log.risk)),
-            Card("calibration error", _four_decimals(found.log.calibration), how),
+            Card("log loss", _decimals(found, found.log.risk)),
+            Card("calibration error", _decimals(found, found.log.calibration), how),
             Card("accuracy", percent(found.accuracy)),
-            Card("AUROC", _four_decimals(found.auroc)),
+            Card("AUROC", _decimals(found, found.auroc)),
         ],
-        points=advice(found),
+        points=advice(found, errors),
         sections=sections,
         facts=facts_of(file=path.name, rows=found.n, classes=found.k),
         notes=notes,
         data={**found.to_dict(), **more},
     )
-
-
-def _standard_error(found: Evaluation, given: Predictions, calibrated: Any) -> float:
-    """Return the standard error of the calibration error: of the mean loss that calibration removes."""
-    if not math.isfinite(found.log.risk):
-        return math.nan
-    before, after = (
-        row_losses(given.labels, probs, classes=range(found.k))
-        for probs in (given.probs, calibrated)
-    )
-    return paired_difference(before, after, given.weights).standard_error
-
-
-def _four_decimals(value: float) -> str:
-    return "< 0.0001" if 0 < value < 0.00005 else number(float(value), 4)
 
 
 def comparison_page(
@@ -276,18 +294,17 @@ def comparison_page(
     best, given = found.evaluations[found.best], models[found.best]
     ordered = {name: found.evaluations[name] for name in found.ranking}
     tables = (
-        losses_table(ordered, "Losses, best model first", "model"),
-        metrics_table(ordered, "model"),
+        losses_table(ordered, "Losses and metrics, lowest log loss first", "model", rows=False),
         differences_table(found),
+        metrics_table(ordered, "model", short=True),
     )
     classes = count(best.k, "class", "classes")
     return Page(
-        f"{len(ordered)} models on the same {count(best.n, 'row')}, {classes}",
-        f"{found.best} has the lowest log loss: {number(best.log.risk, 4)}.",
+        f"{len(ordered)} models on the same {count(best.n, 'row')}, {classes}; lowest log loss first",
+        found.verdict,
         cards=[
-            Card(name, _four_decimals(each.log.risk), "log loss") for name, each in ordered.items()
+            Card(name, _decimals(each, each.log.risk), "log loss") for name, each in ordered.items()
         ][:4],
-        points=[found.verdict],
         sections=[
             Section("Comparison", (), tables),
             terms_section(ordered),

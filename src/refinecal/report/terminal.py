@@ -42,6 +42,8 @@ def show_table(table: Table, console: Any) -> None:
     console.table([c.name for c in columns], texts[: len(texts) - hidden], left, spare)
     if hidden:
         console.say(f"… and {number(hidden)} more (-v shows all)\n")
+    if table.note:
+        console.tell(f"{table.note}\n")
 
 
 def fit_columns(
