@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from strategies import examples
 
 import refinecal as rc
-from refinecal.calibrators.binning import _bins, _uniform_edges, quantile_edges
+from refinecal.calibrators.binning import HistogramBinning, _bins, quantile_edges
 from refinecal.evaluation import evaluate
 from refinecal.metrics.bins import bin_numbers
 from refinecal.plots import ReliabilityDisplay, draw_classes, reliability_curve
@@ -187,7 +187,8 @@ def test_histogram_binning_of_equal_width_has_the_same_bins(m, n_bins, dtype):
     with np.errstate(divide="ignore"):
         odds = (np.log(probs) - np.log1p(-probs)).astype(float)
     found = bin_numbers(probs.astype(float), n_bins)
-    np.testing.assert_array_equal(_bins(odds, _uniform_edges(n_bins)), found)
+    binning = HistogramBinning(n_bins, "uniform").fit([0.2, 0.8], [0, 1])
+    np.testing.assert_array_equal(_bins(odds, binning.edges_), found)
 
 
 @given(st.floats(0, 1), st.integers(1, 1000))

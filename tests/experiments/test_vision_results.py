@@ -333,7 +333,7 @@ def test_runs_on_other_images_are_not(tmp_path):
     a, b, c = (read_results(tmp_path / name) for name in "abc")
     said = (
         f"{tmp_path / 'a'} and {tmp_path / 'b'} have different images of cifar10, {words['a']} and "
-        f"{words['b']}: report them separately, or train one of them again"
+        f"{words['b']}: report each of them separately, or train one of them again on the images of the other"
     )
     with pytest.raises(ValueError, match=re.escape(said)):
         merge_results([a, c, b])

@@ -494,7 +494,7 @@ def test_the_gain_is_split_into_its_parts(tmp_path, folds):
         assert stage.change.standard_error == pytest.approx(error)
     changes = [stage.change.mean for stage in stages[1:]]
     assert sum(changes) == pytest.approx(judged.log.mean)  # nothing is left over
-    assert judged.by_refinement.mean == changes[-1]
+    assert judged.stages[-1].change.mean == changes[-1]
 
 
 def test_what_is_said_of_choosing_by_refinement(tmp_path):
@@ -502,8 +502,9 @@ def test_what_is_said_of_choosing_by_refinement(tmp_path):
 
     def said(mean, error):
         low, high = mean - 1.96 * error, mean + 1.96 * error
-        change = replace(judged.by_refinement, mean=mean, standard_error=error, low=low, high=high)
-        stages = [*judged.stages[:-1], replace(judged.stages[-1], change=change)]
+        last = judged.stages[-1]
+        change = replace(last.change, mean=mean, standard_error=error, low=low, high=high)
+        stages = [*judged.stages[:-1], replace(last, change=change)]
         return describe_certainty(replace(judged, stages=stages))
 
     assert said(-0.01, 0.001).endswith("lowered the loss by 0.0100 ± 0.0010.")

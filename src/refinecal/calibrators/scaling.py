@@ -11,14 +11,8 @@ from numpy.typing import NDArray
 from refinecal import _kernels
 from refinecal._core.checks import check_number
 from refinecal._core.sample import Sample, on_cpu
-from refinecal.calibrators._newton import (
-    STRONGEST,
-    Advice,
-    fit_logistic,
-    fit_matrix,
-    fit_two,
-    fit_vector,
-)
+from refinecal.calibrators._fits import fit_matrix, fit_vector
+from refinecal.calibrators._newton import STRONGEST, Advice, fit_logistic, fit_two
 from refinecal.calibrators._pairs import Curve, polynomial
 from refinecal.calibrators.base import (
     LARGEST,

@@ -128,7 +128,8 @@ def compute_areas(
     (k, n); ``rest`` is one minus the largest probability of each row, or with ``unit`` the rounding error of
     log-odds. Both are read-only.
     """
-    labels, weights, soft = readonly(sample.labels), sample.weights, sample.soft
+    labels, soft = readonly(sample.labels), sample.soft
+    weights = None if sample.weights is None else readonly(sample.weights)
     farthest = float(rest.max()) if unit else 0.0
     rows, begin = _kernels.ranking.group_rows(labels, sample.k)
 
@@ -146,9 +147,10 @@ def compute_areas(
             pairs = float(share[own].sum()) * float(others.sum())
         if not pairs > 0:
             return math.nan
-        masses = readonly(own), readonly(share), readonly(others)
+        for each in (own, share, others):  # of this class alone, or read-only already
+            each.flags.writeable = False
         scores = columns[j], rest, unit, farthest
-        twice = _kernels.ranking.twice_below(*scores, labels, hidden, *masses)
+        twice = _kernels.ranking.twice_below(*scores, labels, hidden, own, share, others)
         return float(1 - twice / (2 * pairs))
 
     if sample.k == 2:

@@ -157,30 +157,19 @@ class CrossFit(ABC):
             except ValueError as error:
                 self.skip(number, error)
                 continue
-            update_best(best, models, metrics)
+            weights = [len(m.y) if m.weights is None else m.weights.sum() for m in models]
+            for metric in metrics:
+                # One that was never a number on some fold, such as AUROC with one class, chooses nothing.
+                name = metric.name
+                if all(name in each.choices for each in models):
+                    values = [each.choices[name].value for each in models]
+                    value = float(np.average(values, weights=weights))
+                    if name not in best or metric.better(value, best[name][0]):
+                        best[name] = value, models
         for _, models in best.values():
             others = range(len(models), len(parts))
             models.extend(self.train_folds(parts, models[0].candidate, others))
         return best
-
-
-def update_best(
-    best: dict[str, tuple[float, list[FoldModel]]],
-    models: list[FoldModel],
-    metrics: Iterable[Metric],
-) -> None:
-    """Replace, for each metric, the best mean over folds so far if these models have a better one.
-
-    A metric that was never a number on some fold, such as AUROC where there is one class, chooses nothing.
-    """
-    weights = [len(m.y) if m.weights is None else m.weights.sum() for m in models]
-    for metric in metrics:
-        name = metric.name
-        if all(name in each.choices for each in models):
-            values = [each.choices[name].value for each in models]
-            value = float(np.average(values, weights=weights))
-            if name not in best or metric.better(value, best[name][0]):
-                best[name] = value, models
 
 
 # ---- how far models disagree -------------------------------------------------------------------------------

@@ -104,10 +104,6 @@ class _Draw:
     ranks: Indices  # from 0 within the class
     sizes: Indices  # how many rows the class has
 
-    def split(self, held_out: NDArray[np.bool_]) -> Split:
-        """Return the rows that are not held out, and those that are."""
-        return np.sort(self.rows[~held_out]), np.sort(self.rows[held_out])
-
 
 def _draw(rows: Rows, seed: int) -> _Draw:
     assert rows.keys is not None, "keyed first"
@@ -143,7 +139,7 @@ def hold_out(rows: Rows, fraction: float, seed: int) -> Split:
             f"n_samples={rows.n} is too few to hold some out for validation: a class needs two rows or "
             "more. Pass X_val= and y_val=."
         )
-    return draw.split(held_out)
+    return np.sort(draw.rows[~held_out]), np.sort(draw.rows[held_out])
 
 
 def _hold_out_groups(rows: Rows, fraction: float, seed: int) -> Split:
@@ -199,7 +195,8 @@ def split_folds(rows: Rows, n_folds: Any, seed: int) -> list[Split]:
             f"n_folds={n_folds} is more than there are rows in any class, with n_samples={rows.n}: use "
             "fewer folds"
         )
-    return [draw.split(fold == number) for number in range(n_folds)]
+    held_out = [fold == number for number in range(n_folds)]
+    return [(np.sort(draw.rows[~part]), np.sort(draw.rows[part])) for part in held_out]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +214,15 @@ class Parts(Sequence[tuple[Rows, Rows]]):
     @classmethod
     def of(cls, rows: Rows, splits: list[Split]) -> Parts:
         """Return parts that each have something to learn and something to look at."""
-        found = cls(rows, splits, _count_first(splits))
+        n_first = len(splits)
+        seen = np.zeros(1 + max(int(val.max(initial=0)) for _, val in splits), dtype=bool)
+        for number, (_, val) in enumerate(splits):
+            if seen[val].any():  # the others hold rows out again, if they hold out no new ones
+                if all(seen[later].all() for _, later in splits[number:]):
+                    n_first = number
+                break
+            seen[val] = True
+        found = cls(rows, splits, n_first)
         for number in range(len(found)):
             val = found._split(number)[1]
             if rows.weights is not None:
@@ -250,17 +255,6 @@ class Parts(Sequence[tuple[Rows, Rows]]):
         """Tell which of the classes 0..n_classes-1 every fold's model has seen."""
         knows = [np.isin(np.arange(n_classes), self._labels(i)) for i in range(len(self))]
         return np.asarray(np.all(knows, axis=0))
-
-
-def _count_first(splits: list[Split]) -> int:
-    """Return how many of the splits hold out each row once, if those after them hold out no others."""
-    seen = np.zeros(1 + max(int(val.max(initial=0)) for _, val in splits), dtype=bool)
-    for number, (_, val) in enumerate(splits):
-        if seen[val].any():
-            all_seen = all(seen[later].all() for _, later in splits[number:])
-            return number if all_seen else len(splits)
-        seen[val] = True
-    return len(splits)
 
 
 def parts(rows: Rows, n_folds: Any, fraction: float, seed: int, n_more: int = 0) -> Parts:
