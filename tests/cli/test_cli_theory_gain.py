@@ -88,7 +88,7 @@ def test_it_is_said_what_became_of_the_columns(tmp_path):
     )
     assert "missing values in 1 column" in out
     assert "1 ignored: 'row_id'" in out
-    assert "1 feature without new information" in out
+    assert "1 is a linear combination of the others and left out" in out
     assert "distinct" not in out
     more = words(run(path, "--target", "kind", "-v")[0])
     assert "distinct" in more

@@ -327,10 +327,27 @@ def test_no_column_is_hidden_by_the_line_that_says_so(capsys):
         data = data.append_column(f"more {number}", data["x"])
     for shown, names in (
         (data, "more 8"),
-        (data.append_column("last", data["x"]), "… and 2 more (-v shows all)"),
+        (
+            data.append_column("last", data["x"]),
+            "… and 2 more columns (-v and the report show all)",
+        ),
     ):
         show_data(Console(), Path("a.csv"), prepare(shown, Schema.infer(shown, "kind"), Options()))
         assert names in capsys.readouterr().out
+
+
+def test_columns_with_notes_are_never_hidden(capsys):
+    data = mixed(60).select(["x", "kind"])
+    for number in range(12):
+        data = data.append_column(f"more {number}", data["x"])
+    prices = pa.array([f"${62150 + i % 7:,}.00" for i in range(60)])
+    data = data.append_column("price", prices).append_column("constant", pa.array([1] * 60))
+    show_data(Console(), Path("a.csv"), prepare(data, Schema.infer(data, "kind"), Options()))
+    out = " ".join(capsys.readouterr().out.split())
+    assert "is read as 62150" in out
+    assert out.index("kind target") < out.index("price number") < out.index("constant unused")
+    assert out.index("constant unused") < out.index("x number")
+    assert "more 11" not in out
 
 
 def test_a_missing_file_is_named():

@@ -140,7 +140,7 @@ def test_what_is_drawn_is_the_map():
 def test_the_second_class_is_named():
     fitted = rc.TemperatureScaling().fit([0.2, 0.9, 0.6], ["no", "yes", "no"])
     display = CalibrationMapDisplay.from_calibrator(fitted, ax=blank())
-    assert display.ax_.get_xlabel() == "probability of class yes before calibration"
+    assert display.ax_.get_xlabel() == "probability of class 'yes' before calibration"
 
 
 def test_any_model_that_maps_probabilities_is_drawn():

@@ -284,7 +284,7 @@ def test_bad_calibrated_probabilities_are_refused(calibrated, match):
     ("options", "across", "up"),
     [
         ({}, "confidence", "accuracy"),
-        ({"kind": "dog"}, "probability of class dog", "share of class dog"),
+        ({"kind": "dog"}, "probability of class 'dog'", "share of class 'dog'"),
     ],
 )
 def test_axes_say_what_they_show(options, across, up):

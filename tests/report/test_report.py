@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_report import HOSTILE, LONG, bars, sample_page
 
-from refinecal._core.format import MINUS
+from refinecal._core.format import MINUS, percent, with_error
 from refinecal.evaluation import evaluate
 from refinecal.evaluation.verdict import cautions, verdict
 from refinecal.plots.style import PALETTE
@@ -153,6 +153,26 @@ def test_long_names_may_break_at_their_joints_or_are_cut():
     assert f'title="{"y" * 500}"' in html
     assert f'title="{"x" * 300}"' in html
     assert max(map(len, re.findall(r">([xyz…]+)<", html))) == LONGEST
+
+
+@pytest.mark.parametrize(
+    "text", ["history.parquet", "gamma 0.0125", "1e-05", "2024-01-31", "1/2", "don't", "a.b"]
+)
+def test_numbers_dates_and_extensions_are_not_broken(text):
+    assert "<wbr>" not in render(Page("t", "l", sections=[Section("s", (text,))]))
+
+
+def test_one_minus_sign_in_tables_and_sentences(capsys):
+    from refinecal.cli._console import Console
+
+    table = Table("t", ["name", "gain"], [("a−b", -0.25)], terminal=1)
+    lead = f"A change of {with_error(-0.25, 0.01)} or {percent(-0.25)}."
+    page = Page("t", lead, points=["Drop a−b: it is −∞."], sections=[Section("s", (), (table,))])
+    html = render(page)
+    assert not re.search(r"[> ]-\d", html.partition("<body")[2].partition("<script")[0])
+    Console().print_page(page)
+    out = capsys.readouterr().out
+    assert re.findall(r"\S*[−-]\S+", out) == ["a−b", "-0.2500", "-0.2500", "-25.0%.", "a−b:", "-∞."]
 
 
 @given(st.text(max_size=200), st.integers(5, 100))

@@ -152,7 +152,10 @@ def test_the_delivered_models_have_seen_all_rows(tmp_path, refit):
             {"folds": 3},
             f"the average of 3 models, each trained on 67% of all 400 rows, {REFITTED} 3 models trained",
         ),
-        ({"folds": None}, f"one model, trained on 320 of 400 rows, {REFITTED} a model trained"),
+        (
+            {"folds": None},
+            "one model, trained on 320 of 400 rows; the others are validation rows. Test rows are among both",
+        ),
         ({"refit": False}, f"{TEN} all 320 rows, none of which are test rows."),
         ({"test_fraction": 0.0}, f"{TEN} all 400 rows."),
         ({"tune": 2}, f"{TEN} all 400 rows, {REFITTED} 5 models trained"),
@@ -168,11 +171,11 @@ def test_what_is_delivered_is_said(tmp_path, options, expected):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"calibrator": "temperature"}, "Calibrated by temperature scaling: temperature "),
-        ({"calibrator": "temperature", "folds": None}, "Calibrated by temperature scaling: temp"),
+        ({"calibrator": "temperature"}, "Calibrated with temperature scaling: temperature "),
+        ({"calibrator": "temperature", "folds": None}, "Calibrated with temperature scaling: temp"),
         (
             {"calibrator": "structured-matrix"},
-            "Calibrated by structured-matrix. Averaging makes probabilities too cautious",
+            "Calibrated with structured-matrix. Averaging makes probabilities underconfident",
         ),
         ({"folds": 3, "test_fraction": 0.0}, "; the models are averaged on the scale of log-odds."),
     ],
@@ -504,9 +507,9 @@ def test_what_is_said_of_choosing_by_refinement(tmp_path):
         stages = [*judged.stages[:-1], replace(last, change=change)]
         return describe_certainty(replace(judged, stages=stages))
 
-    assert said(-0.01, 0.001).endswith("contributed +0.0100 ± 0.0010.")
-    assert said(0.01, 0.001).endswith("contributed -0.0100 ± 0.0010.")
-    assert said(-0.01, 0.02).endswith("contributed +0.0100 ± 0.0200, within noise.")
+    assert said(-0.01, 0.001).endswith("lowered the loss by 0.0100 ± 0.0010.")
+    assert said(0.01, 0.001).endswith("raised the loss by 0.0100 ± 0.0010.")
+    assert said(-0.01, 0.02).endswith("lowered the loss by 0.0100 ± 0.0200, within noise.")
     assert "Refinement and log loss chose the same models." in said(0.0, 0.0)
 
 
@@ -519,7 +522,7 @@ def test_words_follow_numbers(tmp_path):
         not judged.log.is_sure and abs(judged.gain) >= 0.0005
     )
     judged = replace(judged, ours=replace(judged.ours, n=1))
-    assert recommend(found, judged)[0].startswith("With only 1 test row, every number")
+    assert recommend(found, judged)[0].startswith("Measure the loss on more test rows")
     if found.hit_the_end:
         assert any("--max-steps" in advice for advice in recommend(found, judged))
 

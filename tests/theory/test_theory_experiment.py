@@ -49,10 +49,10 @@ def test_the_sentence_says_whether_theory_agrees(found):
     exact = ttest_1samp(gaps, found.predicted_gain * found.losses[:, 0].mean())
     assert found.deviation == pytest.approx(exact.statistic)
     assert found.chance == pytest.approx(exact.pvalue)
-    for gain, words in ((found.gain, "which chance explains"), (0.9, "more than chance explains")):
+    for gain, words in ((found.gain, "agree within sampling error"), (0.9, "is significant")):
         best = SimpleNamespace(gain=gain)
         assert words in describe_gain(replace(found, best=best))
-    assert f"{abs(found.deviation):.1f} standard errors apart" in describe_gain(found)
+    assert f"{abs(found.deviation):.1f} standard errors" in describe_gain(found)
     assert "One draw cannot tell" in describe_gain(replace(found, losses=found.losses[:1]))
 
 

@@ -55,10 +55,10 @@ def percent(part: float, digits: int = 1, sign: str = "") -> str:
     """Return a fraction in percent, never minus 0; with ``sign`` "+", with a sign unless it is 0.
 
     >>> percent(-1e-6), percent(-0.0223, sign="+"), percent(0.02234, 2)
-    ('0.0%', '-2.2%', '2.23%')
+    ('0.0%', '−2.2%', '2.23%')
     """
     rounded = round(100 * part, digits) + 0.0
-    return f"{rounded:{sign if rounded else ''},.{digits}f}%"
+    return f"{rounded:{sign if rounded else ''},.{digits}f}%".replace("-", MINUS)
 
 
 def format_signed(value: float, digits: int = 1) -> str:
@@ -94,10 +94,10 @@ def with_error(value: float, error: float, digits: int | None = None, sign: str 
     """Return a number with its standard error, by default with 2 significant digits of the error.
 
     >>> with_error(0.4982, 0.1278), with_error(-0.25, 0.01, sign="+"), with_error(0.25, math.nan)
-    ('0.50 ± 0.13', '-0.250 ± 0.010', '0.2500')
+    ('0.50 ± 0.13', '−0.250 ± 0.010', '0.2500')
     """
     digits = error_decimals(error) if digits is None else digits
-    text = f"{value:{sign}.{digits}f}"
+    text = f"{value:{sign}.{digits}f}".replace("-", MINUS)
     return text if math.isnan(error) else f"{text} ± {error:.{digits}f}"
 
 
@@ -139,6 +139,16 @@ def list_names(names: Sequence[object], most: int = 12) -> str:
 def shorten_name(name: str, width: int) -> str:
     """Return a name that fits into a table."""
     return name if len(name) <= width else name[: width - 3] + "..."
+
+
+def name_class(label: object, width: int) -> str:
+    """Return a class that fits into a figure: a name in quotes, as in sentences; a number as it is.
+
+    >>> name_class("good", 9), name_class(1, 9)
+    ("'good'", '1')
+    """
+    text = shorten_name(str(label), width)
+    return f"'{text}'" if isinstance(label, str) else text
 
 
 def tidy_sentence(text: str) -> str:

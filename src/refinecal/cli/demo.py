@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from refinecal._core.format import count, number, percent, significant
 from refinecal.cli import _options as option
 from refinecal.cli._console import Console, command, show_path
-from refinecal.cli.fit import fit_table
+from refinecal.cli.fit import fit_table, say_predict
 
 if TYPE_CHECKING:
     from refinecal.experiments.gaussian import Experiment
@@ -59,9 +59,9 @@ def demo(
     request = FitRequest(table, "digit", out / RUN, options, overwrite=True, restart=True)
     digits = fit_table(console, request)
     console.print_page(digits)
-    console.say(
-        "\n2. How much to regularize logistic regression on the paper's Gaussian model", "bold"
-    )
+    console.say()
+    say_predict(console, out / RUN)
+    console.say("\n2. A simulation: the paper's Gaussian model", "bold")
     console.say("   500 features, 500 rows, eigenvalues from Beta(5, 1), Bayes error 10%\n")
     gaussian = gaussian_page(run(draws, seed), seed)
     console.print_page(gaussian)
@@ -116,7 +116,7 @@ def gaussian_page(found: Experiment, seed: int) -> Page:
     table = Table("Mean test log loss", columns, rows, terminal=len(rows))
     keys = ("by_loss", "by_loss_calibrated", "by_refinement_calibrated")
     return Page(
-        "How much to regularize: the paper's Gaussian model",
+        "How much to regularize logistic regression",
         describe_gain(found),
         cards=[
             Card("lower log loss", percent(found.gain), f"theory: {percent(found.predicted_gain)}"),
@@ -142,8 +142,9 @@ def describe_gain(found: Experiment) -> str:
     start = f"Choosing by refinement, then calibrating, {predicted}"
     if math.isnan(found.deviation):
         return f"{start.format(gain)} One draw cannot tell whether they agree."
-    apart = f"They are {number(abs(found.deviation), 1)} standard errors apart, "
-    why = "which chance explains."
+    gain = f"{gain} ± {percent(found.standard_error)} (standard error)"
+    apart = f"{number(abs(found.deviation), 1)} standard errors"
+    agree = f"The two agree within sampling error: they differ by {apart}."
     if found.chance < UNUSUAL:
-        why = "more than chance explains; theory holds for many more rows and features."
-    return f"{start.format(f'{gain} ± {percent(found.standard_error)} s.e.')} {apart}{why}"
+        agree = f"The difference of {apart} is significant; theory holds for many more rows and features."
+    return f"{start.format(gain)} {agree}"

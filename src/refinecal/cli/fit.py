@@ -160,7 +160,12 @@ def fit(
         _check_resume(console, request)
     console.show(fit_table(console, request))
     console.say(f"\nReport:  {show_path(request.out / 'report.html')}")
-    console.say(f"Predict: refinecal predict {show_path(request.out)} NEW.csv -o predictions.csv")
+    say_predict(console, request.out)
+
+
+def say_predict(console: Console, run: Path) -> None:
+    """Write the command that predicts with a run folder."""
+    console.say(f"Predict: refinecal predict {show_path(run)} NEW.csv -o predictions.csv")
 
 
 def fit_table(console: Console, request: FitRequest) -> Page:
@@ -219,7 +224,8 @@ def show_data(console: Console, path: Path, data: Data) -> None:
     from refinecal.report.terminal import show_table
 
     console.say(describe_table(show_path(path), data.schema), "bold")
-    show_table(columns_table(data.schema, MOST_COLUMNS), console)
+    rest = "more columns (-v and the report show all)"
+    show_table(columns_table(data.schema, MOST_COLUMNS), console, rest)
 
 
 class ProgressBars:

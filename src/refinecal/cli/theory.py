@@ -310,9 +310,9 @@ def maps_page(maps: HeatMap, data: Mapping[str, Any]) -> Page:
         f"{count(len(maps.columns['gain']), 'problem')}, {maps.method}, {maps.loss} loss",
         "",
         points=[
-            "Gain: how much lower the smallest risk is if λ is chosen by refinement, with calibration "
-            "afterwards. Cal. first: share of problems in which calibration is smallest at a larger λ than "
-            "refinement."
+            "Gain: how much lower the loss is if λ is chosen by refinement, followed by calibration, instead "
+            "of by risk. Cal. first: share of problems in which calibration error is smallest at a larger λ "
+            "than refinement."
         ],
         sections=[Section("Gains", (), (table,))],
         data=data,

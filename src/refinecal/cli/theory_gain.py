@@ -34,8 +34,13 @@ if TYPE_CHECKING:
     from refinecal.training.encoding import Encoding
 
 MOST_CELLS = 50_000_000  # 400 MB: larger tables are subsampled
+NO_PENALTY = 1000.0  # C on standardized columns from which the penalty hardly matters
 WORTH_SAYING = 0.001  # of the log loss
 MOST_NAMES = 3
+RANGE = (
+    "Its range contains all values whose log loss is at most 0.1% above the lowest, and allows for sampling "
+    "error ({} of tables). "
+)
 
 
 @command("refinecal theory gain churn.csv --target churned --drop customer_id")
@@ -194,13 +199,15 @@ def gain_page(
         lam, C = getattr(found, f"lam_{by}"), getattr(found, f"C_{by}")
         low, high = found.intervals[f"C_{by}"]
         ends = "" if isnan(low) else f"{significant(low, 2)} to {significant(high, 2)}"
+        if high >= NO_PENALTY:
+            ends = f"{significant(low, 2) if low < NO_PENALTY else '1,000'} or more"
         numbers = [Written(significant(lam, 3), lam), Written(significant(C, 3), C)]
         choices.append(["loss" if by == "risk" else by, *numbers, Written(ends, low), *cells])
     header: list[str | Column] = [
         "chosen by",
         Column("λ", spare=1),
         "C",
-        f"{percent(found.level, 0)} interval",
+        "range of C",
     ]
     table = Table("Choices of C", [*header, "log loss", "calibrated"], choices, terminal=2)
     points = [features]
@@ -209,11 +216,13 @@ def gain_page(
             "With an intercept in the calibration (--calibrator affine), theory predicts "
             f"{show_percent(found.gain_affine)}% less log loss."
         )
+    known = not isnan(found.intervals["C_risk"][0])
+    spread = describe_interval(found.intervals["bayes_error"], found.level)
     error = "not determined" if isnan(found.bayes_error) else f"about {percent(found.bayes_error)}"
     points.append(
-        "C is the parameter of scikit-learn's LogisticRegression on standardized columns. Its interval "
-        "includes values whose log loss is at most 0.1% higher. Error rate of the best linear classifier: "
-        f"{error}{describe_interval(found.intervals['bayes_error'], found.level)}."
+        f"C is the parameter of scikit-learn's LogisticRegression on standardized columns. "
+        f"{RANGE.format(percent(found.level, 0)) if known else ''}"
+        f"Error rate of the best linear classifier: {error}{spread}."
     )
     points.append(f"Trust: {found.trust}")
     if verbose:
@@ -254,5 +263,6 @@ def describe_features(
     text = f"{made} from {columns}: {'; '.join(part for part, known in parts.items() if known)}."
     redundant = n_made - found.n_features
     if redundant:
-        text += f" {count(redundant, 'feature')} without new information (linear combinations of others)."
+        which = "is a linear combination" if redundant == 1 else "are linear combinations"
+        text += f" {redundant:,} {which} of the others and left out."
     return text

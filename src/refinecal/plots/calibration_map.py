@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.checks import check_scores
-from refinecal._core.format import shorten_name
+from refinecal._core.format import name_class
 from refinecal._core.sample import log_softmax
 from refinecal.metrics.bins import bin_numbers
 from refinecal.plots.reliability import SIZE, count_scores, draw_strip, lay_out
@@ -209,7 +209,7 @@ class CalibrationMapDisplay(Display):
         if found.histogram is not None:
             largest, shade = found.histogram.max(), PALETTE["before"]
             self.strip_ = draw_strip(ax, found.histogram, largest, shade, True)
-        label = shorten_name(str(found.label), 16)
+        label = name_class(found.label, 16)
         what = f"probability of class {label}" if found.n_classes == 2 else "confidence"
         ax.set(xlabel=f"{what} before calibration", ylabel="after calibration")
         write_title(ax, found.words, sizes(ax)[1], loc="left", pad=5)

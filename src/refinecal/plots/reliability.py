@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from refinecal._core.arrays import column_names, in_order, to_floats
 from refinecal._core.checks import check_sample, check_scores
-from refinecal._core.format import list_names, number, shorten_name
+from refinecal._core.format import list_names, name_class, number, shorten_name
 from refinecal._core.sample import Sample, log_softmax
 from refinecal.metrics.bins import bin_numbers, bin_sums, check_bins, mean_distance
 from refinecal.metrics.events import event_of_class, event_of_likeliest
@@ -223,7 +223,7 @@ class ReliabilityDisplay(Display):
         if curve.kind == "top-label":
             ax.set(xlabel="confidence", ylabel="accuracy")
         else:
-            label = shorten_name(str(curve.label), 20)
+            label = name_class(curve.label, 20)
             ax.set(xlabel=f"probability of class {label}", ylabel=f"share of class {label}")
         self.legend_ = add_key(ax, self.handles(errors=True), beside)
         if self.name is not None and len(self.curves) > 1:

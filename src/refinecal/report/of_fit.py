@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from refinecal._core.format import MINUS, count, number, percent, significant
+from refinecal._core.format import count, list_names, number, percent, significant
 from refinecal.report.of_evaluation import (
     SQUARE,
     classes_table,
@@ -20,6 +20,8 @@ from refinecal.report.page import Card, Column, Figure, Page, Section, Table, Wr
 from refinecal.tabular.fit_folder import REPORT
 from refinecal.tabular.job import metrics
 from refinecal.tabular.judgement import (
+    FEW_ROWS,
+    UNCERTAIN,
     describe_calibration,
     describe_certainty,
     describe_delivered,
@@ -31,11 +33,12 @@ from refinecal.tabular.judgement import (
 if TYPE_CHECKING:
     from refinecal.tabular.fitting import Fit
     from refinecal.tabular.job import FinishedRun, FitRequest
-    from refinecal.tabular.judgement import Judgement
+    from refinecal.tabular.judgement import Judgement, Stage
     from refinecal.tabular.schema import Schema
 
 MOST_LEAKS = 5  # that are named at the top
 MOST_COLUMNS = 10  # of the table, on the terminal
+MOST_NOTES = 40  # columns with a note, on the terminal
 MOST_CLASSES = 10  # that are named
 
 
@@ -47,15 +50,18 @@ def page(finished: FinishedRun, request: FitRequest) -> Page:
     if judged is None:
         points.append("What to do: pass --test or a --test-fraction to measure the gain.")
     else:
+        if judged.ours.n < FEW_ROWS:
+            points.append(UNCERTAIN.format(count(judged.ours.n, "row")))
         points.append(describe_certainty(judged))
-        points += [f"What to do: {text}" for text in recommend(fit, judged)]
+        if advice := " ".join(recommend(fit, judged)):
+            points.append(f"What to do: {advice[0].lower()}{advice[1:]}")
         sections = judged_sections(fit, judged, sections)
     points += [describe_delivered(fit, judged), describe_calibration(fit)]
     if len(fit.candidates) > 1:
         points.append(f"Chosen: {configuration(fit)}")
     return Page(
-        f"Probabilities of {request.target} from {request.table.name}",
-        _lead_without_test_rows(fit) if judged is None else lead(judged),
+        f"Predicting {request.target!r} from {request.table.name}",
+        _lead_without_test_rows(fit) if judged is None else lead(judged, fit.data.leaks),
         cards=() if judged is None else cards(judged),
         points=points,
         sections=[*sections, data_section(fit)],
@@ -85,7 +91,7 @@ def cards(judged: Judgement) -> list[Card]:
     """Return the most important numbers."""
     error = judged.log.standard_error / judged.usual if judged.usual else 0.0
     error_of_loss = number(judged.level.standard_error, 4)
-    change = percent(-judged.gain, sign="+").replace("-", MINUS)
+    change = percent(-judged.gain, sign="+")
     return [
         Card("log loss", number(judged.level.mean, 4), f"± {error_of_loss} s.e."),
         Card("early stopping", number(judged.usual, 4), "one model, stopped on validation loss"),
@@ -118,18 +124,18 @@ def gain_section(fit: Fit, judged: Judgement) -> Section:
         f"test log loss ({count(judged.ours.n, 'row')})",
         fit.model.step_name,
         Column("log loss", digits=4),
-        Column("gain", digits=4, sign=True, help="Reduction of the log loss from the row above."),
+        Column("gain", digits=4, sign=True, help="How much lower than in the row above."),
         Column("± s.e.", digits=4, help="Standard error of the gain over test rows."),
     ]
     rows = [
         [
-            f"{'+ ' * (stage.change is not None)}{stage.name}",
+            _name(judged.stages[: place + 1]),
             _steps(stage.steps),
             stage.loss,
             None if stage.change is None else -stage.change.mean,
             None if stage.change is None else stage.change.standard_error,
         ]
-        for stage in judged.stages
+        for place, stage in enumerate(judged.stages)
     ]
     text = (
         "From one model with early stopping on validation loss to the calibrated average of models chosen by "
@@ -138,6 +144,14 @@ def gain_section(fit: Fit, judged: Judgement) -> Section:
     )
     table = Table("Test log loss, step by step", columns, rows, terminal=len(rows))
     return Section("Where the gain comes from", text, (table,))
+
+
+def _name(stages: Sequence[Stage]) -> str:
+    """Return all that the last of these stages has, such as "average, calibrated"."""
+    names = [stage.name for stage in stages[1:]] or [stages[0].name]
+    if len(names) > 1:
+        names[0] = names[0].partition(" of ")[0]
+    return ", ".join(names)
 
 
 def _steps(steps: Sequence[int] | None) -> Written | None:
@@ -161,14 +175,14 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
         fit.model.step_name,
         Column("log loss", digits=4),
         Column("calibrated", digits=4),
-        Column("gain", digits=4, help=better),
+        Column("gain", digits=4, sign=True, help=better),
         Column("± s.e.", digits=4, help="Standard error of the gain over test rows."),
     ]
     rows: list[list[Any]] = []
     for name, way in zip(names, ways, strict=True):
-        gain, error = -way.difference_after.mean, way.difference_after.standard_error
-        chosen = (way.candidate, _steps(way.steps))
-        rows.append([name, *chosen, way.before, way.after, gain, error])
+        gap = way.difference_after
+        gain = (None, None) if way.metric == "refinement" else (-gap.mean, gap.standard_error)
+        rows.append([name, way.candidate, _steps(way.steps), way.before, way.after, *gain])
     if len(fit.candidates) == 1:
         columns, rows = [columns[0], *columns[2:]], [[row[0], *row[2:]] for row in rows]
     folds = f"Range over {len(fit.units)} folds, each with its own {fit.model.step_name}."
@@ -186,7 +200,8 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
     figure = Figure(
         display,
         "Test log loss at the step chosen by each metric",
-        "Hollow: before calibration; filled: after. Bars: standard errors of the difference to refinement.",
+        "Hollow: before calibration; filled: after. Bars: standard errors of the difference from refinement."
+        + f" Each {fit.model.step_name} is the median over folds." * (len(fit.units) > 1),
         "; ".join(
             f"{name}: {number(way.before, 4)}, calibrated {number(way.after, 4)}"
             for name, way in zip(names, ways, strict=True)
@@ -196,7 +211,8 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
     )
     text = (
         "All metrics were computed in the same training runs, on the same validation rows. Each chose a "
-        "step and a configuration, without using the labels of the test rows.",
+        f"{fit.model.step_name}{' and a configuration' * (len(fit.candidates) > 1)}, without using the "
+        "labels of the test rows.",
     )
     return Section("What each metric would have chosen", text, (figure, table))
 
@@ -249,7 +265,7 @@ def candidates_table(fit: Fit) -> Table:
             f"{int(candidate)}{' (chosen)' * (candidate == fit.chosen.candidate)}",
             float(values["refinement"]),
             float(values["risk"]),
-            _parameters(fit.candidates[int(candidate)]) if candidate else "the default",
+            Written(_parameters(fit.candidates[int(candidate)]) if candidate else "the default"),
         ]
         for candidate, values in best.groupby("candidate").mean().iterrows()
     ]
@@ -299,9 +315,7 @@ def data_section(fit: Fit) -> Section:
     schema = fit.data.schema
     n_test = 0 if fit.data.test is None else fit.data.test.n
     rows = f"{count(fit.data.n_train, 'row')} for training and validation, {number(n_test)} for testing"
-    classes = ", ".join(schema.classes[:MOST_CLASSES])
-    if len(schema.classes) > MOST_CLASSES:
-        classes += f" and {len(schema.classes) - MOST_CLASSES} more"
+    classes = list_names(schema.classes, MOST_CLASSES)
     return Section("Data", (f"{rows}. Classes: {classes}.",), (columns_table(schema),))
 
 
@@ -315,6 +329,13 @@ def columns_table(schema: Schema, terminal: int = 0) -> Table:
         Column("note", spare=1),
     ]
     rows = [list(row.values()) for row in schema.table_of_kinds()]
+    if 0 < terminal < len(rows) - 1:  # hides no note, nor the target, weight and group
+        noted = [column.note != "" for column in schema.columns]
+        noted = [True] * (len(rows) - len(noted)) + noted
+        rows = [
+            row for _, row in sorted(zip(noted, rows, strict=True), key=lambda each: not each[0])
+        ]
+        terminal = max(terminal, min(sum(noted), MOST_NOTES))
     return Table("Columns", columns, rows, terminal=terminal)
 
 

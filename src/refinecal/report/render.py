@@ -19,7 +19,8 @@ SECTIONS = 3  # more sections get a table of contents
 TALL = 30  # rows; longer tables scroll
 SHORT = 12  # characters; longer row names may wrap
 LONGEST_HEADER = 60  # characters
-JOINT = re.compile(r"(?<=\w)[_./\\-]+(?=\w)")  # none of these is part of an escaped character
+# Joints of words, none inside a number or a date, before the extension of a file, or in an escaped character.
+JOINT = re.compile(r"(?<=\w)(?:[_\\]+|[/-]+(?!\d))(?=\w)")
 # The colors of a page. Those of figures replace the colors of refinecal.plots; in light mode only the paper.
 LIGHT = {
     "background": "#fbfbfa",

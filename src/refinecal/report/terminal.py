@@ -1,7 +1,11 @@
-"""From a page to the terminal. Digits are never cut: names are folded and spare columns hidden."""
+"""From a page to the terminal. Digits are never cut: names are folded and spare columns hidden.
+
+Minus signs become hyphens, in tables and sentences, so that numbers can be copied.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,27 +15,32 @@ from refinecal.report.page import Page, Table, show_cells
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
+NEGATIVE = re.compile(f"{MINUS}(?=[\\d∞])")  # not in a name
 FOLDED = 14  # characters: narrower names are not folded
 
 
 def show(page: Page, console: Any) -> None:
     """Write the tables of a page that belong on the terminal, then what they mean."""
-    console.tell(page.title, "bold")
+    console.tell(_type(page.title), "bold")
     for section in page.sections:
         for block in section.blocks:
             if isinstance(block, Table) and block.terminal:
                 show_table(block, console)
     if page.lead:
-        console.tell(page.lead, "bold")
+        console.tell(_type(page.lead), "bold")
     for point in page.points:
-        console.tell(point)
+        console.tell(_type(point))
 
 
-def show_table(table: Table, console: Any) -> None:
+def _type(text: str) -> str:
+    """Return a text as one types it."""
+    return NEGATIVE.sub("-", text)
+
+
+def show_table(table: Table, console: Any, rest: str = "more (-v shows all)") -> None:
     """Write a table with the numbers of the HTML report; long ones in full only if ``verbose``."""
     columns, numeric, cells = show_cells(table)
-    # Minus signs become hyphens, so that numbers can be copied.
-    texts = [["" if c.missing else c.text.replace(MINUS, "-") for c in row] for row in cells]
+    texts = [["" if c.missing else _type(c.text) for c in row] for row in cells]
     hidden = len(texts) - table.terminal
     if console.verbose or hidden <= 1:  # to say that one row is hidden would take as much room
         hidden = 0
@@ -41,7 +50,7 @@ def show_table(table: Table, console: Any) -> None:
     )
     console.table([c.name for c in columns], texts[: len(texts) - hidden], left, spare)
     if hidden:
-        console.say(f"… and {number(hidden)} more (-v shows all)\n")
+        console.say(f"… and {number(hidden)} {rest}\n")
     if table.note:
         console.tell(f"{table.note}\n")
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from refinecal._core.format import count, number, percent, with_error
+from refinecal._core.format import count, list_names, number, percent, with_error
 from refinecal.calibrators import AutoCalibrator
 from refinecal.evaluation import Difference, Evaluation, evaluate, paired_difference, row_losses
 from refinecal.evaluation.verdict import classify
 from refinecal.tabular.fitting import Fit, Selection
+
+if TYPE_CHECKING:
+    from refinecal.tabular.data import Leak
 
 NOTICEABLE = 0.1  # part of the risk: calibration error beyond chance that is worth mentioning
 SMALL = 0.0005  # relative change that is not worth mentioning
@@ -190,24 +194,30 @@ LEADS = {
     "infinite": "On {rows}, the log loss is {loss}. One model stopped on validation loss assigned "
     "probability 0 to an observed class.",
     "same": "On {rows}, the log loss is {loss}, about that of one model stopped on validation loss "
-    "({usual:.4f}).",
+    "({usual}).",
     "sure": "On {rows}, the log loss is {loss}, {change} than that of one model stopped on validation loss "
-    "({usual:.4f}).",
+    "({usual}).",
+    "few": "On only {rows}, the log loss is {loss}, {change} than that of one model stopped on validation "
+    "loss ({usual}), but so few rows are not reliable.",
     "chance": "On {rows}, the log loss is {loss}, {change} than that of one model stopped on validation loss "
-    "({usual:.4f}), which may be chance.",
+    "({usual}), which may be chance.",
 }
 CERTAINTIES = {
     "unknown": "The gain has no standard error, since a loss is infinite or there is one test row.",
-    "gain": "Gain in log loss: {gain} (± is the standard error over test rows), more than chance explains.",
-    "loss": "Gain in log loss: {gain} (± is the standard error over test rows), a loss beyond chance.",
-    "chance": "Gain in log loss: {gain} (± is the standard error over test rows), which may be chance.",
+    "gain": "Gain in log loss: {gain}, statistically significant.",
+    "loss": "Gain in log loss: {gain}, significantly worse.",
+    "few": "Gain in log loss: {gain}, to be confirmed on more test rows.",
+    "chance": "Gain in log loss: {gain}, which may be chance.",
 }
 CHOICES = {
     "same": "Refinement and log loss chose the same models.",
-    "gain": "Choosing by refinement rather than by log loss contributed {part}.",
-    "loss": "Choosing by refinement rather than by log loss made it worse: {part}.",
-    "chance": "Choosing by refinement rather than by log loss contributed {part}, within noise.",
+    "tiny": "Choosing by refinement rather than by log loss changed the loss by less than 0.0001.",
+    "gain": "Choosing by refinement rather than by log loss lowered the loss by {part}.",
+    "loss": "Choosing by refinement rather than by log loss raised the loss by {part}.",
 }
+TINY = 0.00005  # rounded to 0 in four digits
+UNCERTAIN = "Few test rows: with only {}, every number here is very uncertain, including the standard errors."
+LEAKING = "Possible leakage: {} alone predicts the target. "
 DELIVERED = {
     "one": "Delivered: one model, trained on {rows}",
     "average": "Delivered: the average of {m} models, each trained on {rows}",
@@ -217,43 +227,55 @@ TEST_ROWS = {
     "none": ".",
     "unseen": ", none of which are test rows.",
     "seen": ", including the test rows. The test loss is that of {judged} trained without them.",
+    "split": "; the others are validation rows. Test rows are among both. The test loss is that of a model "
+    "that has not seen them.",
 }
-EXPECTED = (
-    " On rows held out in both passes, training on all rows changed the loss by {change}, so expect a log "
-    "loss of about {expected}."
-)
+EXPECTED = {
+    "change": " On rows held out in both passes, retraining with the test rows changed the loss by {change}, "
+    "so expect a log loss of about {expected}.",
+    "noise": " On rows held out in both passes, retraining with the test rows changed the loss by {change}, "
+    "within noise, so the test loss is the best estimate.",
+}
 AVERAGES = {
     "one": "{how}.",
     "logits": "{how}; the models are averaged on the scale of log-odds.",
     "agree": "{how}; the models agree, so their average needs no correction.",
-    "sharpened": "{how}. Averaging makes probabilities too cautious, so the log-odds of the average, "
-    "relative to the class frequencies, are multiplied by {beta:.2f} (estimated from the spread of models).",
+    "sharpened": "{how}. Averaging makes probabilities underconfident, so the log-odds of the average, "
+    "relative to the class frequencies, are multiplied by {beta:.2f} (estimated from the spread of the "
+    "models).",
 }
+FAMILIES = {"weak structured-matrix": "weakly regularized structured-matrix"}
 ADVICE = {
-    "few rows": "With only {rows}, every number here is very uncertain.",
-    "worse": "One model stopped on validation loss did better here. With few rows, --calibrator temperature "
-    "has less to learn.",
+    "leak": "Drop {leaks} and fit again, unless {its} known at prediction time.",
+    "few rows": "Measure the loss on more test rows (a larger --test-fraction, or --test) before you rely on "
+    "these numbers.",
+    "worse": "Try --calibrator temperature, which needs fewer rows: one model stopped on validation loss did "
+    "better here.",
     "calibrate": "Use the calibrated probabilities: the uncalibrated ones are {how} ({share} of their loss "
     "is calibration error).",
-    "no better": "The features say little about the target: refinement is {refinement:.4f}, the loss of "
-    "the class frequencies {uncertainty:.4f}. Other features will help more than another model.",
-    "last step": "The best {step} is the last of {most}: allow more with --max-steps.",
+    "no better": "Look for other features, which will help more than another model: these say little about "
+    "the target (refinement is {refinement:.4f}, the loss of the class frequencies {uncertainty:.4f}).",
+    "last step": "Allow more {step}s with --max-steps: the best {step} is the last of {most}.",
 }
 
 
-def lead(judged: Judgement) -> str:
-    """Return in one sentence what was gained."""
+def lead(judged: Judgement, leaks: Sequence[Leak] = ()) -> str:
+    """Return in one sentence what was gained; before it, columns that may hold the answer."""
     case = "sure" if judged.log.is_sure else "chance"
     if not math.isfinite(judged.usual):
         case = "infinite"
     elif abs(judged.gain) < SMALL:
         case = "same"
-    return LEADS[case].format(
+    elif case == "sure" and judged.ours.n < FEW_ROWS:
+        case = "few"
+    loss = with_error(judged.level.mean, judged.level.standard_error)
+    found = LEADS[case].format(
         rows=count(judged.ours.n, "test row"),
-        loss=with_error(judged.level.mean, judged.level.standard_error),
+        loss=f"{loss} (standard error)" if "±" in loss else loss,
         change=f"{percent(abs(judged.gain))} {'lower' if judged.gain > 0 else 'higher'}",
-        usual=judged.usual,
+        usual=number(judged.usual, 4),
     )
+    return LEAKING.format(repr(leaks[0].column)) + found if leaks else found
 
 
 def describe_certainty(judged: Judgement) -> str:
@@ -262,13 +284,17 @@ def describe_certainty(judged: Judgement) -> str:
     assert chosen is not None, "it is not the first"
     if not math.isfinite(total.mean) or math.isnan(total.standard_error):
         return CERTAINTIES["unknown"]
-    case, choice = (
-        "chance" if not each.is_sure else "gain" if each.mean < 0 else "loss"
-        for each in (total, chosen)
+    case = "chance" if not total.is_sure else "gain" if total.mean < 0 else "loss"
+    if case != "chance" and judged.ours.n < FEW_ROWS:
+        case = "few"
+    choice = "gain" if chosen.mean < 0 else "loss"
+    if abs(chosen.mean) < TINY:
+        choice = "tiny" if chosen.mean or chosen.standard_error else "same"
+    part = with_error(abs(chosen.mean), chosen.standard_error)
+    return f"{CERTAINTIES[case]} {CHOICES[choice]}".format(
+        gain=with_error(-total.mean, total.standard_error, sign="+"),
+        part=part if chosen.is_sure else f"{part}, within noise",
     )
-    choice = choice if chosen.mean else "same"
-    gain, part = (with_error(-each.mean, each.standard_error, sign="+") for each in (total, chosen))
-    return f"{CERTAINTIES[case]} {CHOICES[choice]}".format(gain=gain, part=part)
 
 
 def describe_delivered(fit: Fit, judged: Judgement | None) -> str:
@@ -278,7 +304,7 @@ def describe_delivered(fit: Fit, judged: Judgement | None) -> str:
     if data.test is None:
         tested = "none"
     elif data.everything is not None and judged is not None:
-        tested = "seen"
+        tested = "seen" if n == total else "split"
     case = "one" if len(fit.delivered) == 1 else "folds" if folds > 1 else "average"
     text = (DELIVERED[case] + TEST_ROWS[tested]).format(
         rows=f"all {number(n)} rows" if n == total else f"{number(n)} of {number(total)} rows",
@@ -286,9 +312,9 @@ def describe_delivered(fit: Fit, judged: Judgement | None) -> str:
         part=percent(1 - 1 / folds, 0),
         judged="a model" if len(fit.units) == 1 else f"{len(fit.units)} models",
     )
-    if tested != "seen" or judged is None or judged.change is None:
+    if tested not in ("seen", "split") or judged is None or judged.change is None:
         return text
-    return text + EXPECTED.format(
+    return text + EXPECTED["change" if judged.change.is_sure else "noise"].format(
         change=with_error(judged.change.mean, judged.change.standard_error, sign="+"),
         expected=with_error(judged.expected.mean, judged.expected.standard_error),
     )
@@ -297,15 +323,19 @@ def describe_delivered(fit: Fit, judged: Judgement | None) -> str:
 def describe_calibration(fit: Fit) -> str:
     """Return what calibrates the delivered models, and how much their average is sharpened."""
     found, beta = fit.ensemble.calibrator, fit.ensemble.beta
-    how = f"Calibrated by {fit.options.calibrator}"
+    how = f"Calibrated with {fit.options.calibrator}"
     if isinstance(found, AutoCalibrator):
-        parts = {score.name: score.weight for score in found.scores() if score.weight >= 0.005}
+        parts = {
+            FAMILIES.get(score.name, score.name): score.weight
+            for score in found.scores()
+            if score.weight >= 0.005
+        }
         listed = ", ".join(f"{percent(weight, 0)} {name}" for name, weight in parts.items())
-        how = f"Calibrated by a blend of {listed} (weights by cross-validation)"
+        how = f"Calibrated with a blend of {listed} (weights by cross-validation)"
         if len(parts) == 1:
-            how = f"Calibrated by {next(iter(parts))} (chosen by cross-validation)"
+            how = f"Calibrated with {next(iter(parts))} (chosen by cross-validation)"
     elif hasattr(found, "temperature_"):
-        how = f"Calibrated by temperature scaling: temperature {min(found.temperature_, 1e9):.3g}"
+        how = f"Calibrated with temperature scaling: temperature {min(found.temperature_, 1e9):.3g}"
     case = "one"
     if len(fit.delivered) > 1:
         case = "logits" if beta is None else "agree" if beta < 1.005 else "sharpened"
@@ -313,22 +343,23 @@ def describe_calibration(fit: Fit) -> str:
 
 
 def recommend(fit: Fit, judged: Judgement) -> list[str]:
-    """Return advice that the numbers support."""
-    ours, before, cases = judged.ours.log, judged.uncalibrated.log, []
-    if judged.ours.n < FEW_ROWS:
-        cases.append("few rows")
+    """Return advice that the numbers support, what matters most first."""
+    ours, before = judged.ours.log, judged.uncalibrated.log
+    leaks, few = fit.data.leaks, judged.ours.n < FEW_ROWS
+    cases = ["leak"] * bool(leaks) + ["few rows"] * few
     how = classify(judged.uncalibrated)
     noticeable = before.calibration > NOTICEABLE * before.risk and how.endswith("confident")
     if judged.gain < 0 and judged.log.is_sure:
         cases.append("worse")
     elif noticeable and ours.risk < before.risk:
         cases.append("calibrate")
-    if ours.refinement > 0.95 * ours.uncertainty:
+    if ours.refinement > 0.95 * ours.uncertainty and not few:
         cases.append("no better")
     if fit.hit_the_end:
         cases.append("last step")
     about = {
-        "rows": count(judged.ours.n, "test row"),
+        "leaks": list_names([leak.column for leak in leaks], 3),
+        "its": "its values are" if len(leaks) == 1 else "their values are",
         "how": how,
         "share": percent(before.calibration / before.risk if before.risk else 0.0, 0),
         "refinement": ours.refinement,
@@ -336,7 +367,11 @@ def recommend(fit: Fit, judged: Judgement) -> list[str]:
         "step": fit.model.step_name,
         "most": fit.max_steps,
     }
-    return [ADVICE[case].format(**about) for case in cases]
+    advice = {case: ADVICE[case].format(**about) for case in cases}
+    if leaks and "calibrate" in advice:
+        use = advice["calibrate"]
+        advice["calibrate"] = f"If {about['its']} known, {use[0].lower()}{use[1:]}"
+    return list(advice.values())
 
 
 def name_of(metric: str) -> str:

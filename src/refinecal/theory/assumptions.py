@@ -210,8 +210,8 @@ def _check_signal(spectrum: EmpiricalSpectrum) -> Assumption:
     if not found.seen:
         return Assumption(
             text,
-            f"by {max(found.strength, 0):.1f} standard errors",
-            "no difference between the classes is detected (less than 2 standard errors)",
+            f"{max(found.strength, 0):.1f} times the standard error",
+            "no difference between the classes is detected (less than twice the standard error)",
             serious=True,
         )
     if found.kind == "free":
@@ -220,4 +220,4 @@ def _check_signal(spectrum: EmpiricalSpectrum) -> Assumption:
         where = "about evenly in all directions"
     else:
         where = f"mostly in directions of {'large' if found.exponent > 0 else 'small'} variance"
-    return Assumption(text, f"by {found.strength:.1f} standard errors, {where}")
+    return Assumption(text, f"{found.strength:.1f} times the standard error, {where}")
