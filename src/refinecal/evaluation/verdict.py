@@ -35,7 +35,7 @@ VERDICTS = {
     "calibrated": "The probabilities are calibrated: the calibration error is {error}, at most {most} of the "
     "log loss.",
     "too few rows": "{rows} are too few to tell whether the probabilities are calibrated: the calibration "
-    "error is {error}, which may be up to {most} of the log loss.",
+    "error is {error}, so up to {most} of the log loss.",
     "other error": "The ECE of {ece} is too large to be due to chance, but temperature scaling is not shown "
     "to correct it: it would lower the log loss by {error}.",
     "separated": "The predictions rank every row correctly, so these rows do not show how confident the "
