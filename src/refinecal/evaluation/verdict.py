@@ -88,8 +88,8 @@ def standard_errors(
     )
     shares = np.array([one.share for one in found.per_class])
     frequencies = -np.log(shares[np.asarray(labels)])
-    pairs = ((before, after), (before, frequencies))
-    return Errors(*(paired_difference(*pair, weights).standard_error for pair in pairs))
+    differences = (paired_difference(before, other, weights) for other in (after, frequencies))
+    return Errors(*(each.standard_error for each in differences))
 
 
 def calibration_interval(found: Evaluation, errors: Errors = UNKNOWN) -> tuple[float, float]:
@@ -122,8 +122,8 @@ def classify(found: Evaluation, errors: Errors = UNKNOWN) -> str:
     if is_flat(found):
         above, noise = found.auroc - 0.5, NOISE * _auroc_error(found)
         return "level" if above > noise else "reversed" if above < -noise else "random"
-    is_off = log.beta is None or abs(log.beta - 1) <= 0.05
-    return "off" if is_off else "overconfident" if log.beta < 1 else "underconfident"
+    beta = 1.0 if log.beta is None else log.beta
+    return "off" if abs(beta - 1) <= 0.05 else "overconfident" if beta < 1 else "underconfident"
 
 
 def verdict(found: Evaluation, errors: Errors = UNKNOWN) -> str:
