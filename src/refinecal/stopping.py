@@ -283,10 +283,8 @@ class RefinementMonitor:
             improved.append(surer or metric.better(value, before, _margin(before, rounding)))
             if improved[-1]:
                 if sample is not None:
-                    fitted, sample = (
-                        DeferredCalibrator(self.calibration, sample, self._threads),
-                        None,
-                    )
+                    fitted = DeferredCalibrator(self.calibration, sample, self._threads)
+                    sample = None
                 self.bests[name] = Best(int(record["step"]), value, record, fitted)
             if surer or metric.better(value, mark, max(self.min_delta, _margin(mark, rounding))):
                 self._marks[name], self._waited[name] = value, 0

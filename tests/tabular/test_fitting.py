@@ -10,6 +10,7 @@ import scipy.special
 import scipy.stats
 from made_tables import mixed
 
+from refinecal._core.format import with_error
 from refinecal.decomposition import decompose
 from refinecal.evaluation import row_losses
 from refinecal.tabular.data import Options, prepare
@@ -220,7 +221,7 @@ def test_what_to_expect_of_models_that_have_seen_all_rows(tmp_path):
     assert judged.expected.mean == pytest.approx(judged.level.mean + np.mean(changes))
     error = np.hypot(judged.level.standard_error, scipy.stats.sem(changes))
     assert judged.expected.standard_error == pytest.approx(error)
-    assert f"{judged.expected.mean:.4f} ± {error:.4f}" in describe_delivered(found, judged)
+    assert with_error(judged.expected.mean, error) in describe_delivered(found, judged)
     as_judged = fitted(tmp_path / "again", folds=3, refit=False)
     assert judge(as_judged).expected == judge(as_judged).level
 
@@ -509,15 +510,16 @@ def test_what_is_said_of_choosing_by_refinement(tmp_path):
 
     assert said(-0.01, 0.001).endswith("lowered the loss by 0.0100 ± 0.0010.")
     assert said(0.01, 0.001).endswith("raised the loss by 0.0100 ± 0.0010.")
-    assert said(-0.01, 0.02).endswith("lowered the loss by 0.0100 ± 0.0200, within noise.")
+    assert said(-0.01, 0.02).endswith("lowered the loss by 0.010 ± 0.020, within noise.")
     assert "Refinement and log loss chose the same models." in said(0.0, 0.0)
 
 
 def test_words_follow_numbers(tmp_path):
     found = fitted(tmp_path)
     judged = judge(found)
-    assert f"{judged.ours.log.risk:.4f}" in lead(judged)
-    assert f"{judged.log.standard_error:.4f}" in describe_certainty(judged)
+    assert with_error(judged.ours.log.risk, judged.level.standard_error) in lead(judged)
+    error = judged.log.standard_error
+    assert with_error(-judged.log.mean, error, sign="+") in describe_certainty(judged)
     assert ("may be chance" in lead(judged)) == (
         not judged.log.is_sure and abs(judged.gain) >= 0.0005
     )

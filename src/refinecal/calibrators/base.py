@@ -31,6 +31,7 @@ from refinecal.temperature.fit import risk_of
 
 Floats = NDArray[np.float64]
 ROUNDED = -float(np.log(np.finfo(np.float64).eps))  # 36.04: beyond, probabilities round to 0 or 1
+ROUNDING = 1e-13  # scores closer than this, relative to their size, are equal
 LARGEST = 1e100  # so that squares do not overflow
 
 

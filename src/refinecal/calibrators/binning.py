@@ -12,6 +12,7 @@ from refinecal._kernels import BORDER
 from refinecal.calibrators._pairs import Curve, steps
 from refinecal.calibrators.base import (
     ROUNDED,
+    ROUNDING,
     Calibrator,
     Floats,
     check_two_classes,
@@ -26,7 +27,6 @@ from refinecal.resampling import deal_in_turn
 STRATEGIES = {"quantile": "uniform-mass", "uniform": "uniform-width"}  # and the calibrator's name
 LARGEST = 1 - 2.0**-53  # float below 1
 FEW = 32  # edges
-ROUNDING = 1e-13  # scores closer than this, relative to their size, are equal
 
 
 class _BinCalibrator(Calibrator):

@@ -9,6 +9,7 @@ from refinecal import _kernels
 from refinecal._core.sample import NOTHING, Sample, readonly
 from refinecal.calibrators._pairs import Curve
 from refinecal.calibrators.base import (
+    ROUNDING,
     Calibrator,
     Floats,
     check_two_classes,
@@ -16,7 +17,6 @@ from refinecal.calibrators.base import (
     log_rows,
     shares_of,
 )
-from refinecal.calibrators.binning import ROUNDING
 
 LARGEST = 1e300  # stands for an infinite score: what is learned stays finite, for JSON
 

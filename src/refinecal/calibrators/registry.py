@@ -130,7 +130,8 @@ def from_dict(state: dict[str, Any]) -> Calibrator:
         _check_restored(fitted)
     except Exception as error:  # anything that a damaged or malicious file may cause
         raise ValueError(
-            f"this is not the state of a calibrator ({error}): pass what to_dict() returned"
+            f"this is not the state of a calibrator, or it is damaged ({error}): pass what to_dict() "
+            "returned"
         ) from error
     return fitted
 

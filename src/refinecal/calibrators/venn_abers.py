@@ -10,8 +10,7 @@ from refinecal import _kernels
 from refinecal._core.checks import check_whole
 from refinecal._core.sample import Sample, log_softmax, readonly
 from refinecal.calibrators._pairs import Curve, steps
-from refinecal.calibrators.base import Calibrator, Floats, check_two_classes, log_odds
-from refinecal.calibrators.binning import ROUNDING
+from refinecal.calibrators.base import ROUNDING, Calibrator, Floats, check_two_classes, log_odds
 from refinecal.calibrators.isotonic import LARGEST, sum_scores
 from refinecal.resampling import folds
 

@@ -33,7 +33,7 @@ from refinecal.temperature.fit import fit_sample
 # ---- one step's predictions --------------------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(eq=False)
 class Step:
     """The predictions of one step and their decomposition, from which metrics are computed."""
 

@@ -16,7 +16,6 @@ from refinecal.metrics.bins import N_BINS
 from refinecal.resampling import losses_at
 
 Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 PART = 2**16  # rows per task of a thread
 FEW = 2**12  # rows whose log-odds are computed together: a multiple of a tile of the loop
 

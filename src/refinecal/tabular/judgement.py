@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from refinecal._core.format import count, list_names, number, percent, with_error
+from refinecal._core.format import count, error_decimals, list_names, number, percent, with_error
 from refinecal.calibrators import AutoCalibrator
 from refinecal.evaluation import Difference, Evaluation, evaluate, paired_difference, row_losses
 from refinecal.evaluation.verdict import classify
@@ -273,7 +273,7 @@ def lead(judged: Judgement, leaks: Sequence[Leak] = ()) -> str:
         rows=count(judged.ours.n, "test row"),
         loss=f"{loss} (standard error)" if "±" in loss else loss,
         change=f"{percent(abs(judged.gain))} {'lower' if judged.gain > 0 else 'higher'}",
-        usual=number(judged.usual, 4),
+        usual=number(judged.usual, error_decimals(judged.level.standard_error)),
     )
     return LEAKING.format(repr(leaks[0].column)) + found if leaks else found
 
