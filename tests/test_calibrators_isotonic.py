@@ -185,7 +185,7 @@ def test_a_state_that_does_not_fit_together_is_refused(name):
     state = rc.make_calibrator(name).fit([0.2, 0.4, 0.6, 0.8], [0, 1, 0, 1]).to_dict()
     for values in [], [0.5]:
         state["learned"]["shares_"]["values"] = values
-        with pytest.raises(ValueError, match="not the state of a calibrator, or it is damaged .*equally long"):
+        with pytest.raises(ValueError, match="of a calibrator, or it is damaged .*equally long"):
             rc.calibrators.from_dict(state)
 
 
