@@ -752,7 +752,7 @@ def test_columns_that_do_not_tell_follow_the_other_numbers(tmp_path):
 
 def test_words_among_formatted_numbers(tmp_path):
     rows = [f"{i}.599,39 EUR;{i},5;{'ab'[i % 2]}" for i in range(10, 40)]
-    for word, n_missing in (("k.A.", 1), ("unknown", 1), ("n.a.", 1), ("soon", 0)):
+    for word, n_missing in (("k.A.", 1), ("n.a.", 1), ("soon", 0)):
         rows[3] = f"{word};1,5;a"
         column = Schema.infer(semicolons(tmp_path / "t.csv", rows, "x;n;y").read(), "y").columns[0]
         assert (column.kind == "number", column.n_missing) == (n_missing == 1, n_missing)
@@ -1178,11 +1178,19 @@ def test_dates_follow_those_that_tell_their_order():
     assert "read as month, day, year (no row tells)" in kind_of(["01/02/2024", "01/03/2024"]).note
 
 
+def test_codes_next_to_a_word_stay_categories():
+    """A word such as "missing" may be a category itself, and the numbers codes: so it was in real tables."""
+    found = kind_of([*(str(i % 9) for i in range(60)), "missing", "unknown"])
+    assert found.kind == "category"
+    assert "mostly numbers, but row 61 is 'missing'" in found.note
+
+
 def test_a_stray_text_among_dates_is_pointed_out():
     days = [f"{i}.12.2024" for i in range(1, 30)]
     assert "mostly dates, but row 30 is 'soon'" in kind_of([*days, "soon"]).note
     assert "mostly dates, but row 30 is '31.02.2024'" in kind_of([*days, "31.02.2024"]).note
-    for word in ("-", "unknown"):
+    assert "mostly dates, but row 30 is 'unknown'" in kind_of([*days, "unknown"]).note
+    for word in ("-", "k.A."):
         found = kind_of([*days, word])
         assert (found.form, found.n_missing) == ("date", 1)
         assert f"{word!r} counts as missing" in found.note

@@ -33,7 +33,6 @@ MISSING = (
 # Missing in a column of numbers or dates, among them what spreadsheets write for errors.
 BLANKS = (
     *("None", "none", "NONE", "-", "--", ".", "na", "n.a.", "N.A.", "k.A.", "k. A."),
-    *("unknown", "Unknown", "UNKNOWN", "missing", "Missing", "MISSING"),
     *("#DIV/0!", "#VALUE!", "#REF!", "#NUM!", "#NAME?", "#NULL!"),
 )
 MINUS = "\N{MINUS SIGN}"
