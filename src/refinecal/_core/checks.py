@@ -174,7 +174,7 @@ def _read_scores(
 ) -> tuple[Array, float, NDArray[np.float64] | None]:
     """Return logits, or probabilities with the tolerance of their sums and the sums of rows, (n, k) or (n,).
 
-    With ``likeliest``, whoever looks for the likeliest class checks rows of probabilities.
+    With ``likeliest``, the search for the likeliest class checks rows of probabilities.
     """
     half = getattr(getattr(given, "dtype", None), "itemsize", None) == 2
     tolerance, sums = 1e-2 if half else 1e-3, None
