@@ -126,18 +126,16 @@ class Console:
         """
         if self.as_json or self.quiet:
             return
-        from refinecal.report.terminal import build_table, fit_columns
+        from refinecal.report.terminal import build_table
 
         known = [each for each in spare if not isinstance(each, str) or each in columns]
         places = [columns.index(each) if isinstance(each, str) else each for each in known]
         columns, *rows = (
             [clean(" ".join(cell.splitlines())) for cell in row] for row in (columns, *rows)
         )
-        kept = fit_columns(columns, rows, left, places, self.room)
-        names, cells = [columns[j] for j in kept], [[row[j] for j in kept] for row in rows]
-        aligned = [kept.index(j) for j in left if j in kept]
-        self.out.print(build_table(names, cells, aligned, self.room))
-        hidden = [name for j, name in enumerate(columns) if j not in kept]
+        table, shown = build_table(columns, rows, left, places, self.room)
+        self.out.print(table)
+        hidden = [name for j, name in enumerate(columns) if j not in shown]
         if hidden:
             self.tell(f"Hidden (terminal too narrow): {', '.join(hidden)}")
 
