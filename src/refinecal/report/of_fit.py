@@ -21,12 +21,12 @@ from refinecal.tabular.fit_folder import REPORT
 from refinecal.tabular.job import metrics
 from refinecal.tabular.judgement import (
     FEW_ROWS,
+    METRIC_NAMES,
     UNCERTAIN,
     describe_calibration,
     describe_certainty,
     describe_delivered,
     lead,
-    name_of,
     recommend,
 )
 
@@ -166,7 +166,7 @@ def stopping_section(fit: Fit, judged: Judgement) -> Section:
     from refinecal.plots import StoppingMetricsDisplay
 
     ways = list(judged.ways.values())
-    names = [name_of(way.metric) for way in ways]
+    names = [METRIC_NAMES.get(way.metric, way.metric) for way in ways]
     better = "How much lower the calibrated log loss is if refinement chooses."
     columns: list[str | Column] = [
         "chosen by",
