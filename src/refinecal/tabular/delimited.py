@@ -60,10 +60,12 @@ class DelimitedText:
             head = head[separator.end() :]
         longest = csv.field_size_limit(sys.maxsize)  # of all users of the csv module
         try:
-            if delimiter is None:
-                last = max(map(head.rfind, "\r\n"))  # where the last whole line ends
-                delimiter = separator[1] if separator else sniff(head if is_all else head[:last])
-            self.delimiter = check_delimiter(delimiter)
+            if delimiter is None and separator:
+                delimiter = separator[1]
+            last = (
+                None if is_all else max(map(head.rfind, "\r\n"))
+            )  # where the last whole line ends
+            self.delimiter = find_delimiter(head[:last], delimiter)
             reader = csv.reader(io.StringIO(head, newline=""), delimiter=self.delimiter)
             names = next((row for row in reader if any(row)), [])
             self._n_lines = reader.line_num + (separator is not None)
@@ -228,22 +230,21 @@ class Utf8Text:
 # ---- delimiters ------------------------------------------------------------------------------------------
 
 
-def check_delimiter(given: str) -> str:
-    """Return a delimiter, which may be spelled out."""
-    found = SPELLED.get(given, given)
-    if len(found) != 1 or found in '"\r\n' or not found.isascii():
-        raise ValueError(
-            f"delimiter is {given!r}: it must be one character, such as ',' or ';', or 'tab'"
-        )
-    return found
+def find_delimiter(text: str, given: str | None = None) -> str:
+    r"""Return the delimiter: the given one, which may be spelled out, or the one that splits rows alike.
 
+    That is, the first rows. Quoted text does not count.
 
-def sniff(text: str) -> str:
-    r"""Return the delimiter: the character that splits the first rows alike. Quoted text does not count.
-
-    >>> sniff("name;height\nAda;1,65\n")
-    ';'
+    >>> find_delimiter("name;height\nAda;1,65\n"), find_delimiter("", "tab")
+    (';', '\t')
     """
+    if given is not None:
+        found = SPELLED.get(given, given)
+        if len(found) != 1 or found in '"\r\n' or not found.isascii():
+            raise ValueError(
+                f"delimiter is {given!r}: it must be one character, such as ',' or ';', or 'tab'"
+            )
+        return found
     for delimiter in DELIMITERS:
         widths = _count_values(text, delimiter, SNIFFED_ROWS, strict=True)
         if widths and widths[0] > 1 and len(set(widths)) == 1:
