@@ -133,7 +133,10 @@ class Console:
         columns, *rows = (
             [clean(" ".join(cell.splitlines())) for cell in row] for row in (columns, *rows)
         )
-        table, shown = build_table(columns, rows, left, places, self.room)
+        # The lines of a file or a pipe may be of any length.
+        is_known = self.out.is_terminal or os.environ.get("COLUMNS", "").isdigit()
+        room = self.out.width if is_known else None
+        table, shown = build_table(columns, rows, left, places, room)
         self.out.print(table)
         hidden = [name for j, name in enumerate(columns) if j not in shown]
         if hidden:
@@ -152,12 +155,6 @@ class Console:
             from refinecal.report.terminal import show
 
             show(page, self)
-
-    @property
-    def room(self) -> int | None:
-        """Width of the terminal; ``None`` for a file or a pipe, where lines may be of any length."""
-        known = self.out.is_terminal or os.environ.get("COLUMNS", "").isdigit()
-        return self.out.width if known else None
 
     def result(self, value: Any) -> None:
         """Write the result as JSON."""

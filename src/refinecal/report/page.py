@@ -196,35 +196,31 @@ class RenderedCell:
 
 
 def show_cells(table: Table) -> tuple[list[Column], list[bool], list[tuple[RenderedCell, ...]]]:
-    """Return the columns of a table, which of them are right-aligned, and its rows as text."""
+    """Return the columns of a table, which of them are right-aligned, and its rows as text.
+
+    The numbers of a column have common decimals if they are of similar size.
+    """
     columns = [Column(each) if isinstance(each, str) else each for each in table.columns]
-    cells = [[row[j] for row in table.rows] for j in range(len(columns))]
-    shown = [show_column(*each) for each in zip(columns, cells, strict=True)]
-    numeric = []
-    for column, texts in zip(cells, shown, strict=True):
-        found = [each for each, text in zip(column, texts, strict=True) if not text.missing]
+    shown, numeric = [], []
+    for j, column in enumerate(columns):
+        cells = [row[j] for row in table.rows]
+        digits = 1 if column.digits is None and column.percent else column.digits
+        if digits is None:
+            numbers: list[Any] = [each for each in cells if isinstance(each, Real)]
+            sizes = [abs(float(each)) for each in numbers if not isinstance(each, Integral)]
+            sizes = [size for size in sizes if math.isfinite(size) and size > 0]
+            if sizes and max(sizes) <= SPREAD * min(sizes) and max(sizes) < 1e15:
+                digits = significant_decimals(max(sizes))
+                digits = None if digits > MOST_DECIMALS else digits
+        texts = [show(cell, digits, column.percent) for cell in cells]
+        if column.sign:
+            texts = [replace(c, text=f"+{c.text}") if c.text[:1].isdigit() else c for c in texts]
+        shown.append(texts)
+        found = [each for each, text in zip(cells, texts, strict=True) if not text.missing]
         found = [each.value if isinstance(each, Written) else each for each in found]
         numbers = [each for each in found if isinstance(each, Real) and not isinstance(each, bool)]
         numeric.append(2 * len(numbers) > len(found))
     return columns, numeric, list(zip(*shown, strict=True))
-
-
-def show_column(column: Column, cells: Sequence[Cell]) -> list[RenderedCell]:
-    """Return the cells of one column as text, with common decimals if its numbers are of similar size."""
-    digits = column.digits
-    if digits is None and column.percent:
-        digits = 1
-    elif digits is None:
-        numbers: list[Any] = [each for each in cells if isinstance(each, Real)]
-        sizes = [abs(float(each)) for each in numbers if not isinstance(each, Integral)]
-        sizes = [size for size in sizes if math.isfinite(size) and size > 0]
-        if sizes and max(sizes) <= SPREAD * min(sizes) and max(sizes) < 1e15:
-            digits = significant_decimals(max(sizes))
-            digits = None if digits > MOST_DECIMALS else digits
-    shown = [show(cell, digits, column.percent) for cell in cells]
-    if column.sign:
-        shown = [replace(c, text=f"+{c.text}") if c.text[:1].isdigit() else c for c in shown]
-    return shown
 
 
 def show(cell: Cell, digits: int | None = None, percent: bool = False) -> RenderedCell:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from refinecal._core.format import MINUS, number
@@ -15,8 +16,8 @@ from refinecal.report.page import Page, Table, show_cells
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-NEGATIVE = re.compile(f"{MINUS}(?=[\\d∞])")  # not in a name
 FOLDED = 14  # characters: narrower names are not folded
+_type = partial(re.compile(f"{MINUS}(?=[\\d∞])").sub, "-")  # before numbers, not in a name
 
 
 def show(page: Page, console: Any) -> None:
@@ -30,11 +31,6 @@ def show(page: Page, console: Any) -> None:
         console.tell(_type(page.lead), "bold")
     for point in page.points:
         console.tell(_type(point))
-
-
-def _type(text: str) -> str:
-    """Return a text as one types it."""
-    return NEGATIVE.sub("-", text)
 
 
 def show_table(table: Table, console: Any, rest: str = "more (-v shows all)") -> None:

@@ -423,7 +423,7 @@ def find_order(column: pa.ChunkedArray) -> tuple[Order | None, bool]:
     """
     for some in (column.slice(0, LOOKED_AT), column):  # most columns need no look at all of it
         text = pc.unique(strip_missing(some, BLANKS)).drop_null()
-        if len(text) and not match_all(text, f"{ISO}|{YEAR_FIRST}|{YEAR_LAST}"):
+        if not pc.all(pc.match_substring_regex(text, f"{ISO}|{YEAR_FIRST}|{YEAR_LAST}")).as_py():
             return None, False
     others = text.filter(pc.match_substring_regex(text, YEAR_LAST))
     if not len(others):
