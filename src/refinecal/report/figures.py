@@ -30,10 +30,7 @@ MISSING_GLYPH = r"Glyph \d+ .* missing from font"
 
 
 def to_svg(
-    figure: Figure,
-    size: tuple[float, float],
-    prefix: str,
-    palette: Mapping[str, str] | None = None,
+    figure: Figure, size: tuple[float, float], prefix: str, palette: Mapping[str, str] | None = None
 ) -> str:
     """Draw a figure at a size in inches; return SVG to put into an HTML page, always the same.
 

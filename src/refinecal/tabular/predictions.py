@@ -380,11 +380,7 @@ def _read_values(table: pa.Table, choice: Choice, logits: bool, where: str) -> N
 
 
 def _read_numbers(
-    table: pa.Table,
-    name: str,
-    where: str,
-    predictions: Sequence[str] = (),
-    probs: bool = False,
+    table: pa.Table, name: str, where: str, predictions: Sequence[str] = (), probs: bool = False
 ) -> NDArray[np.float64]:
     """Return a column of numbers, infinite ones too, or say which row is not one; 5% is 0.05 in ``probs``."""
     column, where = decode(table[name]), f"column {name!r} of {where}"
