@@ -150,11 +150,21 @@ class Console:
         self.result(page.data)
 
     def print_page(self, page: Page) -> None:
-        """Write the tables and sentences of a page for people."""
-        if not (self.as_json or self.quiet):
-            from refinecal.report.terminal import show
+        """Write the tables of a page that belong on the terminal, then what they mean."""
+        if self.as_json or self.quiet:
+            return
+        from refinecal.report.page import Table
+        from refinecal.report.terminal import show_table, type_signs
 
-            show(page, self)
+        self.tell(type_signs(page.title), "bold")
+        for section in page.sections:
+            for block in section.blocks:
+                if isinstance(block, Table) and block.terminal:
+                    show_table(block, self)
+        if page.lead:
+            self.tell(type_signs(page.lead), "bold")
+        for point in page.points:
+            self.tell(type_signs(point))
 
     def result(self, value: Any) -> None:
         """Write the result as JSON."""
