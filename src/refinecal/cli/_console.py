@@ -96,15 +96,13 @@ class Console:
         self.out = RichConsole(highlight=False, soft_wrap=True)
         self.err = RichConsole(stderr=True, highlight=False, soft_wrap=True)
 
-    def say(self, text: str = "", style: str | None = None) -> None:
+    def say(self, text: str = "", style: str | None = None, soft_wrap: bool = True) -> None:
         """Write a line for people."""
         if not (self.as_json or self.quiet):
-            self.out.print(clean(tidy_sentence(text)), style=style, markup=False)
+            said = clean(tidy_sentence(text))
+            self.out.print(said, style=style, markup=False, soft_wrap=soft_wrap)
 
-    def tell(self, text: str, style: str | None = None) -> None:
-        """Write a sentence for people, wrapped at the width of the terminal."""
-        if not (self.as_json or self.quiet):
-            self.out.print(clean(tidy_sentence(text)), style=style, markup=False, soft_wrap=False)
+    tell = functools.partialmethod(say, soft_wrap=False)  # a sentence, wrapped on the terminal
 
     def note(self, text: str) -> None:
         """Write a line to stderr."""
