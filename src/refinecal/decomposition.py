@@ -19,7 +19,7 @@ from refinecal.calibrators import Calibrator
 from refinecal.calibrators.registry import UserCalibrator, as_calibrator
 from refinecal.losses import LogLoss, ProperLoss, get_loss
 from refinecal.resampling import folds, leave_one_out, losses_at
-from refinecal.temperature.search import MAX_BETA
+from refinecal.temperature.fit import MAX_BETA
 
 TERMS = ("risk", "calibration", "refinement", "sharpness", "uncertainty")
 

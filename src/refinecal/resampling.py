@@ -13,8 +13,13 @@ from refinecal._core.arrays import map_rows, to_numpy
 from refinecal._core.errors import warn
 from refinecal._core.sample import Sample, log_softmax, readonly, scale_logits
 from refinecal.losses import BrierLoss, LogLoss, ProperLoss
-from refinecal.temperature.fit import KernelReader, fit_sample, label_gaps, row_derivatives
-from refinecal.temperature.search import MAX_BETA
+from refinecal.temperature.fit import (
+    MAX_BETA,
+    KernelReader,
+    fit_sample,
+    label_gaps,
+    row_derivatives,
+)
 
 Floats = NDArray[np.float64]
 LARGE_CHANGE = (

@@ -29,7 +29,7 @@ from refinecal.calibrators.registry import as_calibrator
 from refinecal.decomposition import TERMS, check_cv, decompose_sample
 from refinecal.losses import ProperLoss, get_loss
 from refinecal.metrics import Metric, Step, get_metrics, value_of
-from refinecal.temperature.search import MAX_BETA
+from refinecal.temperature.fit import MAX_BETA
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -27,8 +27,7 @@ from refinecal.metrics import BUILT_IN, Metric, get_metric
 from refinecal.metrics.tally import areas_of_logits, mean_area
 from refinecal.resampling import SMALL_CHANGE, deal_shuffled, leave_one_out, losses_at
 from refinecal.stopping import RefinementMonitor
-from refinecal.temperature.fit import KernelReader, fit_sample
-from refinecal.temperature.search import MAX_BETA
+from refinecal.temperature.fit import MAX_BETA, KernelReader, fit_sample
 
 Floats = NDArray[np.float64]
 LOG = get_loss("log")
