@@ -17,8 +17,8 @@ from refinecal._core.errors import warn
 from refinecal._core.sample import Sample, on_cpu
 from refinecal.calibrators import Calibrator
 from refinecal.calibrators.registry import UserCalibrator, as_calibrator
-from refinecal.losses import LogLoss, ProperLoss, get_loss
-from refinecal.resampling import folds, leave_one_out, losses_at
+from refinecal.losses import LogLoss, ProperLoss, get_loss, losses_at, row_losses
+from refinecal.resampling import folds, leave_one_out
 from refinecal.temperature.fit import MAX_BETA
 
 TERMS = ("risk", "calibration", "refinement", "sharpness", "uncertainty")
@@ -258,7 +258,7 @@ def decompose_sample(
     else:
         sample, losses = on_cpu(sample), np.empty(sample.n)
         for one, test in fit_folds(fitted, sample, cv, groups, threads):
-            losses[test] = one._losses(sample.take(test), loss)
+            losses[test] = row_losses(sample.take(test), loss, one._log_proba)
         refinement = sample.mean(losses)
     if math.isinf(refinement) and not math.isinf(risk):
         warn("the refinement is infinite: out of fold, the calibrator gives a label probability 0")

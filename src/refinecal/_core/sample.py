@@ -240,6 +240,52 @@ def log_odds(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     return odds
 
 
+# ---- rows --------------------------------------------------------------------------------------------------
+
+
+def label_gaps(sample: Sample) -> NDArray[np.float64]:
+    """Return z_iy - max_j z_ij of each row; for a soft label, its mean under the label's distribution."""
+    found = np.empty(sample.n)
+    for rows, chunk in sample.chunks():
+        logits = chunk.logits.astype(np.float64)
+        gaps = logits - logits.max(axis=1, keepdims=True)
+        if chunk.soft is None:
+            found[rows] = gaps[np.arange(chunk.n), chunk.labels]
+        else:
+            possible = chunk.soft > 0  # 0 * -inf counts as 0
+            terms = np.where(possible, chunk.soft * np.where(possible, gaps, 0), 0)
+            found[rows] = terms.sum(axis=1)
+    return found
+
+
+def row_keys(sample: Sample) -> list[NDArray[Any]]:
+    """Return keys for ``lexsort``, so that the order of rows does not depend on how they came.
+
+    The main keys do not change when logits are shifted or columns reordered. Only rows that are equal in
+    these, such as (p, 1 - p) with one label and (1 - p, p) with the other, are ordered by their columns.
+    """
+    keys = np.empty((4, sample.n))
+    factors = np.random.default_rng(1).uniform(1, 2, size=sample.k)  # distinguish any two rows
+    for rows, chunk in sample.chunks():
+        logits = chunk.logits.astype(np.float64)
+        gaps = logits.max(axis=1, keepdims=True) - logits
+        keys[0, rows] = np.where(np.isinf(gaps), -1, gaps) @ factors
+        gaps[np.isinf(gaps)] = 0
+        with np.errstate(over="ignore"):
+            keys[1:3, rows] = (gaps**2).sum(axis=1), gaps.sum(axis=1)
+    keys[3] = label_gaps(sample)
+    keys = np.where(np.isfinite(keys), keys, 0)
+    largest = np.abs(keys).max(axis=1, keepdims=True)
+    keys = np.round(keys / np.where(largest > 0, largest, 1), 10)  # rounding must not decide
+    mark, *symmetric = keys
+    weights = [] if sample.weights is None else [sample.weights]
+    if sample.soft is None:
+        return [sample.labels, mark, *weights, *symmetric]
+    soft = sample.soft
+    marks = [np.round(soft @ factors, 10), np.round((soft**2).sum(axis=1), 10)]
+    return [marks[0], mark, marks[1], *weights, *symmetric]
+
+
 def row_slices(n: int, k: int) -> Iterator[slice]:
     """Split n rows of k numbers into slices of about CHUNK numbers."""
     step = max(1, CHUNK // max(k, 1))

@@ -25,8 +25,7 @@ from refinecal._core.checks import (
 from refinecal._core.errors import warn
 from refinecal._core.sample import Sample, on_cpu, row_slices
 from refinecal.calibrators._pairs import Curve
-from refinecal.losses import ProperLoss
-from refinecal.resampling import row_losses
+from refinecal.losses import ProperLoss, row_losses
 from refinecal.temperature.fit import risk_of
 
 Floats = NDArray[np.float64]
@@ -143,15 +142,11 @@ class Calibrator(ABC):
                 + (f" {HARD}" if is_hard(sample.logits) else "")
             )
 
-    def _losses(self, sample: Sample, loss: ProperLoss) -> NDArray[np.float64]:
-        """Return the loss of each row after calibration, smoothing included."""
-        return row_losses(sample, loss, lambda logits, rows: self._log_proba(logits))
-
     def _losses_in_sample(
         self, sample: Sample, loss: ProperLoss, threads: int | None = None
     ) -> NDArray[Any]:
-        """Return the loss of each row of the data it was fitted on."""
-        return self._losses(sample, loss)
+        """Return the loss of each row of the data it was fitted on, smoothing included."""
+        return row_losses(sample, loss, self._log_proba)
 
     def _loss_in_sample(
         self, sample: Sample, loss: ProperLoss, threads: int | None = None

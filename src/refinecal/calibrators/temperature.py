@@ -12,8 +12,7 @@ from refinecal._core.sample import Sample, log_softmax, on_cpu, scale_logits
 from refinecal.calibrators._newton import even_weights, mixture_weights
 from refinecal.calibrators._pairs import Curve, polynomial
 from refinecal.calibrators.base import Calibrator, finite_gaps, gap_columns, gap_limit
-from refinecal.losses import LogLoss, ProperLoss
-from refinecal.resampling import losses_at
+from refinecal.losses import LogLoss, ProperLoss, losses_at
 from refinecal.temperature.fit import fit_sample, fit_with_risk
 
 Array = NDArray[np.float64]
@@ -94,8 +93,9 @@ class TemperatureScaling(Calibrator):
     def _loss_in_sample(
         self, sample: Sample, loss: ProperLoss, threads: int | None = None
     ) -> float:
-        is_log = type(loss) is LogLoss
-        return self.loss_ if is_log else super()._loss_in_sample(sample, loss, threads)
+        if type(loss) is LogLoss:
+            return self.loss_
+        return sample.mean(self._losses_in_sample(sample, loss, threads))
 
     def _fit_with_risk(self, sample: Sample, threads: int | None, start: float) -> float:
         """Learn from checked data, which may be on another device; the first read also gives the risk."""

@@ -33,7 +33,7 @@ from refinecal._core.checks import (
     warn_if_features,
 )
 from refinecal._core.errors import warn
-from refinecal._core.sample import NOTHING, Sample, on_cpu, readonly
+from refinecal._core.sample import NOTHING, Sample, label_gaps, on_cpu, readonly
 
 MAX_BETA = math.exp(16.0)  # upper end of the paper's search interval (appendix D)
 MAX_READS = 200  # bisection of log beta alone needs about 60
@@ -410,21 +410,6 @@ class KernelReader:
 
 
 # ---- row by row in plain NumPy: what the loops are tested against, and where they cannot serve -------------
-
-
-def label_gaps(sample: Sample) -> NDArray[np.float64]:
-    """Return z_iy - max_j z_ij of each row; for a soft label, its mean under the label's distribution."""
-    found = np.empty(sample.n)
-    for rows, chunk in sample.chunks():
-        logits = chunk.logits.astype(np.float64)
-        gaps = logits - logits.max(axis=1, keepdims=True)
-        if chunk.soft is None:
-            found[rows] = gaps[np.arange(chunk.n), chunk.labels]
-        else:
-            possible = chunk.soft > 0  # 0 * -inf counts as 0
-            terms = np.where(possible, chunk.soft * np.where(possible, gaps, 0), 0)
-            found[rows] = terms.sum(axis=1)
-    return found
 
 
 def row_derivatives(sample: Sample, beta: float) -> NDArray[np.float64]:
