@@ -16,6 +16,9 @@ NOTHING = np.empty(0)
 NOTHING.flags.writeable = False
 CHUNK = 2**20  # elements per pass: bounds the memory of checks and means
 MARGIN = 1e-6  # float32 softmax may exceed 1 by rounding
+ROUNDED = -float(np.log(np.finfo(np.float64).eps))  # 36.04: beyond, probabilities round to 0 or 1
+ROUNDING = 1e-13  # scores closer than this, relative to their size, are equal
+LARGEST = 1e100  # so that squares do not overflow
 FEW = 2**12  # rows that are copied together, to stay in the cache
 
 
@@ -238,6 +241,76 @@ def log_odds(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     odds = np.empty(logits.shape)
     _kernels.ranking.log_odds_rows(readonly(np.ascontiguousarray(logits, dtype=np.float64)), odds)
     return odds
+
+
+def finite_gaps(logits: Array, limit: float = ROUNDED) -> NDArray[np.float64]:
+    """Return each logit minus the largest of its row, clipped at -limit."""
+    with np.errstate(over="ignore"):
+        gaps = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=np.float64)
+    return np.asarray(np.maximum(gaps, -limit, out=gaps))
+
+
+def gap_columns(logits: NDArray[Any], limit: float) -> NDArray[np.float64]:
+    """Return the transpose of :func:`finite_gaps`, (k, n): classes first, so that loops run over samples."""
+    columns = np.empty(logits.shape[::-1])
+    _kernels.softmax_linear.fill_gaps(logits, limit, columns)
+    return columns
+
+
+def gap_limit(sample: Sample) -> float:
+    """Return how far below the largest a logit may be, which replaces -inf.
+
+    No finite gap of the sample is clipped. Probabilities of 0 that are never wrong stay below rounding; if a
+    label has probability 0, then 0 becomes half the smallest positive probability.
+    """
+    largest, wrong = 0.0, False
+    for rows in row_slices(sample.n, sample.k):
+        part = sample.logits[rows]
+        with np.errstate(over="ignore"):
+            low = float(np.subtract(part.min(), part.max(), dtype=np.float64))
+        if -low <= ROUNDED:  # no gap can be larger: the common case, without a temporary
+            largest = max(largest, -low)
+            continue
+        gaps = finite_gaps(part, np.inf)
+        finite = np.isfinite(gaps)
+        largest = max(largest, -float(gaps.min(where=finite, initial=0.0)))
+        if sample.soft is None:
+            possible = finite[np.arange(len(part)), sample.labels[rows]]
+        else:
+            possible = finite | (sample.soft[rows] <= 0)
+        wrong = wrong or not possible.all()
+    limit = largest + np.log(2) if wrong else max(largest, ROUNDED)
+    return float(min(limit, LARGEST))
+
+
+def clipped_odds(logits: Array, limit: float = ROUNDED) -> NDArray[np.float64]:
+    """Return the log-odds of class 1 of two, clipped to -limit..limit."""
+    with np.errstate(over="ignore"):
+        odds = np.subtract(logits[:, 1], logits[:, 0], dtype=np.float64)
+    return np.asarray(np.clip(odds, -limit, limit, out=odds))
+
+
+def shares_of(sample: Sample) -> NDArray[np.float64]:
+    """Return the share of class 1 in the label of each row."""
+    return sample.labels.astype(np.float64) if sample.soft is None else sample.soft[:, 1]
+
+
+def log_rows(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the log-probabilities of both classes, given the probability of class 1."""
+    logs = np.empty((len(shares), 2))
+    with np.errstate(divide="ignore"):
+        np.log1p(-shares, out=logs[:, 0])
+        np.log(shares, out=logs[:, 1])
+    return logs
+
+
+def log_rows_of_odds(odds: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the log-probabilities of both classes, given the log-odds of class 1."""
+    logs = np.empty((len(odds), 2))
+    rest = np.log(1 + np.exp(-np.abs(odds)))
+    np.subtract(-np.maximum(odds, 0), rest, out=logs[:, 0])
+    np.subtract(np.minimum(odds, 0), rest, out=logs[:, 1])
+    return logs
 
 
 # ---- rows --------------------------------------------------------------------------------------------------

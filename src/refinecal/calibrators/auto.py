@@ -14,11 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.checks import check_whole
-from refinecal._core.sample import Sample, on_cpu, row_keys
+from refinecal._core.sample import Sample, row_keys
 from refinecal.calibrators._newton import mixture_weights
-from refinecal.calibrators.base import Calibrator
-from refinecal.calibrators.registry import as_calibrator, make_calibrator
-from refinecal.calibrators.temperature import TemperatureScaling
+from refinecal.calibrators.base import Calibrator, as_calibrator, make_calibrator
 from refinecal.losses import get_loss, row_losses
 from refinecal.resampling import deal_at_random
 
@@ -112,6 +110,7 @@ class AutoCalibrator(Calibrator):
 
     laplace = False  # the families smooth
     _weighs_rows = True
+    _steps_by = "temperature"
     names_: list[str]
     losses_: Floats
     differences_: Floats
@@ -173,11 +172,7 @@ class AutoCalibrator(Calibrator):
 
     # ---- choosing ----------------------------------------------------------------------------------------
 
-    def _step_calibrator(self) -> Calibrator:
-        return TemperatureScaling()
-
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = on_cpu(sample).drop_weightless()
         families = self._families(sample)
         m = len(families)
         self.names_ = list(families)

@@ -8,10 +8,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.sample import Sample, log_softmax, on_cpu, scale_logits
+from refinecal._core.sample import (
+    Sample,
+    finite_gaps,
+    gap_columns,
+    gap_limit,
+    log_softmax,
+    scale_logits,
+)
 from refinecal.calibrators._newton import even_weights, mixture_weights
 from refinecal.calibrators._pairs import Curve, polynomial
-from refinecal.calibrators.base import Calibrator, finite_gaps, gap_columns, gap_limit
+from refinecal.calibrators.base import Calibrator
 from refinecal.losses import LogLoss, ProperLoss, losses_at
 from refinecal.temperature.fit import fit_sample, fit_with_risk
 
@@ -166,7 +173,6 @@ class EnsembleTemperatureScaling(Calibrator):
         return f"first_beta_={self.first_beta_:.4g}, weights_={self.weights_.round(4).tolist()}"
 
     def _learn(self, sample: Sample, threads: int, start: float) -> None:
-        sample = on_cpu(sample).drop_weightless()
         self.limit_ = gap_limit(sample)
         self.first_beta_ = best_beta(sample, self.limit_, threads, start)
         tempered = self.first_beta_ * finite_gaps(sample.logits, self.limit_)
