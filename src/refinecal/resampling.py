@@ -23,7 +23,6 @@ Floats = NDArray[np.float64]
 LARGE_CHANGE = (
     0.1  # of beta, relative to itself plus 1 / logit: beyond, the row is left out for real
 )
-COUNTABLE = 2.0**53  # copies that are assigned one by one
 SMALL_CHANGE = 0.02  # relative: the first omitted term of the series is below 0.02**5
 
 
@@ -136,29 +135,3 @@ def deal_shuffled(n: int, n_folds: int, seed: int = 0) -> list[NDArray[np.int64]
     """Return the row numbers of each fold, in random order."""
     order = np.random.default_rng(seed).permutation(n)
     return [order[fold::n_folds] for fold in range(n_folds)]
-
-
-def deal_in_turn(
-    copies: Floats, period: int, firsts: Iterable[int], width: int = 1
-) -> list[Floats]:
-    """Return the copies of each row in each fold: ``width`` of every period, starting at its first.
-
-    A row of weight 3 is three copies, a row of weight 0.5 half a copy.
-    """
-    rounds, rest = np.divmod(np.concatenate([[0.0], np.cumsum(copies)]), period)
-    dealt = (np.diff(width * rounds + np.clip(rest - first, 0, width)) for first in firsts)
-    return [np.minimum(part, copies) for part in dealt]
-
-
-def deal_at_random(copies: Floats, n_folds: int) -> Floats:
-    """Return the copies of each row, of which there is at least one, in each fold, (n, n_folds).
-
-    Assigned in turn, equal rows would be equally frequent in all folds, so that what was learned in some
-    folds would hold in the others by design, and overfitting would not show.
-    """
-    rng = np.random.default_rng(0)
-    dealt = np.minimum(copies, COUNTABLE)
-    whole = np.floor(dealt)
-    parts = rng.multinomial(whole.astype(np.int64), np.full(n_folds, 1 / n_folds)).astype(float)
-    parts[np.arange(len(copies)), rng.integers(n_folds, size=len(copies))] += dealt - whole
-    return np.asarray(parts * (copies / dealt)[:, None])

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.checks import check_whole
-from refinecal._core.sample import Sample, row_keys
+from refinecal._core.sample import Sample, deal_at_random, row_keys
 from refinecal.calibrators._newton import mixture_weights
 from refinecal.calibrators.base import Calibrator, as_calibrator, make_calibrator
 from refinecal.losses import get_loss, row_losses
-from refinecal.resampling import deal_at_random
 
 Floats = NDArray[np.float64]
 log = logging.getLogger(__name__)
@@ -320,8 +319,7 @@ def deal_by_label(sample: Sample, n_folds: int, most: int) -> tuple[Sample, Floa
     turn = (np.arange(n_folds) - first[:, None]) % n_folds
     parts = np.where(turn == 0, copies[:, None], 0.0)
     several = copies >= 2
-    if several.any():
-        parts[several] = deal_at_random(copies[several], n_folds)
+    parts[several] = deal_at_random(copies[several], n_folds)
     return rows, parts
 
 

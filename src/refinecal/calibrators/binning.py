@@ -7,12 +7,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.checks import check_whole
-from refinecal._core.sample import ROUNDED, ROUNDING, Sample, clipped_odds, log_rows, shares_of
+from refinecal._core.sample import (
+    ROUNDED,
+    ROUNDING,
+    Sample,
+    clipped_odds,
+    deal_in_turn,
+    log_rows,
+    shares_of,
+)
 from refinecal._kernels import BORDER
 from refinecal.calibrators._pairs import Curve, steps
 from refinecal.calibrators.base import Calibrator, Floats, check_two_classes, make_calibrator
 from refinecal.calibrators.scaling import AffineScaling
-from refinecal.resampling import deal_in_turn
 
 STRATEGIES = {"quantile": "uniform-mass", "uniform": "uniform-width"}  # and the calibrator's name
 LARGEST = 1 - 2.0**-53  # float below 1

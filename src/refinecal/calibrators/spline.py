@@ -15,12 +15,18 @@ from numpy.typing import NDArray
 
 from refinecal import _kernels
 from refinecal._core.checks import check_number, check_whole
-from refinecal._core.sample import Sample, clipped_odds, gap_limit, shares_of
+from refinecal._core.sample import (
+    Sample,
+    clipped_odds,
+    deal_at_random,
+    deal_in_turn,
+    gap_limit,
+    shares_of,
+)
 from refinecal.calibrators._newton import Advice, minimize_newton
 from refinecal.calibrators._pairs import Curve
 from refinecal.calibrators.base import Calibrator, Floats, check_two_classes
 from refinecal.calibrators.binning import merge_ties, rank_rows
-from refinecal.resampling import deal_at_random, deal_in_turn
 
 PENALTIES = 10.0 ** np.arange(1.0, -9, -1)  # from a line to nearly free
 PER_KNOT = 10  # samples per knot beyond the two of a line
