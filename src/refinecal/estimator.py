@@ -212,7 +212,7 @@ class RefineThenCalibrateClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEst
         """
         self._check_parameters(X_val, y_val, sample_weight_val, groups)
         rows = _check_rows(X, y, sample_weight, groups)
-        classes = np.unique(rows.y if rows.weights is None else rows.y[rows.weights > 0])
+        classes = rows.classes()
         if len(classes) < 2:
             raise ValueError(
                 f"y holds one class only, {show_label(classes[0])}: there is nothing to learn"

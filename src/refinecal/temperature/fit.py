@@ -29,7 +29,6 @@ from refinecal._core.checks import (
     check_sample,
     doubt_logits,
     is_hard,
-    plain_sample,
     warn_if_features,
 )
 from refinecal._core.errors import warn
@@ -131,7 +130,7 @@ def fit_temperature(
     start = start if start > SMALL_BETA else 1.0  # too small to tell anything
     threads = check_threads(n_threads)
     if sample_weight is None and classes is None:
-        plain = plain_sample(labels, logits)
+        plain = _plain_sample(labels, logits)
         if plain is not None:  # nothing to convert: the kernel itself finds errors
             reader = KernelReader(plain, threads)
             begin, cost = find_start(reader) if start == 1.0 else (start, 0.0)
@@ -144,6 +143,20 @@ def fit_temperature(
                 return TemperatureFit(found.beta, found.loss, found.n_reads + cost, True)
     sample = check_sample(labels, None, logits, sample_weight, classes, "labels", devices=True)
     return fit_sample(sample, start, threads)
+
+
+def _plain_sample(labels: Any, logits: Any) -> Sample | None:
+    """Return arrays that compiled loops can read as they are, not checked; else ``None``."""
+    if type(logits) is not np.ndarray or type(labels) is not np.ndarray:
+        return None
+    dtype = logits.dtype
+    if logits.ndim != 2 or dtype.char not in "fd" or not dtype.isnative:
+        return None
+    if labels.dtype.kind not in "iu" or logits.shape[1] < 2 or not logits.flags.c_contiguous:
+        return None
+    if labels.shape != logits.shape[:1] or not labels.size:
+        return None
+    return Sample(labels.astype(np.int64, copy=False), logits)
 
 
 def fit_sample(sample: Sample, start: float = 1.0, threads: int | None = 1) -> TemperatureFit:
