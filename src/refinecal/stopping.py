@@ -151,7 +151,6 @@ class RefinementMonitor:
         if isinstance(also, str | Metric) or callable(also):
             also = (also,)
         self.metrics = get_metrics([metric, *also], reserved=("step", *TERMS, "beta"))
-        self.metric = self.metrics[0]  # which decides
         self.patience = check_patience(patience)
         self.min_delta = check_number("min_delta", min_delta)
         self.stop_on = stop_on
@@ -306,6 +305,11 @@ class RefinementMonitor:
         self._waited: dict[str, int] = {}  # the number of steps since then
 
     # ---- results -----------------------------------------------------------------------------------------
+
+    @property
+    def metric(self) -> Metric:
+        """The metric that decides."""
+        return self.metrics[0]
 
     @property
     def should_stop(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations  # so that help() shows types by name
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,28 +29,6 @@ class _Wrapper(Calibrator):
 
     def _counts_rows(self) -> bool:
         return self.laplace or as_calibrator(self.calibrator)._counts_rows()
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters of the constructor; with ``deep``, also those of the inner calibrator."""
-        params = super().get_params(deep)
-        if deep and hasattr(self.calibrator, "get_params"):
-            inner = self.calibrator.get_params(deep=True)
-            params |= {f"calibrator__{name}": value for name, value in inner.items()}
-        return params
-
-    def set_params(self, **params: Any) -> Self:
-        """Change parameters of the constructor, or ``calibrator__name`` of the inner calibrator."""
-        start = "calibrator__"
-        inner = {name: value for name, value in params.items() if name.startswith(start)}
-        super().set_params(**{name: params[name] for name in params if name not in inner})
-        if inner:
-            if not hasattr(self.calibrator, "set_params"):
-                raise ValueError(
-                    f"calibrator is {self.calibrator!r}, which has no parameters to set: pass an object, "
-                    "such as make_calibrator('isotonic')"
-                )
-            self.calibrator.set_params(**{n.removeprefix(start): v for n, v in inner.items()})
-        return self
 
 
 class LaplaceSmoothing(_Wrapper):

@@ -59,22 +59,18 @@ class Smoothed:
         self.most = float(sums[1] / masses.total)  # the size without cancellation
         self.cosines = _cosines(moments) / masses.total
 
-    def at(self, bandwidth: float) -> tuple[Floats, Floats]:
-        """Return the smoothed density and its integral from 0, at equally spaced nodes from 0 to 1."""
+    def size(self, bandwidth: float) -> float:
+        """Return the integral of the absolute value of the smoothed density."""
         nodes = 2 ** max(7, math.ceil(math.log2(NODES / bandwidth)))
         count = min(len(self.cosines), math.ceil(FADED / (math.pi * bandwidth)) + 1, nodes)
         speeds = math.pi * np.arange(count)
         faded = self.cosines[:count] * np.exp(-((speeds * bandwidth) ** 2) / 2)
         padded = np.zeros(nodes + 1)
         padded[:count] = faded
-        density = _waves(padded)
+        density = _waves(padded)  # at equally spaced nodes from 0 to 1
         padded[0], padded[1:count] = 0, faded[1:] / speeds[1:]
-        integral = _waves(-1j * padded)  # sines
-        return density, integral + faded[0] * np.linspace(0, 1, nodes + 1)
-
-    def size(self, bandwidth: float) -> float:
-        """Return the integral of the absolute value of the smoothed density."""
-        density, integral = self.at(bandwidth)
+        integral = _waves(-1j * padded)  # sines: the integral from 0
+        integral += faded[0] * np.linspace(0, 1, nodes + 1)
         steps = np.diff(integral)
         turns = np.flatnonzero(density[:-1] * density[1:] < 0)
         # Where the density changes sign, its integral is the cubic with the same values and slopes at both
