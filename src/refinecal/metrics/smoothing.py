@@ -57,7 +57,16 @@ class Smoothed:
         self.finest = FINEST / cells
         self.sum = float(sums[0] / masses.total)
         self.most = float(sums[1] / masses.total)  # the size without cancellation
-        self.cosines = _cosines(moments) / masses.total
+        # With c the middle of a cell: cos(pi m (c + d)) = sum_q (pi m d)**q cos(pi m c + q pi / 2) / q!
+        columns, (cells, order) = np.ascontiguousarray(moments.T), moments.shape
+        waves, found = np.zeros((order, cells)), np.zeros(cells)
+        waves[::2] = _sums_of_waves(columns[::2], 1).real
+        waves[1::2] = -_sums_of_waves(columns[1::2], -1).imag
+        speeds = math.pi * np.arange(cells) / cells
+        for q in reversed(range(order)):  # Horner's rule
+            sign = -1 if q % 2 == 0 else 1  # from one order to the next, signs are + - - + + -
+            found = waves[q] / 2 + sign * found * speeds / (q + 1)
+        self.cosines = found / masses.total  # a_m for m below the number of cells
 
     def size(self, bandwidth: float) -> float:
         """Return the integral of the absolute value of the smoothed density."""
@@ -101,24 +110,6 @@ def _sums_of_waves(columns: Floats, sign: int) -> NDArray[np.complex128]:
     mirrored = np.concatenate([columns, sign * columns[:, ::-1]], axis=1)
     turned = np.exp(-0.5j * math.pi * np.arange(cells) / cells)
     return np.asarray(np.fft.rfft(mirrored)[:, :cells] * turned)
-
-
-def _cosines(moments: Floats) -> Floats:
-    r"""Return :math:`a_m` for m below the number of cells.
-
-    With c the middle of a cell,
-    :math:`\cos(\pi m (c + d)) = \sum_q (\pi m d)^q \cos(\pi m c + q \pi / 2) / q!`.
-    """
-    cells, order = moments.shape
-    columns, waves = np.ascontiguousarray(moments.T), np.zeros((order, cells))
-    waves[::2] = _sums_of_waves(columns[::2], 1).real
-    waves[1::2] = -_sums_of_waves(columns[1::2], -1).imag
-    speeds = math.pi * np.arange(cells) / cells
-    found = np.zeros(cells)
-    for q in reversed(range(order)):  # Horner's rule
-        sign = -1 if q % 2 == 0 else 1  # from one order to the next, signs are + - - + + -
-        found = waves[q] / 2 + sign * found * speeds / (q + 1)
-    return found
 
 
 def fixed_point(masses: Masses) -> float:

@@ -322,27 +322,22 @@ def hash_rows(X: Any) -> NDArray[np.uint64]:
         return _hash_sparse(X.tocsr())
     if hasattr(X, "columns"):
         table = X.iloc if hasattr(X, "iloc") else X  # by position: names may repeat
-        columns = [_hash_column(table[:, j], j) for j in range(X.shape[1])]
-        return _scramble(np.sum(columns, axis=0, dtype=np.uint64))
-    try:
-        values = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError):
-        return np.array([_hash_object(row) for row in X], dtype=np.uint64)
-    values = values.reshape(len(values), -1)
-    total = np.zeros(len(values), dtype=np.uint64)
-    for j in range(values.shape[1]):
-        total += _hash_values(values[:, j], j)
+        columns = [table[:, j].to_numpy() for j in range(X.shape[1])]
+    else:
+        try:
+            values = np.asarray(X, dtype=np.float64)
+        except (TypeError, ValueError):
+            return np.array([_hash_object(row) for row in X], dtype=np.uint64)
+        columns = list(values.reshape(len(values), -1).T)
+    total = np.zeros(len(X), dtype=np.uint64)
+    for j, column in enumerate(columns):
+        if column.dtype.kind in "biuf":
+            total += _hash_values(column.astype(np.float64, copy=False), j)
+        else:
+            texts, place = np.unique(column.astype(str), return_inverse=True)
+            numbers = np.array([_hash_object(text) for text in texts.tolist()], dtype=np.uint64)
+            total += _scramble(numbers[place] ^ _scramble(np.asarray(j, dtype=np.uint64)))
     return _scramble(total)
-
-
-def _hash_column(column: Any, j: int) -> NDArray[np.uint64]:
-    """Return a number for each entry of a column of a DataFrame."""
-    values = column.to_numpy()
-    if values.dtype.kind in "biuf":
-        return _hash_values(values.astype(np.float64), j)
-    distinct, place = np.unique(values.astype(str), return_inverse=True)
-    numbers = np.array([_hash_object(value) for value in distinct.tolist()], dtype=np.uint64)
-    return _scramble(numbers[place] ^ _scramble(np.asarray(j, dtype=np.uint64)))
 
 
 def _hash_sparse(X: Any) -> NDArray[np.uint64]:
