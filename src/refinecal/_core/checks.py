@@ -29,7 +29,7 @@ from refinecal._core.arrays import (
     to_numpy,
 )
 from refinecal._core.errors import warn
-from refinecal._core.sample import MARGIN, Sample, log_probs, row_slices, sum_rows
+from refinecal._core.sample import MARGIN, Sample, log_probs, row_slices, split_odds, sum_rows
 
 
 def check_sample(
@@ -206,7 +206,7 @@ def _check_logits(logits: Array) -> Array:
         logits.ndim == 1
     ):  # log-odds of class 1: columns (0, z), shifted so that infinities become -inf
         _refuse(logits, np.isnan, "logits", "is NaN: drop the rows whose prediction is missing")
-        return np.stack([-np.maximum(logits, 0), np.minimum(logits, 0)], axis=1)
+        return split_odds(logits)
     logits = np.ascontiguousarray(logits)
     top = logits.max()  # finds NaN and +inf without a temporary
     if not top < np.inf:

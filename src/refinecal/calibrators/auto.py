@@ -158,7 +158,9 @@ class AutoCalibrator(Calibrator):
 
     def explain(self) -> str:
         """Return what was compared, what was chosen and why, as a table (± is one standard error)."""
-        self._check_fitted()
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self)
         lines = textwrap.wrap(self.reason_, 80)
         compared = bool(self.losses_.any())
         if compared:

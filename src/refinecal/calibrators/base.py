@@ -187,16 +187,13 @@ class Calibrator(ABC):
         """Return the map of two classes as a curve in the log-odds, before smoothing, if it is one."""
         return None
 
-    def _check_fitted(self) -> None:
+    def _check(self, given: Any, name: str, for_logits: str = "") -> NDArray[Any]:
         if not hasattr(self, "classes_"):
             from sklearn.exceptions import NotFittedError
 
             raise NotFittedError(
                 f"this {type(self).__name__} is not fitted yet: call fit or fit_logits first"
             )
-
-    def _check(self, given: Any, name: str, for_logits: str = "") -> NDArray[Any]:
-        self._check_fitted()
         k, shape = len(self.classes_), np.shape(given)
         width = shape[1] if len(shape) == 2 else k
         if width not in (k, 1):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from refinecal._core.sample import Sample, log_odds, log_softmax
+from refinecal._core.sample import Sample, against_rest, log_odds, log_softmax, split_odds
 from refinecal.calibrators._pairs import Curves, couple, evaluate, pack, polynomial
 from refinecal.calibrators.base import Calibrator, Floats, as_calibrator
 
@@ -226,12 +226,7 @@ class OneVsRest(_BinaryProblems):
 
     def _problems(self, sample: Sample) -> Iterator[Sample]:
         odds = log_odds(sample.logits.astype(np.float64))
-        for j in range(sample.k):
-            logits = _split_odds(odds[:, j])
-            if sample.soft is None:
-                yield Sample((sample.labels == j).astype(np.int64), logits, sample.weights)
-            else:
-                yield _make_soft(logits, sample.soft[:, j], sample.weights)
+        return (against_rest(sample, odds[:, j], j) for j in range(sample.k))
 
     def _map(self, logits: NDArray[Any]) -> NDArray[Any]:
         if logits.shape[1] == 2:
@@ -241,7 +236,7 @@ class OneVsRest(_BinaryProblems):
             odds = log_odds(logits[start : start + step].astype(np.float64))
             part = logs[start : start + step]
             for j in range(logits.shape[1]):
-                pair, member = _split_odds(odds[:, j]), self.members_[j]
+                pair, member = split_odds(odds[:, j]), self.members_[j]
                 if member >= 0:
                     part[:, j] = self.calibrators_[member]._log_proba(pair)[:, 1]
                 else:
@@ -349,11 +344,6 @@ def _pairs(k: int) -> list[tuple[int, int]]:
     return [(i, j) for j in range(k) for i in range(j)]
 
 
-def _split_odds(odds: Floats) -> Floats:
-    """Return log-odds as two columns, where infinities become -inf."""
-    return np.stack([-np.maximum(odds, 0), np.minimum(odds, 0)], axis=1)
-
-
 def _take_pair(logits: NDArray[Any], i: int, j: int, rows: Any = slice(None)) -> Floats:
     """Return the logits of two classes, i < j; equal where both are -inf."""
     pair = np.array(logits[:, i : j + 1 : j - i][rows], dtype=np.float64, order="C")
@@ -362,15 +352,11 @@ def _take_pair(logits: NDArray[Any], i: int, j: int, rows: Any = slice(None)) ->
     return pair
 
 
-def _make_soft(logits: Floats, share: Floats, weights: Floats | None) -> Sample:
-    """Return a binary problem with soft labels."""
-    soft = np.stack([1 - share, share], axis=1)
-    return Sample(soft.argmax(axis=1), logits, weights, soft)
-
-
 def _make_soft_pair(sample: Sample, soft: Floats, i: int, j: int) -> Sample:
     """Return the rows with a share of two classes, weighted by it."""
     mass = soft[:, i] + soft[:, j]
     rows = np.flatnonzero(mass)
     weights = mass[rows] * (1 if sample.weights is None else sample.weights[rows])
-    return _make_soft(_take_pair(sample.logits, i, j, rows), soft[rows, j] / mass[rows], weights)
+    share = soft[rows, j] / mass[rows]
+    pair = np.stack([1 - share, share], axis=1)
+    return Sample(pair.argmax(axis=1), _take_pair(sample.logits, i, j, rows), weights, pair)

@@ -106,13 +106,13 @@ class EarlyStoppingDisplay(_steps.LossCurvesDisplay):
         """Draw both curves, and an arrow at each step chosen."""
         after = "risk after calibration (refinement)"
         self._draw_lines(ax, {"risk": "risk", "refinement": after})
-        _steps.set_steps(ax, self.steps, self.step_name)
         step, risk, _ = self.chosen["loss"]
         _, high = _steps.find_heights(self.steps, self.curves.values(), (step, risk))
         high = max([high, *(before for _, before, _ in self.chosen.values() if before < np.inf)])
         low = float(np.nanmin(list(self.curves.values())))
         low -= 0.08 * ((high - low) or 1.0)
-        _steps.set_heights(ax, low, high, style.lines_of(ax, 4.8 if style.is_narrow(ax) else 2.8))
+        above = style.lines_of(ax, 4.8 if style.is_narrow(ax) else 2.8)
+        _steps.set_axes(ax, self.steps, self.step_name, (low, high), above)
         ax.set_ylabel(style.loss_name(self.loss))
         _steps.cut_above(ax, self.lines_.values())
         self.arrows_ = {rule: self._draw_arrow(ax, rule) for rule in self.chosen}
