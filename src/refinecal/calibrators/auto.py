@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from refinecal._core.checks import check_whole
 from refinecal._core.sample import Sample, deal_at_random, row_keys
 from refinecal.calibrators._newton import mixture_weights
-from refinecal.calibrators.base import ROUNDING, Calibrator, as_calibrator, make_calibrator
+from refinecal.calibrators.base import Calibrator, as_calibrator, make_calibrator
 from refinecal.losses import get_loss, row_losses
 
 Floats = NDArray[np.float64]
@@ -186,7 +186,7 @@ class AutoCalibrator(Calibrator):
                     f"weights is {self.weights!r}: it must hold {m} numbers of at least 0, one per family, "
                     "not all 0"
                 )
-            rounded = abs(found.sum() - 1) < ROUNDING  # a blend's own weights stay exactly the same
+            rounded = abs(found.sum() - 1) < 1e-13  # a blend's own weights stay exactly the same
             self.weights_ = found if rounded else found / found.sum()
             self.reason_ = f"{self._summary()}: given weights"
         else:
