@@ -25,13 +25,13 @@ from refinecal.experiments import running
 from refinecal.experiments.folder import RunFolder
 from refinecal.experiments.plan import AUGMENTATION, NO_AUGMENTATION, Plan, VisionPlan
 from refinecal.experiments.pools import limit_threads
-from refinecal.experiments.reporting import write_tables
+from refinecal.experiments.report import write_tables
+from refinecal.experiments.results import read_results
 from refinecal.experiments.running import State
 from refinecal.experiments.units import VisionUnit
 from refinecal.experiments.vision import work as under_way
-from refinecal.experiments.vision.analysis import Analysis
+from refinecal.experiments.vision.image_analysis import Analysis
 from refinecal.experiments.vision.images import read_images
-from refinecal.experiments.vision.results import read_results
 from refinecal.experiments.vision.training import train
 from refinecal.experiments.vision.work import (
     ProgressWriter,
@@ -434,7 +434,7 @@ def test_what_is_running_is_left_alone():
     (key, _) = folder.missing()
     checkpoint = checkpoint_of(folder.path, key)
     checkpoint.mkdir(parents=True)
-    part = checkpoint / ".training.1.part.safetensors"
+    part = checkpoint / ".training.1.part.npz"
     part.touch()
     with folder.lock():
         assert "running now" in run("status", "run")[0]

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from zipfile import ZipFile
 
 from refinecal._core import files
 from refinecal._core.files import FAILURES, MANIFEST, PLAN, atomic_write, write_json
-from refinecal._core.format import number
 from refinecal.experiments.plan import Plan, VisionPlan
 from refinecal.experiments.rates import Rates
 
@@ -400,52 +398,3 @@ def _suggest_names(old: Plan | VisionPlan, new: Plan | VisionPlan) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-class RunResults:
-    """Results of one run or of several: subclasses have ``plans``, ``failed`` and :attr:`done`."""
-
-    plans: Any
-    failed: Any
-
-    @property
-    def done(self) -> int:
-        """Number of training runs with a result."""
-        raise NotImplementedError
-
-    @cached_property
-    def planned(self) -> int:
-        """Number of training runs in the plans."""
-        return len({key for plan in self.plans for key in plan.units()})
-
-    @property
-    def missing(self) -> int:
-        """Number of training runs that are neither finished nor failed."""
-        return self.planned - self.done - len(self.failed)
-
-    def unfinished(self) -> str:
-        """Return how many training runs failed or are missing, in words."""
-        said = [f"{number(len(self.failed))} failed"] if self.failed else []
-        said += [f"{number(self.missing)} not yet run"] if self.missing else []
-        return ", ".join(said)
-
-
-def open_finished(path: str | os.PathLike[str], kind: str) -> tuple[RunFolder, list[Any]]:
-    """Return the folder of a run and its finished training runs; raise if there are none."""
-    folder = RunFolder(path)
-    folder.check_kind(kind)
-    keys = folder.finished()
-    if not keys:
-        raise ValueError(
-            f"{path} has no finished training run: run refinecal experiment {kind} first; see "
-            "refinecal experiment status"
-        )
-    return folder, keys
-
-
-def read_failures(folder: RunFolder) -> dict[Any, str]:
-    """Return the training runs that failed, with their errors."""
-    return {
-        key: f"{about.get('kind', 'error')}: {about.get('message', '')}".strip(": ")
-        for key, about in folder.failed().items()
-    }
