@@ -112,7 +112,9 @@ def _check_part(part: str, x: Any, y: Any, n_classes: int) -> None:
 # ---- reading ---------------------------------------------------------------------------------------------
 
 
-def read_images(folder: str | os.PathLike[str], name: str, check: bool = True) -> ImageSet:
+def read_images(
+    folder: str | os.PathLike[str], name: str, check: bool = True, n_train: int | None = None
+) -> ImageSet:
     """Return an image set from the files in a folder, or in its subfolder of the set's name.
 
     Parameters
@@ -121,8 +123,10 @@ def read_images(folder: str | os.PathLike[str], name: str, check: bool = True) -
         Holds the official files of one set or of several; archives need not be unpacked.
     name : {"cifar10", "cifar100", "svhn", "fashion-mnist"}
     check : bool, default True
-        Whether to refuse files that are not the official ones, by their MD5 sums. Without it, an unpacked
-        CIFAR-10 may lack training batches other than the first.
+        Whether to refuse files that are not the official ones, by their MD5 sums.
+    n_train : int, optional
+        How many training images to use: the first ones, so that everyone has the same. An unpacked CIFAR-10
+        may lack the batches of the others.
 
     Raises
     ------
@@ -136,7 +140,11 @@ def read_images(folder: str | os.PathLike[str], name: str, check: bool = True) -
         meant = f"did you mean {near[0]!r}? " if near else ""
         raise ValueError(f"name is {name!r}: {meant}There are {', '.join(DATASETS)}.")
     place, form = _find(Path(folder), name)
-    (train_x, train_y), (test_x, test_y) = form.read(place, check)
+    (train_x, train_y), (test_x, test_y) = form.read(place, check, n_train)
+    if n_train is not None and len(train_y) < n_train:
+        raise ValueError(
+            f"{place} has {len(train_y)} training images of {name}, not {n_train}: use fewer"
+        )
     try:
         return ImageSet(name, train_x, train_y, test_x, test_y, CLASSES[name])
     except ValueError as error:
