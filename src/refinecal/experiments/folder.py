@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import struct
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +13,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
+from zipfile import ZipFile, is_zipfile
 
 from refinecal._core import files
 from refinecal._core.files import FAILURES, MANIFEST, PLAN, atomic_write, write_json
@@ -30,7 +29,6 @@ PACKAGES = (
     *("xgboost", "lightgbm", "catboost", "torch", "pytabkit"),
 )
 
-END = struct.Struct("<4s8xII2x")  # of an archive: its mark, and length and place of what is before
 PLANS: dict[str, type[Plan] | type[VisionPlan]] = {"tabular": Plan, "vision": VisionPlan}
 
 RESTORE = "restore it from a copy, or start a new run in another folder"
@@ -48,12 +46,7 @@ def is_whole(path: str | os.PathLike[str]) -> bool:
         If it cannot be read, which does not mean that anything is wrong with it.
     """
     with open(path, "rb") as file:
-        start = file.seek(0, os.SEEK_END) - END.size
-        if start < 0:
-            return False
-        file.seek(start)
-        mark, length, place = END.unpack(file.read())
-        return bool(mark == b"PK\x05\x06" and place + length == start)
+        return is_zipfile(file)
 
 
 def _is_sound(path: Path) -> bool:

@@ -230,7 +230,7 @@ class Form:
         return sum(find_file(folder, name).exists() for name in names) / len(names)
 
     def read(self, folder: Path, check: bool, n_train: int | None = None) -> tuple[Part, Part]:
-        """Return training and test images; of batches, only those that hold the first ``n_train`` are read."""
+        """Return training and test images; of batches, only those with the first ``n_train`` are read."""
         unpacked = self._unpack(folder, check) if self.archive else {}
         train: list[Any] = []
         for name in self.train:
