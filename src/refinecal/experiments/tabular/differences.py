@@ -177,12 +177,9 @@ def of_sets(rows: Index, trainings: Iterable[Training], method: str, mode: str) 
         ("rise of validation loss", RISE, [rises.get(each.set, math.nan) for each in found.sets]),
         ("test log loss", LOSS, [each.reference for each in found.sets]),
     ):
-        names = [_class(value, classes) for value in values]
-        for _, name in classes:
-            sets = [each for each, own in zip(found.sets, names, strict=True) if own == name]
-            if sets:
-                splits = sum(each.splits for each in sets)
-                yield Regime(method, mode, by, name, splits, replace(found, sets=sets).summary)
+        for name, sets in _classify(found.sets, values, classes):
+            splits = sum(each.splits for each in sets)
+            yield Regime(method, mode, by, name, splits, replace(found, sets=sets).summary)
 
 
 def _rises(rows: Index, trainings: Iterable[Training], method: str, mode: str) -> dict[str, float]:
@@ -195,38 +192,40 @@ def _rises(rows: Index, trainings: Iterable[Training], method: str, mode: str) -
     return {name: float(np.mean(values)) for name, values in rises.items()}
 
 
-def of_trainings(trainings: Iterable[Training], method: str) -> list[Regime]:
+def of_trainings(trainings: Iterable[Training], method: str) -> Iterator[Regime]:
     """Class the training runs with random parameters by learning rate, depth and rise of the loss.
 
     In each class the losses of a set are averaged first, so that a set counts once.
     """
     random = [each for each in trainings if each.method == method and each.config]
-    ways: tuple[tuple[str, Classes, str], ...] = (
+    for by, classes, field in (
         ("learning rate", RATE, "learning_rate"),
         ("depth", DEPTH, "depth"),
         ("rise of validation loss", RISE, "rise"),
-    )
-    return [
-        Regime(method, "each training", by, name, len(kept), summarize(_by_set(kept)))
-        for by, classes, field in ways
-        for _, name in classes
-        if (kept := [each for each in random if _class(getattr(each, field), classes) == name])
-    ]
+    ):
+        values = [getattr(each, field) for each in random]
+        for name, runs in _classify(random, values, classes):
+            sets: dict[str, list[tuple[float, float]]] = {}
+            for each in runs:
+                sets.setdefault(each.set, []).append((each.refinement, each.log_loss))
+            changes = [relative(*np.mean(some, axis=0).tolist()) for some in sets.values()]
+            yield Regime(method, "each training", by, name, len(runs), summarize(changes))
 
 
-def _by_set(trainings: Iterable[Training]) -> list[float]:
-    sets: dict[str, list[tuple[float, float]]] = {}
-    for each in trainings:
-        sets.setdefault(each.set, []).append((each.refinement, each.log_loss))
-    return [relative(*np.mean(some, axis=0).tolist()) for some in sets.values()]
+def _classify(
+    items: list[Any], values: Sequence[float], classes: Classes
+) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the classes that occur, each with its items: values below its end and not below another's.
 
-
-def _class(value: Any, classes: Classes) -> str | None:
-    """Return the name of the class of a value: the first whose end is above it.
-
-    >>> _class(1600, VALIDATION), _class(float("inf"), RISE), _class(float("nan"), RISE)
-    ('1600 to 6399', 'over 200 %', None)
+    >>> list(_classify(["a", "b", "c", "d"], [1600, math.inf, math.nan, 0], VALIDATION))
+    [('under 400', ['d']), ('1600 to 6399', ['a']), ('6400 or more', ['b'])]
     """
-    if math.isnan(value):
-        return None
-    return next((name for end, name in classes if value < end), classes[-1][1])
+    places = np.searchsorted([end for end, _ in classes[:-1]], values, side="right")
+    for own, (_, name) in enumerate(classes):
+        kept = [
+            item
+            for item, place, value in zip(items, places, values, strict=True)
+            if place == own and not math.isnan(value)
+        ]
+        if kept:
+            yield name, kept
