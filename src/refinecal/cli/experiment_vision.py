@@ -15,6 +15,7 @@ from refinecal.cli._experiments import (
     RunProgress,
     announce,
     check_retry,
+    describe_progress,
     grow,
     open_existing_run,
     option,
@@ -437,18 +438,13 @@ class EpochProgress(RunProgress):
 
     def progress(self, state: State) -> tuple[float, float, str]:
         """Return how many epochs are done, of how many, and the same in words."""
-        from refinecal.experiments.rates import duration, seconds_left
+        from refinecal.experiments.rates import seconds_left
         from refinecal.experiments.vision.work import read_progress
 
         epochs, under_way = self._folder.plan.epochs, read_progress(self._folder, state.left)
         width = max(min(state.width, len(state.left)), 1)
         left = seconds_left(state.left, state.rates, under_way, width)
         done = state.finished + state.failed
-        parts = [
-            f"{done}/{state.total}",
-            f"{state.failed} failed" if state.failed else "",
-            "" if left is None else f"{duration(left)} left",
-            *(f"{key.name} {each.epoch}/{epochs}" for key, each in under_way.items()),
-        ]
+        now = [f"{key.name} {each.epoch}/{epochs}" for key, each in under_way.items()]
         so_far = done * epochs + sum(each.epoch for each in under_way.values())
-        return so_far, state.total * epochs, "  ".join(part for part in parts if part)
+        return so_far, state.total * epochs, describe_progress(state, left, now)
