@@ -31,6 +31,11 @@ from refinecal._core.arrays import (
 from refinecal._core.errors import warn
 from refinecal._core.sample import MARGIN, Sample, log_probs, row_slices, split_odds, sum_rows
 
+EITHER = (
+    "pass either probs or logits=, found {}: probabilities are rows that sum to 1, logits are "
+    "log-probabilities up to a constant, such as a network's last layer"
+)
+
 
 def check_sample(
     y_true: Any,
@@ -56,16 +61,11 @@ def check_sample(
     """
     if (probs is None) == (logits is None):
         found = "neither" if probs is None else "both"
-        raise TypeError(
-            f"pass either probs or logits=, found {found}: probabilities are rows that sum to 1, "
-            "logits are log-probabilities up to a constant, such as a network's last layer"
-        )
+        raise TypeError(EITHER.format(found))
     name, given = ("logits", logits) if probs is None else ("probs", probs)
     if known is not None and probs is None and sample_weight is None and classes is None:
-        sample = known.sample(y_true, logits)
+        sample = known.sample(y_true, logits, threads)
         if sample is not None:
-            doubt_logits(sample.logits, strict)
-            sample.threads = threads
             return sample
     if devices and is_on_device(given):
         from refinecal._core.devices import check_device_sample
@@ -103,8 +103,11 @@ class KnownLabels:
     _labels = np.empty(0, np.int64)  # a private copy
     _k, _uncertainty = 0, math.nan
 
-    def sample(self, y_val: Any, logits: Any) -> Sample | None:
-        """Return plain arrays with the same labels as a sample; ``None`` if they must be checked."""
+    def sample(self, y_val: Any, logits: Any, threads: int | None) -> Sample | None:
+        """Return plain arrays with the same labels as a sample; ``None`` if they must be checked.
+
+        Raises if logits look like probabilities.
+        """
         if type(y_val) is not np.ndarray or type(logits) is not np.ndarray:
             return None
         same = y_val.dtype == np.int64 and np.array_equal(y_val, self._labels)
@@ -116,10 +119,11 @@ class KnownLabels:
         if logits.ndim == 1 and self._k == 2:
             columns = np.zeros((len(logits), 2), logits.dtype)
             columns[:, 1] = logits
-            return Sample(self._labels, columns)
+            return Sample(self._labels, columns, threads=threads)
         if logits.shape[1:] != (self._k,):
             return None
-        return Sample(self._labels, np.ascontiguousarray(logits))
+        doubt_logits(logits, strict=True)
+        return Sample(self._labels, np.ascontiguousarray(logits), threads=threads)
 
     def uncertainty(self, sample: Sample, entropy: Callable[[Array], Any]) -> float:
         """Return the entropy of the class frequencies, computed again only if labels have changed."""

@@ -159,18 +159,12 @@ def _plain_sample(labels: Any, logits: Any) -> Sample | None:
     return Sample(labels.astype(np.int64, copy=False), logits)
 
 
-def fit_sample(sample: Sample, start: float = 1.0, threads: int | None = 1) -> TemperatureFit:
-    """Return the best inverse temperature of checked data."""
-    return fit_with_risk(sample, start, threads, risk=math.nan)[0]
-
-
-def fit_with_risk(
-    sample: Sample, start: float, threads: int | None, risk: float | None = None
-) -> tuple[TemperatureFit, float]:
-    """Return the best inverse temperature of checked data, and their mean log loss, unless it is given."""
+def fit_sample(
+    sample: Sample, start: float = 1.0, threads: int | None = 1, reader: Reader | None = None
+) -> TemperatureFit:
+    """Return the best inverse temperature of checked data; a given reader is of the rows with a weight."""
     sample = sample.drop_weightless()
-    reader = reader_of(sample, threads)
-    risk = risk_of(sample, reader=reader) if risk is None else risk
+    reader = reader_of(sample, threads) if reader is None else reader
     begin, cost = find_start(reader) if start == 1.0 else (start, 0.0)
     found = search(reader, begin, reader.tolerance, rounding=reader.rounding)
     found = found._replace(n_reads=found.n_reads + cost)
@@ -179,10 +173,10 @@ def fit_with_risk(
         n_impossible = int(np.isneginf(label_gaps(on_cpu(sample))).sum())
         if n_impossible:
             _warn_impossible(n_impossible, on_cpu(sample))
-            return TemperatureFit(0.0, math.log(sample.k), found.n_reads, True), risk
+            return TemperatureFit(0.0, math.log(sample.k), found.n_reads, True)
         if sample.on_device or sample.logits.dtype != np.float64:
             exact = on_cpu(sample).logits.astype(np.float64)
-            return fit_with_risk(sample.replace(logits=exact), start, threads, risk)
+            return fit_sample(sample.replace(logits=exact), start, threads)
     if found.beta == 0:
         found = _flat(on_cpu(sample), found)
     elif found.beta >= 0.999 * MAX_BETA and all(
@@ -194,7 +188,7 @@ def fit_with_risk(
             f"the search for the temperature stopped after {found.n_reads:.0f} reads at "
             f"beta = {found.beta:.6g} without converging; please report the data"
         )
-    return TemperatureFit(*found), risk
+    return TemperatureFit(*found)
 
 
 def _warn_impossible(count: int, sample: Sample) -> None:
