@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
+from scipy.special import logit, ndtri
 
 from refinecal.losses import ProperLoss
 from refinecal.theory._eigenvalues import check_spectrum
@@ -33,7 +33,6 @@ from refinecal.theory.gaussian import (
     GaussianDecomposition,
     error_rate,
     gaussian_decomposition,
-    logit,
 )
 from refinecal.theory.spectrum import Spectrum
 
