@@ -13,7 +13,7 @@ which a difference of two rounded log-odds would lose.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,9 @@ class BinaryLoss(NamedTuple):
 
     entropy: Callable[[Floats], Floats]  # e(p)
     divergence: Callable[[Floats, Floats], Floats]  # D(p, d)
-    slopes: Callable[[Floats, int], tuple[Floats, Floats]]  # of the loss of a label: L'(t) and L''(t)
+    slopes: Callable[
+        [Floats, int], tuple[Floats, Floats]
+    ]  # of the loss of a label: L'(t) and L''(t)
     symmetric: bool  # whether exchanging the classes changes nothing
 
 
@@ -136,7 +138,7 @@ def _spherical_slopes(t: Floats) -> tuple[Floats, Floats]:
     return -np.sqrt(right) * wrong, np.sqrt(right) * wrong * (2 * right - wrong)
 
 
-_BUILT_IN = {
+_BUILT_IN: dict[type[ProperLoss], tuple[Any, Any, Any]] = {
     LogLoss: (_log_entropy, _log_divergence, _log_slopes),
     BrierLoss: (_brier_entropy, _brier_divergence, _brier_slopes),
     SphericalLoss: (_spherical_entropy, _spherical_divergence, _spherical_slopes),

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
+from refinecal._core.checks import check_whole
 from refinecal.theory._number_checks import (
     check_array,
     check_bayes_error,
     check_shares,
-    check_whole,
     freeze,
     read_floats,
 )

@@ -19,7 +19,6 @@ from __future__ import annotations  # so that help() shows types by name
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from scipy.optimize import elementwise
 
 from refinecal._core.errors import fail_choice
 from refinecal.losses import ProperLoss
-from refinecal.theory._number_checks import check_axis, check_positive
+from refinecal.theory._number_checks import check_positive, check_vector
 from refinecal.theory.asymptotics import Solution, logistic
 from refinecal.theory.discriminant import lda, ridge
 from refinecal.theory.fixed_point import Track
@@ -83,20 +82,18 @@ class Minimisers:
         lambda self: self.by_refinement.lam, doc="The λ with the smallest refinement error."
     )
 
-    @cached_property
-    def gain(self) -> Any:
-        """Fraction of the smallest risk saved by choosing by refinement, then calibrating."""
-        return (1 - self.by_refinement.refinement / self.by_risk.risk)[()]
-
-    @cached_property
-    def gain_uncalibrated(self) -> Any:
-        """The same without calibration, which is never above 0."""
-        return (1 - self.by_refinement.risk / self.by_risk.risk)[()]
-
-    @cached_property
-    def gain_calibrated(self) -> Any:
-        """The same, compared with choosing by risk, then calibrating."""
-        return (1 - self.by_refinement.refinement / self.by_risk.refinement)[()]
+    gain = property(
+        lambda self: 1 - self.by_refinement.refinement / self.by_risk.risk,
+        doc="Fraction of the smallest risk saved by choosing by refinement, then calibrating.",
+    )
+    gain_uncalibrated = property(
+        lambda self: 1 - self.by_refinement.risk / self.by_risk.risk,
+        doc="The same without calibration, which is never above 0.",
+    )
+    gain_calibrated = property(
+        lambda self: 1 - self.by_refinement.refinement / self.by_risk.refinement,
+        doc="The same, compared with choosing by risk, then calibrating.",
+    )
 
     @property
     def log10_gap(self) -> Any:
@@ -186,7 +183,7 @@ def path(
     solve = find_method(method)
     if lams is None:
         lams = _scale_range(PATH_RANGE, spectrum, PATH_POINTS)
-    lams = check_axis("lams", lams, "lam")
+    lams = check_vector("lams", check_positive("lams", lams), one=False)
     third = bayes_error if signal is None else signal
     cells = max(np.ndim(ratio), np.ndim(third))  # type: ignore[arg-type]
     lams = lams.reshape(-1, *[1] * cells)

@@ -27,8 +27,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from refinecal._core.checks import check_whole
 from refinecal.losses import ProperLoss, get_loss
-from refinecal.theory._number_checks import check_positive, check_whole
+from refinecal.theory._number_checks import check_positive
 from refinecal.theory._parallel import run_tasks
 from refinecal.theory.asymptotics import Solution
 from refinecal.theory.curves import METHOD_NAMES, METHODS, find_method

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from refinecal.theory._number_checks import check_whole
+from refinecal._core.checks import check_whole
 from refinecal.theory._sample_covariance import Summary
 from refinecal.theory._strengths import Choices, choose
 from refinecal.theory.assumptions import Assumption, check_assumptions

@@ -279,7 +279,7 @@ def _nodes(a: Floats, s: Floats, log_odds: Floats, t: Floats, half: bool) -> tup
     return u, weights
 
 
-def _kink(slope: Floats, offset: Floats, high: ArrayLike) -> Floats:
+def _kink(slope: Floats, offset: Floats, high: Floats | float) -> Floats:
     """Return the root of slope * u + offset, or the nearer end of the interval."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         root = np.where(offset == 0, 0.0, -offset / slope)
