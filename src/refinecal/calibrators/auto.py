@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from refinecal._core.checks import check_whole
 from refinecal._core.sample import Sample, on_cpu
 from refinecal.calibrators._newton import mixture_weights
-from refinecal.calibrators.base import Calibrator
+from refinecal.calibrators.base import ROUNDING, Calibrator
 from refinecal.calibrators.registry import as_calibrator, make_calibrator
 from refinecal.calibrators.temperature import TemperatureScaling
 from refinecal.losses import get_loss
@@ -75,7 +75,7 @@ class AutoCalibrator(Calibrator):
         If ``False``, pick the simplest family within one standard error of the best. On nearly 200 sets of
         real predictions the blend had the smaller loss.
     weights : sequence of float, optional
-        Blend the families with these weights, without comparing them.
+        Blend the families with these weights, scaled to sum to 1, without comparing them.
 
     Attributes
     ----------
@@ -183,14 +183,15 @@ class AutoCalibrator(Calibrator):
         self.names_ = list(families)
         self.losses_, self.differences_, self.errors_ = np.zeros((3, m))
         if self.weights is not None:
-            found = np.asarray(self.weights, dtype=np.float64)
+            found = np.array(self.weights, dtype=np.float64)
             legal = np.isfinite(found) & (found >= 0)
             if found.shape != (m,) or not legal.all() or not found.sum() > 0:
                 raise ValueError(
                     f"weights is {self.weights!r}: it must hold {m} numbers of at least 0, one per family, "
                     "not all 0"
                 )
-            self.weights_ = found / found.sum()
+            rounded = abs(found.sum() - 1) < ROUNDING  # a blend's own weights stay exactly the same
+            self.weights_ = found if rounded else found / found.sum()
             self.reason_ = f"{self._summary()}: given weights"
         else:
             cv = check_whole("cv", self.cv, 2)
