@@ -181,24 +181,18 @@ def gain_page(
     from refinecal.report import Column, Page, Section, Table, Written
     from refinecal.report.of_fit import columns_table
     from refinecal.theory.assumptions import CHOSEN
-    from refinecal.theory.gain import describe_interval, show_percent
+    from refinecal.theory.gain import describe_interval, show_percent, tabulate_choices
 
     rows = count(found.n_rows, "training row")
     if found.n_rows != n_rows:
         rows += f" (the table has {count(n_rows, 'row')})"
-    losses: dict[str, tuple[float | None, float]] = {
-        "risk": (found.loss_by_risk, found.loss_by_risk_calibrated),
-        "refinement": (None, found.loss_by_refinement),
-    }
     choices: list[list[Any]] = []
-    for by, cells in losses.items():
-        lam, C = getattr(found, f"lam_{by}"), getattr(found, f"C_{by}")
-        low, high = found.intervals[f"C_{by}"]
+    for by, lam, C, (low, high), *losses in tabulate_choices(found):
         ends = "" if isnan(low) else f"{significant(low, 2)} to {significant(high, 2)}"
         if high >= NO_PENALTY:
             ends = f"{significant(low, 2) if low < NO_PENALTY else '1,000'} or more"
         numbers = [Written(significant(lam, 3), lam), Written(significant(C, 3), C)]
-        choices.append(["loss" if by == "risk" else by, *numbers, Written(ends, low), *cells])
+        choices.append([by, *numbers, Written(ends, low), *losses])
     header: list[str | Column] = ["chosen by", Column("λ", spare=1), "C", "range of C"]
     table = Table("Choices of C", [*header, "log loss", "calibrated"], choices, terminal=2)
     columns = columns_table(schema, verbose * len(data["columns"]))
