@@ -9,6 +9,7 @@ appendix.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -58,9 +59,8 @@ class PointSpectrum(Spectrum):
 
     def __init__(self, values: ArrayLike, weights: ArrayLike | None = None) -> None:
         sigma = check_eigenvalues(values, "values")
-        shares = check_shares(
-            np.ones(len(sigma)) if weights is None else weights, "weights", len(sigma)
-        )
+        weights = np.ones(len(sigma)) if weights is None else weights
+        shares = check_shares(weights, "weights", len(sigma))
         nodes, places = np.unique(sigma, return_inverse=True)
         merged = np.bincount(places, shares).astype(np.float64)
         few = [f"{node:g}" for node in nodes[:4]]
@@ -291,12 +291,29 @@ class MarchenkoPastur(_Interval):
 
 # ---- from a string ---------------------------------------------------------------------------------------
 
-FORMS = {  # name: example, fewest and most numbers
-    "beta": ("beta:shape_a,shape_b[,shift[,scale]], such as beta:1,5", 2, 4),
-    "identity": ("identity", 0, 0),
-    "mp": ("mp:ratio[,scale], such as mp:0.5", 1, 2),
-    "points": ("points:value,value,… or points:value*share,…, such as points:1,4", 1, np.inf),
-    "uniform": ("uniform:low,high, such as uniform:0.1,2", 2, 2),
+
+def _parse_beta(a: float, b: float, shift: float = 1e-3, scale: float = 1.0) -> Spectrum:
+    return BetaSpectrum(a, b, shift, scale=scale)
+
+
+def _parse_uniform(low: float, high: float) -> Spectrum:
+    if not low and high > 0:
+        raise ValueError(
+            f"spectrum is uniform from 0: start above 0, such as uniform:{high / 1000:g},{high:g}, or use "
+            f"beta:1,1,0,{high:g} for eigenvalues that reach 0 (with a signal, not a Bayes error)"
+        )
+    return UniformSpectrum(low, high)
+
+
+FORMS: dict[str, tuple[Callable[..., Spectrum], float, float, str]] = {  # with how many numbers
+    "beta": (_parse_beta, 2, 4, "beta:shape_a,shape_b[,shift[,scale]], such as beta:1,5"),
+    "identity": (lambda: PointSpectrum([1.0]), 0, 0, "identity"),
+    "mp": (MarchenkoPastur, 1, 2, "mp:ratio[,scale], such as mp:0.5"),
+    "points": (
+        *(PointSpectrum, 1, np.inf),
+        "points:value,value,… or points:value*share,…, such as points:1,4",
+    ),
+    "uniform": (_parse_uniform, 2, 2, "uniform:low,high, such as uniform:0.1,2"),
 }
 
 
@@ -314,38 +331,20 @@ def parse_spectrum(text: str) -> Spectrum:
     name = "mp" if name.lower() == MarchenkoPastur.kind else name.lower()
     if name not in FORMS:
         fail_choice("spectrum", name, sorted(FORMS), "one with its numbers, such as 'beta:1,5'")
-    form, fewest, most = FORMS[name]
-    parts = [part.strip() for part in rest.split(",")] if rest else []
+    make, fewest, most, form = FORMS[name]
+    parts = rest.split(",") if rest else []
     if not fewest <= len(parts) <= most:
         raise ValueError(f"spectrum is {text!r}, with {len(parts)} numbers: write {form}")
-    pairs = [part.split("*") if name == "points" else [part] for part in parts]
+    starred = [part.split("*") if name == "points" else [part] for part in parts]
     try:
-        numbers = [[float(number) for number in pair] for pair in pairs]
+        numbers = [[float(each) for each in pair] for pair in starred]
     except ValueError:
         raise ValueError(
             f"spectrum is {text!r}, which has parts that are not numbers: write {form}"
         ) from None
-    if len({len(pair) for pair in pairs}) > 1 or any(len(pair) > 2 for pair in pairs):
+    if {len(pair) for pair in numbers} not in (set(), {1}, {2}):
         raise ValueError(
             f"spectrum is {text!r}, which needs one share for each value: write {form}"
         )
-    return _make_law(name, numbers)
-
-
-def _make_law(name: str, numbers: list[list[float]]) -> Spectrum:
-    columns = [list(column) for column in zip(*numbers, strict=True)]
-    first = columns[0] if columns else []
-    if name == "beta":
-        scale = first[3] if len(first) > 3 else 1.0
-        return BetaSpectrum(*first[:3], scale=scale)
-    if name == "mp":
-        return MarchenkoPastur(*first)
-    if name == "uniform":
-        low, high = first
-        if not low and high > 0:
-            raise ValueError(
-                f"spectrum is uniform from 0: start above 0, such as uniform:{high / 1000:g},{high:g}, or "
-                f"use beta:1,1,0,{high:g} for eigenvalues that reach 0 (with a signal, not a Bayes error)"
-            )
-        return UniformSpectrum(low, high)
-    return PointSpectrum(*(columns or [[1.0]]))
+    columns = zip(*numbers, strict=True)
+    return make(*columns) if name == "points" else make(*next(columns, ()))
