@@ -264,8 +264,8 @@ def _solve(problem: Problem, loss: str | ProperLoss, start: fixed_point.Track | 
     shape = problem.lam.shape
     lam, ratio, signal = (np.ravel(each) for each in (problem.lam, problem.ratio, problem.signal))
     track = fixed_point.solve(lam, ratio, signal, problem.spectrum, start)
-    (kappa, m, v), (_, m_slope, v_slope) = np.exp(track.u.T), track.slope.T
-    arrays = [2 * m, np.sqrt(v), m_slope, v_slope / 2, kappa, *track.constants.T]
+    (kappa, m, v), (_, m_slope, v_slope) = np.exp(track["u"].T), track["slope"].T
+    arrays = [2 * m, np.sqrt(v), m_slope, v_slope / 2, kappa, *track["constants"].T]
     inner, norm, inner_slope, norm_slope, *rest = (each.reshape(shape) for each in arrays)
     constants = dict(zip(("kappa", "eta", "gamma", "tau"), rest, strict=True))
     return Solution(

@@ -30,7 +30,6 @@ from refinecal.losses import ProperLoss
 from refinecal.theory._number_checks import check_positive, check_vector
 from refinecal.theory.asymptotics import Solution, logistic
 from refinecal.theory.discriminant import lda, ridge
-from refinecal.theory.fixed_point import Track
 from refinecal.theory.gaussian import risk_slopes
 from refinecal.theory.spectrum import Spectrum
 
@@ -348,14 +347,10 @@ class Scan:
         self, places: Places, cells: Places, lam: Floats, shape: tuple[int, ...] = (-1,)
     ) -> Solution:
         """Return some problems at other λ, starting from the nearest solutions of the scan."""
-        first, tracks = self.found[0], [each.track for each in self.found]
+        first = self.found[0]
         problem = first.problem.change(lambda each: each[cells].reshape(shape), lam.reshape(shape))
-        track = None
-        if tracks[0] is not None:
-            arrays = [
-                np.stack([getattr(each, name) for each in tracks]) for name in Track.__slots__
-            ]
-            track = Track(*(array[places, cells] for array in arrays))
+        tracks = [each.track for each in self.found if each.track is not None]
+        track = np.stack(tracks)[places, cells] if tracks else None
         return first.solver(problem, first.loss, track)
 
 
