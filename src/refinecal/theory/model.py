@@ -32,11 +32,7 @@ from refinecal.theory._number_checks import (
     freeze,
     read_floats,
 )
-from refinecal.theory.gaussian import (
-    GaussianDecomposition,
-    error_rate,
-    gaussian_decomposition,
-)
+from refinecal.theory.gaussian import GaussianDecomposition, error_rate, gaussian_decomposition
 from refinecal.theory.spectrum import Spectrum
 
 __all__ = ["GaussianModel", "sample"]
