@@ -104,33 +104,17 @@ TableKind = Annotated[
 ]
 
 
-class Bar:
-    """A progress bar on stderr, called with the number of finished items and the total."""
+@contextmanager
+def show_progress(console: Console, what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar on stderr; it moves when called with the number of finished items and the total."""
+    from rich import progress as bars
 
-    def __init__(self, console: Console, what: str) -> None:
-        from rich import progress as bars
-
-        self._bar = bars.Progress(
-            bars.TextColumn(what),
-            bars.BarColumn(bar_width=20),
-            bars.MofNCompleteColumn(),
-            bars.TimeElapsedColumn(),
-            console=console.err,
-            transient=True,
-            disable=console.quiet or not console.err.is_terminal,
-        )
-        self._task = self._bar.add_task(what, total=None, start=True)
-
-    def __enter__(self) -> Bar:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *about: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, done: int, total: int) -> None:
-        """Move the bar."""
-        self._bar.update(self._task, completed=done, total=total)
+    columns = bars.BarColumn(bar_width=20), bars.MofNCompleteColumn(), bars.TimeElapsedColumn()
+    hidden = console.quiet or not console.err.is_terminal
+    look: Any = {"console": console.err, "transient": True, "disable": hidden}
+    with bars.Progress(bars.TextColumn(what), *columns, **look) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 # ---- values that typer cannot parse ------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import typer
 
 from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._options import MODEL, Json, Quiet, Verbose, file, flag, number
-from refinecal.cli._theory_options import Bar
+from refinecal.cli._theory_options import show_progress
 
 if TYPE_CHECKING:
     from refinecal.experiments.tabular.analysis import Analysis as TableAnalysis
@@ -94,7 +94,7 @@ def report(
         for option in (option for option, value in given.items() if value):
             raise ValueError(f"{option} is for runs on tables, and this one is on images: omit it")
         folder = report_folder(out, runs, kind, on_images.is_report)
-        with console.show_warnings(), Bar(console, "reading") as bar:
+        with console.show_warnings(), show_progress(console, "reading") as bar:
             seen = [of_images.read_results(run, bar) for run in runs]
         analysis = ImageAnalysis(of_images.merge_results(seen) if len(seen) > 1 else seen[0])
         page = on_images.write_report(analysis, folder, figures)
@@ -107,7 +107,7 @@ def report(
 
         of_tables.check_together([RunFolder(run).plan for run in runs])
         folder = report_folder(out, runs, kind, on_tables.is_report)
-        with console.show_warnings(), Bar(console, "computing scores") as bar:
+        with console.show_warnings(), show_progress(console, "computing scores") as bar:
             read = [of_tables.read_results(run, not no_auto, processes, bar) for run in runs]
         results = of_tables.merge_results(read) if len(read) > 1 else read[0]
         analysis = Analysis(results.at_least(min_rows) if min_rows else results)

@@ -26,7 +26,6 @@ from refinecal.cli._options import (
 from refinecal.cli._outputs import PAGES, check_output
 from refinecal.cli._theory_options import (
     LAWS,
-    Bar,
     FigureFile,
     Law,
     Loss,
@@ -41,6 +40,7 @@ from refinecal.cli._theory_options import (
     positive,
     rate,
     show_page,
+    show_progress,
 )
 from refinecal.cli.theory_gain import gain
 from refinecal.theory.explorer import LOSSES, RANGES, write_explorer
@@ -253,7 +253,7 @@ def heatmap(
         parse_numbers("--ratios", ratios),
         parse_numbers("--bayes-errors", bayes_errors, parse_rate),
     )
-    with console.show_warnings(), explain_failures(), Bar(console, "cells") as bar:
+    with console.show_warnings(), explain_failures(), show_progress(console, "cells") as bar:
         maps = compute(laws, *axes, method=method, loss=loss, processes=processes, progress=bar)
     data = {"method": method, "loss": loss, "maps": summarise(maps), **files}
     page, size = maps_page(maps, data), (2.6 + 2.5 * len(laws), 8.4)
@@ -355,7 +355,7 @@ def check(
     law, strengths = parse_law(spectrum), parse_numbers("--lams", lams)
     problem: dict[str, Any] = {"ratio": ratio, "bayes_error": bayes_error, "spectrum": law}
     problem |= {"n": n, "seeds": seeds, "method": method, "loss": loss, "seed": seed}
-    with console.show_warnings(), explain_failures(), Bar(console, "draws") as bar:
+    with console.show_warnings(), explain_failures(), show_progress(console, "draws") as bar:
         found = run(strengths, **problem, processes=processes, progress=bar)
     page = check_page(found, {**found.to_dict(), **files})
 

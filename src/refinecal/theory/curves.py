@@ -282,7 +282,7 @@ class Scan:
 
     def find_lowest(self, slope: Measure, value: Measure) -> tuple[Floats, Flags]:
         """Return where each problem's curve is lowest, and whether that is an end of the range."""
-        slopes = self._measure(slope)
+        slopes = np.stack([slope(each) for each in self.found])
         places, cells = np.nonzero((slopes[:-1] < 0) & (slopes[1:] >= 0))
         inside = self._roots(slope, places, cells)
         parts = [(cells, inside.lam, value(inside))]
@@ -298,8 +298,8 @@ class Scan:
         return lam[best], at_bound[best]
 
     def _check(self, value: Measure, lowest: Floats, lam: Floats) -> None:
-        """Refuse a curve whose slope does not lead to its lowest point."""
-        seen = self._measure(value)
+        """Raise an error for a curve whose slope does not lead to its lowest point."""
+        seen = np.stack([value(each) for each in self.found])
         below = seen.min(axis=0) < lowest - SLACK * np.abs(lowest)
         if below.any():
             cell = int(below.argmax())
@@ -311,7 +311,7 @@ class Scan:
 
     def find_crossing(self, measure: Measure) -> tuple[Floats, Places]:
         """Return the largest λ at which a measure is 0, and which problems have one."""
-        signs = np.signbit(self._measure(measure))
+        signs = np.signbit([measure(each) for each in self.found])
         changes = signs[:-1] != signs[1:]
         cells = np.flatnonzero(changes.any(axis=0))
         places = len(changes) - 1 - changes[::-1, cells].argmax(axis=0)
@@ -321,10 +321,6 @@ class Scan:
         """Return all problems, each at its own λ, in a given shape."""
         near = np.abs(np.log(lam) - np.log(self.lams)[:, None]).argmin(axis=0)
         return self._near(near, np.arange(self.n), lam, shape)
-
-    def _measure(self, measure: Measure) -> Floats:
-        """Return a measure of all solutions, of shape (k, n)."""
-        return np.stack([measure(each) for each in self.found])
 
     def _roots(self, measure: Measure, places: Places, cells: Places) -> Solution:
         """Return the solutions at which a measure is 0, each between two neighbours of the scan."""

@@ -197,7 +197,7 @@ class GaussianModel:
 
     def log_odds(self, X: ArrayLike) -> Floats:
         """Return the true log-odds of label 1 for each row."""
-        return np.asarray(self._dot(X, "X", self.weights) + self.intercept)
+        return np.asarray(self._rows(X, "X") @ self.weights + self.intercept)
 
     # ---- linear models -----------------------------------------------------------------------------------
 
@@ -206,13 +206,12 @@ class GaussianModel:
 
         Here and below, w may hold one weight vector in each row.
         """
-        unit, length = self._unit(w)
-        return (length * self._norm(unit))[()]
+        _, largest, norm = self._measure(w)
+        return (largest * norm)[()]
 
     def expertise(self, w: ArrayLike) -> Any:
         r"""Return :math:`\langle w, w^*\rangle_\Sigma / \|w\|_\Sigma`; 0 for weights that are all 0."""
-        unit, _ = self._unit(w)
-        norm = self._norm(unit)
+        unit, _, norm = self._measure(w)
         inner = np.asarray(2 * (unit @ self.mu))
         return np.divide(inner, norm, out=np.zeros(norm.shape), where=norm > 0)[()]
 
@@ -230,23 +229,21 @@ class GaussianModel:
         loss : {"log", "brier", "spherical"} or a loss object
             See :func:`gaussian_decomposition`.
         """
-        shift = self._dot(w, "w", self.centre) + read_floats("intercept", intercept)
+        shift = self._rows(w, "w") @ self.centre + read_floats("intercept", intercept)
         return gaussian_decomposition(
             self.expertise(w), self.confidence(w), loss, prevalence=self.prevalence, shift=shift
         )
 
-    def _norm(self, w: Floats) -> Floats:
-        scaled = w * self._root if self.sigma.ndim == 1 else w @ self._root
-        return np.asarray(np.linalg.norm(scaled, axis=-1))
+    def _measure(self, w: ArrayLike) -> tuple[Floats, Floats, Floats]:
+        """Return weights divided by their largest entry, the entry, and the norm of the divided weights.
 
-    def _unit(self, w: ArrayLike) -> tuple[Floats, Floats]:
-        """Return weights divided by their largest entry, so that squares neither vanish nor overflow."""
+        So squares neither vanish nor overflow.
+        """
         rows = self._rows(w, "w")
-        length = np.abs(rows).max(axis=-1)
-        return rows / np.where(length > 0, length, 1)[..., None], length
-
-    def _dot(self, given: ArrayLike, name: str, vector: Floats) -> Floats:
-        return np.asarray(self._rows(given, name) @ vector)
+        largest = np.abs(rows).max(axis=-1)
+        unit = rows / np.where(largest > 0, largest, 1)[..., None]
+        scaled = unit * self._root if self.sigma.ndim == 1 else unit @ self._root
+        return unit, largest, np.asarray(np.linalg.norm(scaled, axis=-1))
 
     def _rows(self, given: ArrayLike, name: str) -> Floats:
         if hasattr(given, "coef_"):

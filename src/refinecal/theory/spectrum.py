@@ -174,6 +174,7 @@ class BetaSpectrum(_Interval):
     """
 
     kind = "beta"
+    _names = ("shape_a", "shape_b", "shift", "scale")
 
     def __init__(
         self, shape_a: float, shape_b: float, shift: float = 1e-3, *, scale: float = 1.0
@@ -184,8 +185,8 @@ class BetaSpectrum(_Interval):
         self.shift = check_number(shift, "shift", zero=True)
         self.scale = check_number(scale, "scale")
         factor = "" if self.scale == 1 else f"{self.scale:g} "
-        label = f"{factor}Beta({self.shape_a:g}, {self.shape_b:g})"
-        label = f"{self.shift:g} + {label}" if self.shift else label
+        offset = f"{self.shift:g} + " if self.shift else ""
+        label = f"{offset}{factor}Beta({self.shape_a:g}, {self.shape_b:g})"
         law = Law(self.shape_a, self.shape_b, self.shift / self.scale)
         super().__init__(law, self.shift, self.scale, label)
 
@@ -199,10 +200,6 @@ class BetaSpectrum(_Interval):
         logs -= betaln(self.shape_a, self.shape_b) + np.log(self.scale)
         return np.where(inside, np.exp(logs), 0.0)
 
-    def _arguments(self) -> dict[str, Any]:
-        found = {"shape_a": self.shape_a, "shape_b": self.shape_b, "shift": self.shift}
-        return found if self.scale == 1 else found | {"scale": self.scale}
-
 
 class UniformSpectrum(_Interval):
     """Eigenvalues uniform between two positive numbers, ``low`` and ``high``.
@@ -213,6 +210,7 @@ class UniformSpectrum(_Interval):
     """
 
     kind = "uniform"
+    _names = ("low", "high")
 
     def __init__(self, low: float, high: float) -> None:
         advice = ". For eigenvalues that reach 0, use BetaSpectrum(1, 1, shift=0, scale=high)."
@@ -231,9 +229,6 @@ class UniformSpectrum(_Interval):
         """Return the density at these eigenvalues, or None if there is only one."""
         return np.where(self._inside(sigma)[1], 1 / self._width, 0.0) if self._width else None
 
-    def _arguments(self) -> dict[str, Any]:
-        return {"low": self.low, "high": self.high}
-
 
 class MarchenkoPastur(_Interval):
     r"""The spectrum of a sample covariance: ``ratio`` features per sample, all of variance ``scale``.
@@ -248,6 +243,7 @@ class MarchenkoPastur(_Interval):
     """
 
     kind = "marchenko-pastur"
+    _names = ("ratio", "scale")
 
     def __init__(self, ratio: float, scale: float = 1.0) -> None:
         self.ratio, self.scale = check_number(ratio, "ratio"), check_number(scale, "scale")
@@ -283,10 +279,6 @@ class MarchenkoPastur(_Interval):
         u, inside = self._inside(sigma)
         root, below = self._width * np.sqrt(u * (1 - u)), self._start + self._width * u
         return np.where(inside, root / (2 * np.pi * self.ratio * self.scale * below), 0.0)
-
-    def _arguments(self) -> dict[str, Any]:
-        found = {"ratio": self.ratio}
-        return found if self.scale == 1 else found | {"scale": self.scale}
 
 
 # ---- from a string ---------------------------------------------------------------------------------------
