@@ -11,7 +11,7 @@ import typer
 
 from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._options import MODEL, Json, Quiet, Verbose, file, flag, number
-from refinecal.cli._theory_options import Bar
+from refinecal.cli._theory_options import show_progress
 
 if TYPE_CHECKING:
     from refinecal.experiments.tabular.table_analysis import Analysis as TableAnalysis
@@ -137,7 +137,7 @@ def _read(
     """Return the results of all runs together."""
     from refinecal.experiments.results import merge_results, read_results
 
-    with console.show_warnings(), Bar(console, doing) as bar:
+    with console.show_warnings(), show_progress(console, doing) as bar:
         found = [read_results(run, None, auto, processes, bar) for run in runs]
     return merge_results(found)
 
