@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from refinecal._core.checks import check_keywords, check_whole
 from refinecal._core.errors import fail_choice
 from refinecal.calibrators.registry import as_calibrator
-from refinecal.ensembles.choosing import Trial, growing, row_losses, try_kind
-from refinecal.ensembles.greedy import Kind, Pick, Pool, Stack, from_tiles, pick_members
+from refinecal.ensembles.choosing import Trial, row_losses, try_kind
+from refinecal.ensembles.greedy import RAW, Kind, Pick, Pool, Stack, from_tiles, pick_members
 from refinecal.ensembles.members import Members, read_members
 from refinecal.ensembles.selected import SelectedEnsemble
 from refinecal.evaluation import Difference, paired_difference
@@ -158,10 +158,8 @@ def _finish(
 ) -> SelectedEnsemble:
     """Pick members on all rows, and calibrate their pool."""
     kind, given = choice.kind, rows.members
-    alone = rows.calibrate(rows.weights)
-    betas = alone if kind.members == "calibrated" else np.ones(rows.m)
-    pool = rows.pool(kind, betas)
-    picks = pick_members(pool, rows.weights, metric, choice.most)
+    pool = rows.pool(kind, None)
+    picks = pick_members(pool, metric, choice.most)
     weights, what = _weigh(pool, picks, choice, metric, n_bags, seed)
     logits = np.empty((rows.n, rows.k))
     logits[rows.order] = pool.logits(pool.weighted(weights), 1)
@@ -172,7 +170,7 @@ def _finish(
         weights=weights,
         pool=kind.pool,
         members=kind.members,
-        betas=betas,
+        betas=rows.betas(None) if kind.members == "calibrated" else np.ones(rows.m),
         smoothing=given.smoothing,
         calibrator=fitted,
         classes=given.classes,
@@ -199,7 +197,7 @@ def _weigh(
         bags = []
         for _ in range(n_bags):
             some = np.sort(rng.permutation(m)[: max(2, m // 2)])
-            own = pick_members(pool, pool.stack.weights, metric, choice.n_picks, some.tolist())
+            own = pick_members(pool, metric, choice.n_picks, some)
             bags.append(_count(_best_start(own, metric), m))
         weights = np.mean(bags, axis=0)
     return weights, "greedy" if np.count_nonzero(weights) > 1 else "best single"
@@ -243,18 +241,16 @@ def _gain(pool: Pool, weights: NDArray[np.float64], best: int, choice: _Choice) 
     parts = []
     for own in (weights, np.arange(stack.m) == best):
         total = pool.weighted(own.astype(float))
-        beta = pool.fit(total, 1, stack.weights)[1]
+        beta = pool.fit(total, 1)[1]
         parts.append(row_losses(pool, total, 1, beta, np.arange(stack.n)))
-    return paired_difference(*parts, each, groups)
+    return paired_difference(parts[0], parts[1], each, groups)
 
 
 def _table(rows: Stack, weights: NDArray[np.float64]) -> list[dict[str, Any]]:
-    reader = rows.pool(Kind("geometric", "raw"), np.ones(rows.m)).reader(
-        np.zeros((len(rows.logs), rows.k, rows.logs.shape[-1]), np.float32), 1, rows.weights
-    )
-    ones = np.ones(rows.m)
-    refinements = reader.fit(ones)[0]
-    losses = [point.loss for point in reader.points(ones)]
+    alone = rows.pool(RAW, None)
+    reader = alone.reader(alone.empty(), 1)
+    refinements = reader.fit(rows.betas(None))[0]
+    losses = [point.loss for point in reader.points(np.ones(rows.m))]
     table = [
         {"member": name, "refinement": float(r), "log_loss": loss, "weight": float(w)}
         for name, r, loss, w in zip(rows.members.names, refinements, losses, weights, strict=True)

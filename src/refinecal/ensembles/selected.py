@@ -4,7 +4,7 @@ from __future__ import annotations  # so that help() shows types by name
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refinecal._core.files import plain, write_json
-from refinecal._core.format import format_fixed, number, percent, shorten_name, with_error
+from refinecal._core.format import format_fixed, number, shorten_name, with_error
 from refinecal._core.sample import log_softmax
 from refinecal.calibrators.base import Calibrator
 from refinecal.calibrators.registry import from_dict
-from refinecal.ensembles.members import LOWEST, iterate, read_logs, smooth_logs
+from refinecal.ensembles.members import iterate, read_logs, smooth_logs
 from refinecal.evaluation import Difference
 
 FORMAT = 1
@@ -170,18 +170,10 @@ class SelectedEnsemble:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain numbers, strings and lists, ready for JSON."""
-        names = ("names", "weights", "pool", "members", "betas", "smoothing", "metric", "path")
-        names += ("choice", "best_single", "kinds", "table")
-        found = {name: plain(getattr(self, name)) for name in names}
-        classes = {"dtype": self.classes.dtype.str, "values": self.classes.tolist()}
-        gain = self.gain.to_dict()
-        return {
-            "format": FORMAT,
-            **found,
-            "classes": classes,
-            "gain": gain,
-            "calibrator": self.calibrator.to_dict(),
-        }
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        found["classes"] = {"dtype": self.classes.dtype.str, "values": self.classes.tolist()}
+        found |= {"gain": self.gain.to_dict(), "calibrator": self.calibrator.to_dict()}
+        return {"format": FORMAT, **plain(found)}
 
     @classmethod
     def from_dict(cls, state: dict[str, Any]) -> Self:
@@ -195,8 +187,8 @@ class SelectedEnsemble:
             classes = given["classes"]
             given["classes"] = np.array(classes["values"], dtype=np.dtype(classes["dtype"]))
             given["names"] = tuple(given["names"])
-            gain = given["gain"]
-            given["gain"] = Difference(**{k: np.nan if v is None else v for k, v in gain.items()})
+            gain: Any = {k: np.nan if v is None else v for k, v in given["gain"].items()}
+            given["gain"] = Difference(**gain)
             given["calibrator"] = from_dict(given["calibrator"])
             return cls(**given)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
