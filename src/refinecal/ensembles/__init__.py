@@ -12,7 +12,16 @@ from refinecal._core.checks import check_keywords, check_whole
 from refinecal._core.errors import fail_choice
 from refinecal.calibrators.registry import as_calibrator
 from refinecal.ensembles.choosing import Trial, row_losses, try_kind
-from refinecal.ensembles.greedy import RAW, Kind, Pick, Pool, Stack, from_tiles, pick_members
+from refinecal.ensembles.greedy import (
+    RAW,
+    Kind,
+    Pick,
+    Pool,
+    Stack,
+    from_tiles,
+    pick_members,
+    value_of_pool,
+)
 from refinecal.ensembles.members import Members, read_members
 from refinecal.ensembles.selected import SelectedEnsemble
 from refinecal.evaluation import Difference, paired_difference
@@ -65,7 +74,7 @@ def select_ensemble(
     max_picks : int, default 25
         The largest number of picks; how many are used is chosen by cross-validation.
     n_bags : int, default 1
-        Average over so many selections, each among a random half of the members.
+        Average over so many selections, each on a bootstrap sample of the rows.
     cv : int or None, default 5
         The number of folds. ``None``: no cross-validation; then the defaults are an arithmetic pool of raw
         members, and as many picks as are best on the given rows.
@@ -161,6 +170,7 @@ def _finish(
     pool = rows.pool(kind, None)
     picks = pick_members(pool, metric, choice.most)
     weights, what = _weigh(pool, picks, choice, metric, n_bags, seed)
+    what = "best single" if np.count_nonzero(weights) == 1 else what
     logits = np.empty((rows.n, rows.k))
     logits[rows.order] = pool.logits(pool.weighted(weights), 1)
     fitted = calibrator.fit_logits(logits, given.y, given.weights, classes=given.classes)
@@ -170,7 +180,7 @@ def _finish(
         weights=weights,
         pool=kind.pool,
         members=kind.members,
-        betas=rows.betas(None) if kind.members == "calibrated" else np.ones(rows.m),
+        betas=rows.alone(None)[1] if kind.members == "calibrated" else np.ones(rows.m),
         smoothing=given.smoothing,
         calibrator=fitted,
         classes=given.classes,
@@ -187,20 +197,22 @@ def _finish(
 def _weigh(
     pool: Pool, picks: list[Pick], choice: _Choice, metric: Metric, n_bags: int, seed: int
 ) -> tuple[NDArray[np.float64], str]:
-    """Return the weight of each member, and whether the choice is greedy, the best single, or uniform."""
+    """Return the weight of each member, and whether the choice is greedy, the best single, or uniform.
+
+    On its own rows the ensemble is never worse than the best member.
+    """
     m = pool.stack.m
     if choice.n_picks == 0:
-        return np.full(m, 1 / m), "uniform"
-    weights = _count(_best_start(picks[: choice.n_picks], metric), m)
-    if n_bags > 1 and choice.n_picks > 1:
+        weights, what = np.full(m, 1 / m), "uniform"
+    elif n_bags > 1 and choice.n_picks > 1:
         rng = np.random.default_rng(seed)
-        bags = []
-        for _ in range(n_bags):
-            some = np.sort(rng.permutation(m)[: max(2, m // 2)])
-            own = pick_members(pool, metric, choice.n_picks, some)
-            bags.append(_count(_best_start(own, metric), m))
-        weights = np.mean(bags, axis=0)
-    return weights, "greedy" if np.count_nonzero(weights) > 1 else "best single"
+        bags = [pick_members(pool.draw(rng), metric, choice.n_picks) for _ in range(n_bags)]
+        weights, what = np.mean([_count(own, m) for own in bags], axis=0), "bagged"
+    else:
+        return _count(_best_start(picks[: choice.n_picks], metric), m), "greedy"
+    if metric.better(picks[0].value, value_of_pool(pool, weights, metric)):
+        return _count(_best_start(picks[: max(choice.n_picks, 1)], metric), m), "greedy"
+    return weights, what
 
 
 def _count(picks: list[Pick], m: int) -> NDArray[np.float64]:
@@ -247,12 +259,13 @@ def _gain(pool: Pool, weights: NDArray[np.float64], best: int, choice: _Choice) 
 
 
 def _table(rows: Stack, weights: NDArray[np.float64]) -> list[dict[str, Any]]:
-    alone = rows.pool(RAW, None)
-    reader = alone.reader(alone.empty(), 1)
-    refinements = reader.fit(rows.betas(None))[0]
-    losses = [point.loss for point in reader.points(np.ones(rows.m))]
+    pool = rows.pool(RAW, None)
+    points = pool.reader(pool.empty(), 1).points(np.ones(rows.m))
+    each = zip(
+        rows.members.names, rows.alone(None)[0].tolist(), points, weights.tolist(), strict=True
+    )
     table = [
-        {"member": name, "refinement": float(r), "log_loss": loss, "weight": float(w)}
-        for name, r, loss, w in zip(rows.members.names, refinements, losses, weights, strict=True)
+        {"member": name, "refinement": refinement, "log_loss": point.loss, "weight": weight}
+        for name, refinement, point, weight in each
     ]
     return sorted(table, key=lambda row: row["refinement"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -83,7 +84,7 @@ class Stack:
         self.units = units
         shape = (len(self.labels), self.m, self.k, TILE)
         self.logs = np.empty(shape, np.float32)
-        self._betas: dict[int | None, NDArray[np.float64]] = {}
+        self._alone: dict[int | None, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
         for i, each in enumerate(members.logs):
             self.logs[:, i] = to_tiles(each, order)
 
@@ -96,18 +97,17 @@ class Stack:
         """Return the weights of the rows outside of a fold; ``None`` for all rows."""
         return np.where(self.folds == fold, np.float32(0), self.weights)
 
-    def betas(self, fold: int | None) -> NDArray[np.float64]:
-        """Return the best inverse temperature of each member on the rows outside of a fold."""
-        if fold not in self._betas:
-            alone = self.pool(RAW, fold)
-            reader = alone.reader(alone.empty(), 1)
-            self._betas[fold] = reader.fit(np.ones(self.m))[1]
-        return self._betas[fold]
+    def alone(self, fold: int | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the refinement and inverse temperature of each member on the rows outside of a fold."""
+        if fold not in self._alone:
+            pool = self.pool(RAW, fold)
+            self._alone[fold] = pool.reader(pool.empty(), 1).fit(np.ones(self.m))
+        return self._alone[fold]
 
     def pool(self, kind: Kind, fold: int | None) -> Pool:
         """Return a pool whose members are calibrated, if at all, on the rows outside of a fold."""
         ones = np.ones(self.m)
-        betas = self.betas(fold) if kind.members == "calibrated" else ones
+        betas = self.alone(fold)[1] if kind.members == "calibrated" else ones
         if kind.pool == "geometric":
             return Pool(self, kind, fold, self.logs, betas)
         if kind.members == "raw":
@@ -179,6 +179,7 @@ class PoolReader:
         Near the best beta, one read and its derivatives are enough; other members are searched one by one.
         """
         losses, betas = np.empty(len(starts)), np.empty(len(starts))
+        starts = np.where(starts > NEAR_ZERO, starts, 1.0)
         for i, (beta, loss, a, b, c, d) in enumerate(self.points(starts)):
             step, error = best_step(a, b, c, d)
             if error < CLOSE and -0.9 < step < 9 and beta * (1 + step) < MAX_BETA:
@@ -228,6 +229,14 @@ class Pool:
         self.weights = stack.others(fold)
         self.arithmetic = kind.pool == "arithmetic"
 
+    def draw(self, rng: np.random.Generator) -> Pool:
+        """Return the pool with the weights of a bootstrap sample; rows of a unit are drawn together."""
+        stack, bag = self.stack, copy(self)
+        n_units = int(stack.units.max()) + 1
+        counts = rng.multinomial(n_units, np.full(n_units, 1 / n_units))[stack.units]
+        bag.weights = self.weights * to_tiles(counts.astype(np.float32), stack.order)
+        return bag
+
     def empty(self) -> Tiles:
         return np.zeros((len(self.values), *self.values.shape[2:]), np.float32)
 
@@ -271,18 +280,14 @@ class Pick:
     beta: float
 
 
-def pick_members(
-    pool: Pool, metric: Metric, most: int, allowed: NDArray[np.int64] | None = None
-) -> list[Pick]:
+def pick_members(pool: Pool, metric: Metric, most: int) -> list[Pick]:
     """Return the members picked one after the other, some of them again."""
     stack, total, picks = pool.stack, pool.empty(), list[Pick]()
-    allowed = np.arange(stack.m) if allowed is None else allowed
-    starts = stack.betas(pool.fold) if pool.kind.members == "raw" else np.ones(stack.m)
+    starts = stack.alone(pool.fold)[1] if pool.kind.members == "raw" else np.ones(stack.m)
     for count in range(1, most + 1):
         values, betas = score(pool, total, count, metric, starts)
         signed = -values if metric.greater_is_better else values
-        signed = np.where(np.isnan(signed), np.inf, signed)[allowed]
-        best = int(allowed[int(signed.argmin())])
+        best = int(np.where(np.isnan(signed), np.inf, signed).argmin())
         total += pool.member(best)
         picks.append(Pick(best, float(values[best]), float(betas[best])))
         if 1e-6 < betas[best] < MAX_BETA / 2:  # the more picks, the less each changes
@@ -308,6 +313,14 @@ def score(
 def is_refinement(metric: Metric) -> bool:
     """Return whether pools are compared by their log loss after temperature scaling."""
     return metric.name == "refinement" and is_built_in(metric)
+
+
+def value_of_pool(pool: Pool, weights: NDArray[np.float64], metric: Metric) -> float:
+    """Return the metric of a weighted pool on its rows."""
+    total = pool.weighted(weights)
+    if is_refinement(metric):
+        return pool.fit(total, 1)[0]
+    return measure(pool, total, 1, pool.weights, metric)
 
 
 def measure(pool: Pool, total: Tiles, count: float, weights: Tiles, metric: Metric) -> float:

@@ -21,6 +21,7 @@ from refinecal.ensembles.members import iterate, read_logs, smooth_logs
 from refinecal.evaluation import Difference
 
 FORMAT = 1
+WIDTH = 80
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,7 +55,7 @@ class SelectedEnsemble:
     kinds : list of dict
         Each ``pool`` and ``members`` compared by cross-validation, and the best ``cv_value`` of each.
     choice : str
-        "greedy", "best single" or "uniform".
+        "greedy", "bagged", "best single" or "uniform".
     best_single : str
         The member that is best alone.
     gain : Difference
@@ -140,19 +141,16 @@ class SelectedEnsemble:
 
     def describe(self) -> str:
         """Return in one line what was chosen."""
-        used = int(np.count_nonzero(self.weights))
-        what = f"{self.pool} pool of {used} of {len(self.names)} members"
+        used, m = int(np.count_nonzero(self.weights)), len(self.names)
         if self.choice == "best single":
-            what = f"{self.best_single} alone"
-        if self.choice == "uniform":
-            what = f"uniform {self.pool} pool of all {len(self.names)} members"
-        treatment = "" if self.choice == "best single" else f", {self.members}"
-        how = ", chosen by cross-validation" if self.kinds else ""
-        return what + treatment + how
+            return f"{self.best_single} alone"
+        which = f"all {m}" if self.choice == "uniform" else f"{used} of {m}"
+        return f"{self.choice} {self.pool} pool of {which} members, {self.members}"
 
     def __repr__(self) -> str:
         width = max(len("member"), *(len(shorten_name(name, 30)) for name in self.names))
-        lines = [f"SelectedEnsemble: {self.describe()}"]
+        lines = [f"SelectedEnsemble: {shorten_name(self.describe(), 60)}"]
+        lines += self._show_kinds()
         lines.append(
             f"  log loss against {shorten_name(self.best_single, 30)}: {self._show_gain()}"
         )
@@ -162,6 +160,23 @@ class SelectedEnsemble:
             name, weight = shorten_name(row["member"], 30), number(row["weight"], 3)
             lines.append(f"  {name:{width}}  {weight:>6}   {refinement}  {loss}")
         return "\n".join(lines)
+
+    def _show_kinds(self) -> list[str]:
+        """Return what cross-validation says of each kind of pool."""
+        if not self.kinds:
+            return []
+        values = [
+            f"{each['pool']}, {each['members']} {format_fixed(each['cv_value']).strip()}"
+            for each in self.kinds
+        ]
+        name = shorten_name(self.metric, 30)
+        lines = [f"  {name} by cross-validation: {'; '.join(values[:1])}"]
+        for value in values[1:]:
+            if len(lines[-1]) + len(value) + 2 > WIDTH:
+                lines.append(f"    {value}")
+            else:
+                lines[-1] += f"; {value}"
+        return lines
 
     def _show_gain(self) -> str:
         return with_error(self.gain.mean, self.gain.standard_error, sign="+") + " (s.e.)"
