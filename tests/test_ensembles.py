@@ -317,6 +317,55 @@ def test_huge_and_tiny_logits():
         assert rc.metrics.log_loss(y, probs) < np.log(3)
 
 
+# ---- files -------------------------------------------------------------------------------------------------
+
+
+def test_files_of_one_model_each(tmp_path):
+    y, logits = made(3, 100, 3)
+    for name, z in zip("cab", logits, strict=True):
+        np.savez(tmp_path / f"{name}.npz", logits=z, y=y)
+    found = rc.select_ensemble(None, tmp_path)
+    assert found.names == ("a", "b", "c")  # a folder has no order, so by name
+    in_order = rc.select_ensemble(None, [tmp_path / f"{name}.npz" for name in "cab"])
+    assert in_order.names == ("c", "a", "b")
+    plain = rc.select_ensemble(y, logits=logits)
+    np.testing.assert_array_equal(in_order.weights, plain.weights)
+    np.testing.assert_array_equal(
+        found.predict_proba(f"{tmp_path}/*.npz"), plain.predict_proba(logits=logits)
+    )
+
+
+def test_a_file_of_all_models(tmp_path):
+    y, logits = made(3, 100, 3)
+    np.savez(tmp_path / "all.npz", logits=logits, labels=y, models=["x", "y", "z"])
+    assert rc.select_ensemble(None, tmp_path / "all.npz").names == ("x", "y", "z")
+    np.savez(tmp_path / "all.npz", logits=logits)
+    found = rc.select_ensemble(y, str(tmp_path / "all.npz"))
+    assert found.names == ("all 0", "all 1", "all 2")
+    with pytest.raises(ValueError, match="y_val is missing"):
+        rc.select_ensemble(None, tmp_path / "all.npz")
+
+
+def test_parquet_files_and_kinds(tmp_path):
+    pd = pytest.importorskip("pandas")
+    y, logits = made(2, 60, 3)
+    for number, z in enumerate(logits):
+        table = pd.DataFrame(np.exp(z), columns=["p_a", "p_b", "p_c"]).assign(y=y)
+        table.to_parquet(tmp_path / f"model_{number}.parquet")
+    found = rc.select_ensemble(None, tmp_path)
+    np.testing.assert_allclose(found.weights, rc.select_ensemble(y, np.exp(logits)).weights)
+    assert found.names == ("model_0", "model_1")
+
+
+def test_files_must_have_the_same_labels(tmp_path):
+    y, logits = made(2, 60, 3)
+    np.savez(tmp_path / "a.npz", logits=logits[0], y=y)
+    np.savez(tmp_path / "b.npz", logits=logits[1], y=y[::-1])
+    with pytest.raises(ValueError, match="member 'b': its labels are not those of the first"):
+        rc.select_ensemble(None, tmp_path)
+    assert rc.select_ensemble(y, tmp_path).names == ("a", "b")  # whoever passes labels knows
+
+
 # ---- errors ------------------------------------------------------------------------------------------------
 
 
@@ -415,6 +464,22 @@ def test_the_text_fits_into_80_columns():
     found = rc.select_ensemble(y, logits=logits, names=["a" * 90, "b", "c"])
     assert max(map(len, repr(found).splitlines())) <= 80
     assert found.describe() in repr(found)
+
+
+def test_the_path_is_plotted():
+    y, logits = made(4, 150, 3)
+    found = rc.select_ensemble(y, logits=logits, max_picks=7)
+    display = found.plot()
+    ours = display.lines_["cv_values"].get_ydata()
+    np.testing.assert_array_equal(ours, [step["cv_value"] for step in found.path])
+    assert display.lines_["used"].get_xdata()[0] == sum(step["used"] for step in found.path)
+    assert [text.get_text() for text in display.texts_] == [
+        step["member"] for step in found.path[:4]
+    ]
+    plain = SelectedEnsemble.from_dict(
+        rc.select_ensemble(y, logits=logits, cv=None).to_dict()
+    ).plot()
+    assert "cv_values" not in plain.lines_
 
 
 # ---- the kernel --------------------------------------------------------------------------------------------

@@ -60,11 +60,13 @@ def select_ensemble(
 
     Parameters
     ----------
-    y_val : array-like
-        The labels.
-    stack, logits : array-like ``(m, n, k)`` or ``(m, n)``, mapping, or iterable
-        Probabilities, or else logits, of each of m models: an array, a mapping from names to predictions, or
-        an iterable of predictions.
+    y_val : array-like or None
+        The labels; ``None`` if files hold them.
+    stack, logits : array-like ``(m, n, k)`` or ``(m, n)``, mapping, iterable, or files
+        Probabilities, or else logits, of each of m models: an array, a mapping from names to predictions, an
+        iterable of predictions; or a folder, a pattern or a list of files as for :func:`post_mortem`, each
+        with one model, or all of them (named by an array ``models``). Only files whose names of arrays or
+        columns do not say so need be passed as logits.
     metric : str, callable or Metric, default "refinement"
         What to optimize, as for :class:`RefinementMonitor`.
     pool : {"auto", "arithmetic", "geometric"}
@@ -108,8 +110,8 @@ def select_ensemble(
     >>> y = rng.integers(2, size=1000)
     >>> good, also, noise = ((2 * y - 1) * s + rng.normal(size=1000) for s in (0.7, 0.7, 0.0))
     >>> chosen = rc.select_ensemble(y, logits={"a": 5 * good, "b": also, "noise": noise})
-    >>> chosen.weights.round(1)
-    array([0.5, 0.5, 0. ])
+    >>> chosen.weights > 0
+    array([ True,  True, False])
     """
     for name, value, known in (("pool", pool, POOLS), ("members", members, TREATMENTS)):
         if value not in ("auto", *known):
@@ -174,7 +176,10 @@ def _finish(
     logits = np.empty((rows.n, rows.k))
     logits[rows.order] = pool.logits(pool.weighted(weights), 1)
     fitted = calibrator.fit_logits(logits, given.y, given.weights, classes=given.classes)
-    path = _path(given, picks, choice.trial)
+    n_used = {"uniform": 0, "bagged": 0}.get(
+        what, len(_best_start(picks[: choice.n_picks], metric))
+    )
+    path = _path(given, picks, n_used, choice.trial)
     return SelectedEnsemble(
         names=given.names,
         weights=weights,
@@ -228,11 +233,18 @@ def _best_start(picks: list[Pick], metric: Metric) -> list[Pick]:
     return picks[: best + 1]
 
 
-def _path(members: Members, picks: list[Pick], trial: Trial | None) -> list[dict[str, Any]]:
+def _path(
+    members: Members, picks: list[Pick], n_used: int, trial: Trial | None
+) -> list[dict[str, Any]]:
     values = [np.nan] * len(picks) if trial is None else trial.values[:-1].tolist()
     return [
-        {"member": members.names[pick.member], "value": pick.value, "cv_value": value}
-        for pick, value in zip(picks, values, strict=True)
+        {
+            "member": members.names[pick.member],
+            "value": pick.value,
+            "cv_value": value,
+            "used": place < n_used,
+        }
+        for place, (pick, value) in enumerate(zip(picks, values, strict=True))
     ]
 
 

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from refinecal._core.arrays import Array, column_names, in_order
+from refinecal._core.arrays import Array, column_names, in_order, to_numpy
 from refinecal._core.checks import check_sample, check_scores
 from refinecal._core.format import list_names
 from refinecal._core.sample import Sample, log_softmax
+from refinecal._core.step_files import LABELS, Layout, Stage, find_files, read_file, read_names
 from refinecal.resampling import row_keys
 
 LOWEST = -1e4  # log-probability of a class that a member calls impossible
-Given = tuple[
-    str | None, str, Any
-]  # the name of a member, "probs" or "logits", and its predictions
+
+
+class Given(NamedTuple):
+    """The predictions of one member as they are given, with labels and weights if a file has them."""
+
+    name: str | None
+    kind: str  # "probs" or "logits"
+    values: Any
+    labels: Any = None
+    weights: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +97,25 @@ def read_members(
     logs: list[NDArray[np.float32]] = []
     smoothing: list[float] = []
     sample: Sample | None = None
-    for number, (name, kind, values) in enumerate(iterate(probs, logits)):
-        shown = _show(name if names is None or number >= len(names) else names[number], number)
-        with _naming(shown):
+    for number, one in enumerate(iterate(probs, logits)):
+        name = one.name if names is None or number >= len(names) else names[number]
+        with _naming(_show(name, number)):
             if sample is None:
-                given: Any = {kind: values, "sample_weight": sample_weight, "classes": classes}
-                sample = check_sample(y_val, **given, y_name="y_val")
-                rows = _Rows.of(sample, groups)
-                first = values
-            log = read_logs(values, kind, sample.n, sample.k, column_names(first), shown)
-        own = log[rows.kept]
-        own, n = smooth_impossible(own, rows.labels, rows.total)
-        logs.append(own)
+                labels = _labels_of(one, y_val)
+                weights = one.weights if sample_weight is None else sample_weight
+                given: Any = {one.kind: one.values, "sample_weight": weights, "classes": classes}
+                sample = check_sample(labels, **given, y_name="y_val")
+                rows, columns = _Rows.of(sample, groups), column_names(one.values)
+            elif y_val is None and one.labels is not None and not _same(one.labels, labels):
+                raise ValueError(
+                    "its labels are not those of the first: pass the same rows in order"
+                )
+            log = read_logs(one.values, one.kind, sample.n, sample.k, columns)
+        log, n = smooth_impossible(log[rows.kept], rows.labels, rows.total)
+        logs.append(log)
         smoothing.append(n)
-        found.append(name)
-        del values, log, own
+        found.append(one.name)
+        del one, log  # before the next is read
     if sample is None:
         raise ValueError("stack holds no member: pass the predictions of at least one model")
     known = np.arange(sample.k) if sample.classes is None else np.asarray(sample.classes)
@@ -151,8 +164,22 @@ class _Rows:
         return cls(kept, marked.labels, marked.weights, groups)
 
 
+def _labels_of(first: Given, y_val: Any) -> Any:
+    labels = first.labels if y_val is None else y_val
+    if labels is None:
+        raise ValueError(
+            f"y_val is missing: pass the labels, or save them in the files under one of the names "
+            f"{', '.join(LABELS)}"
+        )
+    return labels
+
+
+def _same(ours: Any, labels: Any) -> bool:
+    return np.array_equal(to_numpy(ours, "labels"), to_numpy(labels, "labels"))
+
+
 def iterate(probs: Any, logits: Any) -> Iterator[Given]:
-    """Yield the name, kind and predictions of each member, as they are given."""
+    """Yield the predictions of each member, as they are given."""
     if (probs is None) == (logits is None):
         found = "neither" if probs is None else "both"
         raise TypeError(f"pass either probabilities as stack, or logits=, found {found}")
@@ -162,7 +189,10 @@ def iterate(probs: Any, logits: Any) -> Iterator[Given]:
             "stack is a table: pass a mapping from the name of each model to its predictions"
         )
     if isinstance(given, Mapping):
-        yield from ((str(name), kind, values) for name, values in given.items())
+        yield from (Given(str(name), kind, values) for name, values in given.items())
+        return
+    if _are_files(given):
+        yield from _read_files(given, kind)
         return
     shape = getattr(given, "shape", None)
     if shape is not None and len(shape) not in (2, 3):
@@ -172,12 +202,40 @@ def iterate(probs: Any, logits: Any) -> Iterator[Given]:
         )
     if not isinstance(given, Iterable):
         raise TypeError(f"stack is {given!r}: pass the predictions of each model")
-    for values in given:
-        yield None, kind, values
+    yield from (Given(None, kind, values) for values in given)
+
+
+def _are_files(given: Any) -> bool:
+    if isinstance(given, list | tuple):
+        return bool(given) and all(isinstance(one, str | os.PathLike) for one in given)
+    return isinstance(given, str | os.PathLike)
+
+
+def _read_files(files: Any, kind: str) -> Iterator[Given]:
+    """Yield the members in files: one of each, or several of an archive; files say if they are logits."""
+    paths = find_files(files)
+    stems = [path.stem for path in paths]
+    if len(set(stems)) < len(stems):
+        stems = [f"{path.parent.name}/{path.stem}" for path in paths]
+    for path, stem in zip(paths, stems, strict=True):
+        names = read_names(path)
+        before: Stage | None = None  # named by its step only if there are several
+        for place, stage in enumerate(read_file(path, Layout(otherwise=kind))):
+            if before is not None:
+                yield _given(before, names[place - 1] if names else f"{stem} {before.step}")
+            before = stage
+        if before is not None:
+            alone = not names and place == 0
+            name = stem if alone else names[place] if names else f"{stem} {before.step}"
+            yield _given(before, name)
+
+
+def _given(stage: Stage, name: str) -> Given:
+    return Given(name, stage.kind, stage.predictions, stage.labels, stage.weights)
 
 
 def read_logs(
-    values: Any, kind: str, n: int | None, k: int, columns: list[Any] | None, shown: str
+    values: Any, kind: str, n: int | None, k: int, columns: list[Any] | None
 ) -> NDArray[np.float32]:
     """Return the log-probabilities (n, k) of one member."""
     scores = check_scores(values, kind)

@@ -3,11 +3,11 @@
 from __future__ import annotations  # so that help() shows types by name
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,11 @@ from refinecal._core.format import format_fixed, number, shorten_name, with_erro
 from refinecal._core.sample import log_softmax
 from refinecal.calibrators.base import Calibrator
 from refinecal.calibrators.registry import from_dict
-from refinecal.ensembles.members import iterate, read_logs, smooth_logs
+from refinecal.ensembles.members import Given, iterate, read_logs, smooth_logs
 from refinecal.evaluation import Difference
+
+if TYPE_CHECKING:
+    from refinecal.plots import EnsemblePathDisplay
 
 FORMAT = 1
 WIDTH = 80
@@ -50,8 +53,8 @@ class SelectedEnsemble:
     metric : str
         What was optimized.
     path : list of dict
-        For each pick its ``member``, the ``value`` of the metric of the pool with it, and ``cv_value``, the
-        same by cross-validation (NaN without).
+        For each pick its ``member``, the ``value`` of the metric of the pool with it, ``cv_value``, the same
+        by cross-validation (NaN without), and whether it is ``used``.
     kinds : list of dict
         Each ``pool`` and ``members`` compared by cross-validation, and the best ``cv_value`` of each.
     choice : str
@@ -97,13 +100,13 @@ class SelectedEnsemble:
     def pool_logits(self, stack: Any = None, *, logits: Any = None) -> NDArray[np.float64]:
         """Return the logits of the pool for new rows, before its calibration."""
         total: Any = None
-        needed = self._needed()
-        for place, kind, values in self._match(iterate(stack, logits), stack, logits):
+        needed = set(np.flatnonzero(self.weights).tolist())
+        for place, one in self._places(iterate(stack, logits)):
             if place not in needed:
                 continue
             needed.remove(place)
             n = None if total is None else len(total)
-            logs = read_logs(values, kind, n, len(self.classes), None, self.names[place])
+            logs = read_logs(one.values, one.kind, n, len(self.classes), None)
             logs = smooth_logs(logs, self.smoothing[place]).astype(np.float64)
             logs = self.betas[place] * logs
             if self.pool == "arithmetic":
@@ -117,21 +120,17 @@ class SelectedEnsemble:
             return np.asarray(np.log(np.maximum(total, np.finfo(np.float32).tiny)))
         return log_softmax(total)
 
-    def _needed(self) -> set[int]:
-        return set(np.flatnonzero(self.weights).tolist())
-
-    def _match(self, given: Any, *sources: Any) -> Any:
+    def _places(self, given: Iterable[Given]) -> Iterator[tuple[int, Given]]:
         """Yield the place of each member with its predictions."""
+        places = {name: place for place, name in enumerate(self.names)}
         count = 0
-        named = any(isinstance(one, Mapping) for one in sources)
-        for name, kind, values in given:
-            if named:
-                if name in self.names:
-                    yield self.names.index(name), kind, values
-            elif count < len(self.names):
-                yield count, kind, values
-            count += 1
-        if not named and count != len(self.names):
+        for one in given:
+            if one.name is None:
+                yield count, one
+                count += 1
+            elif one.name in places:
+                yield places[one.name], one
+        if count not in (0, len(self.names)):
             raise ValueError(
                 f"stack holds {count} members, but the ensemble was chosen from {len(self.names)}: pass all "
                 "in the same order, or a mapping from their names"
@@ -183,6 +182,18 @@ class SelectedEnsemble:
 
     # ---- files -------------------------------------------------------------------------------------------
 
+    def plot(self, ax: Any = None) -> EnsemblePathDisplay:
+        """Plot the metric after each pick, on the rows that choose and by cross-validation.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            By default a new figure.
+        """
+        from refinecal.plots import EnsemblePathDisplay
+
+        return EnsemblePathDisplay.from_ensemble(self, ax)
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain numbers, strings and lists, ready for JSON."""
         found = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -202,8 +213,8 @@ class SelectedEnsemble:
             classes = given["classes"]
             given["classes"] = np.array(classes["values"], dtype=np.dtype(classes["dtype"]))
             given["names"] = tuple(given["names"])
-            gain: Any = {k: np.nan if v is None else v for k, v in given["gain"].items()}
-            given["gain"] = Difference(**gain)
+            given["path"] = [_with_nan(step) for step in given["path"]]
+            given["gain"] = Difference(**_with_nan(given["gain"]))
             given["calibrator"] = from_dict(given["calibrator"])
             return cls(**given)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -220,3 +231,8 @@ class SelectedEnsemble:
     def load(cls, path: str | PathLike[str]) -> Self:
         """Return the ensemble that :meth:`save` wrote; no code is executed."""
         return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+
+
+def _with_nan(step: dict[str, Any]) -> dict[str, Any]:
+    """Return a record with NaN where JSON has nothing."""
+    return {name: np.nan if value is None else value for name, value in step.items()}
