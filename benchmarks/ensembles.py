@@ -200,7 +200,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="a folder with stored predictions (.npz)")
     parser.add_argument("--tables", type=Path, help="a folder with Parquet tables, the target last")
-    parser.add_argument("--splits", type=int, default=20)
+    parser.add_argument("--splits", type=int, default=20, help="of a stored pool")
+    parser.add_argument("--table-splits", type=int, default=5, help="of the pool of a table")
     parser.add_argument("--most-rows", type=int, default=6000, help="of a table")
     parser.add_argument("--only", nargs="*", default=[], help="names of tables")
     parser.add_argument("--jobs", type=int, default=1)
@@ -213,7 +214,12 @@ def main() -> None:
     files = [file for file in files if not given.only or file.stem in given.only]
     run = Parallel(given.jobs, verbose=5)
     pools += run(delayed(table_pool)(file, given.most_rows) for file in files)
-    found = run(delayed(judge)(pool, split) for pool in pools for split in range(given.splits))
+    counts = [given.splits if pool[0] in stored else given.table_splits for pool in pools]
+    found = run(
+        delayed(judge)(pool, split)
+        for pool, splits in zip(pools, counts, strict=True)
+        for split in range(splits)
+    )
     records = pd.DataFrame([record for part in found for record in part])
     given.out.mkdir(exist_ok=True, parents=True)
     with (given.out / "ensembles.jsonl").open("w") as file:
@@ -222,10 +228,14 @@ def main() -> None:
     lines = [
         "# Ensembles chosen by refinement, by log loss and by Brier score",
         "",
-        f"`make ensembles`: {given.splits} random splits of each pool into selection and test rows. Log "
-        "loss on test rows, every pool calibrated by a temperature on the selection rows; ± is the standard "
-        "error over splits of a pool (of paired relative changes), or over tables. The share of the gap is "
-        "that between the best single model and the best pool in hindsight.",
+        f"`make ensembles`: {given.splits} random splits of each stored pool into selection and test rows, "
+        f"{given.table_splits} of the pools of {len(models())} scikit-learn models on tables (at most "
+        f"{given.most_rows} rows, half of which train the models). Log loss on test rows, every pool "
+        "calibrated by a temperature on the selection rows; ± is the standard error of the mean relative "
+        "change, over splits of a pool or over tables. Splits of one pool share rows, so over splits it is "
+        "too small. The share of the gap is that between the best single model and the best pool in "
+        "hindsight, which is chosen on the test rows. By log loss, by Brier score and by refinement: an "
+        "arithmetic pool of raw members; any kind of pool: chosen by cross-validation.",
         "",
         *summary(records[records["pool"].isin(stored)]),
         "",

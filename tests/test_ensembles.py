@@ -449,9 +449,21 @@ def test_json_restores_everything(tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    "damage", [{"format": 9}, {"weights": ["x"]}, {"calibrator": {}}, {"names": 3}]
-)
+DAMAGES = [
+    {"format": 9},
+    {"weights": ["x"]},
+    {"weights": [0.5, 0.6]},
+    {"weights": [1.0]},
+    {"betas": [1, None]},
+    {"calibrator": {}},
+    {"names": 3},
+    {"pool": "x"},
+    {"path": 1},
+    {"more": 1},
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_file_is_refused(damage):
     y, logits = made(2, 50, 2)
     state = rc.select_ensemble(y, logits=logits).to_dict()

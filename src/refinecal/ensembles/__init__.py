@@ -23,14 +23,11 @@ from refinecal.ensembles.greedy import (
     value_of_pool,
 )
 from refinecal.ensembles.members import Members, read_members
-from refinecal.ensembles.selected import SelectedEnsemble
+from refinecal.ensembles.selected import POOLS, TREATMENTS, SelectedEnsemble
 from refinecal.evaluation import Difference, paired_difference
 from refinecal.metrics import Metric, get_metric
 
 __all__ = ["SelectedEnsemble", "select_ensemble"]
-
-POOLS = ("arithmetic", "geometric")
-TREATMENTS = ("raw", "calibrated")
 
 
 @check_keywords()

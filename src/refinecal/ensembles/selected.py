@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from refinecal.plots import EnsemblePathDisplay
 
 FORMAT = 1
+POOLS = ("arithmetic", "geometric")
+TREATMENTS = ("raw", "calibrated")
 WIDTH = 80
 
 
@@ -216,12 +218,29 @@ class SelectedEnsemble:
             given["path"] = [_with_nan(step) for step in given["path"]]
             given["gain"] = Difference(**_with_nan(given["gain"]))
             given["calibrator"] = from_dict(given["calibrator"])
-            return cls(**given)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            found = cls(**given)
+            found._check()
+            return found
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise ValueError(
                 f"this is not the state of an ensemble, or it is damaged ({error}): pass what to_dict() "
                 "returned"
             ) from error
+
+    def _check(self) -> None:
+        """Raise for an inconsistent state now, not in a later prediction."""
+        m = (len(self.names),)
+        for name in ("weights", "betas", "smoothing"):
+            values = getattr(self, name)
+            if values.shape != m or not (np.isfinite(values).all() and (values >= 0).all()):
+                raise ValueError(f"{name} must be {m[0]} finite numbers of at least 0")
+        if abs(self.weights.sum() - 1) > 1e-6:
+            raise ValueError("weights must sum to 1")
+        if self.pool not in POOLS or self.members not in TREATMENTS:
+            raise ValueError(f"there is no {self.pool!r} pool of {self.members!r} members")
+        if self.calibrator.classes_.tolist() != self.classes.tolist():
+            raise ValueError("the calibrator has other classes")
+        repr(self)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the ensemble as JSON, which :meth:`load` reads."""
@@ -230,7 +249,10 @@ class SelectedEnsemble:
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
         """Return the ensemble that :meth:`save` wrote; no code is executed."""
-        return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+        try:
+            return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path} is not the file of an ensemble: {error}") from error
 
 
 def _with_nan(step: dict[str, Any]) -> dict[str, Any]:
