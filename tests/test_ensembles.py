@@ -220,12 +220,28 @@ def test_noise_is_not_chosen_and_one_good_model_stays_alone():
 
 
 def test_the_gain_is_found_on_rows_that_did_not_choose():
-    y, logits = made(8, 1000, 3)
-    found = rc.select_ensemble(y, logits=logits)
+    y, logits = made(4, 800, 3)
+    noise = 3 * np.random.default_rng(1).normal(size=(10, 800, 3))
+    found = rc.select_ensemble(y, logits=np.concatenate([logits, noise]))
     assert found.gain.mean < 0
-    assert found.gain.n == 1000
+    assert found.gain.n == 800
     assert found.choice == "greedy"
     assert found.table[0]["member"] == found.best_single
+    assert sum(step["used"] for step in found.path) > 1
+    best = min(step["cv_value"] for step in found.path)
+    assert found.log_loss == pytest.approx(best)
+    assert found.gain.mean == pytest.approx(best - found.path[0]["cv_value"])
+    assert min(each["cv_value"] for each in found.kinds) == pytest.approx(best)
+
+
+def test_on_few_rows_alike_models_are_averaged():
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=(60, 2))
+    y = (truth + rng.gumbel(size=(60, 2))).argmax(axis=1)
+    found = rc.select_ensemble(y, logits=truth + rng.normal(size=(20, 60, 2)))
+    assert found.choice == "uniform"
+    np.testing.assert_allclose(found.weights, 1 / 20)
+    assert "uniform" in repr(found)
 
 
 def test_groups_are_never_split():

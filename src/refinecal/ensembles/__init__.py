@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from refinecal._core.checks import check_keywords, check_whole
 from refinecal._core.errors import fail_choice
 from refinecal.calibrators.registry import as_calibrator
-from refinecal.ensembles.choosing import Trial, row_losses, try_kind
+from refinecal.ensembles.choosing import Choice, Trial, choose, row_losses
 from refinecal.ensembles.greedy import (
     RAW,
     Kind,
@@ -131,38 +131,12 @@ def select_ensemble(
         for each in (POOLS if pool == "auto" else (pool,))
         for treatment in (TREATMENTS if members == "auto" else (members,))
     ]
-    choice = _choose(rows, kinds, chosen, most)
+    choice = choose(rows, kinds, chosen, most)
     return _finish(rows, choice, chosen, fitted, n_bags, random_state)
 
 
-class _Choice:
-    """The kind of pool and the number of picks; 0 picks for the uniform average."""
-
-    def __init__(self, kind: Kind, n_picks: int, most: int, trials: list[Trial]) -> None:
-        self.kind, self.n_picks, self.most, self.trials = kind, n_picks, most, trials
-
-    @property
-    def trial(self) -> Trial | None:
-        return next((trial for trial in self.trials if trial.kind == self.kind), None)
-
-
-def _choose(rows: Stack, kinds: list[Kind], metric: Metric, most: int) -> _Choice:
-    if rows.m == 1:
-        return _Choice(kinds[0], 1, 1, [])
-    if rows.n_folds < 2:
-        return _Choice(kinds[0], most if rows.n > 1 else 1, most, [])
-    trials = [try_kind(rows, kind, metric, most) for kind in kinds]
-    best: tuple[float, Kind, int] | None = None
-    for trial in trials:
-        for picks, value in zip([*range(1, most + 1), 0], trial.values.tolist(), strict=True):
-            if best is None or metric.better(value, best[0]):
-                best = value, trial.kind, picks
-    assert best is not None
-    return _Choice(best[1], best[2], most, trials)
-
-
 def _finish(
-    rows: Stack, choice: _Choice, metric: Metric, calibrator: Any, n_bags: int, seed: int
+    rows: Stack, choice: Choice, metric: Metric, calibrator: Any, n_bags: int, seed: int
 ) -> SelectedEnsemble:
     """Pick members on all rows, and calibrate their pool."""
     kind, given = choice.kind, rows.members
@@ -170,6 +144,7 @@ def _finish(
     picks = pick_members(pool, metric, choice.most)
     weights, what = _weigh(pool, picks, choice, metric, n_bags, seed)
     what = "best single" if np.count_nonzero(weights) == 1 else what
+    log_loss, gain = _compare(pool, weights, picks[0].member, what, choice)
     logits = np.empty((rows.n, rows.k))
     logits[rows.order] = pool.logits(pool.weighted(weights), 1)
     fitted = calibrator.fit_logits(logits, given.y, given.weights, classes=given.classes)
@@ -190,14 +165,15 @@ def _finish(
         path=path,
         choice=what,
         best_single=given.names[picks[0].member],
-        gain=_gain(pool, weights, picks[0].member, choice),
+        log_loss=log_loss,
+        gain=gain,
         kinds=[_summary(trial, metric) for trial in choice.trials],
         table=_table(rows, weights),
     )
 
 
 def _weigh(
-    pool: Pool, picks: list[Pick], choice: _Choice, metric: Metric, n_bags: int, seed: int
+    pool: Pool, picks: list[Pick], choice: Choice, metric: Metric, n_bags: int, seed: int
 ) -> tuple[NDArray[np.float64], str]:
     """Return the weight of each member, and whether the choice is greedy, the best single, or uniform.
 
@@ -251,20 +227,26 @@ def _summary(trial: Trial, metric: Metric) -> dict[str, Any]:
     return {"pool": trial.kind.pool, "members": trial.kind.members, "cv_value": float(best)}
 
 
-def _gain(pool: Pool, weights: NDArray[np.float64], best: int, choice: _Choice) -> Difference:
-    """Return the log loss of the ensemble minus that of the best member, by cross-validation if there is."""
-    stack = pool.stack
-    each = from_tiles(stack.weights, stack.n)
-    groups = None if stack.members.groups is None else stack.members.groups[stack.order]
-    if choice.trial is not None:
-        losses = choice.trial.losses[choice.n_picks - 1]
-        return paired_difference(losses, choice.trial.losses[0], each, groups)
-    parts = []
-    for own in (weights, np.arange(stack.m) == best):
-        total = pool.weighted(own.astype(float))
-        beta = pool.fit(total, 1)[1]
-        parts.append(row_losses(pool, total, 1, beta, np.arange(stack.n)))
-    return paired_difference(parts[0], parts[1], each, groups)
+def _compare(
+    pool: Pool, weights: NDArray[np.float64], best: int, what: str, choice: Choice
+) -> tuple[float, Difference]:
+    """Return the log loss of the ensemble, and minus that of the best member, if possible cross-validated."""
+    stack, trial = pool.stack, choice.trial
+    each = from_tiles(stack.weights, stack.n).astype(np.float64)
+    if trial is not None:
+        place = {"best single": 0, "uniform": -1}.get(what, choice.n_picks - 1)
+        ours, theirs = trial.losses[place], trial.losses[0]
+    else:
+        alone = np.arange(stack.m) == best
+        ours, theirs = (_losses_in_sample(pool, own) for own in (weights, alone.astype(float)))
+    return float(np.average(ours, weights=each)), paired_difference(
+        ours, theirs, each, stack.units[stack.order]
+    )
+
+
+def _losses_in_sample(pool: Pool, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    total = pool.weighted(weights)
+    return row_losses(pool, total, 1, pool.fit(total, 1)[1], np.arange(pool.stack.n))
 
 
 def _table(rows: Stack, weights: NDArray[np.float64]) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from refinecal.ensembles.greedy import (
     measure,
     pick_members,
 )
+from refinecal.evaluation import paired_difference
 from refinecal.metrics import Metric
 
 Floats = NDArray[np.float64]
@@ -40,6 +41,47 @@ class Trial:
     kind: Kind
     values: Floats
     losses: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The kind of pool, and the number of picks of at most ``most``; 0 for the uniform average."""
+
+    kind: Kind
+    n_picks: int
+    most: int
+    trials: list[Trial] = field(default_factory=list)
+
+    @property
+    def trial(self) -> Trial | None:
+        """What cross-validation says of the kind that is chosen."""
+        return next((trial for trial in self.trials if trial.kind == self.kind), None)
+
+
+def choose(stack: Stack, kinds: list[Kind], metric: Metric, most: int) -> Choice:
+    """Choose the kind of pool and the number of picks by cross-validation, where there is any.
+
+    The uniform average is preferred to several picks unless these are better by more than a standard error:
+    on few rows, picking is mostly noise.
+    """
+    if stack.m == 1:
+        return Choice(kinds[0], 1, 1)
+    if stack.n_folds < 2:
+        return Choice(kinds[0], most if stack.n > 1 else 1, most)
+    trials = [try_kind(stack, kind, metric, most) for kind in kinds]
+    tried = [(trial, place) for trial in trials for place in range(most + 1)]
+    best, place = tried[0]
+    for trial, other in tried[1:]:
+        if metric.better(trial.values[other], best.values[place]):
+            best, place = trial, other
+    if is_refinement(metric) and place > 0:
+        uniform = min(trials, key=lambda trial: float(trial.values[-1]))
+        each = from_tiles(stack.weights, stack.n)
+        units = stack.units[stack.order]
+        loss = paired_difference(uniform.losses[-1], best.losses[place], each, units)
+        if loss.mean <= loss.standard_error:
+            best, place = uniform, most
+    return Choice(best.kind, 0 if place == most else place + 1, most, trials)
 
 
 def try_kind(stack: Stack, kind: Kind, metric: Metric, most: int) -> Trial:

@@ -63,9 +63,10 @@ class SelectedEnsemble:
         "greedy", "bagged", "best single" or "uniform".
     best_single : str
         The member that is best alone.
+    log_loss : float
+        Of the ensemble, after calibration, by cross-validation (without, on the rows given).
     gain : Difference
-        Log loss of the ensemble minus that of the best member, both calibrated, by cross-validation; negative
-        if the ensemble is better.
+        This log loss minus that of the best member, calibrated too; negative if the ensemble is better.
     table : list of dict
         Each member with its ``refinement``, ``log_loss`` and ``weight``, the best first.
     """
@@ -82,6 +83,7 @@ class SelectedEnsemble:
     path: list[dict[str, Any]]
     choice: str
     best_single: str
+    log_loss: float
     gain: Difference
     kinds: list[dict[str, Any]] = field(default_factory=list)
     table: list[dict[str, Any]] = field(default_factory=list)
@@ -144,17 +146,17 @@ class SelectedEnsemble:
         """Return in one line what was chosen."""
         used, m = int(np.count_nonzero(self.weights)), len(self.names)
         if self.choice == "best single":
-            return f"{self.best_single} alone"
+            return f"{shorten_name(self.best_single, 30)} alone"
         which = f"all {m}" if self.choice == "uniform" else f"{used} of {m}"
         return f"{self.choice} {self.pool} pool of {which} members, {self.members}"
 
     def __repr__(self) -> str:
         width = max(len("member"), *(len(shorten_name(name, 30)) for name in self.names))
-        lines = [f"SelectedEnsemble: {shorten_name(self.describe(), 60)}"]
+        lines = [f"SelectedEnsemble: {self.describe()}"]
         lines += self._show_kinds()
-        lines.append(
-            f"  log loss against {shorten_name(self.best_single, 30)}: {self._show_gain()}"
-        )
+        gain = with_error(self.gain.mean, self.gain.standard_error, sign="+")
+        best = shorten_name(self.best_single, 20)
+        lines.append(f"  log loss {number(self.log_loss, 4)}; against {best} {gain} (s.e.)")
         lines.append(f"  {'member':{width}}  weight  refinement   log loss")
         for row in self.table:
             refinement, loss = format_fixed(row["refinement"]), format_fixed(row["log_loss"])
@@ -178,9 +180,6 @@ class SelectedEnsemble:
             else:
                 lines[-1] += f"; {value}"
         return lines
-
-    def _show_gain(self) -> str:
-        return with_error(self.gain.mean, self.gain.standard_error, sign="+") + " (s.e.)"
 
     # ---- files -------------------------------------------------------------------------------------------
 

@@ -41,6 +41,11 @@ def ensemble_page(
     used = int(np.count_nonzero(found.weights))
     gain = -found.gain.mean
     cards = [
+        Card(
+            "log loss",
+            number(found.log_loss, 4),
+            "by cross-validation" if found.kinds else "in sample",
+        ),
         Card("members", f"{used} of {len(found.names)}", f"{found.pool} pool, {found.members}"),
         Card("gain", number(gain, 4), f"log loss below {found.best_single}"),
     ]
@@ -83,7 +88,7 @@ def leaderboard(found: SelectedEnsemble) -> Table:
     """Return a row for each member, the best alone first."""
     columns: list[str | Column] = [
         "model",
-        Column("refinement", digits=4, help="Log loss after temperature scaling."),
+        Column("refinement", digits=4),
         Column("log loss", digits=4, spare=1),
         Column("weight", digits=3),
     ]
@@ -91,7 +96,7 @@ def leaderboard(found: SelectedEnsemble) -> Table:
         [each["member"], each["refinement"], each["log_loss"], each["weight"]]
         for each in found.table
     ]
-    return Table("Leaderboard, lowest refinement first", columns, rows, MEMBER, MOST_ROWS)
+    return Table("Models, lowest refinement first", columns, rows, MEMBER, MOST_ROWS)
 
 
 def _kinds(found: SelectedEnsemble) -> list[Table]:
