@@ -23,6 +23,7 @@ from refinecal.evaluation import paired_difference
 from refinecal.metrics import Metric
 
 Floats = NDArray[np.float64]
+FEW_ROWS = 50  # for each member
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,8 @@ class Choice:
 def choose(stack: Stack, kinds: list[Kind], metric: Metric, most: int) -> Choice:
     """Choose the kind of pool and the number of picks by cross-validation, where there is any.
 
-    The uniform average is preferred to several picks unless these are better by more than a standard error:
-    on few rows, picking is mostly noise.
+    On few rows, where picking is mostly noise, the uniform average is preferred to several picks unless these
+    are better by more than a standard error. On many, an ensemble of few members is as good and faster.
     """
     if stack.m == 1:
         return Choice(kinds[0], 1, 1)
@@ -74,7 +75,7 @@ def choose(stack: Stack, kinds: list[Kind], metric: Metric, most: int) -> Choice
     for trial, other in tried[1:]:
         if metric.better(trial.values[other], best.values[place]):
             best, place = trial, other
-    if is_refinement(metric) and place > 0:
+    if is_refinement(metric) and place > 0 and stack.members.total < FEW_ROWS * stack.m:
         uniform = min(trials, key=lambda trial: float(trial.values[-1]))
         each = from_tiles(stack.weights, stack.n)
         units = stack.units[stack.order]
