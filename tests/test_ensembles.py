@@ -494,22 +494,6 @@ def test_the_text_fits_into_80_columns():
     assert found.describe() in repr(found)
 
 
-def test_the_path_is_plotted():
-    y, logits = made(4, 150, 3)
-    found = rc.select_ensemble(y, logits=logits, max_picks=7)
-    display = found.plot()
-    ours = display.lines_["cv_values"].get_ydata()
-    np.testing.assert_array_equal(ours, [step["cv_value"] for step in found.path])
-    assert display.lines_["used"].get_xdata()[0] == sum(step["used"] for step in found.path)
-    assert [text.get_text() for text in display.texts_] == [
-        step["member"] for step in found.path[:4]
-    ]
-    plain = SelectedEnsemble.from_dict(
-        rc.select_ensemble(y, logits=logits, cv=None).to_dict()
-    ).plot()
-    assert "cv_values" not in plain.lines_
-
-
 # ---- the kernel --------------------------------------------------------------------------------------------
 
 

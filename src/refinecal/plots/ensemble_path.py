@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MOST_NAMES = 4  # of the first picks that are written
 LONGEST = 18  # letters of a name
+MANY = 14  # picks, from where names need no room to the right
+ROOM = 1.6  # inches
 LABELS = {"values": "on the rows that choose", "cv_values": "by cross-validation"}
 COLORS = {"values": "before", "cv_values": "refinement"}
 
@@ -35,7 +37,7 @@ class EnsemblePathDisplay(Display):
     cv_values : array-like of float, optional
         The same by cross-validation; NaN leaves a gap.
     names : sequence of str, optional
-        The member picked each time, of which the first are written.
+        The member picked each time; the first are written as far as there is room.
     n_used : int, optional
         How many picks the ensemble uses; marked by a line.
     metric : str, default "refinement"
@@ -110,22 +112,28 @@ class EnsemblePathDisplay(Display):
             ]
             for name, each in shown.items()
         }
-        _steps.set_steps(ax, picks, "picks")
+        _steps.set_steps(ax, picks, "picks", ROOM if len(picks) < MANY else 0.0)
         every = np.concatenate([each[np.isfinite(each)] for each in shown.values()])
         low, high = float(every.min()), float(every.max())
         margin = 0.06 * ((high - low) or abs(high) or 1.0)
-        _steps.set_heights(ax, low - margin, high + margin, style.lines_of(ax, 1.4 * len(shown)))
+        above = style.lines_of(ax, 1.4 * len(shown) + 1)
+        _steps.set_heights(ax, low - margin, high + margin, above)
         ax.set_ylabel(self.metric)
         self.legend_ = style.add_key(ax, list(self.lines_.values()))
         if self.n_used is not None:
             used: Any = THIN | {"linestyle": ":", "zorder": 0.5}
             heights = ax.spines["left"].get_bounds()
             (self.lines_["used"],) = ax.plot([self.n_used, self.n_used], heights, **used)
-        falling = every[-1] < every[0]
-        above = np.fmax(*self.curves.values()) if falling else np.fmin(*self.curves.values())
-        self.texts_ = [
-            style.write_near(
-                ax, (pick, above[pick - 1]), shorten_name(name, LONGEST), (6, 5 if falling else -9)
-            )
-            for pick, name in enumerate(self.names[:MOST_NAMES], 1)
-        ]
+        self._write_names(ax, np.fmax(*self.curves.values()))
+
+    def _write_names(self, ax: Axes, heights: Any) -> None:
+        """Write the first members that are picked, unless their names would overlap."""
+        low, high = ax.get_ylim()
+        line = style.lines_of(ax, 1.1) * (high - low)
+        self.texts_ = []
+        last = np.inf
+        for pick, (name, height) in enumerate(zip(self.names, heights, strict=False), 1):
+            if len(self.texts_) < MOST_NAMES and last - height > line:
+                text = shorten_name(name, LONGEST)
+                self.texts_.append(style.write_near(ax, (pick, height), text, (6, 4)))
+                last = height
