@@ -1,6 +1,7 @@
 """Ensembles chosen greedily: against brute force, and what must not change the choice."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -380,6 +381,16 @@ def test_files_must_have_the_same_labels(tmp_path):
     with pytest.raises(ValueError, match="member 'b': its labels are not those of the first"):
         rc.select_ensemble(None, tmp_path)
     assert rc.select_ensemble(y, tmp_path).names == ("a", "b")  # whoever passes labels knows
+
+
+def test_float32_is_never_copied_to_float64_as_a_whole():
+    y, logits = made(20, 4000, 10, dtype=np.float32)
+    rc.select_ensemble(y, logits=logits, max_picks=2, cv=2)  # compiles
+    tracemalloc.start()
+    rc.select_ensemble(y, logits=logits, max_picks=2, cv=2)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * logits.nbytes  # log-probabilities, probabilities, calibrated probabilities
 
 
 # ---- errors ------------------------------------------------------------------------------------------------

@@ -85,8 +85,8 @@ class Stack:
         shape = (len(self.labels), self.m, self.k, TILE)
         self.logs = np.empty(shape, np.float32)
         self._alone: dict[int | None, tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
-        for i, each in enumerate(members.logs):
-            self.logs[:, i] = to_tiles(each, order)
+        for i in range(self.m):  # each member is kept once
+            self.logs[:, i] = to_tiles(members.logs.pop(0), order)
 
     @cached_property
     def probs(self) -> Tiles:
