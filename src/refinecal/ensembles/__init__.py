@@ -73,8 +73,8 @@ def select_ensemble(
     max_picks : int, default 25
         The largest number of picks; how many are used is chosen by cross-validation.
     n_bags : int, default 1
-        Average over so many selections, each on a bootstrap sample of the rows. Numbers by cross-validation are
-        those of a single one.
+        Average over so many selections, each on a bootstrap sample of the rows. The numbers by
+        cross-validation are those of a single one.
     cv : int or None, default 5
         The number of folds. ``None``: no cross-validation; then the defaults are an arithmetic pool of raw
         members, and as many picks as are best on the given rows.
