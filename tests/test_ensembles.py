@@ -271,6 +271,10 @@ def test_one_member_and_one_row():
     np.testing.assert_allclose(alone.predict_proba(logits=logits[:1]), calibrated, atol=1e-5)
     one = rc.select_ensemble(y[:1], logits=logits[:, :1], classes=range(3))
     assert one.choice == "best single"
+    group = rc.select_ensemble(
+        y, logits=logits, groups=np.zeros(50)
+    )  # cross-validation is impossible
+    assert group.choice == "best single"
     assert "alone" in repr(one)
 
 

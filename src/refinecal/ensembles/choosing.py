@@ -68,7 +68,7 @@ def choose(stack: Stack, kinds: list[Kind], metric: Metric, most: int) -> Choice
     if stack.m == 1:
         return Choice(kinds[0], 1, 1)
     if stack.n_folds < 2:
-        return Choice(kinds[0], most if stack.n > 1 else 1, most)
+        return Choice(kinds[0], most if stack.n_folds == 0 else 1, most)  # 1: there is one unit
     trials = [try_kind(stack, kind, metric, most) for kind in kinds]
     tried = [(trial, place) for trial in trials for place in range(most + 1)]
     best, place = tried[0]

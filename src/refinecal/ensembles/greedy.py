@@ -134,7 +134,7 @@ def deal_units(
     n_units = int(units.max()) + 1
     n_folds = min(n_folds, n_units)
     if n_folds < 2:
-        return np.zeros(len(units), dtype=np.int64), 0
+        return np.zeros(len(units), dtype=np.int64), n_folds
     heavy = np.bincount(units[order], weights[order])
     label = np.full(n_units, -1)
     label[units[order[::-1]]] = labels[order[::-1]]
