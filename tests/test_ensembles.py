@@ -262,6 +262,22 @@ def test_groups_are_never_split():
     assert found.gain.n == 200
 
 
+def test_folds_without_a_class_and_groups_of_weight_zero():
+    y, logits = made(3, 12, 2)
+    alone = rc.select_ensemble(np.zeros(12, int), logits=logits, classes=range(2), metric="auroc")
+    assert alone.choice == "best single"  # AUROC is never a number
+    assert repr(SelectedEnsemble.from_dict(alone.to_dict())) == repr(alone)
+    rare = rc.select_ensemble(np.arange(12) == 0, logits=logits, metric="auroc")
+    assert np.isfinite([each["cv_value"] for each in rare.kinds]).all()
+    weights = np.where(np.arange(12) < 6, 0, 1)
+    kept = rc.select_ensemble(y[6:], logits=logits[:, 6:], groups=np.arange(6) // 2)
+    light = rc.select_ensemble(
+        y, logits=logits, groups=np.arange(12) // 2, sample_weight=weights, metric="refinement"
+    )
+    np.testing.assert_allclose(light.weights, kept.weights)
+    assert light.log_loss == pytest.approx(kept.log_loss, abs=1e-6)
+
+
 def test_one_member_and_one_row():
     y, logits = made(3, 50, 3)
     alone = rc.select_ensemble(y, logits=logits[:1])

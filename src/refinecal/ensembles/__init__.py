@@ -223,8 +223,7 @@ def _path(
 
 
 def _summary(trial: Trial, metric: Metric) -> dict[str, Any]:
-    values = trial.values
-    best = np.nanmax(values) if metric.greater_is_better else np.nanmin(values)
+    best = (np.fmax if metric.greater_is_better else np.fmin).reduce(trial.values)  # ignores NaN
     return {"pool": trial.kind.pool, "members": trial.kind.members, "cv_value": float(best)}
 
 

@@ -24,6 +24,7 @@ from refinecal.metrics import Metric
 
 Floats = NDArray[np.float64]
 FEW_ROWS = 50  # for each member
+TINY = np.finfo(np.float64).tiny
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +101,13 @@ def try_kind(stack: Stack, kind: Kind, metric: Metric, most: int) -> Trial:
             losses[t, rows] = row_losses(pool, total, count, beta, rows)
             if not is_refinement(metric):
                 value, weight = measure(pool, total, count, own, metric), float(own.sum())
-                values[t] += weight * value
-                weights[t] += weight
+                if not np.isnan(value):  # as AUROC is where a class is missing
+                    values[t] += weight * value
+                    weights[t] += weight
     if is_refinement(metric):
         each = from_tiles(stack.weights, stack.n).astype(np.float64)
         return Trial(kind, losses @ each / each.sum(), losses)
-    return Trial(kind, values / weights, losses)
+    return Trial(kind, np.where(weights > 0, values / np.maximum(weights, TINY), np.nan), losses)
 
 
 def growing(pool: Pool, picks: list[Pick]) -> Iterable[tuple[NDArray[np.float32], int, float]]:

@@ -153,12 +153,12 @@ class _Rows:
                 raise ValueError(
                     f"groups has {len(groups)} entries, but there are {sample.n} rows: pass one per row"
                 )
-            groups = np.unique(groups, return_inverse=True)[1].reshape(-1)
         rows = np.arange(sample.n)
         marked = sample.replace(logits=np.stack([rows, rows], axis=1).astype(np.float64))
         marked = marked.expand_soft_labels().drop_weightless()
         kept: Any = marked.logits[:, 0].astype(np.int64)
-        groups = None if groups is None else groups[kept]
+        if groups is not None:  # numbered without gaps
+            groups = np.unique(groups[kept], return_inverse=True)[1].reshape(-1)
         if len(kept) == sample.n and np.array_equal(kept, rows):
             kept = slice(None)
         return cls(kept, marked.labels, marked.weights, groups)

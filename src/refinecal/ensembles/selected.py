@@ -214,7 +214,9 @@ class SelectedEnsemble:
             classes = given["classes"]
             given["classes"] = np.array(classes["values"], dtype=np.dtype(classes["dtype"]))
             given["names"] = tuple(given["names"])
-            given["path"] = [_with_nan(step) for step in given["path"]]
+            for name in ("path", "kinds", "table"):
+                given[name] = [_with_nan(each) for each in given[name]]
+            given["log_loss"] = np.nan if given["log_loss"] is None else given["log_loss"]
             given["gain"] = Difference(**_with_nan(given["gain"]))
             given["calibrator"] = from_dict(given["calibrator"])
             found = cls(**given)
