@@ -224,27 +224,38 @@ def main() -> None:
     given.out.mkdir(exist_ok=True, parents=True)
     with (given.out / "ensembles.jsonl").open("w") as file:
         file.writelines(json.dumps(record) + "\n" for record in records.to_dict("records"))
+    text = "\n".join(page(records, stored, given.most_rows)) + "\n"
+    (given.out / "ensembles.md").write_text(text)
+    print(text)
+
+
+def page(records: pd.DataFrame, stored: list[str], most_rows: int) -> Iterator[str]:
+    """Yield the lines of the results."""
+    splits = records.groupby("pool", sort=False)["split"].nunique()
+    tables = [name for name in splits.index if name not in stored]
+    yield "# Ensembles chosen by refinement, by log loss and by Brier score"
+    yield ""
+    yield (
+        "`make ensembles`: random splits of each pool into halves, selection rows and test rows "
+        f"({splits.max()} of stored pools, {splits.min()} of tables). The pool of a table is "
+        f"{len(models())} scikit-learn models trained on half of its rows, of which at most {most_rows:,} "
+        "are used. Log loss on test rows, every pool calibrated by a temperature on the selection rows. ± "
+        "is the standard error of the mean relative change, over splits or over tables; splits of one pool share "
+        "rows, so theirs is too small. The share of the gap is that between the best single model and the "
+        "best pool in hindsight, chosen on the test rows. By log loss, by Brier score and by refinement: an "
+        "arithmetic pool of raw members. Any kind of pool: arithmetic or geometric, of raw or calibrated "
+        "members, chosen by cross-validation, which is what `select_ensemble` does by default."
+    )
+    yield ""
+    yield from summary(records[records["pool"].isin(stored)])
+    yield ""
+    if tables:
+        yield from over_pools(records, tables)
+        yield ""
+        yield f"Tables: {', '.join(tables)}."
+        yield ""
     machine = this_machine()
-    lines = [
-        "# Ensembles chosen by refinement, by log loss and by Brier score",
-        "",
-        f"`make ensembles`: {given.splits} random splits of each stored pool into selection and test rows, "
-        f"{given.table_splits} of the pools of {len(models())} scikit-learn models on tables (at most "
-        f"{given.most_rows} rows, half of which train the models). Log loss on test rows, every pool "
-        "calibrated by a temperature on the selection rows; ± is the standard error of the mean relative "
-        "change, over splits of a pool or over tables. Splits of one pool share rows, so over splits it is "
-        "too small. The share of the gap is that between the best single model and the best pool in "
-        "hindsight, which is chosen on the test rows. By log loss, by Brier score and by refinement: an "
-        "arithmetic pool of raw members; any kind of pool: chosen by cross-validation.",
-        "",
-        *summary(records[records["pool"].isin(stored)]),
-        "",
-        *(over_pools(records, [name for name, *_ in pools if name not in stored]) if files else []),
-        "",
-        f"{machine.processor}, {machine.listed}",
-    ]
-    (given.out / "ensembles.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+    yield f"{machine.processor}, {machine.listed}"
 
 
 if __name__ == "__main__":
