@@ -238,13 +238,14 @@ def page(records: pd.DataFrame, stored: list[str], most_rows: int) -> Iterator[s
     yield (
         "`make ensembles`: random splits of each pool into halves, selection rows and test rows "
         f"({splits.max()} of stored pools, {splits.min()} of tables). The pool of a table is "
-        f"{len(models())} scikit-learn models trained on half of its rows, of which at most {most_rows:,} "
-        "are used. Log loss on test rows, every pool calibrated by a temperature on the selection rows. ± "
-        "is the standard error of the mean relative change, over splits or over tables; splits of one pool "
-        "share rows, so theirs is too small. The share of the gap is that between the best single model and the "
-        "best pool in hindsight, chosen on the test rows. By log loss, by Brier score and by refinement: an "
-        "arithmetic pool of raw members. Any kind of pool: arithmetic or geometric, of raw or calibrated "
-        "members, chosen by cross-validation, which is what `select_ensemble` does by default."
+        f"{len(models())} scikit-learn models trained on half of its rows, of which at most "
+        f"{most_rows:,} are used. Log loss on test rows, every pool calibrated by a temperature on the "
+        "selection rows. ± is the standard error of the mean relative change, over splits or over "
+        "tables; splits of one pool share rows, so theirs is too small. The share of the gap is that "
+        "between the best single model and the best pool in hindsight, chosen on the test rows. By "
+        "log loss, by Brier score and by refinement: an arithmetic pool of raw members. Any kind of "
+        "pool: arithmetic or geometric, of raw or calibrated members, chosen by cross-validation, "
+        "which is what `select_ensemble` does by default."
     )
     yield ""
     yield from summary(records[records["pool"].isin(stored)])
