@@ -11,7 +11,7 @@ MINUTES ?= 30
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup demo test test-full fuzz coverage lint format bench evidence gain predictions calibrators \
-	one-command averaging tabular vision examples clean
+	one-command averaging ensembles tabular vision examples clean
 
 help:
 	@echo "make demo    end-to-end example on data that comes with scikit-learn, with a report"
@@ -26,6 +26,7 @@ help:
 	@echo "make evidence DATA=folder  compare stopping metrics on Parquet tables (hours)"
 	@echo "make one-command DATA=folder  compare fit and the estimator with five-fold boosting, pytabkit, AutoGluon (hours)"
 	@echo "make averaging DATA=folder  compare stopping metrics for averaged models (hours)"
+	@echo "make ensembles DATA=folder TABLES=folder  compare ensembles chosen by refinement and by loss (an hour)"
 	@echo "make gain DATA=folder  compare predicted with measured gains of logistic regression (ten minutes)"
 	@echo "make predictions DATA=folder  train models on Parquet tables and store their predictions (an hour)"
 	@echo "make tabular DATA=folder  the paper's experiment on Parquet tables; resumes where it stopped (hours)"
@@ -112,6 +113,10 @@ $(AUTOGLUON)/ready: benchmarks/one_command/autogluon.txt
 
 averaging: setup
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m benchmarks.averaging --data $(DATA)
+
+# DATA holds stored predictions (.npz), TABLES Parquet tables.
+ensembles: setup
+	OMP_NUM_THREADS=1 $(VENV)/bin/python -m benchmarks.ensembles --data $(DATA) $(if $(TABLES),--tables $(TABLES))
 
 # Predictions and row losses are stored next to each other and not committed.
 PREDICTIONS ?= predictions

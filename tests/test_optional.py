@@ -50,6 +50,7 @@ for words in (
     ["theory", "check", "-o", f"{folder}/check.png"],
     ["evaluate", table, "-t", "y", "--report", f"{folder}/page.html"],
     ["compare", table, f"{folder}/other.csv", "-t", "y", "--report", f"{folder}/page.html"],
+    ["ensemble", table, f"{folder}/other.csv", "-t", "y", "--report", f"{folder}/page.html"],
     ["fit", table, "-t", "y", "-o", f"{folder}/run"],
     ["experiment", "vision", "--data", folder, "-o", f"{folder}/run"],
 ):
@@ -101,6 +102,7 @@ def test_a_data_frame_names_its_extra(said):
         ("theory check", "matplotlib", "cli"),
         ("evaluate", "jinja2", "cli"),
         ("compare", "jinja2", "cli"),
+        ("ensemble", "jinja2", "cli"),
         ("fit", "jinja2", "cli"),
         ("experiment vision", "torch", "vision"),
     ],

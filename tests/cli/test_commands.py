@@ -623,7 +623,7 @@ def test_help_loads_nothing_heavy():
     assert "Usage: refinecal" in found.stdout
 
 
-@pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "compare", "demo"])
+@pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "compare", "ensemble", "demo"])
 def test_each_help_has_an_example_and_every_command_speaks_json(command):
     out, _ = run(command, "--help")
     assert f"Example: refinecal {command}" in out

@@ -51,6 +51,8 @@ def reports(tmp_path_factory):
         found[f"compare {k}"] = folder / f"comparison-{k}.html"
         files = [predictions, folder / f"smoother-{k}.csv"]
         run("compare", *files, "-t", "kind", "--report", found[f"compare {k}"], "-q")
+        found[f"ensemble {k}"] = folder / f"ensemble-{k}.html"
+        run("ensemble", *files, "-t", "kind", "--report", found[f"ensemble {k}"], "-q")
     return found
 
 
@@ -64,13 +66,13 @@ def browser():
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("k", [2, 3, 26])
-@pytest.mark.parametrize("command", ["fit", "evaluate", "compare"])
+@pytest.mark.parametrize("command", ["fit", "evaluate", "compare", "ensemble"])
 def test_nothing_is_wrong_with_a_report(reports, browser, command, k, width):
     page = open_page(browser, reports[f"{command} {k}"], width)
     assert problems(page) == []
-    assert page.locator("svg[role=img]:visible").count() >= 2
-    if command != "fit":
+    assert page.locator("svg[role=img]:visible").count() >= (1 if command == "ensemble" else 2)
+    if command in ("evaluate", "compare"):
         assert page.get_by_text("smooth ECE").count() >= 1
-    if k == 3 and command != "compare":
+    if k == 3 and command in ("fit", "evaluate"):
         assert page.get_by_text("<b>bold & co</b>").count() >= 1
     page.close()

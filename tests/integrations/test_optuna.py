@@ -9,7 +9,13 @@ from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 
 import refinecal as rc
-from refinecal.integrations.optuna import TrialMonitor, calibrator_of, record_best
+from refinecal.integrations.optuna import (
+    TrialMonitor,
+    calibrator_of,
+    ensemble_of,
+    keep_predictions,
+    record_best,
+)
 
 EPOCHS = 8
 
@@ -203,3 +209,65 @@ def test_wrong_use():
         calibrator_of(trial)
     with pytest.raises(ValueError, match="probs.* is not a probability"):
         TrialMonitor(trial).update([0, 1], [-1.0, 3.0])
+
+
+# ---- ensembles ---------------------------------------------------------------------------------------------
+
+
+def test_an_ensemble_of_trials_is_that_of_their_best_steps(tmp_path):
+    best = {}
+
+    def objective(trial):
+        monitor = TrialMonitor(trial, keep=tmp_path)
+        for y, logits in staged(3, trial.suggest_float("alpha", 1e-4, 1, log=True)):
+            if monitor.update(y, logits=logits):
+                best[f"trial {trial.number}"] = logits
+        return monitor.finish()
+
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(0))
+    study.optimize(objective, n_trials=4)
+    found = ensemble_of(study, max_picks=6)
+    expected = rc.select_ensemble(data(3)[3], logits=best, max_picks=6)
+    assert found.to_dict() == expected.to_dict()
+    assert found.names == tuple(best)
+    used = {name: z for name, z in best.items() if found.weights[list(best).index(name)]}
+    np.testing.assert_array_equal(
+        found.predict_proba(logits=used), expected.predict_proba(logits=best)
+    )
+
+
+def test_pruned_trials_and_other_objectives_count(tmp_path):
+    X, y, X_val, y_val = data(2)
+    names = np.array(["no", "yes"], dtype=object)
+
+    def objective(trial):
+        model = LogisticRegression(C=trial.suggest_float("C", 1e-3, 1e3, log=True)).fit(X, y)
+        probs = model.predict_proba(X_val)
+        keep_predictions(trial, tmp_path, names[y_val], probs, sample_weight=np.arange(200))
+        if trial.number == 1:
+            raise optuna.TrialPruned
+        return rc.refinement_error(y_val, probs)
+
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(0))
+    study.optimize(objective, n_trials=3)
+    found = ensemble_of(study)
+    assert found.names == ("trial 0", "trial 1", "trial 2")
+    assert found.classes.tolist() == ["no", "yes"]
+    assert found.gain.n == 199
+
+
+def test_studies_without_predictions(tmp_path):
+    study = optuna.create_study()
+    with pytest.raises(ValueError, match="no trial of the study has kept its predictions"):
+        ensemble_of(study)
+
+    def objective(trial):
+        keep_predictions(trial, tmp_path, [0, 1], [[0.5, 0.5], [0.2, 0.8]])
+        return 0.0
+
+    study.optimize(objective, n_trials=1)
+    (tmp_path / "trial_0.npz").unlink()
+    with pytest.raises(FileNotFoundError, match="moved or deleted"):
+        ensemble_of(study)
+    with pytest.raises(TypeError, match="either probs or logits"):
+        keep_predictions(study.trials[0], tmp_path, [0, 1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,15 +88,19 @@ def predict(
 
 def predict_table(run: Run, part: pa.Table, copied: list[str], new: NewRows) -> pa.Table:
     """Return the copied columns, the most likely class, and the probability of each class."""
+    probs = run.predict_proba_part(part, new.n_rows + 1, new)
+    return probability_table({name: part.column(name) for name in copied}, run.classes, probs)
+
+
+def probability_table(columns: dict[str, Any], classes: Sequence[str], probs: Any) -> pa.Table:
+    """Return columns, then the most likely class and the probability of each class."""
     import numpy as np
     import pyarrow as pa
 
-    probs = run.predict_proba_part(part, new.n_rows + 1, new)
-    columns: dict[str, Any] = {name: part.column(name) for name in copied}
-    labels = np.array(run.classes, dtype=object)[probs.argmax(axis=1)]
-    columns["prediction"] = pa.array(labels, type=pa.string())
-    columns |= {f"p_{label}": probs[:, j] for j, label in enumerate(run.classes)}
-    return pa.table(columns)
+    labels = np.array(classes, dtype=object)[probs.argmax(axis=1)]
+    made: dict[str, Any] = {"prediction": pa.array(labels, type=pa.string())}
+    made |= {f"p_{label}": probs[:, j] for j, label in enumerate(classes)}
+    return pa.table(columns | made)
 
 
 def _columns_to_copy(run: Run, names: list[str], keep: list[str]) -> list[str]:

@@ -3,18 +3,25 @@
 from __future__ import annotations  # so that help() shows types by name
 
 import math
+from os import PathLike
+from pathlib import Path
 from typing import Any, Unpack
 
+import numpy as np
+
+from refinecal._core.arrays import to_numpy
 from refinecal._core.checks import check_keywords
 from refinecal._core.errors import needs_extra
+from refinecal._core.files import atomic_write
 from refinecal.calibrators.base import Calibrator
+from refinecal.ensembles import SelectedEnsemble, select_ensemble
 from refinecal.integrations._adapter import from_stored, to_stored
 from refinecal.stopping import MonitorOptions, RefinementMonitor
 
 with needs_extra("optuna", package="optuna"):
     import optuna
 
-__all__ = ["TrialMonitor", "calibrator_of", "record_best"]
+__all__ = ["TrialMonitor", "calibrator_of", "ensemble_of", "keep_predictions", "record_best"]
 
 
 class TrialMonitor(RefinementMonitor):
@@ -33,6 +40,8 @@ class TrialMonitor(RefinementMonitor):
         Sets ``should_stop`` after this many steps in a row without improvement; by default never.
     prune : bool, default True
         Whether Optuna's pruner may end the trial. Must be False if the study has several objectives.
+    keep : path, optional
+        A folder in which the predictions of the best step are kept, for :func:`ensemble_of`.
     **options
         Keywords of :class:`refinecal.RefinementMonitor`, such as ``metric`` or ``calibrator``.
 
@@ -63,11 +72,14 @@ class TrialMonitor(RefinementMonitor):
         patience: int | None = None,
         *,
         prune: bool = True,
+        keep: str | PathLike[str] | None = None,
         **options: Unpack[MonitorOptions],
     ) -> None:
         super().__init__(patience=patience, **options)
         self.trial = trial
         self.prune = prune
+        self.keep = keep
+        self._kept: dict[str, Any] = {}  # the predictions of the best step
         self._reports = True  # whether the trial takes intermediate values
         study = getattr(trial, "study", None)  # a FixedTrial has none
         if study is None:
@@ -105,6 +117,10 @@ class TrialMonitor(RefinementMonitor):
             If the pruner says so; leave it to Optuna. The best step so far has been stored in the trial.
         """
         best = super().update(y_val, probs, logits=logits, step=step, sample_weight=sample_weight)
+        if best and self.keep is not None:
+            kind, values = ("probs", probs) if logits is None else ("logits", logits)
+            copied = np.array(to_numpy(values, kind))  # frameworks may reuse the memory
+            self._kept = {"y_val": y_val, kind: copied, "sample_weight": sample_weight}
         if self._reports:
             self.trial.report(self.history[-1][self.metric.name], self.last_step)
         if self.prune and self.trial.should_prune():
@@ -115,6 +131,8 @@ class TrialMonitor(RefinementMonitor):
 
     def finish(self) -> float:
         """Store the best step in the trial and return its value, for the objective to return."""
+        if self.keep is not None and self._kept:
+            keep_predictions(self.trial, self.keep, **self._kept)
         return record_best(self.trial, self)
 
 
@@ -147,3 +165,90 @@ def calibrator_of(trial: Any) -> Calibrator:
         f"trial {trial.number} holds no calibrator: let its objective return the value of finish() or "
         "record_best(). Custom calibrators are not stored.",
     )
+
+
+# ---- ensembles of trials -----------------------------------------------------------------------------------
+
+
+def keep_predictions(
+    trial: Any,
+    folder: str | PathLike[str],
+    y_val: Any,
+    probs: Any = None,
+    *,
+    logits: Any = None,
+    sample_weight: Any = None,
+) -> None:
+    """Write a trial's validation predictions to a folder, for :func:`ensemble_of`.
+
+    :class:`TrialMonitor` does so with ``keep=``; this is for objectives that train otherwise. The file is
+    ``trial_12.npz``, with ``probs`` or ``logits`` and the labels, as :func:`refinecal.post_mortem` reads.
+    """
+    if (probs is None) == (logits is None):
+        raise TypeError("pass either probs or logits=")
+    kind, values = ("probs", probs) if logits is None else ("logits", logits)
+    labels = to_numpy(y_val, "y_val")
+    labels = np.asarray(labels.tolist()) if labels.dtype.kind == "O" else labels
+    arrays: dict[str, Any] = {kind: to_numpy(values, kind), "labels": labels}
+    if sample_weight is not None:
+        arrays["sample_weight"] = to_numpy(sample_weight, "sample_weight")
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    path = Path(folder).resolve() / f"trial_{trial.number}.npz"
+    with atomic_write(path) as part, part.open("wb") as file:
+        np.savez(file, **arrays)
+    trial.set_user_attr("predictions", str(path))
+
+
+def ensemble_of(study: Any, **options: Any) -> SelectedEnsemble:
+    """Return an ensemble of the trials of a study whose predictions were kept.
+
+    Parameters
+    ----------
+    study : optuna.Study
+        Whose objective used ``TrialMonitor(trial, keep=folder)`` or :func:`keep_predictions`. Pruned trials
+        count too: Optuna stops them because they are not the best, not because they add nothing.
+    **options
+        Keywords of :func:`refinecal.select_ensemble`, such as ``metric`` or ``groups``.
+
+    Returns
+    -------
+    SelectedEnsemble
+        Whose members are called "trial 12"; for new rows, pass ``predict_proba`` a mapping from the names
+        with a positive weight to their predictions.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y = load_iris(return_X_y=True)
+    >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+    >>> study = optuna.create_study(sampler=optuna.samplers.RandomSampler(0))
+    >>> with TemporaryDirectory() as folder:
+    ...     def objective(trial):
+    ...         C = trial.suggest_float("C", 1e-3, 1e3, log=True)
+    ...         model = LogisticRegression(C=C, max_iter=2000).fit(X[::2], y[::2])
+    ...         monitor = TrialMonitor(trial, keep=folder)
+    ...         monitor.update(y[1::2], model.predict_proba(X[1::2]))
+    ...         return monitor.finish()
+    ...     study.optimize(objective, n_trials=4)
+    ...     chosen = ensemble_of(study)
+    >>> chosen.names
+    ('trial 0', 'trial 1', 'trial 2', 'trial 3')
+    """
+    paths = {
+        f"trial {trial.number}": Path(trial.user_attrs["predictions"])
+        for trial in study.trials
+        if "predictions" in trial.user_attrs
+    }
+    if not paths:
+        raise ValueError(
+            "no trial of the study has kept its predictions: use TrialMonitor(trial, keep=folder), or "
+            "keep_predictions(trial, folder, y_val, probs) in the objective"
+        )
+    gone = [str(path) for path in paths.values() if not path.exists()]
+    if gone:
+        raise FileNotFoundError(
+            f"{gone[0]}, the predictions of a trial, is not there: it was moved or deleted since"
+        )
+    return select_ensemble(None, list(paths.values()), names=list(paths), **options)

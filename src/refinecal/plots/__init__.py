@@ -10,6 +10,7 @@ from refinecal.plots.calibration_map import (
     map_probabilities,
 )
 from refinecal.plots.early_stopping import EarlyStoppingDisplay
+from refinecal.plots.ensemble_path import EnsemblePathDisplay
 from refinecal.plots.reliability import (
     Reliability,
     ReliabilityDisplay,
@@ -24,6 +25,7 @@ __all__ = [
     "CalibrationMap",
     "CalibrationMapDisplay",
     "EarlyStoppingDisplay",
+    "EnsemblePathDisplay",
     "Reliability",
     "ReliabilityDisplay",
     "StoppingMetricsDisplay",

@@ -14,8 +14,8 @@ from refinecal._core.arrays import to_numpy
 from refinecal._core.checks import check_keywords
 from refinecal._core.errors import fail_choice
 from refinecal._core.format import format_fixed, shorten_name
+from refinecal._core.step_files import LABELS, Layout, Stage, read_stages
 from refinecal.losses import ProperLoss
-from refinecal.postmortem.step_files import LABELS, Layout, Stage, read_stages
 from refinecal.stopping import Record, RefinementMonitor
 
 if TYPE_CHECKING:

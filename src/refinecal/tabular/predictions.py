@@ -30,7 +30,7 @@ from refinecal.tabular.values import (
 with needs_extra("cli", package="pyarrow"):
     import pyarrow as pa
 
-__all__ = ["Predictions", "read_predictions", "read_same_rows"]
+__all__ = ["Predictions", "model_names", "read_predictions", "read_same_rows", "read_values"]
 
 LABELS = (
     " The labels must be in the same table as the predictions: add them as a column. (`refinecal predict` "
@@ -156,7 +156,7 @@ def read_same_rows(
     Each file has the same rows in the same order. The results have the same classes in the same order, and
     the weights of the first file. Options are as for :func:`read_predictions`.
     """
-    names = _model_names([Path(path) for path in paths])
+    names = model_names([Path(path) for path in paths])
     found: dict[str, Predictions] = {}
     for name, path in zip(names, paths, strict=True):
         one = read_predictions(path, target, weight=None if found else weight, **options)
@@ -164,6 +164,25 @@ def read_same_rows(
             _check_same_rows(one, found[names[0]], path, paths[0])
         found[name] = one
     return found
+
+
+def read_values(
+    path: str | Path,
+    classes: Sequence[str],
+    *,
+    logits: bool = False,
+    delimiter: str | None = None,
+    decimal: str | None = None,
+) -> NDArray[Any]:
+    """Read the predictions of a model for new rows, whose labels need not be known."""
+    source = open_table(path, delimiter, decimal)
+    where = str(source.path)
+    choice = choose_columns(source.names, list(classes), None, logits, where)
+    if choice.classes != tuple(classes):
+        raise ValueError(
+            f"{where} has the classes {list_names(choice.classes)}, expected {list_names(classes)}"
+        )
+    return _read_values(source.read(choice.columns), choice, logits, where)
 
 
 def _drop_unlabeled(found: Predictions, target: str, where: str) -> Predictions:
@@ -413,7 +432,7 @@ def _read_numbers(
 # ---- several files -----------------------------------------------------------------------------------------
 
 
-def _model_names(paths: Sequence[Path]) -> list[str]:
+def model_names(paths: Sequence[Path]) -> list[str]:
     """Return a name for each file: without folder and ending if that tells them apart."""
     shapes = (
         [path.name.split(".")[0] for path in paths],

@@ -20,6 +20,7 @@ from refinecal._core.errors import needs_extra
 SUFFIXES = (".npz", ".safetensors", ".parquet")
 LABELS = ("y", "labels", "target", "y_true", "y_val", "label")
 WEIGHTS = ("sample_weight",)
+MODELS = ("models", "model_names", "members")
 STEPS = ("step", "steps", "epoch", "epochs", "iteration", "round")
 
 
@@ -41,6 +42,7 @@ class Layout(NamedTuple):
     target: str | None = None
     columns: Sequence[str] | None = None
     step_column: str | None = None
+    otherwise: str | None = None  # what predictions are if neither kind nor names say so
 
     def find_labels(self, names: Iterable[str]) -> str | None:
         """Return the name of the labels, or ``None``."""
@@ -48,10 +50,10 @@ class Layout(NamedTuple):
 
     def find_predictions(self, names: Iterable[str]) -> tuple[list[str], str]:
         """Return the names of the predictions and their kind; logits are preferred if there are both."""
-        known = (self.target, self.step_column, *LABELS, *WEIGHTS, *STEPS)
+        known = (self.target, self.step_column, *LABELS, *WEIGHTS, *STEPS, *MODELS)
         names = [name for name in names if name not in known]
         kinds = {kind_of(name) for name in names} - {None}
-        kind = self.kind or _first(("logits", "probs"), kinds)
+        kind = self.kind or _first(("logits", "probs"), kinds) or self.otherwise
         if not names:
             raise ValueError(
                 "there are no predictions: save them under the name 'logits' or 'probs'"
@@ -85,16 +87,30 @@ def _first(wanted: Iterable[str], names: Iterable[Any]) -> str | None:
 
 def read_stages(files: Any, layout: Layout) -> Iterator[Stage]:
     """Yield the stages of all files, in the order of their steps."""
-    for path in find_files(files):
-        if path.suffix == ".parquet":
-            yield from _read_parquet(path, layout)
-            continue
-        with _open_archive(path) as archive:
-            yield from _read_archive(archive, path, layout)
+    for path in sort_by_step(find_files(files)):
+        yield from read_file(path, layout)
+
+
+def read_file(path: Path, layout: Layout) -> Iterator[Stage]:
+    """Yield the stages of one file."""
+    if path.suffix == ".parquet":
+        yield from _read_parquet(path, layout)
+        return
+    with _open_archive(path) as archive:
+        yield from _read_archive(archive, path, layout)
+
+
+def read_names(path: Path) -> list[str]:
+    """Return the names of the models of an archive, or nothing."""
+    if path.suffix == ".parquet":
+        return []
+    with _open_archive(path) as archive:
+        name = _first(MODELS, archive.shapes)
+        return [] if name is None else [str(each) for each in archive.read(name).reshape(-1)]
 
 
 def find_files(files: Any) -> list[Path]:
-    """Return the files of a folder, a pattern or a list, sorted by step."""
+    """Return the files of a folder, a pattern or a list."""
     given = [files] if isinstance(files, str | os.PathLike) else list(files)
     paths = [path for one in given for path in _expand(os.fspath(one))]
     if not paths:
@@ -105,6 +121,11 @@ def find_files(files: Any) -> list[Path]:
                 f"{path} ends in {path.suffix!r}: it must end in {', '.join(SUFFIXES)}, for example "
                 "written by numpy.savez(path, logits=z, y=labels)"
             )
+    return paths
+
+
+def sort_by_step(paths: list[Path]) -> list[Path]:
+    """Return files in the order of the step in their names or in the files."""
     if len(paths) == 1:
         return paths
     steps: dict[int, Path] = {}
@@ -127,7 +148,7 @@ def find_files(files: Any) -> list[Path]:
 def _expand(one: str) -> list[Path]:
     path = Path(one)
     if path.is_dir():
-        found = [file for file in path.iterdir() if file.suffix in SUFFIXES]
+        found = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
         if not found:
             raise FileNotFoundError(
                 f"the folder {path} holds no file that ends in {', '.join(SUFFIXES)}"
@@ -135,7 +156,7 @@ def _expand(one: str) -> list[Path]:
         return found
     if path.exists():
         return [path]
-    found = [Path(file) for file in glob.glob(one, recursive=True)]
+    found = sorted(Path(file) for file in glob.glob(one, recursive=True))
     if not found:
         raise FileNotFoundError(f"{one} does not exist: pass a file, a folder, or a pattern with *")
     return found
