@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from refinecal._core.checks import check_keywords, check_whole
 from refinecal._core.errors import fail_choice
-from refinecal.calibrators.registry import as_calibrator
+from refinecal.calibrators.base import as_calibrator
 from refinecal.ensembles.choosing import Choice, Trial, choose, row_losses
 from refinecal.ensembles.greedy import (
     RAW,

@@ -14,9 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from refinecal._core.arrays import Array, column_names, in_order, to_numpy
 from refinecal._core.checks import check_sample, check_scores
 from refinecal._core.format import list_names
-from refinecal._core.sample import Sample, log_softmax
+from refinecal._core.sample import Sample, log_softmax, row_keys
 from refinecal._core.step_files import LABELS, Layout, Stage, find_files, read_file, read_names
-from refinecal.resampling import row_keys
 
 LOWEST = -1e4  # log-probability of a class that a member calls impossible
 

@@ -112,12 +112,12 @@ class EnsemblePathDisplay(Display):
             ]
             for name, each in shown.items()
         }
-        _steps.set_steps(ax, picks, "picks", ROOM if len(picks) < MANY else 0.0)
         every = np.concatenate([each[np.isfinite(each)] for each in shown.values()])
         low, high = float(every.min()), float(every.max())
         margin = 0.06 * ((high - low) or abs(high) or 1.0)
         above = style.lines_of(ax, 1.4 * len(shown) + 1)
-        _steps.set_heights(ax, low - margin, high + margin, above)
+        room, heights = ROOM if len(picks) < MANY else 0.0, (low - margin, high + margin)
+        _steps.set_axes(ax, picks, "picks", heights, above, room)
         ax.set_ylabel(self.metric)
         self.legend_ = style.add_key(ax, list(self.lines_.values()))
         if self.n_used is not None:
