@@ -35,7 +35,7 @@ def ensemble(
     target: Annotated[
         str | None,
         option.column(
-            "--target", "Column of the label; with --apply, it is copied if given.", "-t"
+            "--target", "-t", help="Column of the label; with --apply, it is copied if given."
         ),
     ] = None,
     out: Annotated[Path | None, option.file("--out", "-o", help=OUT)] = None,

@@ -17,8 +17,7 @@ from refinecal.calibrators.temperature import TemperatureScaling
 from refinecal.decomposition import decompose_sample
 from refinecal.ensembles.members import Members
 from refinecal.losses import LogLoss
-from refinecal.metrics import Metric, Step, value_of
-from refinecal.metrics._metric import is_built_in
+from refinecal.metrics import Metric, Step, is_built_in, value_of
 from refinecal.temperature.fit import MAX_BETA, ROUNDING_32, Point, best_step, search
 
 Tiles = NDArray[np.float32]
