@@ -11,7 +11,6 @@ from pathlib import Path
 
 from refinecal import __version__
 from refinecal._core.files import atomic_write
-from refinecal.theory._number_checks import check_number
 
 RANGES = {  # of the sliders: the problems that the solver is tested on
     "ratio": (0.05, 20.0),
@@ -55,6 +54,10 @@ def explorer_page(
     >>> page.startswith("<!DOCTYPE html>"), '"ratio": 2.0' in page
     (True, True)
     """
+    from refinecal.plots.style import PALETTE
+    from refinecal.report.render import STYLESHEET, policy, read_template, variables
+    from refinecal.theory._number_checks import check_number
+
     given = zip(RANGES, (ratio, bayes_error, shape_a, shape_b, shift), strict=True)
     advice = dict.fromkeys(RANGES, ", as on its slider")
     advice["bayes_error"] += ". It is a rate: for 10% pass 0.1."
@@ -63,9 +66,6 @@ def explorer_page(
     }
     if loss not in LOSSES:
         raise ValueError(f"loss is {loss!r}: it must be 'log' or 'brier'.")
-    from refinecal.plots.style import PALETTE
-    from refinecal.report.render import STYLESHEET, policy, read_template, variables
-
     settings = {"ranges": RANGES, "start": {**start, "loss": loss}}
     scripts = {
         "theme": read_template("report", "theme.js"),
