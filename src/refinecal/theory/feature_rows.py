@@ -13,7 +13,7 @@ from refinecal._core.format import list_names
 FEWEST_ROWS = 20
 FEWEST_OF_A_CLASS = 5
 EXTREME = 1e45  # standard deviations, or 1 / EXTREME: eigenvalues are their squares, and are cubed
-
+DECIMALS = 10  # of standardized features: the last digits depend on the unit, and draws are sensitive to them
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -30,7 +30,7 @@ def check_rows(
     and all others are class 0.
     """
     _refuse_texts(X)
-    features = np.array(to_floats(X, "X"), dtype=np.float64, order="C")
+    features = np.array(to_floats(X, "X"), dtype=np.float64)
     if features.ndim != 2:
         raise ValueError(f"X has shape {features.shape}: it must be (rows, features)")
     n, p = features.shape
@@ -49,7 +49,7 @@ def check_rows(
             "values, for example with sklearn.impute.SimpleImputer, or drop their rows."
         )
     labels, classes = check_two_classes(y, n, positive)
-    order = np.lexsort((features.view(f"V{features[0].nbytes}")[:, 0], labels))
+    order = np.lexsort((*features.T[::-1], labels))  # the same in other units
     features, labels = features[order], labels[order]
     size = np.abs(features).max(axis=0)
     size[size == 0] = 1.0
@@ -60,7 +60,7 @@ def check_rows(
     features, size, spread = features[:, kept], size[kept], spread[kept]
     if standardize:
         features = features / size
-        features = (features - features.mean(axis=0)) / spread
+        features = np.round((features - features.mean(axis=0)) / spread, DECIMALS)
     else:
         spread = spread * size
         bad = spread[(spread > EXTREME) | (spread < 1 / EXTREME)]
