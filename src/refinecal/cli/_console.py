@@ -31,6 +31,7 @@ FAILED = 1
 PACKAGES = ("jinja2", "matplotlib", "pandas", "pyarrow")  # of the extra, with typer and rich
 EXPECTED = (ValueError, OSError, MemoryError, ModuleNotFoundError)  # invalid input
 ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\^_])?")
+SPOOLED = "refinecal-pipe-"  # folders of standard input and output
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -59,6 +60,7 @@ RULES: tuple[Rule, ...] = (
     (r"\bsample_weight=?", "--weight"),
     (r"\bclasses=", "--columns "),
     *FILE_RULES,
+    (rf"\S*{SPOOLED}\w+[/\\](in|out)put[.\w]*\b", r"standard \1put"),
     (r"\bpredictions\[(['\"])(.+?)\1\]", r"the predictions of \1\2\1"),
     (r"(probs|logits)\[(\d+)(?:, *(\d+))?\]", _count_from_one),
 )
@@ -234,7 +236,9 @@ def describe_error(error: BaseException) -> str:
 
 
 def show_path(path: Path) -> str:
-    """Return a path, relative if it is below the current folder."""
+    """Return a path, relative if it is below the current folder; ``-`` stands for a pipe."""
+    if SPOOLED in str(path):
+        return f"standard {path.stem.split('.')[0]}"
     try:
         return clean(str(path.resolve().relative_to(Path.cwd())))
     except ValueError:

@@ -37,14 +37,14 @@ def column(name: str, help: str, *short: str, **more: Any) -> Any:
 Names = Sequence[str] | Callable[[], Sequence[str]]  # a function is called when a command runs
 
 
-def choice(*options: str, names: Names, help: str, more: Names = ()) -> Any:
+def choice(*options: str, names: Names, help: str, more: Names = (), **look: Any) -> Any:
     """Return an option that must be one of ``names`` or ``more``; a mistyped one suggests the nearest."""
 
     def known() -> list[str]:
         return [*(names() if callable(names) else names), *(more() if callable(more) else more)]
 
-    def check(given: str) -> str:
-        if given in known():
+    def check(given: str | None) -> str | None:
+        if given is None or given in known():
             return given
         from difflib import get_close_matches
 
@@ -56,8 +56,8 @@ def choice(*options: str, names: Names, help: str, more: Names = ()) -> Any:
     def complete(incomplete: str) -> list[str]:
         return [name for name in known() if name.startswith(incomplete)]
 
-    look: Any = {"metavar": "NAME", "rich_help_panel": MODEL, "autocompletion": complete}
-    return typer.Option(*options, help=help, callback=check, **look)
+    usual: Any = {"metavar": "NAME", "rich_help_panel": MODEL, "autocompletion": complete}
+    return typer.Option(*options, help=help, callback=check, **(usual | look))
 
 
 def number(name: str, help: str, **more: Any) -> Any:

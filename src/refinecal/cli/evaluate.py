@@ -8,18 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from refinecal.cli import _options as option
-from refinecal.cli._console import Console, command
+from refinecal.cli import _pipes as pipe
+from refinecal.cli._console import Console, command, show_path
 from refinecal.cli._given import clip_note, clip_probabilities, column_note, zero_probability_note
 from refinecal.cli._outputs import check_report, write_report
 
+TABLE = "Table with labels and predictions; - is standard input."
 COLUMNS = "Prediction columns, in the order of the sorted classes, if not named after the classes."
 
 
 @command("refinecal evaluate predictions.parquet --target churned --by region")
 def evaluate(
-    predictions: Annotated[
-        Path, typer.Argument(metavar="PREDICTIONS", help="Table with labels and predictions.")
-    ],
+    predictions: Annotated[Path, typer.Argument(metavar="PREDICTIONS", help=TABLE)],
     target: option.Target,
     columns: Annotated[
         str | None,
@@ -46,9 +46,9 @@ def evaluate(
 
     console = Console(as_json, quiet, verbose)
     check_report(report, [predictions])
-    with console.show_warnings("log loss is infinite"):
+    with console.show_warnings("log loss is infinite"), pipe.read_pipe(predictions) as path:
         read = read_predictions(
-            predictions,
+            path,
             target,
             columns=None if columns is None else columns.split(","),
             logits=logits,
@@ -67,8 +67,9 @@ def evaluate(
             names=found.classes,
             by=found.groups,
         )
-        zero = zero_probability_note(found, predictions)
+        zero = zero_probability_note(found, path)
         notes = [*column_note(read), *zero, *clip_note(clip)]
-        made = page(result, found, predictions, by, notes, clip=clip)
+        name = predictions if path == predictions else Path(show_path(path))
+        made = page(result, found, name, by, notes, clip=clip)
         console.show(made)
         write_report(console, made, report)

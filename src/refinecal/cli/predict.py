@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from refinecal._core.format import list_names
+from refinecal._core.format import list_names, number
 from refinecal.cli import _options as option
+from refinecal.cli import _pipes as pipe
 from refinecal.cli._console import Console, command, count, show_path
 from refinecal.cli._outputs import check_output
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from refinecal.tabular.drift import NewRows
     from refinecal.tabular.run import Run
 
-OUT = "File to write: .csv, .tsv (also .gz, .zst), .parquet or .feather."
+OUT = "File to write: .csv, .tsv (also .gz, .zst), .parquet or .feather; - is standard output."
+TABLE = "New rows, in any format that `fit` reads; - is standard input."
 KEEP = "Column to copy to the output, as the target is. Repeatable."
 MOST_SHOWN = 3  # unknown columns that are named
 
@@ -27,9 +29,7 @@ MOST_SHOWN = 3  # unknown columns that are named
 @command("refinecal predict churn-run new.csv -o predictions.csv --keep customer_id")
 def predict(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `refinecal fit`.")],
-    table: Annotated[
-        Path, typer.Argument(metavar="TABLE", help="New rows, in any format that `fit` reads.")
-    ],
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help=TABLE)],
     out: Annotated[Path, option.file("--out", "-o", help=OUT)],
     keep: Annotated[list[str] | None, option.column("--keep", KEEP)] = None,
     chunk: Annotated[
@@ -38,6 +38,7 @@ def predict(
     ] = 65_536,
     delimiter: option.Delimiter = None,
     decimal: option.Decimal = None,
+    format: pipe.Format = None,
     seed: option.NoSeed = 0,
     as_json: option.Json = False,
     quiet: option.Quiet = False,
@@ -47,40 +48,42 @@ def predict(
     from refinecal.tabular.drift import NewRows
     from refinecal.tabular.files import create_table, open_table
     from refinecal.tabular.run import Run
-    from refinecal.tabular.schema import shorten
 
-    console = Console(as_json, quiet, verbose)
+    console, piped = Console(as_json, quiet, verbose), out == pipe.PIPE
+    if piped and as_json:
+        raise typer.BadParameter("contradicts -o -: both write to stdout", param_hint="--json")
     with console.show_warnings():
         loaded = Run.load(run)
-        source = open_table(table, delimiter, decimal)
-        check_output(out, [table, run], "--out")
-        extra = loaded.schema.check_names(source.names)
-        copied = _columns_to_copy(loaded, source.names, keep or [])
-        unused = [name for name in extra if name not in copied]
-        if unused:
-            which = "column" if len(unused) == 1 else "columns"
-            listed = list_names(unused, MOST_SHOWN)
-            console.note(f"ignored {which} of {show_path(table)} unknown to the run: {listed}")
-        needed = list(dict.fromkeys([*(c.name for c in loaded.schema.features), *copied]))
-        new = NewRows(loaded.schema)
-        with create_table(out) as writer:
-            for part in source.chunks(needed, chunk):
-                writer.write(predict_table(loaded, part, copied, new))
-        unseen, unlike = new.unseen, new.describe_drift()
-        notes = {
-            name: _note_unseen_values(name, values) for name, values in unseen.items()
-        } | unlike
-        for note in shorten({name: notes[name] for name in [*unlike, *notes]}):
-            console.note(note)
-    console.say(f"Predictions of {count(new.n_rows, 'row')}: {show_path(out)}")
+        with pipe.read_pipe(table) as path, pipe.write_pipe(out, format) as target:
+            source = open_table(path, delimiter, decimal)
+            if not piped:
+                check_output(out, [table, run], "--out")
+            extra = loaded.schema.check_names(source.names)
+            copied = _columns_to_copy(loaded, source.names, keep or [])
+            unused = [name for name in extra if name not in copied]
+            if unused:
+                which = "column" if len(unused) == 1 else "columns"
+                listed = list_names(unused, MOST_SHOWN)
+                console.note(f"ignored {which} of {show_path(path)} unknown to the run: {listed}")
+            needed = list(dict.fromkeys([*(c.name for c in loaded.schema.features), *copied]))
+            new, start = NewRows(loaded.schema), perf_counter()
+            with create_table(target) as writer:
+                for part in source.chunks(needed, chunk):
+                    writer.write(predict_table(loaded, part, copied, new))
+            seconds = perf_counter() - start
+    notes = _note_new_values(console, new)
+    rate = number(new.n_rows / seconds, 0)
+    console.note(f"{count(new.n_rows, 'row')} in {seconds:.2f} s: {rate} rows per second")
+    if not piped:
+        console.say(f"Predictions of {count(new.n_rows, 'row')}: {show_path(out)}")
     console.result(
         {
             "rows": new.n_rows,
+            "seconds": seconds,
             "out": out,
             "classes": loaded.classes,
             "extra_columns": unused,
-            "unseen": {name: dict(values) for name, values in unseen.items()},
-            "unlike_training": unlike,
+            **notes,
         }
     )
 
@@ -117,12 +120,18 @@ def _columns_to_copy(run: Run, names: list[str], keep: list[str]) -> list[str]:
     return copied
 
 
-def _note_unseen_values(name: str, values: Counter[str]) -> str:
-    """Return which values of a column were never seen in training."""
+def _note_new_values(console: Console, new: NewRows) -> dict[str, Any]:
+    """Note values never seen in training, and columns unlike those in training; return both as JSON."""
     from refinecal.tabular.drift import examples
+    from refinecal.tabular.schema import shorten
 
-    total = sum(values.values())
-    return (
-        f"{count(total, 'row')} with a {name!r} that was never seen in training ({examples(values)}): "
-        "treated as missing"
-    )
+    unseen, unlike = new.unseen, new.describe_drift()
+    notes = {
+        name: f"{count(sum(values.values()), 'row')} with a {name!r} that was never seen in training "
+        f"({examples(values)}): treated as missing"
+        for name, values in unseen.items()
+    } | unlike
+    for note in shorten({name: notes[name] for name in [*unlike, *notes]}):
+        console.note(note)
+    counts = {name: dict(values) for name, values in unseen.items()}
+    return {"unseen": counts, "unlike_training": unlike}
