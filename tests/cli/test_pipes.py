@@ -69,9 +69,7 @@ def test_a_pipe_predicts_what_files_do_in_any_format(folder):
 )
 def test_standard_output_in_other_formats(folder, name, read):
     command = [sys.executable, "-m", "refinecal", "predict", folder / "run", folder / "table.csv"]
-    ended = subprocess.run(
-        [*command, "-o", "-", "--format", name], capture_output=True, check=True
-    )
+    ended = subprocess.run([*command, "-o", "-", "--format", name], capture_output=True, check=True)
     found = read(io.BytesIO(ended.stdout))
     pd.testing.assert_frame_equal(found, pd.read_csv(folder / "expected.csv"), check_dtype=False)
 

@@ -53,6 +53,7 @@ RULES: tuple[Rule, ...] = (
     (rf"^({OPTIONS}) (?=is\b|has\b|names\b)", r"--\1 "),
     (rf"^({NAMING}) (?='|\")", r"--\1 "),
     (r"\b(delimiter|decimal)=", r"--\1 "),
+    (r"^costs(?= has| are|\[)", "--cost"),
     (r"; if they are labels or features, pass model\.predict_proba\(X\).*$", "."),
     (r"\blogits=", "--logits"),
     (r"calibrator=(['\"])([\w-]+)\1", r"--calibrator \2"),

@@ -96,6 +96,11 @@ CLIP = "Raise probabilities below P, such as 1e-6, to P and rescale, so that non
 Clip = Annotated[
     float | None, number("--clip", CLIP, metavar="P", min=0, max=0.1, rich_help_panel=TABLE)
 ]
+COST = (
+    "Costs of mistakes: FP,FN for two classes (the second class predicted wrongly, or missed), else a CSV "
+    "file with a row for each label and a column for each prediction."
+)
+Cost = Annotated[str | None, number("--cost", COST, metavar="FP,FN", rich_help_panel=OUTPUT)]
 Report = Annotated[Path | None, file("--report", help="Write an HTML report to this file.")]
 RunOut = Annotated[Path, file("--out", "-o", help="Run folder: a new one, unless --resume.")]
 RETRY = "With --resume, repeat training runs that failed."

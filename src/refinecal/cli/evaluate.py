@@ -10,7 +10,13 @@ import typer
 from refinecal.cli import _options as option
 from refinecal.cli import _pipes as pipe
 from refinecal.cli._console import Console, command, show_path
-from refinecal.cli._given import clip_note, clip_probabilities, column_note, zero_probability_note
+from refinecal.cli._given import (
+    clip_note,
+    clip_probabilities,
+    column_note,
+    read_costs,
+    zero_probability_note,
+)
 from refinecal.cli._outputs import check_report, write_report
 
 TABLE = "Table with labels and predictions; - is standard input."
@@ -31,6 +37,7 @@ def evaluate(
         str | None, option.column("--by", "Column of subgroups to evaluate separately.")
     ] = None,
     weight: option.Weight = None,
+    cost: option.Cost = None,
     delimiter: option.Delimiter = None,
     decimal: option.Decimal = None,
     report: option.Report = None,
@@ -69,7 +76,8 @@ def evaluate(
         )
         zero = zero_probability_note(found, path)
         notes = [*column_note(read), *zero, *clip_note(clip)]
+        costs = None if cost is None else read_costs(cost, found.classes)
         name = predictions if path == predictions else Path(show_path(path))
-        made = page(result, found, name, by, notes, clip=clip)
+        made = page(result, found, name, by, notes, costs, clip=clip)
         console.show(made)
         write_report(console, made, report)

@@ -11,6 +11,7 @@ import typer
 from refinecal._core.format import count
 from refinecal.cli import _options as option
 from refinecal.cli._console import Console, command, show_path
+from refinecal.cli._given import read_costs
 from refinecal.cli._outputs import check_folder, check_renderer
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def fit(
     patience: Annotated[
         int | None, option.number("--patience", "Patience in steps (default: by model).", min=1)
     ] = None,
+    cost: option.Cost = None,
     threads: Annotated[
         int | None, option.number("--threads", "Number of threads (default: all cores).", min=1)
     ] = None,
@@ -158,7 +160,7 @@ def fit(
     folder = FitFolder(request.out)
     if resume and not folder.n_finished:
         _check_resume(console, request)
-    console.show(fit_table(console, request))
+    console.show(fit_table(console, request, cost))
     console.say(f"\nReport:  {show_path(request.out / 'report.html')}")
     say_predict(console, request.out)
 
@@ -168,7 +170,7 @@ def say_predict(console: Console, run: Path) -> None:
     console.say(f"Predict: refinecal predict {show_path(run)} NEW.csv -o predictions.csv")
 
 
-def fit_table(console: Console, request: FitRequest) -> Page:
+def fit_table(console: Console, request: FitRequest, cost: str | None = None) -> Page:
     """Fit a model, with progress bars, and write its run folder; return the page of the report."""
     from refinecal.report import write
     from refinecal.report.of_fit import page
@@ -182,13 +184,14 @@ def fit_table(console: Console, request: FitRequest) -> Page:
             ProgressBars(console, request.options.model) as progress,
             open_fit(request) as job,
         ):
+            costs = None if cost is None else read_costs(cost, job.data.schema.classes)
             show_data(console, request.table, job.data)
             if job.n_done:
                 final = 0 if job.data.everything is None else len(job.data.everything)
                 total = request.options.tune * len(job.data.pairs) + final
                 console.say(f"resuming: {job.n_done} of {count(total, 'training run')} are done")
             found = fit_model(job.data, request.options, job.folder, progress)
-            report = page(job.write(found), request)
+            report = page(job.write(found), request, costs)
             write(report, job.draft / REPORT)
             job.publish()
     except Interrupted as error:

@@ -12,6 +12,7 @@ from refinecal._core.format import list_names, number
 from refinecal.cli import _options as option
 from refinecal.cli import _pipes as pipe
 from refinecal.cli._console import Console, command, count, show_path
+from refinecal.cli._given import read_costs
 from refinecal.cli._outputs import check_output
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def predict(
         int,
         option.number("--chunk", "Rows in memory at a time.", min=1, rich_help_panel=option.TABLE),
     ] = 65_536,
+    cost: option.Cost = None,
     delimiter: option.Delimiter = None,
     decimal: option.Decimal = None,
     format: pipe.Format = None,
@@ -54,6 +56,7 @@ def predict(
         raise typer.BadParameter("contradicts -o -: both write to stdout", param_hint="--json")
     with console.show_warnings():
         loaded = Run.load(run)
+        costs = None if cost is None else read_costs(cost, loaded.classes)
         with pipe.read_pipe(table) as path, pipe.write_pipe(out, format) as target:
             source = open_table(path, delimiter, decimal)
             if not piped:
@@ -69,11 +72,12 @@ def predict(
             new, start = NewRows(loaded.schema), perf_counter()
             with create_table(target) as writer:
                 for part in source.chunks(needed, chunk):
-                    writer.write(predict_table(loaded, part, copied, new))
+                    writer.write(predict_table(loaded, part, copied, new, costs))
             seconds = perf_counter() - start
     notes = _note_new_values(console, new)
-    rate = number(new.n_rows / seconds, 0)
-    console.note(f"{count(new.n_rows, 'row')} in {seconds:.2f} s: {rate} rows per second")
+    if not (as_json or quiet):
+        rate = f"{number(new.n_rows / seconds, 0)} rows per second"
+        console.err.print(f"{count(new.n_rows, 'row')} in {seconds:.2f} s: {rate}")
     if not piped:
         console.say(f"Predictions of {count(new.n_rows, 'row')}: {show_path(out)}")
     console.result(
@@ -88,14 +92,20 @@ def predict(
     )
 
 
-def predict_table(run: Run, part: pa.Table, copied: list[str], new: NewRows) -> pa.Table:
-    """Return the copied columns, the most likely class, and the probability of each class."""
+def predict_table(
+    run: Run, part: pa.Table, copied: list[str], new: NewRows, costs: Any = None
+) -> pa.Table:
+    """Return the copied columns, the predicted class, and the probability of each class.
+
+    The predicted class is the most likely one or, with costs, the one with the smallest expected cost.
+    """
     import numpy as np
     import pyarrow as pa
 
     probs = run.predict_proba_part(part, new.n_rows + 1, new)
     columns: dict[str, Any] = {name: part.column(name) for name in copied}
-    labels = np.array(run.classes, dtype=object)[probs.argmax(axis=1)]
+    places = probs.argmax(axis=1) if costs is None else (probs @ costs).argmin(axis=1)
+    labels = np.array(run.classes, dtype=object)[places]
     columns["prediction"] = pa.array(labels, type=pa.string())
     columns |= {f"p_{label}": probs[:, j] for j, label in enumerate(run.classes)}
     return pa.table(columns)

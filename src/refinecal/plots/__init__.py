@@ -9,6 +9,7 @@ from refinecal.plots.calibration_map import (
     CalibrationMapDisplay,
     map_probabilities,
 )
+from refinecal.plots.decisions import ConfusionDisplay, CostDisplay, PrecisionRecallDisplay
 from refinecal.plots.early_stopping import EarlyStoppingDisplay
 from refinecal.plots.reliability import (
     Reliability,
@@ -23,7 +24,10 @@ from refinecal.plots.waterfall import WaterfallDisplay
 __all__ = [
     "CalibrationMap",
     "CalibrationMapDisplay",
+    "ConfusionDisplay",
+    "CostDisplay",
     "EarlyStoppingDisplay",
+    "PrecisionRecallDisplay",
     "Reliability",
     "ReliabilityDisplay",
     "StoppingMetricsDisplay",
