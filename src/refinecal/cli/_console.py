@@ -99,15 +99,13 @@ class Console:
         self.out = RichConsole(highlight=False, soft_wrap=True)
         self.err = RichConsole(stderr=True, highlight=False, soft_wrap=True)
 
-    def say(self, text: str = "", style: str | None = None) -> None:
+    def say(self, text: str = "", style: str | None = None, soft_wrap: bool = True) -> None:
         """Write a line for people."""
         if not (self.as_json or self.quiet):
-            self.out.print(clean(tidy_sentence(text)), style=style, markup=False)
+            said = clean(tidy_sentence(text))
+            self.out.print(said, style=style, markup=False, soft_wrap=soft_wrap)
 
-    def tell(self, text: str, style: str | None = None) -> None:
-        """Write a sentence for people, wrapped at the width of the terminal."""
-        if not (self.as_json or self.quiet):
-            self.out.print(clean(tidy_sentence(text)), style=style, markup=False, soft_wrap=False)
+    tell = functools.partialmethod(say, soft_wrap=False)  # a sentence, wrapped on the terminal
 
     def note(self, text: str) -> None:
         """Write a line to stderr."""
@@ -129,18 +127,19 @@ class Console:
         """
         if self.as_json or self.quiet:
             return
-        from refinecal.report.terminal import build_table, fit_columns
+        from refinecal.report.terminal import build_table
 
         known = [each for each in spare if not isinstance(each, str) or each in columns]
         places = [columns.index(each) if isinstance(each, str) else each for each in known]
         columns, *rows = (
             [clean(" ".join(cell.splitlines())) for cell in row] for row in (columns, *rows)
         )
-        kept = fit_columns(columns, rows, left, places, self.room)
-        names, cells = [columns[j] for j in kept], [[row[j] for j in kept] for row in rows]
-        aligned = [kept.index(j) for j in left if j in kept]
-        self.out.print(build_table(names, cells, aligned, self.room))
-        hidden = [name for j, name in enumerate(columns) if j not in kept]
+        # The lines of a file or a pipe may be of any length.
+        is_known = self.out.is_terminal or os.environ.get("COLUMNS", "").isdigit()
+        room = self.out.width if is_known else None
+        table, shown = build_table(columns, rows, left, places, room)
+        self.out.print(table)
+        hidden = [name for j, name in enumerate(columns) if j not in shown]
         if hidden:
             self.tell(f"Hidden (terminal too narrow): {', '.join(hidden)}")
 
@@ -152,17 +151,21 @@ class Console:
         self.result(page.data)
 
     def print_page(self, page: Page) -> None:
-        """Write the tables and sentences of a page for people."""
-        if not (self.as_json or self.quiet):
-            from refinecal.report.terminal import show
+        """Write the tables of a page that belong on the terminal, then what they mean."""
+        if self.as_json or self.quiet:
+            return
+        from refinecal.report.page import Table
+        from refinecal.report.terminal import show_table, type_signs
 
-            show(page, self)
-
-    @property
-    def room(self) -> int | None:
-        """Width of the terminal; ``None`` for a file or a pipe, where lines may be of any length."""
-        known = self.out.is_terminal or os.environ.get("COLUMNS", "").isdigit()
-        return self.out.width if known else None
+        self.tell(type_signs(page.title), "bold")
+        for section in page.sections:
+            for block in section.blocks:
+                if isinstance(block, Table) and block.terminal:
+                    show_table(block, self)
+        if page.lead:
+            self.tell(type_signs(page.lead), "bold")
+        for point in page.points:
+            self.tell(type_signs(point))
 
     def result(self, value: Any) -> None:
         """Write the result as JSON."""
