@@ -16,6 +16,7 @@ COMMANDS = {  # where each is, in the order of the help; theory and experiment a
     "predict": "predict",
     "evaluate": "evaluate",
     "compare": "compare",
+    "importance": "importance",
     "demo": "demo",
     "theory": "theory_app",
     "experiment": "experiment_app",

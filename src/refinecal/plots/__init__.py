@@ -11,6 +11,7 @@ from refinecal.plots.calibration_map import (
 )
 from refinecal.plots.decisions import ConfusionDisplay, CostDisplay, PrecisionRecallDisplay
 from refinecal.plots.early_stopping import EarlyStoppingDisplay
+from refinecal.plots.importances import ImportanceDisplay
 from refinecal.plots.reliability import (
     Reliability,
     ReliabilityDisplay,
@@ -27,6 +28,7 @@ __all__ = [
     "ConfusionDisplay",
     "CostDisplay",
     "EarlyStoppingDisplay",
+    "ImportanceDisplay",
     "PrecisionRecallDisplay",
     "Reliability",
     "ReliabilityDisplay",
