@@ -63,6 +63,7 @@ def list_variants() -> list[str]:
 
 @command("refinecal fit churn.csv --target churned --drop customer_id")
 def fit(
+    ctx: typer.Context,
     table: Annotated[Path, typer.Argument(metavar="TABLE", help=FORMATS)],
     target: option.Target,
     group: Annotated[str | None, option.column("--group", "Column of groups, never split.")] = None,
@@ -118,6 +119,7 @@ def fit(
     out: Annotated[
         Path | None, option.file("--out", "-o", help="Run folder to write (default: TABLE-run).")
     ] = None,
+    config: option.Config = None,
     resume: Annotated[bool, option.flag("--resume", help="Continue an unfinished run.")] = False,
     restart: Annotated[bool, option.flag("--restart", help="Discard an unfinished run.")] = False,
     overwrite: Annotated[
@@ -160,7 +162,7 @@ def fit(
     folder = FitFolder(request.out)
     if resume and not folder.n_finished:
         _check_resume(console, request)
-    console.show(fit_table(console, request, cost))
+    console.show(fit_table(console, request, cost, option.write_config(ctx)))
     console.say(f"\nReport:  {show_path(request.out / 'report.html')}")
     say_predict(console, request.out)
 
@@ -170,11 +172,13 @@ def say_predict(console: Console, run: Path) -> None:
     console.say(f"Predict: refinecal predict {show_path(run)} NEW.csv -o predictions.csv")
 
 
-def fit_table(console: Console, request: FitRequest, cost: str | None = None) -> Page:
+def fit_table(
+    console: Console, request: FitRequest, cost: str | None = None, settings: str | None = None
+) -> Page:
     """Fit a model, with progress bars, and write its run folder; return the page of the report."""
     from refinecal.report import write
     from refinecal.report.of_fit import page
-    from refinecal.tabular.fit_folder import REPORT, FitFolder, Interrupted
+    from refinecal.tabular.fit_folder import REPORT, SETTINGS, FitFolder, Interrupted
     from refinecal.tabular.fitting import fit as fit_model
     from refinecal.tabular.job import open_fit
 
@@ -193,6 +197,8 @@ def fit_table(console: Console, request: FitRequest, cost: str | None = None) ->
             found = fit_model(job.data, request.options, job.folder, progress)
             report = page(job.write(found), request, costs)
             write(report, job.draft / REPORT)
+            if settings is not None:
+                (job.draft / SETTINGS).write_text(settings, "utf-8", "replace")
             job.publish()
     except Interrupted as error:
         kept = count(error.finished, "finished training run")

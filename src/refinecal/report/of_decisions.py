@@ -153,8 +153,6 @@ def costs_of(
     labels: Any, probs: Any, classes: Sequence[str], weights: Any, costs: Any, groups: Any = None
 ) -> PaidCosts:
     """Return what decisions cost on labelled rows, for a page."""
-    if costs is None:
-        return PaidCosts()
     from refinecal.evaluation import evaluate_costs
 
     about: dict[str, Any] = {"sample_weight": weights, "names": classes, "groups": groups}

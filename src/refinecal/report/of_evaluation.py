@@ -252,7 +252,7 @@ def page(
     **more: Any,
 ) -> Page:
     """Return the page of ``refinecal evaluate``; ``more`` is added to its data."""
-    from refinecal.report.of_decisions import confusion_section, costs_of
+    from refinecal.report.of_decisions import PaidCosts, confusion_section, costs_of
 
     rows = (given.labels, given.probs, list(given.classes), given.weights)
     calibrated, name = found.log.calibrator.predict_proba(given.probs), path.stem
@@ -266,7 +266,7 @@ def page(
         Section("Classes", (), (classes_table(found, MOST_ROWS),)),
     ]
     confused, counts = confusion_section(*rows)
-    paid = costs_of(*rows, costs)
+    paid = PaidCosts() if costs is None else costs_of(*rows, costs)
     sections += [confused, *paid.sections]
     if by is not None:
         losses = losses_table(found.groups, "Losses and metrics", by, rows=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from refinecal._core.format import count, list_names, number, percent, significant
-from refinecal.report.of_decisions import confusion_section, costs_of
+from refinecal.report.of_decisions import PaidCosts, confusion_section, costs_of
 from refinecal.report.of_evaluation import (
     SQUARE,
     classes_table,
@@ -140,7 +140,7 @@ def decisions(fit: Fit, costs: Any) -> tuple[list[Section], Sequence[str], dict[
     assert test is not None, "it was judged by them"
     given = (test.y, probs, list(fit.data.schema.classes), test.weights)
     confused, counts = confusion_section(*given)
-    paid = costs_of(*given, costs, test.groups)
+    paid = PaidCosts() if costs is None else costs_of(*given, costs, test.groups)
     return [confused, *paid.sections], paid.points, {"test_decisions": counts | dict(paid.data)}
 
 
