@@ -43,7 +43,7 @@ def _count_from_one(found: re.Match[str]) -> str:
 
 
 NAMING = "target|weight|group|by|drop|categorical|numeric"  # options that name a column
-OPTIONS = f"{NAMING}|columns|calibrator|delimiter|decimal|folds|patience"
+OPTIONS = f"{NAMING}|columns|calibrator|delimiter|decimal|sheet|folds|patience"
 Rule = tuple[str, str | Callable[[re.Match[str]], str]]
 FILE_RULES: tuple[Rule, ...] = (  # arguments of the library, and the options they stand for
     (r"\bread it with check=False", "pass --no-check"),

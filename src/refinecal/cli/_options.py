@@ -81,6 +81,8 @@ Delimiter = Annotated[
 Decimal = Annotated[
     str | None, number("--decimal", "Decimal mark of CSV files (default: detected).", **CSV)
 ]
+SHEET = "Sheet of a spreadsheet (default: the first)."
+Sheet = Annotated[str | None, number("--sheet", SHEET, metavar="NAME", rich_help_panel=TABLE)]
 Logits = Annotated[
     bool, flag("--logits", help="The predictions are logits.", rich_help_panel=TABLE)
 ]

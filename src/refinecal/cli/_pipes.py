@@ -23,6 +23,7 @@ STARTS = {  # the first bytes of a file tell its format; of text, nothing does
     b"PAR1": ".parquet",
     b"ARROW1": ".arrow",
     b"\xff\xff\xff\xff": ".arrow",  # a stream
+    b"PK\x03\x04": ".xlsx",
     b"\x1f\x8b": ".csv.gz",
     b"\x28\xb5\x2f\xfd": ".csv.zst",
     b"BZh": ".csv.bz2",

@@ -40,6 +40,7 @@ def evaluate(
     cost: option.Cost = None,
     delimiter: option.Delimiter = None,
     decimal: option.Decimal = None,
+    sheet: option.Sheet = None,
     report: option.Report = None,
     seed: option.NoSeed = 0,
     as_json: option.Json = False,
@@ -63,6 +64,7 @@ def evaluate(
             by=by,
             delimiter=delimiter,
             decimal=decimal,
+            sheet=sheet,
         )
         found = clip_probabilities(read, clip)
         given: Any = found.arguments

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Columns = list[str] | None
 TABLE: Any = {"rich_help_panel": option.TABLE}
-FORMATS = "A .csv, .tsv (also .gz, .zst), .parquet or .feather file."
+FORMATS = "A .csv, .tsv (also .gz, .zst), .parquet, .feather or .xlsx file."
 TREAT = "Treat this column as {}. Repeatable."
 TEST = "Table of test rows, instead of a part of TABLE."
 REFIT = (
@@ -75,6 +75,7 @@ def fit(
     numeric: Annotated[Columns, option.column("--numeric", TREAT.format("numeric"))] = None,
     delimiter: option.Delimiter = None,
     decimal: option.Decimal = None,
+    sheet: option.Sheet = None,
     test: Annotated[Path | None, option.file("--test", help=TEST, **TABLE)] = None,
     test_fraction: Annotated[
         float, option.number("--test-fraction", "Fraction of test rows.", min=0, max=0.9, **TABLE)
@@ -153,6 +154,7 @@ def fit(
         numeric=numeric or (),
         delimiter=delimiter,
         decimal=decimal,
+        sheet=sheet,
         resume=resume,
         overwrite=overwrite,
         restart=restart,

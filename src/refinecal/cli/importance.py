@@ -28,6 +28,7 @@ def importance(
     ] = 10_000,
     delimiter: option.Delimiter = None,
     decimal: option.Decimal = None,
+    sheet: option.Sheet = None,
     report: option.Report = None,
     seed: option.Seed = 0,
     as_json: option.Json = False,
@@ -47,7 +48,7 @@ def importance(
     check_report(report, [table])
     with console.show_warnings(), pipe.read_pipe(table) as path:
         loaded = Run.load(run)
-        given = loaded.read_rows(open_table(path, delimiter, decimal))
+        given = loaded.read_rows(open_table(path, delimiter, decimal, sheet))
         assert given.keys is not None, "keyed"
         notes = [f"of {number(given.n)} rows, {number(rows)} are used (--rows)"] * (given.n > rows)
         given = given.take(np.argsort(given.keys, kind="stable")[:rows])  # whatever their order was

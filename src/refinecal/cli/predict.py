@@ -40,6 +40,7 @@ def predict(
     cost: option.Cost = None,
     delimiter: option.Delimiter = None,
     decimal: option.Decimal = None,
+    sheet: option.Sheet = None,
     format: pipe.Format = None,
     seed: option.NoSeed = 0,
     as_json: option.Json = False,
@@ -58,7 +59,7 @@ def predict(
         loaded = Run.load(run)
         costs = None if cost is None else read_costs(cost, loaded.classes)
         with pipe.read_pipe(table) as path, pipe.write_pipe(out, format) as target:
-            source = open_table(path, delimiter, decimal)
+            source = open_table(path, delimiter, decimal, sheet)
             if not piped:
                 check_output(out, [table, run], "--out")
             extra = loaded.schema.check_names(source.names)
