@@ -11,8 +11,8 @@ import contextlib, importlib, io, json, sys
 
 blocked = {
     "accelerate", "catboost", "jinja2", "keras", "lightgbm", "lightning", "matplotlib", "optuna", "pandas",
-    "pyarrow", "python_calamine", "pytorch_lightning", "rich", "safetensors", "skorch", "torch", "torchmetrics", "transformers",
-    "typer", "xgboost",
+    "pyarrow", "python_calamine", "pytorch_lightning", "rich", "safetensors", "skorch", "torch",
+    "torchmetrics", "transformers", "typer", "xgboost",
 }
 
 class Nowhere:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 COLORS = ("refinement", "calibration", "risk", "sharpness", "uncertainty", "after")
 MOST_STEPS = 400  # of a curve that is drawn
+LETTER = 0.65  # width of a digit, in sizes of letters
 DARKEST = 0.75  # of a cell, so that its number is readable on it
 
 
@@ -75,14 +76,15 @@ class ConfusionDisplay(Display):
         k, self.texts_ = len(self.names), []
         ax.set(xlim=(0, k), ylim=(k, 0), aspect="equal")
         ax.spines[:].set_visible(False)
-        size = min(style.sizes(ax)[1], 72 * min(style.inches(ax)) / k / 3)
+        size, room = style.sizes(ax)[1], 72 * min(style.inches(ax)) / k  # of a cell, in points
         for (i, j), share in np.ndenumerate(self.shares):
             color = style.tint("calibration" if i == j else "refinement", DARKEST * share)
             ax.add_patch(Rectangle((j, i), 1, 1, **color))
             n = float(self.matrix[i, j])
             text = number(n, 0 if n.is_integer() else 1)
-            look: Any = {"ha": "center", "va": "center", "fontsize": size, "color": PALETTE["text"]}
-            self.texts_.append(ax.text(j + 0.5, i + 0.5, text, **look))
+            if LETTER * size * len(text) <= room:
+                look: Any = {"ha": "center", "va": "center", "fontsize": size}
+                self.texts_.append(ax.text(j + 0.5, i + 0.5, text, color=PALETTE["text"], **look))
         names = [shorten_name(name, 12) for name in self.names]
         turned = k > 2 and max(map(len, names)) * k > 12 * style.inches(ax)[0]
         ax.set_xticks(np.arange(k) + 0.5, names, rotation=90 if turned else 0)
@@ -166,6 +168,7 @@ class CostDisplay(Display):
         ]
         top = 1.25 * max(self.realized.max(), self.expected.max())
         ax.set(xlim=(0, 1), ylim=(0, top), ylabel="cost per row")
+        ax.set_yticks(style.round_ticks(0, top, 5))
         ax.set_xlabel(f"predict {name_class(self.label, 20)} above this probability")
         ax.axvline(self.threshold, ymax=0.8, **THIN)  # the legend is above
         text = f"threshold {percent(self.threshold)}"

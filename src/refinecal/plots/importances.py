@@ -56,5 +56,6 @@ class ImportanceDisplay(Display):
         style.name_rows(ax, [shorten_name(str(each.column), 18) for each in self.columns])
         above = style.lines_of(ax, 2.8) if style.is_narrow(ax) else 0.0
         ax.set_ylim(rows[-1] + 0.6, -0.6 - above / (1 - above) * (len(rows) + 0.2))
+        ax.set_xticks(style.round_ticks(*ax.get_xlim(), 4))
         ax.set_xlabel("rise when the column is shuffled")
         add_key(ax, list(self.bars_.values()), beside=not style.is_narrow(ax))
